@@ -1,0 +1,42 @@
+# Two words for a newcomer: `make demo` and `make test`. Each sets up its own environment in .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+# Two BLAS threads per test worker would fight over the cores.
+ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
+
+.PHONY: demo test format check paper bench docs clean
+
+demo: .venv/demo
+	$(BIN)/tracelearn reproduce --scale quick --out out/quick
+
+test: check
+	$(ONE_THREAD) $(BIN)/pytest -n 2
+
+check: .venv/test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: .venv/test
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+paper: .venv/demo
+	$(BIN)/tracelearn reproduce --scale full --out out/paper
+
+clean:
+	rm -rf .venv out
+
+# Environments: made once, made again when the requirements change.
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+.venv/demo: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --editable '.[all]'
+	@touch $@
+
+.venv/test: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	@touch $@ .venv/demo

@@ -1,0 +1,7 @@
+"""Low-rank linear models for samples that are tensors, with a proof of optimality."""
+
+from tracelearn.moments import Moments
+from tracelearn.penalties import tensor_trace_norm
+
+__all__ = ["Moments", "tensor_trace_norm"]
+__version__ = "0.1.0.dev0"

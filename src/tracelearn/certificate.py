@@ -1,0 +1,72 @@
+"""The duality gap: a bound on how far an answer is from the optimum, whatever algorithm found it.
+
+For ``P(W) = f(W) + alpha norm(W)`` with the gradient g of f at W, the dual point of f scaled by t is feasible when
+``t |g|_dual <= alpha``. The penalty bounds the dual norm with the split that the solver found; the smooth half knows
+its dual value. Then ``P(W) - P* <= P(W) - D(t)``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from array_api_compat import array_namespace
+
+from tracelearn.penalties import Penalty, Split
+from tracelearn.smooth import Evaluation, Smooth
+from tracelearn.tensors import Array
+
+__all__ = ["Certificate", "alpha_max", "certify"]
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """The objective (B,) at an answer and the duality gap (B,), relative to the objective at W = 0."""
+
+    objective: Array
+    gap: Array
+
+
+def _per_problem(values: Array, n_problems: int) -> Array:
+    """Gather what a penalty says of each tensor by the problem that the tensor belongs to."""
+    return array_namespace(values).reshape(values, (n_problems, -1))
+
+
+def certify(
+    at: Evaluation, penalty: Penalty, W: Array, split: Split | None, alpha: Array, reference: Array
+) -> Certificate:
+    """Bound how far W is from the optimum.
+
+    Parameters
+    ----------
+    at : the smooth half, evaluated at W
+    W : array of shape (T, *penalty.shape)
+        The T tensors of all B problems, problem by problem.
+    split : what the solver knows of W, or None
+    alpha, reference : arrays of shape (B,)
+        Penalty strengths, and objectives at W = 0.
+    """
+    xp = array_namespace(W)
+    n_problems = alpha.shape[0]
+    objective = at.value + alpha * xp.sum(_per_problem(penalty.value(W, split), n_problems), axis=1)
+    G = xp.reshape(at.gradient, W.shape)
+    # Duals are forces on W, of the sign of -g.
+    level = xp.max(_per_problem(penalty.dual_norm(-G, split), n_problems), axis=1)
+    ones = xp.ones_like(level)
+    feasible = xp.where(level > alpha, alpha / xp.where(level > 0, level, ones), ones)
+    dual = at.dual_value(xp.minimum(feasible, at.best_scale()))
+    # Objective and dual value are sums of many rounded terms: a difference below their rounding proves nothing.
+    rounding = 8.0 * float(xp.finfo(W.dtype).eps) * reference
+    gap = xp.clip(objective - dual, min=0.0) + rounding
+    return Certificate(objective, gap / xp.where(reference > 0, reference, ones))
+
+
+def alpha_max(smooth: Smooth, penalty: Penalty) -> Array:
+    """Bound the smallest alpha (B,) for which W = 0 is the answer, from above.
+
+    Exact for the latent norms; for the overlapped norm the harmonic mean of the spectral norms of the unfoldings of
+    the gradient at zero, measured at 1.00 to 1.26 times the true value.
+    """
+    gradient = smooth.at_zero.gradient
+    xp = array_namespace(gradient)
+    G = xp.reshape(gradient, (-1, *penalty.shape))
+    return xp.max(_per_problem(penalty.dual_norm(G), smooth.n_problems), axis=1)

@@ -1,0 +1,97 @@
+"""The proximal point of a tensor trace norm: the one step of the paper's Algorithm 1 that has no closed form.
+
+Both methods minimise ``curvature/2 |W - P|^2 + alpha norm(W)`` and return the point with its split over the modes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from array_api_compat import array_namespace
+
+from tracelearn.penalties import Penalty, Split
+from tracelearn.tensors import Array
+
+__all__ = ["PROXES", "Prox", "prox_adm", "prox_dr"]
+
+Prox = Callable[..., tuple[Array, Split]]
+
+
+def _moved(before: Array, after: Array) -> float:
+    """Length of a step relative to where it leads, as in the paper's stopping rule (Eq. 27)."""
+    xp = array_namespace(before)
+    return float(xp.sqrt(xp.sum((after - before) ** 2))) / (1.0 + float(xp.sqrt(xp.sum(before**2))))
+
+
+def prox_adm(
+    penalty: Penalty,
+    P: Array,
+    alpha: Array,
+    curvature: float,
+    split: Split | None = None,
+    *,
+    beta: float | None = None,
+    tol: float = 1e-10,
+    max_iter: int = 100,
+) -> tuple[Array, Split]:
+    """Find the proximal point by the alternating direction method of multipliers (the paper's Eq. 26).
+
+    Parameters
+    ----------
+    P : array of shape (B, *penalty.shape)
+    alpha : array of shape (B,)
+    curvature : the paper's L
+    split : where an earlier call ended, to start from
+    beta : the paper's penalty parameter; by default ``curvature``, since it must scale with it
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.penalties import OverlappedTraceNorm
+    >>> from tracelearn.prox import prox_adm
+    >>> W, split = prox_adm(OverlappedTraceNorm((2, 2)), np.diag([3.0, 1.0])[None], np.array([2.0]), 1.0)
+    >>> np.round(W[0], 9)
+    array([[1., 0.],
+           [0., 0.]])
+    """
+    xp = array_namespace(P)
+    split = penalty.start(P) if split is None else split
+    rho = xp.full_like(alpha, curvature if beta is None else beta)
+    W = None
+    for _ in range(max_iter):
+        pull, shift = penalty.pull(split, rho)
+        # Eq. 26, first line. U there is minus our duals: they point from W to its parts.
+        before, W = W, (curvature * P + pull) / xp.reshape(curvature + shift, (-1, *(1,) * (P.ndim - 1)))
+        split, _, _ = penalty.push(split, W, alpha, rho, 1.0)
+        if before is not None and _moved(before, W) < tol:
+            break
+    return W, split
+
+
+def prox_dr(
+    penalty: Penalty,
+    P: Array,
+    alpha: Array,
+    curvature: float,
+    split: Split | None = None,
+    *,
+    gamma: float | None = None,
+    tol: float = 1e-10,
+    max_iter: int = 100,
+) -> tuple[Array, Split]:
+    """Find the proximal point by Douglas-Rachford splitting (the paper's Eq. 22 and 23).
+
+    As ``prox_adm``; ``gamma`` is the paper's step, by default ``1 / ((N + 1) curvature)``, since it must scale with it.
+    """
+    split = penalty.start(P) if split is None else split
+    step = 1.0 / curvature if gamma is None else (len(penalty.shape) + 1) * gamma
+    W = None
+    for _ in range(max_iter):
+        before = W
+        W, split = penalty.reflect(split, P, alpha, curvature, step)
+        if before is not None and _moved(before, W) < tol:
+            break
+    return W, split
+
+
+PROXES: dict[str, Prox] = {"adm": prox_adm, "dr": prox_dr}
