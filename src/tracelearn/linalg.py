@@ -149,7 +149,9 @@ def spectral_norms(T: Array, mode: int) -> Array:
 class System(Protocol):
     """A symmetric positive operator on rows of p numbers, and its shifted solves."""
 
-    shares_shift: bool
+    @property
+    def shares_shift(self) -> bool:
+        """Whether all rows of one solve must have the same shift."""
 
     def apply(self, rows: Array) -> Array:
         """Multiply every row."""
@@ -307,4 +309,5 @@ def largest_eigenvalue(apply: Callable[[Array], Array], like: Array) -> float:
     image = apply(V)
     values, Q = xp.linalg.eigh(xp.matrix_transpose(V) @ image)
     residual = image @ Q[:, -1:] - values[-1] * (V @ Q[:, -1:])
-    return max(1.01 * float(values[-1]) + float(xp.sqrt(xp.sum(residual**2))), 0.0)
+    bound: float = 1.01 * float(values[-1]) + float(xp.sqrt(xp.sum(residual**2)))
+    return max(bound, 0.0)

@@ -288,7 +288,7 @@ class _Fold:
         self.weight = merged
 
     def _centred(self, x: Array, mean: Array, weight: Array | None, total: float, factor: float) -> tuple[Array, Array]:
-        """Centre a block; return its weighted rows, with Chan's correction as one more row, and the step of the mean."""
+        """Centre a block; return its weighted rows, one more row for Chan's correction, and the step of the mean."""
         xp = array_namespace(x)
         # Shift by the mean known so far first, then by the small rest: two subtractions keep the digits one would lose.
         shift = xp.astype(mean, x.dtype) if self.weight > 0.0 else x[0, :]

@@ -116,7 +116,7 @@ def algorithm2(
 ) -> Iterator[Iterate]:
     """Yield the model of Algorithm 2 after each batch: one sample at a time, or mini-batches (Eq. 28).
 
-    Run to the printed tolerance, the second sample alone takes minutes: ``max_iter`` bounds the iterations of an update.
+    To the printed tolerance the second sample alone takes minutes: ``max_iter`` bounds the iterations of an update.
     """
     past: Moments | None = None
     model: Iterate | None = None

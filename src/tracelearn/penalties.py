@@ -72,7 +72,7 @@ class Penalty(Protocol):
         """Advance the split for a new W; return it with the primal and dual residuals (B,), both relative."""
 
     def reflect(self, split: Split, P: Array, alpha: Array, curvature: float, step: float) -> tuple[Array, Split]:
-        """Make a Douglas-Rachford step for ``curvature/2 |W - P|^2 + alpha norm(W)``; return the point and the state."""
+        """Make a Douglas-Rachford step for ``curvature/2 |W - P|^2 + alpha norm(W)``; return point and state."""
 
     def tidy(self, W: Array, split: Split) -> Array:
         """Replace W by the nearest tensor that has the ranks of the split, where the norm implies ranks."""
@@ -143,7 +143,7 @@ class OverlappedTraceNorm:
 
     @property
     def terms(self) -> dict[int, float]:
-        """The modes that are penalised and their weights; at order 2 both unfoldings have one trace norm, so one term."""
+        """The penalised modes and their weights; at order 2 both unfoldings have one trace norm, so one term."""
         if len(self.shape) == 2:
             return {0: sum(self.weights)}
         return {mode: weight for mode, weight in enumerate(self.weights) if weight > 0}
@@ -240,7 +240,7 @@ class LatentTraceNorm:
 
     @property
     def terms(self) -> dict[int, float]:
-        """The modes and their weights; at order 2 both unfoldings have one trace norm, and the cheaper one takes all."""
+        """The modes and their weights; at order 2 both unfoldings have one trace norm: the cheaper takes all."""
         if len(self.shape) == 2:
             return {0: min(self.weights)}
         return dict(enumerate(self.weights))

@@ -50,7 +50,7 @@ class Smooth(Protocol):
         """Evaluate at W (B K, p)."""
 
     def update(self, W: Array, pull: Array, shift: Array) -> Array:
-        """Minimise ``f(V) - <pull, V> + shift/2 |V|^2`` over V, or its quadratic bound around W where f is no square."""
+        """Minimise ``f(V) - <pull, V> + shift/2 |V|^2`` over V, or a quadratic bound of it around W."""
 
     def lipschitz(self) -> float:
         """Bound the Lipschitz constant of the gradient."""
@@ -64,7 +64,7 @@ class Smooth(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class SquaresEvaluation:
-    """With ``r`` the residual and ``y`` the target, both centred: ``value = |r|^2`` and ``slope = <r, y>``, as means."""
+    """With ``r`` the residual and ``y`` the target, centred: ``value = |r|^2`` and ``slope = <r, y>``, as means."""
 
     value: Array
     gradient: Array

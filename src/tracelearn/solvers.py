@@ -132,9 +132,7 @@ def admm(
             if bool(xp.all(found.gap <= tol)):
                 break
         if iteration == review:
-            rho, changed = _balanced(
-                rho, problems.gathered(primal), problems.gathered(dual), smooth.system.shares_shift
-            )
+            rho = _balanced(rho, problems.gathered(primal), problems.gathered(dual), smooth.system.shares_shift)
             # A new step costs a factorisation, about a hundred iterations' worth, unless the system is spectral.
             review = review + _first_review if not smooth.system.shares_shift else 2 * review
     assert found is not None  # max_iter >= 1 makes the last iteration a check
@@ -169,14 +167,14 @@ def _first_rho(problems: _Problems) -> Array:
     return _shared(xp.clip(rho, min=floor), smooth.system.shares_shift)
 
 
-def _balanced(rho: Array, primal: Array, dual: Array, shares: bool) -> tuple[Array, bool]:
+def _balanced(rho: Array, primal: Array, dual: Array, shares: bool) -> Array:
     """Bring primal and dual residual together; leave a step alone that is right within a factor of two and a half."""
     xp = array_namespace(rho)
     tiny = float(xp.finfo(rho.dtype).smallest_normal)
     factor = xp.clip(xp.sqrt(xp.clip(primal, min=tiny) / xp.clip(dual, min=tiny)), min=0.1, max=10.0)
     factor = _shared(factor, shares)
     right = (factor < 2.5) & (factor > 0.4)
-    return xp.where(right, rho, rho * factor), not bool(xp.all(right))
+    return xp.where(right, rho, rho * factor)
 
 
 def _shared(values: Array, shares: bool) -> Array:
