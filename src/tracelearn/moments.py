@@ -276,8 +276,8 @@ class _Fold:
             return
         merged = self.weight + total
         factor = math.sqrt(self.weight / merged * total)
-        rows, x_step = self._centred(x, self.x_mean, weight, total, factor)
-        y_rows, y_step = self._centred(y, self.y_mean, weight, total, factor)
+        rows, x_step = self._centred("x", x, self.x_mean, weight, total, factor)
+        y_rows, y_step = self._centred("y", y, self.y_mean, weight, total, factor)
         # Single precision inside a block, double between blocks: the speed of one and the accuracy of the other.
         self.gram += self._square(rows)
         self.cross = self.cross + xp.astype(rows.T @ xp.astype(y_rows, rows.dtype), wide)
@@ -287,13 +287,15 @@ class _Fold:
         self.y_mean = self.y_mean + part * y_step
         self.weight = merged
 
-    def _centred(self, x: Array, mean: Array, weight: Array | None, total: float, factor: float) -> tuple[Array, Array]:
+    def _centred(
+        self, use: str, x: Array, mean: Array, weight: Array | None, total: float, factor: float
+    ) -> tuple[Array, Array]:
         """Centre a block; return its weighted rows, one more row for Chan's correction, and the step of the mean."""
         xp = array_namespace(x)
         # Shift by the mean known so far first, then by the small rest: two subtractions keep the digits one would lose.
         shift = xp.astype(mean, x.dtype) if self.weight > 0.0 else x[0, :]
         if is_numpy_array(x):
-            buffer = self._buffer("rows", (x.shape[0] + 1, x.shape[1]), x.dtype)
+            buffer = self._buffer(use, (x.shape[0] + 1, x.shape[1]), x.dtype)
             rows = np.subtract(x, shift, out=buffer[:-1])
         else:
             rows = x - shift
