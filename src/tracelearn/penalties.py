@@ -161,7 +161,8 @@ class OverlappedTraceNorm:
         xp = array_namespace(G)
         if split is None:
             norms = {mode: spectral_norms(G, mode) for mode in self.terms}
-            tiny = float(xp.finfo(G.dtype).smallest_normal)
+            # So small that a norm below it is zero, so large that no weight divided by it overflows.
+            tiny = float(xp.finfo(G.dtype).smallest_normal) * max(1.0, 4.0 * sum(self.terms.values()))
             return 1.0 / sum(weight / xp.clip(norms[mode], min=tiny) for mode, weight in self.terms.items())
         V = split.duals + (G - xp.sum(split.duals, axis=0))[None, ...] / len(self.terms)
         levels = [spectral_norms(V[m, ...], mode) / weight for m, (mode, weight) in enumerate(self.terms.items())]

@@ -132,6 +132,7 @@ def n_rank(A: Array, mode: int, *, rtol: float | None = None) -> int:
     """
     xp = array_namespace(A)
     M = unfold(A, mode)
+    M = M if xp.isdtype(M.dtype, "real floating") else xp.astype(M, xp.float64)
     values = xp.linalg.svdvals(M)
     largest = float(values[0])
     if rtol is None:
