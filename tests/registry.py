@@ -1,0 +1,23 @@
+"""What the contracts run over: every name here passes every property of its kind.
+
+A class or function that is public in the package and missing here fails ``contracts/test_registry.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tracelearn.penalties import LatentTraceNorm, OverlappedTraceNorm, ScaledLatentTraceNorm
+from tracelearn.prox import prox_adm, prox_dr
+from tracelearn.solvers import admm, apg_adm, apg_dr
+
+PENALTIES: dict[str, Callable[..., Any]] = {
+    "overlapped": OverlappedTraceNorm,
+    "latent": LatentTraceNorm,
+    "scaled_latent": ScaledLatentTraceNorm,
+}
+
+PROXES: dict[str, Callable[..., Any]] = {"adm": prox_adm, "dr": prox_dr}
+
+SOLVERS: dict[str, Callable[..., Any]] = {"admm": admm, "apg-adm": apg_adm, "apg-dr": apg_dr}

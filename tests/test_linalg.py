@@ -1,0 +1,180 @@
+"""Spectra, shrinkage and shifted solves against plain NumPy."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oracle import matricize, nuclear, spectral
+
+from tracelearn.linalg import (
+    GramSystem,
+    KernelSystem,
+    largest_eigenvalue,
+    low_rank_projection,
+    shrink,
+    shrink_modes,
+    soft_threshold,
+    spectral_norms,
+    trace_norms,
+)
+
+SHAPES = [(5,), (3, 4), (4, 3, 2), (3, 3, 3), (7, 2, 2), (2, 3, 2, 2)]
+
+
+def _shrunk(M, threshold):
+    U, s, Vt = np.linalg.svd(M, full_matrices=False)
+    return (U * np.maximum(s - threshold, 0.0)) @ Vt
+
+
+def _with_spectrum(rng, m, q, values):
+    U = np.linalg.qr(rng.standard_normal((m, m)))[0]
+    V = np.linalg.qr(rng.standard_normal((q, m)))[0]
+    return (U * values) @ V.T
+
+
+@given(st.lists(st.floats(-5, 5), min_size=1, max_size=8), st.floats(0, 3))
+def test_soft_threshold_is_the_paper_s_three_cases(x, eps):
+    expected = [v - eps if v > eps else v + eps if v < -eps else 0.0 for v in x]
+    np.testing.assert_allclose(soft_threshold(np.array(x), eps), expected, atol=1e-15)
+
+
+@pytest.mark.parametrize("threshold", [3.0, 0.3, 1e-6, 1e-12, 0.0])
+def test_shrinking_subtracts_from_the_singular_values(rng, xp, threshold):
+    M = rng.standard_normal((4, 3, 5))
+    found = np.asarray(shrink(xp.asarray(M), xp.asarray(np.full(4, threshold))))
+    np.testing.assert_allclose(found, [_shrunk(m, threshold) for m in M], atol=1e-12)
+
+
+@pytest.mark.parametrize("threshold", [1e-7, 1e-9, 1e-10])
+def test_shrinking_keeps_its_digits_where_the_threshold_is_tiny_against_the_largest_singular_value(rng, threshold):
+    values = np.array([1.0, 3e-9, 2e-10, 5e-11])
+    M = _with_spectrum(rng, 4, 6, values)
+    left = np.linalg.svd(shrink(M[None], np.array([threshold]))[0], compute_uv=False)
+    # By the gram alone, singular values below sqrt(eps) = 1.5e-8 would be noise of that size.
+    np.testing.assert_allclose(left, np.maximum(values - threshold, 0.0), atol=2e-15)
+
+
+def test_shrinking_by_more_than_the_largest_singular_value_leaves_an_exact_zero(rng):
+    M = rng.standard_normal((2, 3, 5))
+    level = np.linalg.svd(M, compute_uv=False)[:, 0] * 1.0001
+    assert not shrink(M, level).any()
+    assert not shrink(np.zeros((1, 2, 3)), np.array([1.0])).any()
+    assert not shrink(np.zeros((1, 2, 3)), np.array([0.0])).any()
+
+
+def test_shrinking_lowers_the_rank_exactly(rng):
+    M = _with_spectrum(rng, 4, 6, np.array([4.0, 3.0, 1.0, 0.5]))
+    assert np.linalg.matrix_rank(shrink(M[None], np.array([2.0]))[0]) == 2
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_each_part_is_shrunk_along_its_own_mode_by_its_own_threshold(rng, xp, shape):
+    order = len(shape)
+    modes = list(range(order))[::-1]
+    parts, thresholds = rng.standard_normal((order, 2, *shape)), rng.uniform(0.1, 1.0, (order, 2))
+    found = np.asarray(shrink_modes(xp.asarray(parts), xp.asarray(thresholds), modes))
+    for m, mode in enumerate(modes):
+        for b in range(2):
+            expected = _shrunk(matricize(parts[m, b], mode), thresholds[m, b])
+            np.testing.assert_allclose(matricize(found[m, b], mode), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_trace_and_spectral_norms_are_those_of_the_unfoldings(rng, xp, shape):
+    T = rng.standard_normal((3, *shape))
+    for mode in range(len(shape)):
+        expected = [nuclear(t, mode) for t in T]
+        np.testing.assert_allclose(np.asarray(trace_norms(xp.asarray(T), mode)), expected, rtol=1e-12)
+        expected = [spectral(t, mode) for t in T]
+        np.testing.assert_allclose(np.asarray(spectral_norms(xp.asarray(T), mode)), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("size", [1e-170, 1e170])
+def test_spectral_norms_survive_extreme_scales(rng, size):
+    T = rng.standard_normal((2, 3, 4))
+    np.testing.assert_allclose(spectral_norms(T * size, 0), size * spectral_norms(T, 0), rtol=1e-12)
+
+
+def test_spectral_and_trace_norm_of_zero_are_zero():
+    assert spectral_norms(np.zeros((1, 2, 3)), 1)[0] == 0.0
+    assert trace_norms(np.zeros((1, 2, 3)), 1)[0] == 0.0
+
+
+@pytest.mark.parametrize("shape", SHAPES[1:])
+def test_low_rank_projection_projects_the_fibres_on_the_span_of_the_pattern(rng, xp, shape):
+    T = rng.standard_normal((2, *shape))
+    for mode, size in enumerate(shape):
+        basis = np.linalg.qr(rng.standard_normal((size, 1)))[0]
+        pattern = np.moveaxis(
+            np.tensordot(rng.standard_normal((2, *shape)), basis @ basis.T, (mode + 1, 1)), -1, mode + 1
+        )
+        found = np.asarray(low_rank_projection(xp.asarray(T), xp.asarray(pattern), mode))
+        for t, f in zip(T, found, strict=True):
+            np.testing.assert_allclose(matricize(f, mode), basis @ basis.T @ matricize(t, mode), atol=1e-12)
+
+
+def test_low_rank_projection_on_a_pattern_of_full_rank_changes_nothing_and_on_zero_leaves_zero(rng):
+    T = rng.standard_normal((1, 3, 4, 2))
+    np.testing.assert_allclose(low_rank_projection(T, rng.standard_normal(T.shape), 1), T, atol=1e-12)
+    assert not low_rank_projection(T, np.zeros_like(T), 1).any()
+
+
+def _systems(rng, xp, p, n):
+    A = rng.standard_normal((n, p))
+    matrix = A.T @ A
+    for spectral_ in (False, True):
+        yield GramSystem(xp.asarray(matrix), spectral_), matrix
+        yield KernelSystem(xp.asarray(A), spectral_), matrix
+
+
+@pytest.mark.parametrize(("p", "n"), [(6, 20), (12, 5), (230, 40)])  # 230: the inverse of the factor is recursive
+def test_systems_apply_and_solve_as_the_matrix_they_stand_for(rng, xp, p, n):
+    rows = rng.standard_normal((3, p))
+    for system, matrix in _systems(rng, xp, p, n):
+        np.testing.assert_allclose(np.asarray(system.apply(xp.asarray(rows))), rows @ matrix, rtol=1e-10, atol=1e-9)
+        for shift in (0.7, 5.0, 0.7):  # the last again: a factor that was kept must be the right one
+            found = np.asarray(system.solve(xp.asarray(rows), xp.asarray(np.full(3, shift))))
+            expected = np.linalg.solve(matrix + shift * np.eye(p), rows.T).T
+            np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-9 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("kind", [GramSystem, KernelSystem])
+def test_spectral_systems_solve_every_row_with_its_own_shift(rng, kind):
+    A, rows, shifts = rng.standard_normal((4, 7)), rng.standard_normal((3, 7)), np.array([0.1, 1.0, 30.0])
+    system = kind(A.T @ A if kind is GramSystem else A, spectral=True)
+    assert not system.shares_shift
+    assert kind(A).shares_shift
+    found = system.solve(rows, shifts)
+    for row, shift, w in zip(rows, shifts, found, strict=True):
+        np.testing.assert_allclose((A.T @ A + shift * np.eye(7)) @ w, row, atol=1e-10)
+
+
+def test_a_gram_that_is_singular_and_not_shifted_still_factors(rng):
+    A = rng.standard_normal((2, 5))
+    matrix = A.T @ A
+    row = rng.standard_normal((1, 5)) @ matrix  # in its range, so that the equation has an answer
+    w = GramSystem(matrix).solve(row, np.zeros(1))
+    np.testing.assert_allclose(w @ matrix, row, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("p", "n"), [(1, 3), (6, 20), (60, 200), (200, 30), (100, 100)])
+@pytest.mark.parametrize("tail", ["flat", "decaying"])
+def test_the_largest_eigenvalue_is_bounded_from_above_within_five_per_cent(rng, xp, p, n, tail):
+    A = rng.standard_normal((n, p))
+    if tail == "decaying":
+        A = A / np.arange(1, p + 1)
+    true = np.linalg.eigvalsh(A.T @ A)[-1]
+    for system in (GramSystem(xp.asarray(A.T @ A)), KernelSystem(xp.asarray(A))):
+        assert true <= system.largest() <= 1.05 * true
+    for system in (GramSystem(xp.asarray(A.T @ A), True), KernelSystem(xp.asarray(A), True)):
+        assert system.largest() == pytest.approx(true, rel=1e-10)
+
+
+def test_the_largest_eigenvalue_of_nothing_is_zero():
+    assert largest_eigenvalue(lambda V: 0.0 * V, np.zeros((4, 4))) == 0.0
+
+
+@pytest.mark.parametrize("n", [3, 20])
+def test_the_mean_eigenvalue_counts_the_zeros(rng, n):
+    for system, matrix in _systems(rng, np, 6, n):
+        assert system.mean_eigenvalue() == pytest.approx(np.linalg.eigvalsh(matrix).mean())
