@@ -266,7 +266,7 @@ class LatentTraceNorm:
         """Give every mode an equal part of W."""
         xp = array_namespace(W)
         parts = xp.stack([W / len(self.terms)] * len(self.terms))
-        return Split(parts, xp.zeros_like(parts[:1]), parts)
+        return Split(parts, xp.zeros_like(parts[:1, ...]), parts)
 
     def pull(self, split: Split, rho: Array) -> tuple[Array, Array]:
         """Sharing: the sum of the parts pulls W."""
