@@ -256,7 +256,7 @@ class KernelSystem:
 
     def mean_eigenvalue(self) -> float:
         """Average the p eigenvalues, of which at most n are not zero."""
-        return self._kernel.mean_eigenvalue() * self.factor.shape[0] / self.factor.shape[1]
+        return self._kernel.mean_eigenvalue() * float(self.factor.shape[0] / self.factor.shape[1])
 
 
 def _cholesky(matrix: Array) -> Array:

@@ -60,7 +60,8 @@ class Iterate:
 
 def _proximal_point(P: Array, L: float, constants: Constants, split: Split | None) -> tuple[Array, Split]:
     penalty = OverlappedTraceNorm(tuple(P.shape))
-    strength = array_namespace(P).full_like(P[(0,) * (P.ndim - 1)][:1], constants.lam)
+    xp = array_namespace(P)
+    strength = xp.full_like(xp.reshape(P, (-1,))[:1], constants.lam)
     common = {"tol": constants.eps1, "max_iter": constants.inner_iter}
     if constants.inner == "adm":
         W, split = prox_adm(penalty, P[None, ...], strength, L, split, beta=constants.beta, **common)  # type: ignore[arg-type]

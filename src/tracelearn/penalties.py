@@ -11,6 +11,7 @@ come from an optimum they prove it, so value and dual norm take them as evidence
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -50,7 +51,9 @@ class Split:
 class Penalty(Protocol):
     """What a solver asks of a penalty; plug-ins need no base class."""
 
-    shape: tuple[int, ...]
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of a weight tensor."""
 
     @property
     def terms(self) -> dict[int, float]:
@@ -75,7 +78,7 @@ class Penalty(Protocol):
         """Make a Douglas-Rachford step for ``curvature/2 |W - P|^2 + alpha norm(W)``; return point and state."""
 
     def tidy(self, W: Array, split: Split) -> Array:
-        """Replace W by the nearest tensor that has the ranks of the split, where the norm implies ranks."""
+        """Replace W by a tensor beside it that has exactly the ranks that the split implies."""
 
 
 def tensor_trace_norm(W: Array, mode_weights: tuple[float, ...] | None = None) -> float:
@@ -298,8 +301,8 @@ class LatentTraceNorm:
         return xp.sum(coupled, axis=0), Split(parts, -force[None, ...] / step, state + parts - coupled)
 
     def tidy(self, W: Array, split: Split) -> Array:
-        """Return W: a sum of tensors of low rank in different modes has no low rank itself."""
-        return W
+        """Return the sum of the parts: each has exact low rank in its own mode, and all are zero where W is."""
+        return array_namespace(W).sum(split.parts, axis=0)
 
 
 @dataclass(frozen=True)
@@ -311,4 +314,8 @@ class ScaledLatentTraceNorm(LatentTraceNorm):
         return tuple(1.0 / math.sqrt(size) for size in self.shape)
 
 
-PENALTIES = {"overlapped": OverlappedTraceNorm, "latent": LatentTraceNorm, "scaled_latent": ScaledLatentTraceNorm}
+PENALTIES: dict[str, Callable[..., Penalty]] = {
+    "overlapped": OverlappedTraceNorm,
+    "latent": LatentTraceNorm,
+    "scaled_latent": ScaledLatentTraceNorm,
+}

@@ -9,24 +9,31 @@ so that alpha means the same for any number of samples. The intercept is elimina
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
-from array_api_compat import array_namespace
+from array_api_compat import array_namespace, device
 
-from tracelearn.linalg import GramSystem, System
+from tracelearn.linalg import GramSystem, KernelSystem, System
+from tracelearn.losses import Loss
 from tracelearn.moments import Moments
 from tracelearn.tensors import Array
 
-__all__ = ["Evaluation", "Smooth", "Squares"]
+__all__ = ["DataLoss", "Evaluation", "Smooth", "Squares"]
 
 
 class Evaluation(Protocol):
     """What is known of the smooth half at one W: enough for a step and for a certificate."""
 
-    value: Array
-    gradient: Array
+    @property
+    def value(self) -> Array:
+        """The smooth half of the objective, (B,)."""
+
+    @property
+    def gradient(self) -> Array:
+        """Its gradient, (B K, p)."""
 
     def dual_value(self, scale: Array) -> Array:
         """Evaluate the dual objective (B,) at the dual point of this W, scaled by ``scale`` (B,) in [0, 1]."""
@@ -38,9 +45,17 @@ class Evaluation(Protocol):
 class Smooth(Protocol):
     """What a solver asks of the smooth half."""
 
-    system: System
-    n_problems: int
-    n_features: int
+    @property
+    def system(self) -> System:
+        """The Hessian, or a bound of it, without the ridge."""
+
+    @property
+    def n_problems(self) -> int:
+        """The number B of problems."""
+
+    @property
+    def n_features(self) -> int:
+        """The number p of features."""
 
     @property
     def at_zero(self) -> Evaluation:
@@ -60,6 +75,17 @@ class Smooth(Protocol):
 
     def take(self, problems: Array) -> Smooth:
         """Keep some of the problems, sharing all that was computed."""
+
+
+def _repeated(per_problem: Array, n_rows: int) -> Array:
+    """Repeat a (B,) array for each of the rows of its problem."""
+    return array_namespace(per_problem).repeat(per_problem, n_rows // per_problem.shape[0])
+
+
+def _summed(per_row: Array, n_problems: int) -> Array:
+    """Sum an array over the rows of each problem."""
+    xp = array_namespace(per_row)
+    return xp.sum(xp.reshape(per_row, (n_problems, -1)), axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +130,26 @@ class Squares:
         target = moments.target_sq / moments.weight
         return cls(covariance, moments.cross.T / moments.weight, target, ridges, moments.x_mean, moments.y_mean)
 
+    @classmethod
+    def of_few(
+        cls,
+        X: Array,
+        Y: Array,
+        share: Array,
+        *,
+        ridge: float = 0.0,
+        joint: bool = False,
+        centre: bool = True,
+        spectral: bool = False,
+    ) -> Squares:
+        """Read fewer samples than features, through their kernel; ``share`` are the weights, which sum to one."""
+        xp = array_namespace(X)
+        x_mean, y_mean = (share @ X, share @ Y) if centre else (xp.zeros_like(X[0, :]), xp.zeros_like(Y[0, :]))
+        rows, targets = (X - x_mean) * xp.sqrt(share)[:, None], (Y - y_mean) * xp.sqrt(share)[:, None]
+        ridges = xp.full_like(y_mean[:1] if joint else y_mean, ridge)
+        system = KernelSystem(math.sqrt(2.0) * rows, spectral)
+        return cls(system, targets.T @ rows, xp.sum(targets**2, axis=0), ridges, x_mean, y_mean)
+
     @property
     def n_problems(self) -> int:
         """The number B of problems."""
@@ -115,14 +161,10 @@ class Squares:
         return int(self.cross.shape[1])
 
     def _rows(self, per_problem: Array) -> Array:
-        """Repeat a (B,) array for each target of its problem."""
-        xp = array_namespace(per_problem)
-        return xp.repeat(per_problem, self.target.shape[0] // self.n_problems)
+        return _repeated(per_problem, self.target.shape[0])
 
     def _problems(self, per_row: Array) -> Array:
-        """Sum a (B K,) array over the targets of each problem."""
-        xp = array_namespace(per_row)
-        return xp.sum(xp.reshape(per_row, (self.n_problems, -1)), axis=1)
+        return _summed(per_row, self.n_problems)
 
     @cached_property
     def at_zero(self) -> SquaresEvaluation:
@@ -163,3 +205,118 @@ class Squares:
         return replace(
             self, cross=pick(self.cross), target=pick(self.target), ridge=self.ridge[problems], y_mean=pick(self.y_mean)
         )
+
+
+@dataclass(frozen=True, eq=False)
+class DataEvaluation:
+    """With ``force`` (n, B K) the derivatives of the loss at the predictions and ``share`` (n,) the weights."""
+
+    value: Array
+    gradient: Array
+    loss: Loss
+    target: Array
+    force: Array
+    share: Array
+    ridge_value: Array
+
+    def dual_value(self, scale: Array) -> Array:
+        """Evaluate minus the mean conjugate at the scaled forces, less the ridge term."""
+        n_problems = scale.shape[0]
+        conjugate = self.share @ self.loss.conjugate(self.target, _repeated(scale, self.force.shape[1]) * self.force)
+        return -_summed(conjugate, n_problems) - scale**2 * self.ridge_value
+
+    def best_scale(self) -> Array:
+        """Return one: at the optimum the forces are the dual answer."""
+        return array_namespace(self.value).ones_like(self.value)
+
+
+@dataclass(frozen=True, eq=False)
+class DataLoss:
+    """The weighted mean of any loss over samples that are at hand, plus ``ridge |W|^2``.
+
+    ``X`` is (n, p), ``target`` (n, B K), ``share`` (n,) the weights, which sum to one. ``system`` is the covariance of
+    the features times the curvature of the loss: it bounds the Hessian once the intercept is eliminated.
+    """
+
+    system: System
+    loss: Loss
+    X: Array
+    target: Array
+    share: Array
+    ridge: Array
+    fit_intercept: bool = True
+
+    @classmethod
+    def of(
+        cls,
+        loss: Loss,
+        X: Array,
+        Y: Array,
+        share: Array,
+        *,
+        ridge: float = 0.0,
+        joint: bool = False,
+        fit_intercept: bool = True,
+    ) -> DataLoss:
+        """Read samples: one problem for each target where the loss is separable, unless ``joint``."""
+        xp = array_namespace(X)
+        if X.shape[0] < X.shape[1]:
+            mean = share @ X if fit_intercept else xp.zeros_like(X[0, :])
+            system: System = KernelSystem((X - mean) * xp.sqrt(loss.curvature * share)[:, None])
+        else:
+            moments = Moments.of(X, Y[:, :1], share)
+            system = GramSystem(loss.curvature * (moments.gram if fit_intercept else moments.second_moment))
+        single = joint or not loss.is_separable
+        ridges = xp.full_like(xp.astype(Y[0, :], X.dtype)[: 1 if single else None], ridge)
+        return cls(system, loss, X, Y, share, ridges, fit_intercept)
+
+    @property
+    def n_problems(self) -> int:
+        """The number B of problems."""
+        return int(self.ridge.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        """The number p of features."""
+        return int(self.X.shape[1])
+
+    @cached_property
+    def at_zero(self) -> DataEvaluation:
+        """The evaluation at W = 0 with the best intercept."""
+        xp = array_namespace(self.X)
+        return self.evaluate(
+            xp.zeros((self.target.shape[1], self.n_features), dtype=self.X.dtype, device=device(self.X))
+        )
+
+    def evaluate(self, W: Array) -> DataEvaluation:
+        """Evaluate value and gradient in one pass over the samples."""
+        xp = array_namespace(W)
+        z = self.X @ W.T
+        if self.fit_intercept:
+            z = z + self.loss.intercept(self.target, z, self.share)
+        force = self.loss.derivative(self.target, z)
+        ridge_value = self.ridge * _summed(xp.sum(W**2, axis=1), self.n_problems)
+        value = _summed(self.share @ self.loss.value(self.target, z), self.n_problems) + ridge_value
+        gradient = (force * self.share[:, None]).T @ self.X + 2.0 * _repeated(self.ridge, W.shape[0])[:, None] * W
+        return DataEvaluation(value, gradient, self.loss, self.target, force, self.share, ridge_value)
+
+    def update(self, W: Array, pull: Array, shift: Array) -> Array:
+        """Minimise the quadratic bound of the loss around W; one pass over the samples, one solve."""
+        ridge = _repeated(self.ridge, W.shape[0])
+        free = self.evaluate(W).gradient - 2.0 * ridge[:, None] * W
+        return self.system.solve(self.system.apply(W) - free + pull, 2.0 * ridge + _repeated(shift, W.shape[0]))
+
+    def lipschitz(self) -> float:
+        """Return the largest eigenvalue of the bound of the Hessian, plus the ridge."""
+        return self.system.largest() + 2.0 * float(array_namespace(self.ridge).max(self.ridge))
+
+    def intercept(self, W: Array) -> Array:
+        """Find the best intercept for W."""
+        xp = array_namespace(W)
+        if not self.fit_intercept:
+            return xp.zeros_like(W[:, 0])
+        return self.loss.intercept(self.target, self.X @ W.T, self.share)
+
+    def take(self, problems: Array) -> DataLoss:
+        """Keep some of the problems of a separable loss."""
+        return replace(self, target=self.target[:, problems], ridge=self.ridge[problems])

@@ -1,0 +1,283 @@
+"""What regressor and classifier share: solving, certifying, describing the weights."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from dataclasses import dataclass, replace
+from itertools import islice
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import Tags
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from tracelearn import paper
+from tracelearn.certificate import certify
+from tracelearn.forms import choose_form
+from tracelearn.losses import Loss
+from tracelearn.moments import Moments
+from tracelearn.penalties import PENALTIES, Penalty, Split
+from tracelearn.smooth import DataLoss, Smooth, Squares
+from tracelearn.solvers import SOLVERS, Solution
+from tracelearn.tensors import Array
+from tracelearn.validation import read_samples
+
+logger = logging.getLogger("tracelearn")
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Checked samples: rows (n, p), coded targets (n, K), weights (n,) or None, and the shape of one sample."""
+
+    X: Array
+    Y: Array
+    weight: Array | None
+    shape: tuple[int, ...]
+
+    @property
+    def share(self) -> Array:
+        """The weights as shares of one."""
+        weight = np.ones(self.X.shape[0], self.X.dtype) if self.weight is None else self.weight.astype(self.X.dtype)
+        return weight / weight.sum()
+
+
+def has_moments(estimator: Any) -> bool:
+    """Whether the loss of an estimator has moments; scikit-learn hides ``partial_fit`` where it has none."""
+    if estimator.loss != "squared":
+        raise AttributeError(
+            f"Expected loss='squared' for partial_fit, got {estimator.loss!r}: only the squared loss has statistics that add, "
+            "so other losses learn from all samples at once with fit."
+        )
+    return True
+
+
+class TraceNormModel(BaseEstimator):
+    """What regressor and classifier share: reading, solving, certifying, describing the weights."""
+
+    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012 - scikit-learn's convention
+        "alpha": [Interval(Real, 0, None, closed="left")],
+        "ridge": [Interval(Real, 0, None, closed="left")],
+        "penalty": [StrOptions(set(PENALTIES))],
+        "mode_weights": ["array-like", None],
+        "class_mode": ["boolean"],
+        "fit_intercept": ["boolean"],
+        "tensor_shape": ["array-like", None],
+        "solver": [StrOptions({"auto", *SOLVERS})],
+        "step": [StrOptions({"tight", "paper"})],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "warm_start": ["boolean"],
+        "forgetting": [Interval(Real, 0, 1, closed="right")],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    # What the two say for themselves.
+
+    def _loss(self, n_targets: int) -> Loss:
+        raise NotImplementedError
+
+    def _shaped(self, W: Array, shape: tuple[int, ...]) -> Array:
+        raise NotImplementedError
+
+    def _scalar(self, intercept: Array) -> Any:
+        raise NotImplementedError
+
+    # --- the problem -------------------------------------------------------------------------------------------------
+
+    def _penalty(self, shape: tuple[int, ...], n_targets: int) -> Penalty:
+        weights = None if self.mode_weights is None else tuple(float(weight) for weight in self.mode_weights)
+        whole = (n_targets, *shape) if self.class_mode and n_targets > 1 else shape
+        if weights is not None and len(weights) != len(whole):
+            raise ValueError(
+                f"Expected {len(whole)} mode weights for {'classes and ' if whole != shape else ''}samples of shape "
+                f"{shape}, got {len(weights)}: give one weight for each mode."
+            )
+        penalty: Penalty = PENALTIES[self.penalty](whole, weights)
+        return penalty
+
+    def _joint(self, n_targets: int) -> bool:
+        """Whether all targets are one problem, because the penalty couples them."""
+        return bool(self.class_mode) and n_targets > 1
+
+    def _fit_batch(self, batch: Batch) -> None:
+        loss = self._loss(batch.Y.shape[1])
+        n, p = batch.X.shape
+        form = choose_form(n, p, has_moments=self.loss == "squared")
+        joint = self._joint(batch.Y.shape[1])
+        self.__dict__.pop("moments_", None)
+        if form.name == "moments" or self.step == "paper":
+            self._say(f"moments: {form.reason}")
+            self._fit_moments(Moments.of(batch.X, batch.Y, batch.weight), batch.shape, self.warm_start)
+            return
+        self._say(f"{form.name}: {form.reason}")
+        X, share = batch.X.astype(np.float64, copy=False), batch.share.astype(np.float64)
+        smooth: Smooth
+        if form.name == "kernel":
+            smooth = Squares.of_few(X, batch.Y, share, ridge=self.ridge, joint=joint, centre=self.fit_intercept)
+        else:
+            smooth = DataLoss.of(
+                loss, X, batch.Y, share, ridge=self.ridge, joint=joint, fit_intercept=self.fit_intercept
+            )
+        W = self._solve(smooth, batch.shape, batch.Y.shape[1], self.warm_start)
+        centred = X - share @ X
+        self.patterns_ = self._shaped(((W @ centred.T) * share) @ centred, batch.shape)
+
+    def _fit_moments(self, moments: Moments, shape: tuple[int, ...], warm: bool) -> None:
+        if self.loss != "squared":
+            raise ValueError(f"Expected loss='squared' with step='paper', got {self.loss!r}: the paper has no other.")
+        past = moments if self.fit_intercept else moments.uncentred()
+        smooth = Squares.of(past, ridge=self.ridge, joint=self._joint(moments.n_targets))
+        if self.step == "paper":
+            W = self._follow_paper(past, smooth, shape, warm)
+        else:
+            W = self._solve(smooth, shape, moments.n_targets, warm)
+        self.moments_ = moments
+        self.patterns_ = self._shaped(W @ moments.gram / moments.weight, shape)
+
+    def _past(self, batch: Batch, first: bool) -> Moments:
+        """Add a batch to what was learned before (the paper's Algorithm 2, lines 5 to 9, and Eq. 28)."""
+        if first:
+            if hasattr(self, "coef_"):
+                raise ValueError(
+                    "Expected a model that keeps moments, got one whose fit had so few samples that it keeps none: begin with "
+                    "partial_fit on a new model."
+                )
+            return Moments.of(batch.X, batch.Y, batch.weight)
+        return self.moments_.scaled(self.forgetting).updated(batch.X, batch.Y, batch.weight)
+
+    # --- the solution ------------------------------------------------------------------------------------------------
+
+    def _solve(self, smooth: Smooth, shape: tuple[int, ...], n_targets: int, warm: bool) -> Array:
+        penalty = self._penalty(shape, n_targets)
+        start = getattr(self, "_solution", None) if warm else None
+        if start is not None and start.W.shape[1:] != penalty.shape:
+            start = None
+        alpha = np.full(smooth.n_problems, float(self.alpha))
+        solver = SOLVERS["admm" if self.solver == "auto" else self.solver]
+        watch = self._watch if self.verbose > 1 else None
+        found = solver(smooth, penalty, alpha, tol=self.tol, max_iter=self.max_iter, start=start, on_iteration=watch)
+        return self._keep(smooth, found, shape, bool(np.all(found.gap <= self.tol)))
+
+    def _follow_paper(self, past: Moments, smooth: Squares, shape: tuple[int, ...], warm: bool) -> Array:
+        """Run the paper's own algorithm, target by target, to its own stopping rule."""
+        if self.solver not in ("apg-adm", "apg-dr") or self.penalty != "overlapped" or self.ridge or self.class_mode:
+            raise ValueError(
+                "Expected solver='apg-adm' or 'apg-dr', penalty='overlapped', ridge=0 and class_mode=False with "
+                "step='paper', which is the algorithm as printed: use step='tight' for anything else."
+            )
+        constants = paper.Constants(inner=self.solver.removeprefix("apg-"), lam=self.alpha * past.weight)
+        before = getattr(self, "_solution", None) if warm else None
+        ends = []
+        for k in range(past.n_targets):
+            one = replace(
+                past, y_mean=past.y_mean[k : k + 1], cross=past.cross[:, k : k + 1], target_sq=past.target_sq[k : k + 1]
+            )
+            start = None if before is None else paper.Iterate(before.W[k], float(np.atleast_1d(self.intercept_)[k]))
+            run = paper.algorithm1(one, shape, constants, start, fit_intercept=self.fit_intercept)
+            ends.append(list(islice(run, self.max_iter))[-1])
+        W = np.stack([end.W for end in ends])
+        splits = [end.split for end in ends if end.split is not None]
+        split = Split(
+            *(np.concatenate([getattr(s, name) for s in splits], axis=1) for name in ("parts", "duals", "anchors"))
+        )
+        split = replace(split, duals=split.duals / past.weight)  # the paper sums where we take means
+        alpha = np.full(past.n_targets, float(self.alpha))
+        proof = certify(
+            smooth.evaluate(W.reshape(len(ends), -1)),
+            self._penalty(shape, len(ends)),
+            W,
+            split,
+            alpha,
+            smooth.at_zero.value,
+        )
+        n_iter = max(end.n_iter for end in ends)
+        found = Solution(W, split, proof.objective, proof.gap, n_iter)
+        return self._keep(smooth, found, shape, all(end.converged for end in ends))
+
+    def _keep(self, smooth: Smooth, found: Solution, shape: tuple[int, ...], converged: bool) -> Array:
+        self._solution = found
+        self.n_iter_ = found.n_iter
+        self.objective_ = float(np.sum(found.objective))
+        self.dual_gap_ = float(np.max(found.gap))
+        self.sample_shape_ = shape
+        W = found.W.reshape(-1, smooth.n_features)
+        self.intercept_ = self._scalar(smooth.intercept(W) if self.fit_intercept else np.zeros(W.shape[0]))
+        self.coef_ = self._shaped(W, shape)
+        self._say(f"relative duality gap {self.dual_gap_:.1e} after {self.n_iter_} iterations")
+        if not converged:
+            warnings.warn(
+                f"Expected a relative duality gap of {self.tol:g}, got {self.dual_gap_:.1e} after {self.n_iter_} iterations: "
+                "increase max_iter, scale the features, or accept a larger tol.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        return W
+
+    def _say(self, message: str) -> None:
+        if self.verbose:
+            if not logger.hasHandlers():  # somebody who asks for words should see them without setting up logging
+                logger.addHandler(logging.StreamHandler())
+            logger.setLevel(min(logger.level or logging.INFO, logging.INFO))
+            logger.info("%s: %s", type(self).__name__, message)
+
+    def _watch(self, so_far: Solution) -> None:
+        self._say(f"iteration {so_far.n_iter}, relative duality gap {float(np.max(so_far.gap)):.1e}")
+
+    # --- the model ---------------------------------------------------------------------------------------------------
+
+    def _scores(self, X: Any) -> Array:
+        check_is_fitted(self)
+        rows, _ = read_samples(self, X, reset=False)
+        coef = self.coef_.reshape(-1, rows.shape[1])
+        return rows @ coef.T + self.intercept_
+
+    @property
+    def mode_factors_(self) -> list[tuple[Array, Array]]:
+        """For each mode, orthonormal factors (I_n, R) and singular values (R,) of the weights' unfolding.
+
+        From the higher-order singular value decomposition of ``coef_``; several targets are unfolded side by side. The
+        entry of largest size of every factor is positive.
+        """
+        check_is_fitted(self)
+        factors = []
+        for axis in self._mode_axes():
+            unfolding = np.moveaxis(self.coef_, axis, 0).reshape(self.coef_.shape[axis], -1)
+            U, s, _ = np.linalg.svd(unfolding, full_matrices=False)
+            signs = np.sign(U[np.argmax(np.abs(U), axis=0), np.arange(U.shape[1])])
+            factors.append((U * np.where(signs == 0, 1.0, signs), s))
+        return factors
+
+    @property
+    def mode_ranks_(self) -> Array:
+        """The rank of the weights in each mode; with several targets, one row for each, unless they share modes."""
+        check_is_fitted(self)
+        if self.coef_.ndim == len(self.sample_shape_) or self._shares_modes():
+            tensors = [self.coef_]
+        else:
+            tensors = list(self.coef_)
+        ranks = np.array([[_rank(W, mode) for mode in range(W.ndim)] for W in tensors])
+        return ranks[0] if len(tensors) == 1 else ranks
+
+    def _mode_axes(self) -> range:
+        first = 0 if self.coef_.ndim == len(self.sample_shape_) or self._shares_modes() else 1
+        return range(first, self.coef_.ndim)
+
+    def _shares_modes(self) -> bool:
+        return bool(self.class_mode) and self.coef_.ndim > len(self.sample_shape_) and self.coef_.shape[0] > 1
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        return tags
+
+
+def _rank(W: Array, mode: int) -> int:
+    values = np.linalg.svd(np.moveaxis(W, mode, 0).reshape(W.shape[mode], -1), compute_uv=False)
+    # Rounding of float32 coefficients, the coarsest that are stored.
+    return int(np.sum(values > max(W.shape) * 10 * np.finfo(W.dtype).eps * values[0])) if values[0] > 0 else 0

@@ -1,0 +1,204 @@
+"""TraceNormRegressor: numbers from tensors."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any, Self
+
+from sklearn.base import RegressorMixin, _fit_context
+from sklearn.utils import Tags
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.metaestimators import available_if
+
+from tracelearn.estimators.base import Batch, TraceNormModel, has_moments
+from tracelearn.losses import Huber, Loss, Squared
+from tracelearn.tensors import Array
+from tracelearn.validation import read_samples, read_targets, read_weights
+
+__all__ = ["TraceNormRegressor"]
+
+
+class TraceNormRegressor(RegressorMixin, TraceNormModel):
+    """Linear regression on samples that are tensors, with weights of low rank in every mode.
+
+    Minimises, over the weight tensor W and the intercept b::
+
+        mean of loss(y, <W, X> + b)  +  alpha * sum_n theta_n |W_(n)|_*  +  ridge * |W|^2
+
+    where ``|W_(n)|_*`` is the sum of the singular values of the mode-n unfolding. The fit stops when a duality gap
+    proves that its objective is within ``tol`` of the optimum, relative to the objective at W = 0.
+
+    Parameters
+    ----------
+    alpha : float, default=1e-2
+        Strength of the trace norm; the loss is a mean, so it keeps its meaning for any number of samples.
+    ridge : float, default=0.0
+        Strength of the squared norm. With ``alpha=0`` the model is ridge regression.
+    loss : {"squared", "huber"}, default="squared"
+    penalty : {"overlapped", "latent", "scaled_latent"}, default="overlapped"
+        "overlapped" is low-rank in every mode at once, the latent norms are a sum of tensors low-rank in one mode each.
+    mode_weights : sequence of N floats, default=None
+        The theta: how much each mode is penalised; 0 leaves a mode free. None is 1/N each ("overlapped") or 1 each.
+        With ``class_mode`` the first of N + 1 weights is that of the target axis.
+    class_mode : bool, default=False
+        Let the target axis be one more mode of one weight tensor, so that targets share subspaces.
+    huber_delta : float, default=1.35
+        Size of a residual, in units of y, from which the Huber loss is linear.
+    fit_intercept : bool, default=True
+        The intercept is never penalised.
+    tensor_shape : sequence of ints, default=None
+        The shape of a sample when X comes flat, as (n_samples, n_features).
+    solver : {"auto", "admm", "apg-adm", "apg-dr"}, default="auto"
+        "auto" is "admm". The others are the paper's accelerated proximal gradient with an inner loop by the
+        alternating direction method or by Douglas-Rachford splitting.
+    step : {"tight", "paper"}, default="tight"
+        "paper" runs the paper's algorithm as printed: the constant of its Lemma 3.1, its bias update, its stopping rule.
+    tol : float, default=1e-6
+        Relative duality gap to reach.
+    max_iter : int, default=1000
+    warm_start : bool, default=False
+        Start from the solution of the last fit.
+    forgetting : float in (0, 1], default=1.0
+        What each call of ``partial_fit`` multiplies the weight of all earlier samples with.
+    random_state : int, default=None
+        Not used: the answer is unique and found without chance. Here for tools that set it.
+    verbose : int, default=0
+        1 says what was chosen and what came out, 2 also the duality gap on the way.
+
+    Attributes
+    ----------
+    coef_ : array of shape (I1, ..., IN), or (K, I1, ..., IN) for y of shape (n_samples, K)
+    intercept_ : float, or array of shape (K,)
+    n_iter_ : int
+    objective_ : float
+        The minimum that was found, summed over targets.
+    dual_gap_ : float
+        Proven bound on its distance from the optimum, relative to the objective at W = 0; the largest over targets.
+    mode_ranks_ : array of ints
+        Rank of the weights in each mode.
+    mode_factors_ : list of (factors, singular values), one for each mode
+    patterns_ : array of the shape of ``coef_``
+        Activation patterns ``Cov(X) W`` (Haufe et al., 2014): what the model reads, where weights also cancel noise.
+    moments_ : Moments
+        All that was learned from the samples (squared loss, unless n_samples is far below n_features).
+    sample_shape_ : tuple of ints
+    n_features_in_ : int
+        Number of entries of a sample.
+
+    Examples
+    --------
+    >>> from tracelearn import TraceNormRegressor
+    >>> from tracelearn.datasets import make_low_rank_regression
+    >>> X, y, W = make_low_rank_regression(500, (6, 5, 4), rank=1, random_state=0)
+    >>> model = TraceNormRegressor(alpha=2.0).fit(X, y)
+    >>> model.coef_.shape, model.mode_ranks_
+    ((6, 5, 4), array([1, 1, 1]))
+    >>> model.dual_gap_ <= 1e-6
+    True
+    """
+
+    _parameter_constraints = {  # noqa: RUF012
+        **TraceNormModel._parameter_constraints,
+        "loss": [StrOptions({"squared", "huber"})],
+        "huber_delta": [Interval(Real, 0, None, closed="neither")],
+    }
+
+    def __init__(
+        self,
+        alpha: float = 1e-2,
+        *,
+        ridge: float = 0.0,
+        loss: str = "squared",
+        penalty: str = "overlapped",
+        mode_weights: Any = None,
+        class_mode: bool = False,
+        huber_delta: float = 1.35,
+        fit_intercept: bool = True,
+        tensor_shape: Any = None,
+        solver: str = "auto",
+        step: str = "tight",
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        warm_start: bool = False,
+        forgetting: float = 1.0,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.alpha = alpha
+        self.ridge = ridge
+        self.loss = loss
+        self.penalty = penalty
+        self.mode_weights = mode_weights
+        self.class_mode = class_mode
+        self.huber_delta = huber_delta
+        self.fit_intercept = fit_intercept
+        self.tensor_shape = tensor_shape
+        self.solver = solver
+        self.step = step
+        self.tol = tol
+        self.max_iter = max_iter
+        self.warm_start = warm_start
+        self.forgetting = forgetting
+        self.random_state = random_state
+        self.verbose = verbose
+
+    _single: bool  # whether y has one axis
+
+    def _loss(self, n_targets: int) -> Loss:
+        return Squared() if self.loss == "squared" else Huber(self.huber_delta)
+
+    def _shaped(self, W: Array, shape: tuple[int, ...]) -> Array:
+        return W.reshape(shape if self._single else (-1, *shape)).astype(self._dtype, copy=False)
+
+    def _scalar(self, intercept: Array) -> Any:
+        return float(intercept[0]) if self._single else intercept
+
+    def _read(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> Batch:
+        if y is None:
+            raise ValueError(
+                "Expected one target for each sample: fit requires y to be passed, but the target y is None."
+            )
+        rows, shape = read_samples(self, X, reset=reset)
+        y = read_targets(y, rows.shape[0])
+        if not reset and (y.ndim == 1) != self._single:
+            raise ValueError(
+                f"Expected y of the order of the first batch, got shape {y.shape}: keep its number of targets."
+            )
+        self._single, self._dtype = y.ndim == 1, rows.dtype
+        return Batch(rows, y[:, None] if y.ndim == 1 else y, read_weights(sample_weight, rows), shape)
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn from all samples at once.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, I1, ..., IN), or (n_samples, n_features) with ``tensor_shape``
+        y : array of shape (n_samples,) or (n_samples, K)
+        sample_weight : array of shape (n_samples,), default=None
+        """
+        self._fit_batch(self._read(X, y, sample_weight, reset=True))
+        return self
+
+    @available_if(has_moments)
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn from more samples; afterwards the model is the one of all samples so far, to ``tol``.
+
+        The samples are added to ``moments_``, those before multiplied by ``forgetting``, and the solver starts from the
+        last solution (the paper's Algorithm 2). Parameters are those of ``fit``.
+        """
+        first = not hasattr(self, "moments_")
+        batch = self._read(X, y, sample_weight, reset=first)
+        self._fit_moments(self._past(batch, first), batch.shape, warm=not first)
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """Predict the target of each sample."""
+        scores = self._scores(X)
+        return scores[:, 0] if self._single else scores
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags

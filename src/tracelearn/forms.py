@@ -1,0 +1,48 @@
+"""Which form of a problem runs: one decision, from the sizes and the memory, for all estimators."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+__all__ = ["Form", "choose_form"]
+
+
+@dataclass(frozen=True)
+class Form:
+    """A form and the reason why it was chosen; ``name`` is "moments", "kernel" or "data"."""
+
+    name: str
+    reason: str
+
+
+def available_memory() -> int:
+    """Ask the system for free memory, in bytes; a system that does not tell is taken to have 4 GiB."""
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return 4 << 30
+
+
+def choose_form(n: int, p: int, *, has_moments: bool, memory: int | None = None) -> Form:
+    """Choose how to learn from n samples of p numbers.
+
+    Moments need p by p numbers and no further look at the samples; the kernel n by n numbers, for n below p, and the
+    samples at every iteration. A loss without moments needs the samples anyway.
+
+    Examples
+    --------
+    >>> from tracelearn.forms import choose_form
+    >>> choose_form(100_000, 1000, has_moments=True).name
+    'moments'
+    >>> choose_form(50, 4000, has_moments=True).name
+    'kernel'
+    """
+    memory = available_memory() if memory is None else memory
+    gram, kernel = 8 * p * p, 8 * n * n
+    if not has_moments:
+        return Form("data", "the loss has no moments, so every iteration reads the samples")
+    # Below about half as many samples as features the kernel is smaller and its products are cheaper.
+    if 2 * n < p or (n < p and 4 * gram > memory >= 4 * kernel):
+        return Form("kernel", f"{n} samples are fewer than {p} features: an {n} by {n} kernel is smaller than the gram")
+    return Form("moments", f"{p} by {p} moments hold all that {n} samples say about a linear model")

@@ -1,0 +1,260 @@
+"""Losses, pointwise in target and prediction: value, derivative, conjugate, best intercept.
+
+Conventions
+-----------
+Targets ``y`` and predictions ``z`` have shape ``(n, K)``. A separable loss returns one value for each target, shape
+``(n, K)``; the multinomial one couples the targets of a sample and returns shape ``(n, 1)``. The conjugate is taken
+with respect to z, at ``scale`` times the derivative: a point that is always in its domain for ``scale`` in [0, 1].
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+from array_api_compat import array_namespace, device
+
+from tracelearn.tensors import Array
+
+__all__ = [
+    "CLASSIFIER_LOSSES",
+    "REGRESSOR_LOSSES",
+    "Huber",
+    "Logistic",
+    "Loss",
+    "Multinomial",
+    "Squared",
+    "SquaredHinge",
+]
+
+
+class Loss(Protocol):
+    """What the smooth half asks of a loss; plug-ins need no base class."""
+
+    @property
+    def curvature(self) -> float:
+        """A bound on the second derivative."""
+
+    @property
+    def is_separable(self) -> bool:
+        """Whether every target has a loss of its own, so that targets without a common penalty are problems apart."""
+
+    def value(self, y: Array, z: Array) -> Array:
+        """Evaluate the loss of each sample."""
+
+    def derivative(self, y: Array, z: Array) -> Array:
+        """Differentiate with respect to z, (n, K)."""
+
+    def conjugate(self, y: Array, u: Array) -> Array:
+        """Evaluate ``sup_z u z - loss(y, z)`` for each sample."""
+
+    def intercept(self, y: Array, z: Array, weight: Array) -> Array:
+        """Find the b (K,) that minimises the weighted loss of ``z + b``; the weights sum to one."""
+
+
+def _balanced_intercept(loss: Loss, y: Array, z: Array, weight: Array) -> Array:
+    """Find the zero of the mean derivative in each column: Newton with a difference quotient, kept inside a bracket."""
+    xp = array_namespace(z)
+    b = xp.zeros_like(z[0, :])
+    low, high = xp.full_like(b, -math.inf), xp.full_like(b, math.inf)
+    slope = xp.full_like(b, loss.curvature)
+    step_back = xp.ones_like(b)
+    for _ in range(200):
+        d = loss.derivative(y, z + b)
+        mean, size = weight @ d, weight @ xp.abs(d)
+        if bool(xp.all(xp.abs(mean) <= 4 * float(xp.finfo(z.dtype).eps) * size)):
+            break
+        low, high = xp.where(mean < 0, b, low), xp.where(mean > 0, b, high)
+        inside = xp.isfinite(low) & xp.isfinite(high)
+        middle = xp.where(
+            inside, 0.5 * (xp.where(inside, low, b) + xp.where(inside, high, b)), b - xp.sign(mean) * step_back
+        )
+        step_back = xp.where(inside, step_back, 2.0 * step_back)
+        newton = b - mean / slope
+        good = (newton > low) & (newton < high) & (xp.abs(newton - b) <= step_back)
+        following = xp.where(good, newton, middle)
+        if bool(xp.all(following == b)):
+            break
+        moved = xp.where(following != b, following - b, xp.ones_like(b))
+        secant = (weight @ loss.derivative(y, z + following) - mean) / moved
+        slope = xp.where(secant > 1e-12 * loss.curvature, secant, xp.full_like(b, loss.curvature))
+        b = following
+    return b
+
+
+@dataclass(frozen=True)
+class Squared:
+    """The squared error ``(y - z)^2``, without a half."""
+
+    curvature: float = 2.0
+    is_separable: bool = True
+
+    def value(self, y: Array, z: Array) -> Array:
+        """Evaluate ``(y - z)^2``."""
+        return (y - z) ** 2
+
+    def derivative(self, y: Array, z: Array) -> Array:
+        """Evaluate ``2 (z - y)``."""
+        return 2.0 * (z - y)
+
+    def conjugate(self, y: Array, u: Array) -> Array:
+        """Evaluate ``u^2 / 4 + u y``."""
+        return 0.25 * u**2 + u * y
+
+    def intercept(self, y: Array, z: Array, weight: Array) -> Array:
+        """Take the mean residual."""
+        return weight @ (y - z)
+
+
+@dataclass(frozen=True)
+class Huber:
+    """Squared up to ``delta``, linear beyond: outliers pull with bounded force."""
+
+    delta: float = 1.35
+    curvature: float = 2.0
+    is_separable: bool = True
+
+    def value(self, y: Array, z: Array) -> Array:
+        """Evaluate ``r^2`` or ``2 delta |r| - delta^2``."""
+        xp = array_namespace(z)
+        r = xp.abs(z - y)
+        inside = xp.clip(r, max=self.delta)
+        return inside * (2.0 * r - inside)
+
+    def derivative(self, y: Array, z: Array) -> Array:
+        """Evaluate ``2 r``, clipped at ``2 delta``."""
+        xp = array_namespace(z)
+        return 2.0 * xp.clip(z - y, min=-self.delta, max=self.delta)
+
+    def conjugate(self, y: Array, u: Array) -> Array:
+        """Evaluate ``u^2 / 4 + u y``, for ``|u| <= 2 delta``."""
+        return 0.25 * u**2 + u * y
+
+    def intercept(self, y: Array, z: Array, weight: Array) -> Array:
+        """Balance the clipped residuals."""
+        return _balanced_intercept(self, y, z, weight)
+
+
+@dataclass(frozen=True)
+class SquaredHinge:
+    """The squared margin violation ``max(0, 1 - y z)^2`` for targets -1 and 1."""
+
+    curvature: float = 2.0
+    is_separable: bool = True
+
+    def value(self, y: Array, z: Array) -> Array:
+        """Evaluate ``max(0, 1 - y z)^2``."""
+        xp = array_namespace(z)
+        return xp.clip(1.0 - y * z, min=0.0) ** 2
+
+    def derivative(self, y: Array, z: Array) -> Array:
+        """Evaluate ``-2 y max(0, 1 - y z)``."""
+        xp = array_namespace(z)
+        return -2.0 * y * xp.clip(1.0 - y * z, min=0.0)
+
+    def conjugate(self, y: Array, u: Array) -> Array:
+        """Evaluate ``a^2 / 4 - a`` with ``a = -u y >= 0``."""
+        a = -u * y
+        return 0.25 * a**2 - a
+
+    def intercept(self, y: Array, z: Array, weight: Array) -> Array:
+        """Balance the violations of the two classes."""
+        return _balanced_intercept(self, y, z, weight)
+
+
+def _entropy(v: Array) -> Array:
+    """Evaluate ``v log v``, which is zero at zero; rounding may leave v just below it."""
+    xp = array_namespace(v)
+    positive = xp.where(v > 0, v, xp.ones_like(v))
+    return positive * xp.log(positive) * xp.astype(v > 0, v.dtype)
+
+
+@dataclass(frozen=True)
+class Logistic:
+    """The logistic loss ``log(1 + exp(-y z))`` for targets -1 and 1."""
+
+    curvature: float = 0.25
+    is_separable: bool = True
+
+    def value(self, y: Array, z: Array) -> Array:
+        """Evaluate ``log(1 + exp(-y z))`` without overflow."""
+        xp = array_namespace(z)
+        return xp.logaddexp(xp.zeros_like(z), -y * z)
+
+    def derivative(self, y: Array, z: Array) -> Array:
+        """Evaluate ``-y / (1 + exp(y z))`` without overflow."""
+        xp = array_namespace(z)
+        return -y * xp.exp(-xp.logaddexp(xp.zeros_like(z), y * z))
+
+    def conjugate(self, y: Array, u: Array) -> Array:
+        """Evaluate the negative entropy of ``a = -u y`` in [0, 1]."""
+        a = -u * y
+        return _entropy(a) + _entropy(1.0 - a)
+
+    def intercept(self, y: Array, z: Array, weight: Array) -> Array:
+        """Balance the mean probability with the class shares."""
+        return _balanced_intercept(self, y, z, weight)
+
+
+@dataclass(frozen=True)
+class Multinomial:
+    """The loss of softmax regression, ``log sum_k exp(z_k) - z_y``, for one-hot targets."""
+
+    curvature: float = 0.5  # Boehning's bound on the Hessian, the same for every class
+    is_separable: bool = False
+
+    def value(self, y: Array, z: Array) -> Array:
+        """Evaluate the log of the sum of exponentials less the score of the true class, (n, 1)."""
+        xp = array_namespace(z)
+        top = xp.max(z, axis=1, keepdims=True)
+        total = top + xp.log(xp.sum(xp.exp(z - top), axis=1, keepdims=True))
+        return total - xp.sum(y * z, axis=1, keepdims=True)
+
+    def probabilities(self, z: Array) -> Array:
+        """Evaluate the softmax of every row."""
+        xp = array_namespace(z)
+        e = xp.exp(z - xp.max(z, axis=1, keepdims=True))
+        return e / xp.sum(e, axis=1, keepdims=True)
+
+    def derivative(self, y: Array, z: Array) -> Array:
+        """Evaluate the probabilities less the targets."""
+        return self.probabilities(z) - y
+
+    def conjugate(self, y: Array, u: Array) -> Array:
+        """Evaluate the negative entropy of ``u + y``, a point of the simplex, (n, 1)."""
+        return array_namespace(u).sum(_entropy(u + y), axis=1, keepdims=True)
+
+    def intercept(self, y: Array, z: Array, weight: Array) -> Array:
+        """Match mean probabilities and class shares by damped Newton steps; intercepts sum to zero."""
+        xp = array_namespace(z)
+        b = xp.zeros_like(z[0, :])
+        for _ in range(100):
+            p = self.probabilities(z + b)
+            mean = weight @ (p - y)
+            error = float(xp.max(xp.abs(mean)))
+            if error <= 4 * float(xp.finfo(z.dtype).eps):
+                break
+            share = weight @ p
+            # The Hessian is singular along equal shifts of all classes: adding a constant to all entries mends that.
+            hessian = _diagonal(share + 1e-12) - (p * weight[:, None]).T @ p + 1.0 / p.shape[1]
+            step = xp.linalg.solve(hessian, mean[:, None])[:, 0]
+            length = min(1.0, 4.0 / max(float(xp.max(xp.abs(step))), 1e-300))
+            while length > 1e-6:
+                trial = weight @ (self.probabilities(z + b - length * step) - y)
+                if float(xp.max(xp.abs(trial))) < error:
+                    break
+                length *= 0.5
+            else:
+                break
+            b = b - length * step
+        return b - xp.mean(b)
+
+
+def _diagonal(v: Array) -> Array:
+    xp = array_namespace(v)
+    return v[:, None] * xp.eye(v.shape[0], dtype=v.dtype, device=device(v))
+
+
+REGRESSOR_LOSSES = ("squared", "huber")
+CLASSIFIER_LOSSES = ("squared", "logistic", "squared_hinge")
