@@ -49,6 +49,6 @@ def minimise(A, b, alpha, shape, weights, *, latent=False, ridge=0.0):
         w = cp.Variable(p)
         norm = sum(t * cp.normNuc(unfolding(w, mode)) for mode, t in enumerate(weights) if t > 0)
     problem = cp.Problem(cp.Minimize(cp.sum_squares(A @ w - b) / len(b) + alpha * norm + ridge * cp.sum_squares(w)))
-    accuracy = {name: 1e-11 for name in ("tol_gap_abs", "tol_gap_rel", "tol_feas")}
+    accuracy = {name: 1e-9 for name in ("tol_gap_abs", "tol_gap_rel", "tol_feas")}
     value = problem.solve(solver=cp.CLARABEL, **accuracy)
     return float(value), np.asarray(w.value).reshape(shape)

@@ -23,7 +23,7 @@ def _public_members():
 
 
 def _looks_like_a_penalty(member) -> bool:
-    needed = [name for name in vars(penalties.Penalty) if not name.startswith("_")]
+    needed = [name for name, method in vars(penalties.Penalty).items() if not name.startswith("_") and callable(method)]
     return inspect.isclass(member) and member is not penalties.Penalty and all(hasattr(member, n) for n in needed)
 
 

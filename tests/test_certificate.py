@@ -1,0 +1,151 @@
+"""The gap bounds the true excess everywhere, and is the formula that the design prints."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle import centred, matricize, minimise, spectral
+from registry import PENALTIES
+
+from tracelearn import Moments
+from tracelearn.certificate import alpha_max, certify
+from tracelearn.penalties import Split
+from tracelearn.smooth import Squares
+from tracelearn.solvers import admm
+
+SHAPES = [(5,), (3, 4), (3, 3, 2), (2, 3, 2, 2)]
+
+
+def gap_at(smooth, penalty, W, split, alpha):
+    at = smooth.evaluate(W.reshape(len(W), -1))
+    return certify(at, penalty, W, split, alpha, smooth.at_zero.value)
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    name=st.sampled_from(sorted(PENALTIES)),
+    shape=st.sampled_from(SHAPES),
+    share=st.floats(0.02, 1.2),
+    ridge=st.sampled_from([0.0, 0.3]),
+)
+@settings(max_examples=40)
+def test_the_gap_bounds_the_excess_at_any_point_with_any_evidence(seed, name, shape, share, ridge):
+    rng = np.random.default_rng(seed)
+    X, y = rng.standard_normal((25, *shape)), rng.standard_normal(25)
+    smooth, penalty = Squares.of(Moments.of(X, y), ridge=ridge), PENALTIES[name](shape)
+    alpha = share * alpha_max(smooth, penalty)
+    A, b = centred(X, y)
+    optimum, truth = minimise(A, b, alpha[0], shape, penalty.weights, latent=name != "overlapped", ridge=ridge)
+    reference = smooth.at_zero.value[0]
+    for W in (truth[None], truth[None] + 0.1 * rng.standard_normal((1, *shape)), rng.standard_normal((1, *shape))):
+        start = penalty.start(W)
+        gradient = smooth.evaluate(W.reshape(1, -1)).gradient.reshape(W.shape)
+        forces = np.broadcast_to(-gradient / start.duals.shape[0], start.duals.shape)
+        noise = rng.standard_normal(start.duals.shape)
+        guesses = [Split(start.parts, duals, start.anchors) for duals in (forces, forces + 0.1 * noise, noise)]
+        for split in (None, start, *guesses):
+            proof = gap_at(smooth, penalty, W, split, alpha)
+            assert proof.gap[0] >= 0
+            assert proof.objective[0] >= optimum - 1e-7 * reference
+            assert proof.objective[0] - proof.gap[0] * reference <= optimum + 1e-7 * reference
+
+
+@pytest.mark.parametrize("ridge", [0.0, 0.4])
+@pytest.mark.parametrize("shape", [(3, 3, 2), (2, 3, 2, 2)])
+def test_the_gap_of_the_overlapped_norm_is_the_formula_of_the_design_computed_from_the_samples(rng, shape, ridge):
+    n, order = 25, len(shape)
+    X, y, W = rng.standard_normal((n, *shape)) + 1.0, rng.standard_normal(n) + 3.0, 0.3 * rng.standard_normal(shape)
+    theta, alpha = (0.5, 1.0, 0.7, 0.2)[:order], 0.3
+    penalty, smooth = PENALTIES["overlapped"](shape, theta), Squares.of(Moments.of(X, y), ridge=ridge)
+    split = penalty.start(W[None])
+    split = Split(split.parts, rng.standard_normal(split.duals.shape), split.anchors)
+
+    A, b = centred(X, y)
+    # The ridge is a loss on p more samples: sqrt(n mu) e_j with target zero.
+    A, b = np.vstack([A, np.sqrt(n * ridge) * np.eye(W.size)]), np.concatenate([b, np.zeros(W.size)])
+    r = b - A @ W.ravel()
+    r2, ry, g = r @ r / n, r @ b / n, (-2 * A.T @ r / n).reshape(shape)
+    V = split.duals[:, 0] + (-g - split.duals[:, 0].sum(axis=0)) / order
+    np.testing.assert_allclose(V.sum(axis=0), -g, atol=1e-12)
+    s = max(1.0, *(spectral(V[m], m) / (alpha * theta[m]) for m in range(order)))
+    t = min(1 / s, ry / r2)
+    norm = sum(theta[m] * np.linalg.svd(matricize(W, m), compute_uv=False).sum() for m in range(order))
+    gap = (r2 + alpha * norm) - (2 * t * ry - t**2 * r2)
+
+    proof = gap_at(smooth, penalty, W[None], split, np.array([alpha]))
+    assert proof.objective[0] == pytest.approx(r2 + alpha * norm, rel=1e-10)
+    assert proof.gap[0] * np.var(y) == pytest.approx(gap, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", PENALTIES)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("spectral_system", [False, True])
+def test_at_alpha_max_the_answer_is_zero_at_once(tiny, name, shape, spectral_system):
+    smooth, penalty = Squares.of(Moments.of(*tiny(shape)), spectral=spectral_system), PENALTIES[name](shape)
+    top = alpha_max(smooth, penalty)
+    zero = np.zeros((1, *shape))
+    assert gap_at(smooth, penalty, zero, None, top * (1 + 1e-12)).gap[0] <= 1e-10
+    found = admm(smooth, penalty, 1.0001 * top, tol=1e-9)
+    assert not found.W.any()  # exactly zero
+    assert found.gap[0] <= 1e-9
+    assert found.objective[0] == pytest.approx(smooth.at_zero.value[0])
+
+
+@pytest.mark.parametrize("name", PENALTIES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_below_the_true_threshold_the_answer_is_not_zero(tiny, name, shape):
+    smooth, penalty = Squares.of(Moments.of(*tiny(shape))), PENALTIES[name](shape)
+    gradient = smooth.at_zero.gradient.reshape(1, *shape)
+    # Exact for latent norms and up to order 2; else <G, G> / norm(G) is below the true one.
+    exact = name != "overlapped" or len(shape) <= 2
+    bound = alpha_max(smooth, penalty) if exact else np.sum(gradient**2) / penalty.value(gradient)
+    found = admm(smooth, penalty, 0.98 * bound, tol=1e-9, max_iter=5000)
+    assert found.gap[0] <= 1e-9
+    assert np.abs(found.W).max() > 1e-4
+    assert found.objective[0] < smooth.at_zero.value[0]
+
+
+@pytest.mark.parametrize("shape", [(3, 3, 2), (2, 3, 2, 2)])
+def test_the_bound_on_alpha_max_is_at_most_a_third_above_the_true_one(tiny, shape):
+    smooth, penalty = Squares.of(Moments.of(*tiny(shape))), PENALTIES["overlapped"](shape)
+    assert admm(smooth, penalty, alpha_max(smooth, penalty) / 1.35, tol=1e-8, max_iter=5000).W.any()
+
+
+def test_alpha_max_of_several_problems_is_that_of_each(tiny):
+    X, y = tiny((3, 3, 2), targets=3)
+    penalty = PENALTIES["overlapped"]((3, 3, 2))
+    together = alpha_max(Squares.of(Moments.of(X, y)), penalty)
+    alone = [alpha_max(Squares.of(Moments.of(X, y[:, k])), penalty)[0] for k in range(3)]
+    np.testing.assert_allclose(together, alone)
+    assert alpha_max(Squares.of(Moments.of(X, y), joint=True), penalty) == pytest.approx([max(alone)])
+
+
+@pytest.mark.parametrize("name", PENALTIES)
+def test_a_constant_target_has_the_answer_zero_with_gap_zero(rng, name):
+    X, y = rng.standard_normal((10, 3, 2, 2)), np.full(10, 7.0)
+    smooth, penalty = Squares.of(Moments.of(X, y)), PENALTIES[name]((3, 2, 2), (3.0, 3.0, 3.0))
+    assert alpha_max(smooth, penalty)[0] < 1e-290
+    found = admm(smooth, penalty, np.array([0.1]))
+    assert found.gap[0] == 0.0
+    assert not found.W.any()
+    assert smooth.intercept(found.W.reshape(1, -1))[0] == 7.0
+
+
+def test_every_array_library_gives_numpys_certificate(rng, xp):
+    X, y, W = rng.standard_normal((20, 3, 3, 2)), rng.standard_normal(20), rng.standard_normal((1, 3, 3, 2))
+    for name in PENALTIES:
+        penalty = PENALTIES[name]((3, 3, 2))
+        results = []
+        for lib in (np, xp):
+            smooth = Squares.of(Moments.of(lib.asarray(X), lib.asarray(y)), ridge=0.1)
+            w = lib.asarray(W)
+            proof = certify(
+                smooth.evaluate(lib.reshape(w, (1, 18))),
+                penalty,
+                w,
+                penalty.start(w),
+                lib.asarray([0.2], dtype=lib.float64),
+                smooth.at_zero.value,
+            )
+            results.append([float(proof.objective[0]), float(proof.gap[0]), float(alpha_max(smooth, penalty)[0])])
+        np.testing.assert_allclose(*results, rtol=1e-10)

@@ -1,0 +1,105 @@
+"""Both proximal methods against cvxpy, and what their splits prove."""
+
+import numpy as np
+import pytest
+from oracle import minimise, spectral
+
+from tracelearn.penalties import LatentTraceNorm, OverlappedTraceNorm, ScaledLatentTraceNorm
+from tracelearn.prox import PROXES
+
+SHAPES = [(5,), (3, 4), (3, 3, 2), (2, 3, 2, 2)]
+
+
+def exact(penalty, method, P, alpha, curvature, **options):
+    options = {"tol": 1e-14, "max_iter": 4000, **options}
+    return PROXES[method](penalty, P[None], np.array([alpha]), curvature, **options)
+
+
+@pytest.mark.parametrize("method", PROXES)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("kind", [OverlappedTraceNorm, LatentTraceNorm, ScaledLatentTraceNorm])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_proximal_point_is_the_one_that_cvxpy_finds(rng, method, shape, kind, weighted):
+    penalty = kind(shape, (0.5, 1.5, 1.0, 0.25)[: len(shape)] if weighted else None)
+    P, curvature = rng.standard_normal(shape), 2.5
+    alpha = 0.3 * curvature * penalty.dual_norm(P[None])[0]
+    W, _ = exact(penalty, method, P, alpha, curvature)
+    # curvature/2 |W - P|^2 is the mean of the p squares, times p curvature / 2
+    factor = P.size * curvature / 2
+    _, truth = minimise(
+        np.eye(P.size), P.ravel(), alpha / factor, shape, penalty.weights, latent=kind is not OverlappedTraceNorm
+    )
+    np.testing.assert_allclose(W[0], truth, atol=3e-5)
+
+
+@pytest.mark.parametrize("method", PROXES)
+@pytest.mark.parametrize("shape", [*SHAPES[2:], (7, 2, 2)])
+@pytest.mark.parametrize("curvature", [0.1, 1.0, 30.0])
+def test_an_overlapped_split_proves_its_point(rng, method, shape, curvature):
+    order = len(shape)
+    weights = (0.5, 1.5, 1.0, 0.25)[:order]
+    penalty, P = OverlappedTraceNorm(shape, weights), rng.standard_normal(shape)
+    alpha = 0.4 * curvature * penalty.dual_norm(P[None])[0]
+    W, split = exact(penalty, method, P, alpha, curvature)
+    # Forces balance, each within its spectral ball, and every part is the point itself.
+    np.testing.assert_allclose(split.duals.sum(axis=0)[0], curvature * (P - W[0]), atol=1e-7 * curvature)
+    for mode, theta in enumerate(weights):
+        assert spectral(split.duals[mode, 0], mode) <= alpha * theta * (1 + 1e-10)
+        np.testing.assert_allclose(split.parts[mode, 0], W[0], atol=1e-7)
+
+
+@pytest.mark.parametrize("method", PROXES)
+@pytest.mark.parametrize("shape", [*SHAPES[2:], (7, 2, 2)])
+def test_a_latent_split_proves_its_point(rng, method, shape):
+    penalty, P, curvature = ScaledLatentTraceNorm(shape), rng.standard_normal(shape), 3.0
+    alpha = 0.4 * curvature * penalty.dual_norm(P[None])[0]
+    W, split = exact(penalty, method, P, alpha, curvature)
+    np.testing.assert_allclose(split.parts.sum(axis=0)[0], W[0], atol=1e-7)
+    # The shared force is -curvature (P - W) here: from the parts to W.
+    np.testing.assert_allclose(np.abs(split.duals[0, 0]), np.abs(curvature * (P - W[0])), atol=1e-6)
+    for mode, theta in enumerate(penalty.weights):
+        assert spectral(P - W[0], mode) * curvature <= alpha * theta * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("kind", [OverlappedTraceNorm, LatentTraceNorm])
+def test_both_methods_find_one_point_whatever_their_step(rng, shape, kind):
+    penalty, P, curvature = kind(shape), rng.standard_normal(shape), 4.0
+    alpha = 0.3 * curvature * penalty.dual_norm(P[None])[0]
+    found = [exact(penalty, "adm", P, alpha, curvature, beta=beta)[0] for beta in (None, 2.0, 8.0)]
+    found += [exact(penalty, "dr", P, alpha, curvature, gamma=gamma)[0] for gamma in (None, 0.03, 0.2)]
+    for W in found[1:]:
+        np.testing.assert_allclose(W, found[0], atol=1e-7)
+
+
+@pytest.mark.parametrize("method", PROXES)
+@pytest.mark.parametrize("kind", [OverlappedTraceNorm, LatentTraceNorm])
+def test_starting_where_it_ended_it_stays(rng, method, kind):
+    penalty, P = kind((3, 3, 2)), rng.standard_normal((1, 3, 3, 2))
+    alpha = 0.3 * penalty.dual_norm(P)
+    W, split = PROXES[method](penalty, P, alpha, 1.0, tol=1e-14, max_iter=4000)
+    again, _ = PROXES[method](penalty, P, alpha, 1.0, split, max_iter=1)
+    cold, _ = PROXES[method](penalty, P, alpha, 1.0, max_iter=1)
+    np.testing.assert_allclose(again, W, atol=1e-8)
+    assert np.abs(cold - W).max() > 1e-3
+
+
+@pytest.mark.parametrize(("first", "second"), [("adm", "dr"), ("dr", "adm")])
+def test_one_method_can_go_on_from_the_split_of_the_other(rng, first, second):
+    penalty, P = OverlappedTraceNorm((3, 3, 2)), rng.standard_normal((1, 3, 3, 2))
+    alpha = 0.3 * penalty.dual_norm(P)
+    W, split = PROXES[first](penalty, P, alpha, 1.0, tol=1e-14, max_iter=4000)
+    again, _ = PROXES[second](penalty, P, alpha, 1.0, split, tol=1e-14, max_iter=4000)
+    np.testing.assert_allclose(again, W, atol=1e-8)
+
+
+@pytest.mark.parametrize("method", PROXES)
+def test_a_looser_tolerance_stops_earlier(rng, method):
+    penalty, P = OverlappedTraceNorm((4, 3, 2)), rng.standard_normal((1, 4, 3, 2))
+    alpha = 0.3 * penalty.dual_norm(P)
+    best = PROXES[method](penalty, P, alpha, 1.0, tol=1e-14, max_iter=4000)[0]
+    errors = [
+        np.abs(PROXES[method](penalty, P, alpha, 1.0, tol=tol, max_iter=4000)[0] - best).max()
+        for tol in (1e-2, 1e-5, 1e-9)
+    ]
+    assert errors[0] > errors[1] > errors[2]
