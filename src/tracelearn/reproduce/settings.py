@@ -96,6 +96,7 @@ def make_settings(scale: str, *, budget: float | None = None, **options: object)
         scale=scale,
         n_train=sizes.n_train,
         n_test=sizes.n_test,
+        n_batch=min(2_000, sizes.n_train),
         budget=sizes.budget if budget is None else budget,
         study_seconds=sizes.study_seconds,
         **options,  # type: ignore[arg-type]
