@@ -36,6 +36,10 @@ _TITLES = {
 }
 
 
+class _MistakeError(Exception):
+    """What the user asked for cannot be done; the message says why in one sentence."""
+
+
 def _columns() -> tuple[Any, ...]:
     progress = rich.progress
 
@@ -126,7 +130,10 @@ def _fresh(out: Path) -> None:
 
 def _reproduce(options: dict[str, Any], out: Path) -> int:
     """Run the experiment and report it; return the exit code."""
-    settings = make_settings(**options)
+    try:
+        settings = make_settings(**options)
+    except ValueError as error:
+        raise _MistakeError(str(error)) from error
     require("matplotlib.figure", "plot")  # now, rather than after all the learning
     console = rich.console.Console()
     _fresh(out)
@@ -190,7 +197,13 @@ def _reproduce_command(
 
 
 def _app() -> typer.Typer:
-    app = typer.Typer(name="tracelearn", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+    app = typer.Typer(
+        name="tracelearn",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="markdown",
+    )
     app.callback()(_common)  # with a callback, a single command stays a subcommand
     app.command("reproduce")(_reproduce_command)
     return app
@@ -206,13 +219,15 @@ def _run(arguments: list[str] | None) -> int:
         require("typer", "cli")
         require("rich", "cli")
         return int(_app()(args=arguments, standalone_mode=False) or 0)
-    except (MissingExtraError, ValueError) as error:
+    except (MissingExtraError, _MistakeError) as error:
         return _fail(str(error))
     except OSError as error:
         return _fail(f"cannot use {error.filename}: {error.strerror}." if error.filename else str(error))
     except KeyboardInterrupt:
         return _fail("Interrupted.", _INTERRUPTED)
     except Exception as error:
+        if isinstance(error, typer.Abort):  # what becomes of a second Ctrl-C
+            return _fail("Interrupted.", _INTERRUPTED)
         # Usage errors of typer, whichever click it carries: they know their sentence and their exit code.
         if getattr(error, "exit_code", None) is not None:
             told = getattr(error, "format_message", lambda: "")()
