@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from array_api_compat import array_namespace
+from array_api_compat import array_namespace, device
 
 from tracelearn.certificate import certify
 from tracelearn.penalties import Penalty, Split
 from tracelearn.prox import PROXES, Prox
-from tracelearn.smooth import Smooth
+from tracelearn.smooth import DataEvaluation, DataLoss, Smooth
 from tracelearn.tensors import Array
 
-__all__ = ["SOLVERS", "Solution", "Solver", "admm", "apg_adm", "apg_dr"]
+__all__ = ["SOLVERS", "Solution", "Solver", "admm", "apg_adm", "apg_dr", "newton"]
 
 _RELAX = 1.6  # over-relaxation of ADMM
+_REVIEW_EVERY = 10  # iterations before the step of ADMM is looked at
 _CHECK_EVERY = 5  # iterations between certificates, which cost about one iteration
 
 
@@ -38,6 +39,39 @@ class Solution:
     n_iter: int
     rho: Array | None = None
 
+    def take(self, problems: Array, tensors: Array) -> Solution:
+        """Keep some problems, given their index (B',) and that of their tensors (T',)."""
+        rho = None if self.rho is None else self.rho[problems]
+        split = self.split.take(tensors)
+        return Solution(self.W[tensors, ...], split, self.objective[problems], self.gap[problems], self.n_iter, rho)
+
+    def where(self, chosen: Array, other: Solution) -> Solution:
+        """Take the weights and the certificate of another solution for the chosen problems (B,)."""
+        xp = array_namespace(chosen)
+        tensors = xp.reshape(xp.repeat(chosen, self.W.shape[0] // chosen.shape[0]), (-1, *(1,) * (self.W.ndim - 1)))
+        return replace(
+            self,
+            W=xp.where(tensors, other.W, self.W),
+            objective=xp.where(chosen, other.objective, self.objective),
+            gap=xp.where(chosen, other.gap, self.gap),
+        )
+
+    @classmethod
+    def joined(cls, parts: list[Solution]) -> Solution:
+        """Put batches of problems together."""
+        xp = array_namespace(parts[0].W)
+
+        def stack(name: str) -> Array:
+            return xp.concat([getattr(part, name) for part in parts])
+
+        splits = [part.split for part in parts]
+        split = Split(
+            *(xp.concat([getattr(s, name) for s in splits], axis=1) for name in ("parts", "duals", "anchors"))
+        )
+        rho = None if parts[0].rho is None else stack("rho")
+        n_iter = max(part.n_iter for part in parts)
+        return cls(stack("W"), split, stack("objective"), stack("gap"), n_iter, rho)
+
 
 Watcher = Callable[[Solution], None]
 Solver = Callable[..., Solution]
@@ -53,8 +87,8 @@ class _Problems:
     reference: Array
 
     @classmethod
-    def of(cls, smooth: Smooth, penalty: Penalty, alpha: Array) -> _Problems:
-        return cls(smooth, penalty, alpha, smooth.at_zero.value)
+    def of(cls, smooth: Smooth, penalty: Penalty, alpha: Array, reference: Array | None = None) -> _Problems:
+        return cls(smooth, penalty, alpha, smooth.at_zero.value if reference is None else reference)
 
     def rows(self, W: Array) -> Array:
         return array_namespace(W).reshape(W, (-1, self.smooth.n_features))
@@ -62,9 +96,15 @@ class _Problems:
     def tensors(self, rows: Array) -> Array:
         return array_namespace(rows).reshape(rows, (-1, *self.penalty.shape))
 
-    def each(self, per_problem: Array, W: Array) -> Array:
+    @property
+    def per_problem(self) -> int:
+        """The number of tensors of one problem."""
+        rows = self.smooth.at_zero.gradient.shape[0]
+        return int(rows * self.smooth.n_features // math.prod(self.penalty.shape) // self.alpha.shape[0])
+
+    def each(self, per_problem: Array) -> Array:
         """Repeat a (B,) array for each tensor of its problem."""
-        return array_namespace(W).repeat(per_problem, W.shape[0] // self.alpha.shape[0])
+        return array_namespace(per_problem).repeat(per_problem, self.per_problem)
 
     def gathered(self, per_tensor: Array) -> Array:
         """Take the largest of a (T,) array over the tensors of each problem."""
@@ -89,35 +129,30 @@ class _Problems:
 
 
 class _Finish:
-    """Decides when to stop: at a certified answer that has the exact ranks of its split.
+    """Decides which problems are done: those with a certified answer that has the exact ranks of its split.
 
     Just below ``tol`` the weights still carry dust outside the subspaces that shrinkage found; removing it may cost the
     certificate, and some more iterations bring it back. They are bounded, and then the answer stands as it is.
     """
 
-    def __init__(self, problems: _Problems, tol: float, found: Solution | None) -> None:
-        self._problems, self._tol, self._found = problems, tol, found
-        self._last_call = math.inf
+    def __init__(self, problems: _Problems, tol: float) -> None:
+        self._tol = tol
+        self._deadline = array_namespace(problems.alpha).full_like(problems.alpha, math.inf)
 
-    def _holds(self, found: Solution) -> bool:
-        return bool(array_namespace(found.gap).all(found.gap <= self._tol))
+    def judge(self, problems: _Problems, found: Solution) -> tuple[Solution, Array]:
+        """Return the answers so far, tidied where that holds, and which of them (B,) are done."""
+        xp = array_namespace(found.gap)
+        good = found.gap <= self._tol
+        if not bool(xp.any(good)):
+            return found, good
+        tidy = problems.tidied(found)
+        exact = tidy.gap <= self._tol
+        last_call = xp.full_like(found.gap, 1.25 * found.n_iter + 20.0)
+        self._deadline = xp.where(good, xp.minimum(self._deadline, last_call), self._deadline)
+        return found.where(exact, tidy), exact | (good & (self._deadline <= found.n_iter))
 
-    def reached(self, found: Solution) -> bool:
-        if not self._holds(found):
-            self._found = found if self._last_call == math.inf else self._found
-            return False
-        tidy = self._problems.tidied(found)
-        if self._holds(tidy):
-            self._found = tidy
-            return True
-        self._found = found
-        self._last_call = min(self._last_call, 1.25 * found.n_iter + 20)
-        return found.n_iter >= self._last_call
-
-    @property
-    def answer(self) -> Solution:
-        assert self._found is not None  # the last iteration is always a check
-        return self._found
+    def take(self, problems: Array) -> None:
+        self._deadline = self._deadline[problems]
 
 
 def admm(
@@ -128,6 +163,7 @@ def admm(
     tol: float = 1e-6,
     max_iter: int = 1000,
     start: Solution | None = None,
+    reference: Array | None = None,
     on_iteration: Watcher | None = None,
 ) -> Solution:
     """Solve the whole problem by ADMM: one linear solve, and one shrinkage for each mode, an iteration.
@@ -136,37 +172,76 @@ def admm(
     ----------
     smooth, penalty : the two halves of the objective
     alpha : array of shape (B,)
-    tol : stop when every gap, relative to the objective at W = 0, is at most this
+    tol : stop when every gap, relative to ``reference``, is at most this
     start : solution of a neighbouring problem to start from
+    reference : array of shape (B,), by default the objectives at W = 0
     on_iteration : called with the solution so far whenever a certificate was computed
     """
     xp = array_namespace(alpha)
-    problems = _Problems.of(smooth, penalty, alpha)
+    problems = _Problems.of(smooth, penalty, alpha, reference)
     W = problems.zero() if start is None else start.W
     split = penalty.start(W) if start is None else start.split
     rho = _first_rho(problems) if start is None or start.rho is None else start.rho
-    found = problems.certified(W, split, 0, rho) if start is not None else None
-    if found is not None and bool(xp.all(found.gap <= tol)):
-        return found
-    finish = _Finish(problems, tol, found)
-    review = _first_review = 10
+    if start is not None:
+        found = problems.certified(W, split, 0, rho)
+        if bool(xp.all(found.gap <= tol)):
+            return found
+    finish, finished = _Finish(problems, tol), _Finished(problems)
+    shares, review = smooth.system.shares_shift, _REVIEW_EVERY
     for iteration in range(1, max_iter + 1):
-        level, strength = problems.each(rho, W), problems.each(alpha, W)
+        level = problems.each(rho)
         pull, shift = penalty.pull(split, level)
-        shift = problems.gathered(shift)
-        W = problems.tensors(smooth.update(problems.rows(W), problems.rows(pull), shift))
-        split, primal, dual = penalty.push(split, W, strength, level, _RELAX)
+        W = problems.tensors(problems.smooth.update(problems.rows(W), problems.rows(pull), problems.gathered(shift)))
+        split, primal, dual = penalty.push(split, W, problems.each(problems.alpha), level, _RELAX)
+        if iteration == review:
+            rho = _balanced(rho, problems.gathered(primal), problems.gathered(dual), shares)
+            # A new step costs a factorisation, about a hundred iterations' worth, unless the system is spectral.
+            review = 2 * review if shares else review + _REVIEW_EVERY
         if iteration % _CHECK_EVERY == 0 or iteration == max_iter:
-            found = problems.certified(W, split, iteration, rho)
+            found, done = finish.judge(problems, problems.certified(W, split, iteration, rho))
             if on_iteration is not None:
                 on_iteration(found)
-            if finish.reached(found):
-                break
-        if iteration == review:
-            rho = _balanced(rho, problems.gathered(primal), problems.gathered(dual), smooth.system.shares_shift)
-            # A new step costs a factorisation, about a hundred iterations' worth, unless the system is spectral.
-            review = review + _first_review if not smooth.system.shares_shift else 2 * review
-    return finish.answer
+            if bool(xp.all(done)) or iteration == max_iter:
+                return finished.with_rest(found)
+            if bool(xp.any(done)):
+                left = finished.add(found, done)
+                finish.take(left)
+                problems, rho = problems.take(left), rho[left]
+                tensors = finished.tensors(left)
+                W, split = W[tensors, ...], split.take(tensors)
+    raise AssertionError("the last iteration always returns")
+
+
+class _Finished:
+    """Collects the answers of a batch as they come, and puts them back into order."""
+
+    def __init__(self, problems: _Problems) -> None:
+        self._xp = array_namespace(problems.alpha)
+        self._open = self._xp.arange(problems.alpha.shape[0], device=device(problems.alpha))
+        self._per_problem = problems.per_problem
+        self._parts: list[tuple[Array, Solution]] = []
+
+    def tensors(self, problems: Array) -> Array:
+        """Index the tensors (T,) of some problems."""
+        xp, each = self._xp, self._per_problem
+        return xp.reshape(problems[:, None] * each + xp.arange(each, device=device(problems))[None, :], (-1,))
+
+    def add(self, found: Solution, done: Array) -> Array:
+        """Keep what is done; return the index of the rest among the open ones."""
+        xp = self._xp
+        ready, left = xp.nonzero(done)[0], xp.nonzero(~done)[0]
+        self._parts.append((self._open[ready], found.take(ready, self.tensors(ready))))
+        self._open = self._open[left]
+        return left
+
+    def with_rest(self, found: Solution) -> Solution:
+        """Return all answers in order."""
+        if not self._parts:
+            return found
+        xp = self._xp
+        parts = [*self._parts, (self._open, found)]
+        order = xp.argsort(xp.concat([index for index, _ in parts]))
+        return Solution.joined([part for _, part in parts]).take(order, self.tensors(order))
 
 
 def _first_rho(problems: _Problems) -> Array:
@@ -233,13 +308,14 @@ def _apg(
     problems = _Problems.of(smooth, penalty, alpha)
     W = problems.zero() if start is None else start.W
     split = None if start is None else start.split
-    found = None if start is None else problems.certified(W, start.split, 0)
-    if found is not None and bool(xp.all(found.gap <= tol)):
-        return found
-    finish = _Finish(problems, tol, found)
+    if start is not None:
+        found = problems.certified(W, start.split, 0)
+        if bool(xp.all(found.gap <= tol)):
+            return found
+    finish = _Finish(problems, tol)
     curvature = smooth.lipschitz()
     curvature = curvature if curvature > 0 else 1.0
-    strength = problems.each(alpha, W)
+    strength = problems.each(alpha)
     Z, momentum, accuracy = W, 1.0, 1e-3
     for iteration in range(1, max_iter + 1):
         gradient = problems.tensors(smooth.evaluate(problems.rows(Z)).gradient)
@@ -253,12 +329,12 @@ def _apg(
         step = float(xp.sqrt(xp.sum((W - before) ** 2))) / (1e-300 + float(xp.sqrt(xp.sum(W**2))))
         accuracy = min(accuracy, max(0.1 * step, 1e-14))
         if iteration % _CHECK_EVERY == 0 or iteration == max_iter:
-            found = problems.certified(W, split, iteration)
+            found, done = finish.judge(problems, problems.certified(W, split, iteration))
             if on_iteration is not None:
                 on_iteration(found)
-            if finish.reached(found):
+            if bool(xp.all(done)):
                 break
-    return finish.answer
+    return found
 
 
 def apg_adm(*args: object, **options: object) -> Solution:
@@ -271,4 +347,69 @@ def apg_dr(*args: object, **options: object) -> Solution:
     return _apg(PROXES["dr"], *args, **options)  # type: ignore[arg-type]
 
 
-SOLVERS: dict[str, Solver] = {"admm": admm, "apg-adm": apg_adm, "apg-dr": apg_dr}
+def newton(
+    smooth: DataLoss,
+    penalty: Penalty,
+    alpha: Array,
+    *,
+    tol: float = 1e-6,
+    max_iter: int = 1000,
+    start: Solution | None = None,
+    on_iteration: Watcher | None = None,
+) -> Solution:
+    """Solve a problem whose loss is no square by a sequence of squares: proximal Newton, ADMM inside.
+
+    Every model of second order costs one weighted gram and then some iterations that do not look at the samples; a
+    handful of models is enough where a fixed bound of the curvature takes thousands of passes. Arguments as in ``admm``.
+    """
+    xp = array_namespace(alpha)
+    count = smooth.n_problems
+    if count > 1:  # separable: every problem has a curvature of its own
+        options = {"tol": tol, "max_iter": max_iter, "on_iteration": on_iteration}
+        one = [xp.asarray([k], device=device(alpha)) for k in range(count)]
+        starts = [None if start is None else start.take(k, k) for k in one]
+        found = [
+            newton(smooth.take(k), penalty, alpha[k], start=s, **options) for k, s in zip(one, starts, strict=True)
+        ]  # type: ignore[arg-type]
+        return Solution.joined(found)
+    problems = _Problems.of(smooth, penalty, alpha)
+    W = problems.zero() if start is None else start.W
+    split = penalty.start(W) if start is None else start.split
+    inner = Solution(W, split, alpha, alpha, 0, None if start is None else start.rho)
+    found = problems.certified(W, split, 0, inner.rho)
+    finish, spent = _Finish(problems, tol), 0
+    while True:
+        found, done = finish.judge(problems, replace(found, n_iter=spent))
+        if on_iteration is not None:
+            on_iteration(found)
+        if bool(xp.all(done)) or spent >= max_iter:
+            return found
+        at = smooth.evaluate(problems.rows(W))
+        model = smooth.model(problems.rows(W), at)
+        accuracy = 0.1 * min(float(found.gap[0]), 1.0)
+        first = None if spent == 0 and start is None else inner
+        inner = admm(model, penalty, alpha, tol=accuracy, max_iter=max_iter, start=first, reference=problems.reference)
+        spent += max(inner.n_iter, 1)
+        found = _searched(problems, W, inner, at)
+        W = found.W
+
+
+def _searched(problems: _Problems, W: Array, inner: Solution, at: DataEvaluation) -> Solution:
+    """Go from W towards the answer of the model, halving the step until the true objective falls."""
+    xp = array_namespace(W)
+    penalty, alpha = problems.penalty, problems.alpha
+    before = at.value + alpha * xp.sum(penalty.value(W, None))
+    best: Solution | None = None
+    length = 1.0
+    for _ in range(12):
+        trial = problems.certified(W + length * (inner.W - W), inner.split, 0, inner.rho)
+        if best is None or float(trial.objective[0]) < float(best.objective[0]):
+            best = trial
+        if float(best.objective[0]) <= float(before[0]):
+            break
+        length *= 0.5
+    assert best is not None
+    return best
+
+
+SOLVERS: dict[str, Solver] = {"admm": admm, "apg-adm": apg_adm, "apg-dr": apg_dr, "newton": newton}
