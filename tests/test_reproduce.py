@@ -300,10 +300,14 @@ def test_interruption_keeps_what_was_finished(tmp_path, monkeypatch):
     assert not stored["complete"]
 
 
-def test_results_are_replaced_whole(tmp_path):
+def test_results_are_replaced_whole(tmp_path, monkeypatch):
+    def out_of_disk(*args):
+        raise OSError("no space left")
+
     experiment.save({"a": 1}, tmp_path)
-    with pytest.raises(TypeError):
-        experiment.save({"a": object()}, tmp_path)
+    monkeypatch.setattr(experiment.os, "replace", out_of_disk)
+    with pytest.raises(OSError, match="no space"):
+        experiment.save({"a": 2}, tmp_path)
     assert experiment.load(tmp_path) == {"a": 1}
 
 

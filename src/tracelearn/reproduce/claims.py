@@ -12,7 +12,7 @@ from typing import Any
 
 from tracelearn.reproduce.settings import ALGORITHMS, OURS
 
-__all__ = ["PAPER_ACCURACY", "judge", "seconds_to"]
+__all__ = ["PAPER_ACCURACY", "judge", "power", "seconds_to"]
 
 PAPER_ACCURACY = 0.959
 _NEAR = 0.01  # accuracies that differ by a percentage point or less count as equal
@@ -64,6 +64,13 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f}\N{NO-BREAK SPACE}%"
 
 
+def power(value: float) -> str:
+    """Write 4e-07 as people do."""
+    digits, exponent = f"{value:.0e}".split("e")
+    raised = "10" + str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return raised if digits == "1" else f"{digits}·{raised}"
+
+
 def _verdict(holds: list[bool]) -> str:
     if not holds:
         return "open"
@@ -95,7 +102,9 @@ def _all_converge(results: Results) -> dict[str, str]:
     )
     text += f"; {_listed(missing)} did not. " if missing else ". "
     stopped = sum(curve["converged"] for curve in curves.values())
-    text += f"By the paper's own stopping rule (ε = {results['constants']['eps1']:g}) {stopped or 'none'} had stopped."
+    text += (
+        f"By the paper's own stopping rule (ε = {power(results['constants']['eps1'])}) {stopped or 'none'} had stopped."
+    )
     worse = [name for name, curve in curves.items() if curve["final_mse"] > _LEVEL * curve["best_mse"]]
     if worse:
         text += f" After its best point the error grew again for {_listed(worse)}."
@@ -106,18 +115,27 @@ def _listed(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _compared(ratios: dict[Pair, float]) -> str:
+def _compare(claim: str, results: Results, pairs: list[Pair]) -> dict[str, str]:
+    """Judge a claim that the first of each pair is faster; a pair that cannot be compared confirms nothing."""
+    ratios = _ratios(results, pairs)
     if not ratios:
-        return "Too little was learned in the time given to compare."
+        return _claim(claim, "Too little was learned in the time given to compare.", "open")
+    text = _compared(ratios)
+    missing = [f"{slow} with {fast}" for fast, slow in pairs if (fast, slow) not in ratios]
+    if missing:
+        text += f" Too little was learned to compare {_listed(missing)}."
+    return _claim(claim, text, _verdict([ratios.get(pair, 0.0) > 1 for pair in pairs]))
+
+
+def _compared(ratios: dict[Pair, float]) -> str:
     parts = [f"{slow} took {_times(ratio)} times as long as {fast}" for (fast, slow), ratio in ratios.items()]
     return "; ".join(parts) + ", to the lowest error that both reached."
 
 
 def _adm_faster(results: Results) -> dict[str, str]:
     feeds = ("batch", "online", "minibatch")
-    ratios = _ratios(results, [(_name(inner="adm", feed=feed), _name(inner="dr", feed=feed)) for feed in feeds])
-    verdict = _verdict([ratio > 1 for ratio in ratios.values()])
-    return _claim("ADM converges faster than Douglas-Rachford.", _compared(ratios), verdict)
+    pairs = [(_name(inner="adm", feed=feed), _name(inner="dr", feed=feed)) for feed in feeds]
+    return _compare("ADM converges faster than Douglas-Rachford.", results, pairs)
 
 
 def _batch_faster(results: Results) -> dict[str, str]:
@@ -126,9 +144,7 @@ def _batch_faster(results: Results) -> dict[str, str]:
         for inner in ("adm", "dr")
         for feed in ("online", "minibatch")
     ]
-    ratios = _ratios(results, pairs)
-    verdict = _verdict([ratio > 1 for ratio in ratios.values()])
-    return _claim("Batch learning converges faster than online learning.", _compared(ratios), verdict)
+    return _compare("Batch learning converges faster than online learning.", results, pairs)
 
 
 def _seconds_per_update(row: dict[str, float], kind: str) -> float:
@@ -189,11 +205,11 @@ def _accuracy(results: Results) -> dict[str, str]:
     reached = [name for name, curve in curves.items() if curve["best_accuracy"] >= PAPER_ACCURACY - _NEAR]
     kept = [name for name in reached if curves[name]["final_accuracy"] >= PAPER_ACCURACY - _NEAR]
     text = (
-        f"{len(reached)} of {len(curves)} came to {_percent(PAPER_ACCURACY - _NEAR)} or more on the way, {len(kept)} were "
-        f"there when the time was up. "
+        f"{len(reached)} of {len(curves)} came to {_percent(PAPER_ACCURACY - _NEAR)} or more on the way, "
+        f"{len(kept)} of them to stay there until the time was up. "
     )
     if ours is not None:
-        text += f"{OURS}, certified to a relative gap of {ours['gap']:.0e}: {_percent(ours['final_accuracy'])}."
+        text += f"{OURS}, certified to a relative gap of {power(ours['gap'])}: {_percent(ours['final_accuracy'])}."
     holds = [name in kept for name in curves]
     if ours is not None:
         holds.append(abs(ours["final_accuracy"] - PAPER_ACCURACY) <= _NEAR)

@@ -185,7 +185,7 @@ def svg(kind: str, results: Results, *, narrow: bool = False) -> str:
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text).replace("xlink:href", "href")
+    text = text.replace("xlink:href", "href")
     # Two drawings on one page must not share names: the first would lend its clips and markers to the second.
     prefix = f"{kind}-{'narrow' if narrow else 'wide'}-"
     text = (

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tracelearn.reproduce import figures
-from tracelearn.reproduce.claims import PAPER_ACCURACY
+from tracelearn.reproduce.claims import PAPER_ACCURACY, power
 from tracelearn.reproduce.settings import ALGORITHMS, OURS
 
 __all__ = ["REPORT", "render", "write"]
@@ -24,11 +24,8 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f}&nbsp;%"
 
 
-def _power(value: float) -> str:
-    """Write 4e-07 as people do."""
-    digits, exponent = f"{value:.0e}".split("e")
-    power = f"10<sup>{int(exponent)}</sup>".replace("-", "−")
-    return power if digits == "1" else f"{digits}·{power}"
+def _above(excess: float) -> str:
+    return f"{1 + excess:.1f} times" if excess >= 1 else f"{100 * excess:.2g}\N{NO-BREAK SPACE}% above"
 
 
 def _duration(seconds: float) -> str:
@@ -69,7 +66,7 @@ def _lead(results: Results) -> str:
         text += (
             f"Here, on {results['n_train']:,} training and {results['n_test']:,} test tensors, the same model reaches "
             f"<b>{_percent(ours['final_accuracy'])}</b> after <b>{_duration(ours['seconds'][-1])}</b> of learning, with "
-            f"a proof that no other weights are better by more than {_power(ours['gap'])} of the objective at zero."
+            f"a proof that no other weights are better by more than {power(ours['gap'])} of the objective at zero."
         )
     notes = ""
     if not results["complete"]:
@@ -131,7 +128,7 @@ def _final_table(results: Results) -> str:
     head = ["Algorithm", "Learning time", "Tensors seen", "Error", "Accuracy", "Best on the way", "Converged"]
     rule = (
         "<p>Converged means: by the paper’s stopping rule, within the budget; for online algorithms, in the last update; "
-        f"for {OURS}, that the duality gap is at most the tolerance of {_power(results['tol'])}.</p>"
+        f"for {OURS}, that the duality gap is at most the tolerance of {power(results['tol'])}.</p>"
     )
     return "<h2>Where each one ended</h2>" + _table(head, rows, "numbers stack") + rule
 
@@ -169,20 +166,20 @@ def _traps(results: Results) -> str:
     cap, constants = results["max_iter_per_update"], results["constants"]
     parts = [
         "<h2>Two traps</h2>"
-        f"<p><b>The printed tolerance never lets the online algorithms go on.</b> With ε = {_power(constants['eps1'])} and the "
+        f"<p><b>The printed tolerance never lets the online algorithms go on.</b> With ε = {power(constants['eps1'])} and the "
         f"printed step the second tensor alone takes minutes. So an update is capped at <b>{cap} iterations</b> here, and "
         f"a proximal point at {constants['inner_iter']}; the first is an option, the paper is silent on both.</p>"
     ]
     optimum = results.get("batch_optimum")
     if optimum is not None:
         excess = [
-            f"{name} ended with an objective {100 * curve['excess_objective']:.2g} % above the optimum"
+            f"{name} ended with an objective {_above(curve['excess_objective'])} the optimum"
             for name, curve in results["algorithms"].items()
             if "excess_objective" in curve
         ]
         parts.append(
             f"<p><b>At λ = {constants['lam']:g} the exact optimum overfits {results['n_batch']:,} tensors.</b> Solved to a "
-            f"gap of {_power(optimum['gap'])} in {_duration(optimum['seconds'])}, it has an error of "
+            f"gap of {power(optimum['gap'])} in {_duration(optimum['seconds'])}, it has an error of "
             f"{optimum['train_mse']:.3f} on the tensors it learned from and {optimum['mse']:.3f} on new ones, an accuracy "
             f"of <b>{_percent(optimum['accuracy'])}</b>. Iterates on the way to it do better: stopping early regularises. "
             f"That is why the curves mark the best point as well as the last. "
@@ -211,8 +208,8 @@ def _setup(results: Results) -> str:
         f"“varied ranks”; r is uniform from 1 to {results['ranks'][-1]} here, since 1 to 4 give its accuracy. The model "
         "⟨W, X⟩ + b predicts r, with the sum of squared errors and λ times the tensor trace norm of W; a prediction is "
         f"right if it is less than η = {results['eta']:g} off. Constants are the paper’s: λ = {constants['lam']:g}, "
-        f"β = {_power(constants['beta'])}, γ = {_power(constants['gamma'])}, "
-        f"ε₁ = ε₂ = {_power(constants['eps1'])}, L of Lemma 3.1. Batch "
+        f"β = {power(constants['beta'])}, γ = {power(constants['gamma'])}, "
+        f"ε₁ = ε₂ = {power(constants['eps1'])}, L of Lemma 3.1. Batch "
         f"algorithms learn from the first {results['n_batch']:,} tensors; online ones draw from all "
         f"{results['n_train']:,} in random order, each once, singly or {results['batch_size']} at a time. {OURS} solves "
         "the problem on all of them at the same λ: it sums up the tensors in one pass, then runs ADMM until the duality "
