@@ -11,7 +11,18 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from tracelearn.tensors import Array
 
-__all__ = ["flat_samples", "read_samples", "read_targets", "read_weights", "sample_shape"]
+__all__ = [
+    "check_range",
+    "flat_samples",
+    "read_numbers",
+    "read_samples",
+    "read_targets",
+    "read_weights",
+    "sample_shape",
+]
+
+# Products of two numbers, and in double precision products of those, must neither overflow nor vanish.
+_RANGES = {4: (1e-15, 1e15), 8: (1e-50, 1e50)}
 
 
 def _check_finite(values: Array, name: str, shape: tuple[int, ...]) -> None:
@@ -32,6 +43,25 @@ def _check_finite(values: Array, name: str, shape: tuple[int, ...]) -> None:
     )
 
 
+def check_range(values: Array, name: str) -> None:
+    """Refuse numbers so large or so small that their products overflow or vanish; all zeros are fine."""
+    largest = max(float(np.max(values)), -float(np.min(values)))
+    low, high = _RANGES[values.dtype.itemsize]
+    if largest > 0.0 and not low <= largest <= high:
+        raise ValueError(
+            f"Expected the largest number in {name} to be between {low:g} and {high:g}, got {largest:.1e}: products of such "
+            f"numbers leave the range of {values.dtype}, so multiply {name} by a constant first."
+        )
+
+
+def read_numbers(values: Any, name: str, meaning: str) -> tuple[float, ...]:
+    """Read a short sequence of numbers, a parameter such as mode weights."""
+    try:
+        return tuple(float(value) for value in values)
+    except (TypeError, ValueError):
+        raise ValueError(f"Expected {name} to be a sequence of {meaning}, got {values!r}.") from None
+
+
 def sample_shape(X: Any, tensor_shape: tuple[int, ...] | None) -> tuple[int, ...]:
     """Find the shape of one sample: that of X without its first axis, or ``tensor_shape`` for flat input."""
     shape = tuple(int(size) for size in np.shape(X))
@@ -43,9 +73,10 @@ def sample_shape(X: Any, tensor_shape: tuple[int, ...] | None) -> tuple[int, ...
         )
     if tensor_shape is None:
         return shape[1:]
-    wanted = tuple(int(size) for size in tensor_shape)
-    if not wanted or any(size < 1 for size in wanted):
-        raise ValueError(f"Expected tensor_shape to be mode sizes of at least 1, got {tensor_shape}.")
+    sizes = read_numbers(tensor_shape, "tensor_shape", "mode sizes")
+    wanted = tuple(int(size) for size in sizes)
+    if not wanted or any(size < 1 for size in wanted) or wanted != sizes:
+        raise ValueError(f"Expected tensor_shape to be whole mode sizes of at least 1, got {tensor_shape}.")
     if shape[1:] != wanted and (len(shape) != 2 or shape[1] != math.prod(wanted)):
         raise ValueError(
             f"Expected samples of tensor_shape {wanted}, or flat with {math.prod(wanted)} features, got samples of shape "
@@ -75,11 +106,15 @@ def read_samples(estimator: Any, X: Any, *, reset: bool) -> tuple[Array, tuple[i
     if not reset and shape != estimator.sample_shape_:
         known = estimator.sample_shape_
         if math.prod(shape) != math.prod(known) or len(np.shape(X)) > 2:
-            raise ValueError(
-                f"Expected samples of shape {known} as in fit, got samples of shape {shape}: X has {math.prod(shape)} features, "
-                f"but {type(estimator).__name__} is expecting {math.prod(known)} features as input."
-            )
+            count, expected = math.prod(shape), math.prod(known)
+            hint = f"X has {count} features, but {type(estimator).__name__} is expecting {expected} features as input."
+            if count == expected:
+                hint = "bring the axes into the order of fit, or pass flat samples."
+            raise ValueError(f"Expected samples of shape {known} as in fit, got samples of shape {shape}: {hint}")
         shape = known
+    kind = getattr(getattr(X, "dtype", None), "kind", "f")
+    if kind in "SUVmM":
+        raise ValueError(f"Expected numbers in X, got {X.dtype} values: encode them as numbers first.")
     rows = validate_data(
         estimator,
         flat_samples(X),
@@ -103,10 +138,11 @@ def read_targets(y: Any, n_samples: int) -> Array:
         )
     if y.dtype.kind not in "fiub":
         try:
-            y = y.astype(np.float64)
+            y = y.astype(np.float64, casting="unsafe" if y.dtype.kind in "OSU" else "same_kind")
         except (TypeError, ValueError):
+            first = y.ravel().tolist()[0]
             raise ValueError(
-                f"Expected numbers in y, got {y.dtype} values such as {y.flat[0]!r}: encode them, or use TraceNormClassifier."
+                f"Expected numbers in y, got {y.dtype} values such as {first!r}: encode them, or use TraceNormClassifier."
             ) from None
     y = y.astype(np.float64, copy=False)
     _check_finite(y, "y", ())

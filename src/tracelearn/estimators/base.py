@@ -25,7 +25,7 @@ from tracelearn.penalties import PENALTIES, Penalty, Split
 from tracelearn.smooth import DataLoss, Smooth, Squares
 from tracelearn.solvers import SOLVERS, Solution
 from tracelearn.tensors import Array
-from tracelearn.validation import read_samples
+from tracelearn.validation import check_range, read_numbers, read_samples
 
 logger = logging.getLogger("tracelearn")
 
@@ -44,6 +44,21 @@ class Batch:
         """The weights as shares of one."""
         weight = np.ones(self.X.shape[0], self.X.dtype) if self.weight is None else self.weight.astype(self.X.dtype)
         return weight / weight.sum()
+
+    def check_range(self) -> None:
+        """Refuse numbers whose products leave the range of floating point."""
+        check_range(self.X, "X")
+        check_range(self.Y, "y")
+
+    def moments(self, past: Moments | None = None) -> Moments:
+        """Summarise the samples, added to what was summarised before."""
+        with np.errstate(over="ignore", invalid="ignore"):  # judged below, by a look at p numbers instead of n p
+            past = Moments.zero(self.X.shape[1], self.Y.shape[1]) if past is None else past
+            moments = past.updated(self.X, self.Y, self.weight)
+            sizes = float(np.sum(np.diagonal(moments.gram))), float(np.sum(moments.target_sq))
+        if not all(1e-30 < size < 1e30 for size in sizes):
+            self.check_range()
+        return moments
 
 
 def has_moments(estimator: Any) -> bool:
@@ -91,7 +106,7 @@ class TraceNormModel(BaseEstimator):
     # --- the problem -------------------------------------------------------------------------------------------------
 
     def _penalty(self, shape: tuple[int, ...], n_targets: int) -> Penalty:
-        weights = None if self.mode_weights is None else tuple(float(weight) for weight in self.mode_weights)
+        weights = None if self.mode_weights is None else read_numbers(self.mode_weights, "mode_weights", "numbers")
         whole = (n_targets, *shape) if self.class_mode and n_targets > 1 else shape
         if weights is not None and len(weights) != len(whole):
             raise ValueError(
@@ -113,8 +128,9 @@ class TraceNormModel(BaseEstimator):
         self.__dict__.pop("moments_", None)
         if form.name == "moments" or self.step == "paper":
             self._say(f"moments: {form.reason}")
-            self._fit_moments(Moments.of(batch.X, batch.Y, batch.weight), batch.shape, self.warm_start)
+            self._fit_moments(batch.moments(), batch.shape, self.warm_start)
             return
+        batch.check_range()
         self._say(f"{form.name}: {form.reason}")
         X, share = batch.X.astype(np.float64, copy=False), batch.share.astype(np.float64)
         smooth: Smooth
@@ -148,31 +164,35 @@ class TraceNormModel(BaseEstimator):
                     "Expected a model that keeps moments, got one whose fit had so few samples that it keeps none: begin with "
                     "partial_fit on a new model."
                 )
-            return Moments.of(batch.X, batch.Y, batch.weight)
-        return self.moments_.scaled(self.forgetting).updated(batch.X, batch.Y, batch.weight)
+            return batch.moments()
+        return batch.moments(self.moments_.scaled(self.forgetting))
 
     # --- the solution ------------------------------------------------------------------------------------------------
 
     def _solve(self, smooth: Smooth, shape: tuple[int, ...], n_targets: int, warm: bool) -> Array:
         penalty = self._penalty(shape, n_targets)
-        start = getattr(self, "_solution", None) if warm else None
-        if start is not None and start.W.shape[1:] != penalty.shape:
-            start = None
+        start = self._last_solution(penalty, n_targets) if warm else None
         alpha = np.full(smooth.n_problems, float(self.alpha))
         solver = SOLVERS["admm" if self.solver == "auto" else self.solver]
         watch = self._watch if self.verbose > 1 else None
         found = solver(smooth, penalty, alpha, tol=self.tol, max_iter=self.max_iter, start=start, on_iteration=watch)
         return self._keep(smooth, found, shape, bool(np.all(found.gap <= self.tol)))
 
+    def _last_solution(self, penalty: Penalty, n_targets: int) -> Solution | None:
+        """Return the last solution if it is one of this problem: a split of another penalty would mislead."""
+        same = getattr(self, "_solved", None) == (penalty, n_targets)
+        return self._solution if same else None
+
     def _follow_paper(self, past: Moments, smooth: Squares, shape: tuple[int, ...], warm: bool) -> Array:
         """Run the paper's own algorithm, target by target, to its own stopping rule."""
-        if self.solver not in ("apg-adm", "apg-dr") or self.penalty != "overlapped" or self.ridge or self.class_mode:
+        plain = self.penalty == "overlapped" and self.mode_weights is None and not self.ridge and not self.class_mode
+        if self.solver not in ("apg-adm", "apg-dr") or not plain:
             raise ValueError(
-                "Expected solver='apg-adm' or 'apg-dr', penalty='overlapped', ridge=0 and class_mode=False with "
-                "step='paper', which is the algorithm as printed: use step='tight' for anything else."
+                "Expected solver='apg-adm' or 'apg-dr', penalty='overlapped', no mode_weights, ridge=0 and class_mode=False "
+                "with step='paper', which is the algorithm as printed: use step='tight' for anything else."
             )
         constants = paper.Constants(inner=self.solver.removeprefix("apg-"), lam=self.alpha * past.weight)
-        before = getattr(self, "_solution", None) if warm else None
+        before = self._last_solution(self._penalty(shape, past.n_targets), past.n_targets) if warm else None
         ends = []
         for k in range(past.n_targets):
             one = replace(
@@ -207,6 +227,7 @@ class TraceNormModel(BaseEstimator):
         self.dual_gap_ = float(np.max(found.gap))
         self.sample_shape_ = shape
         W = found.W.reshape(-1, smooth.n_features)
+        self._solved = self._penalty(shape, W.shape[0]), W.shape[0]
         self.intercept_ = self._scalar(smooth.intercept(W) if self.fit_intercept else np.zeros(W.shape[0]))
         self.coef_ = self._shaped(W, shape)
         self._say(f"relative duality gap {self.dual_gap_:.1e} after {self.n_iter_} iterations")

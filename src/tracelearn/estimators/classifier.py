@@ -178,18 +178,18 @@ class TraceNormClassifier(ClassifierMixin, TraceNormModel):
         known = unique_labels(y) if classes is None else np.asarray(classes)
         if len(known) < 2:
             raise ValueError(
-                f"Expected at least two classes in y, got one class, {known[0]!r}: there is nothing to tell apart."
+                f"Expected at least two classes in y, got one class, {known.tolist()[0]!r}: there is nothing to tell apart."
             )
         unknown = np.setdiff1d(y, known)
         if unknown.size:
             raise ValueError(
-                f"Expected labels among the classes {list(known)}, got {list(unknown)}: name all classes in the first call."
+                f"Expected labels among the classes {known.tolist()}, got {unknown.tolist()}: name all classes in the first call."
             )
         self.classes_, self._dtype = known, rows.dtype
         weight = read_weights(sample_weight, rows)
         if self.class_weight is not None:
             balance = compute_sample_weight(self.class_weight, y)
-            weight = balance if weight is None else balance * weight
+            weight = read_weights(balance if weight is None else balance * weight, rows)
         return Batch(rows, self._coded(y), weight, shape)
 
     def _coded(self, y: Array) -> Array:
@@ -237,7 +237,7 @@ class TraceNormClassifier(ClassifierMixin, TraceNormModel):
             )
         if not first and classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             raise ValueError(
-                f"Expected the classes of the first call, {list(self.classes_)}, got {list(np.unique(classes))}."
+                f"Expected the classes of the first call, {self.classes_.tolist()}, got {np.unique(classes).tolist()}."
             )
         known = np.unique(classes) if first else self.classes_
         batch = self._read(X, y, sample_weight, known, reset=first)
