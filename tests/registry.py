@@ -10,7 +10,7 @@ from typing import Any
 
 from tracelearn.penalties import LatentTraceNorm, OverlappedTraceNorm, ScaledLatentTraceNorm
 from tracelearn.prox import prox_adm, prox_dr
-from tracelearn.solvers import admm, apg_adm, apg_dr
+from tracelearn.solvers import admm, apg_adm, apg_dr, newton
 
 PENALTIES: dict[str, Callable[..., Any]] = {
     "overlapped": OverlappedTraceNorm,
@@ -21,3 +21,6 @@ PENALTIES: dict[str, Callable[..., Any]] = {
 PROXES: dict[str, Callable[..., Any]] = {"adm": prox_adm, "dr": prox_dr}
 
 SOLVERS: dict[str, Callable[..., Any]] = {"admm": admm, "apg-adm": apg_adm, "apg-dr": apg_dr}
+
+# These need the samples at hand, so they do not solve from moments.
+DATA_SOLVERS: dict[str, Callable[..., Any]] = {"newton": newton}

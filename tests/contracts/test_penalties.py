@@ -33,7 +33,7 @@ def make(name, shape, weighted=False):
 def proximal(penalty, method, V, step, split=None):
     """Find the proximal point of ``step`` times the norm, to rounding or nearly so."""
     return PROXES[method](
-        penalty, V, np.broadcast_to(np.asarray(step, float), V.shape[:1]), 1.0, split, tol=1e-13, max_iter=4000
+        penalty, V, np.broadcast_to(np.asarray(step, float), V.shape[:1]), 1.0, split, tol=1e-12, max_iter=2000
     )
 
 
@@ -57,7 +57,7 @@ def test_the_proximal_point_satisfies_the_three_point_inequality(rng, method, na
     at = step * penalty.value(W, split) + dot(W - V, W - V) / 2
     slack = 1e-8 * (1 + dot(V, V))
     points = [np.zeros_like(V), V, rng.standard_normal(V.shape), 0.5 * W, 1.01 * W, 0.99 * W]
-    points += [W + size * rng.standard_normal(V.shape) for size in (0.3, 1e-2, 1e-3) for _ in range(3)]
+    points += [W + size * rng.standard_normal(V.shape) for size in (0.3, 1e-2, 1e-3) for _ in range(2)]
     for U in points:
         # The latent norms are known from above only; near W its own split, scaled along, bounds them closely.
         share = (dot(U, W) / dot(W, W)).reshape(1, -1, *(1,) * len(shape))
@@ -144,19 +144,20 @@ def test_an_orthogonal_change_of_basis_in_a_mode_commutes_with_everything(rng, m
     V = rng.standard_normal((1, *shape))
     step = 0.3 * penalty.dual_norm(V)
     W, _ = proximal(penalty, method, V, step)
+    T, expected = V, W
     for mode, size in enumerate(shape):
         Q = np.linalg.qr(rng.standard_normal((size, size)))[0]
-        np.testing.assert_allclose(penalty.value(turned(V, Q, mode)), penalty.value(V))
-        np.testing.assert_allclose(penalty.dual_norm(turned(V, Q, mode)), penalty.dual_norm(V))
-        np.testing.assert_allclose(
-            proximal(penalty, method, turned(V, Q, mode), step)[0], turned(W, Q, mode), atol=1e-7
-        )
+        T, expected = turned(T, Q, mode), turned(expected, Q, mode)
+        np.testing.assert_allclose(penalty.value(T), penalty.value(V))
+        np.testing.assert_allclose(penalty.dual_norm(T), penalty.dual_norm(V))
+    np.testing.assert_allclose(proximal(penalty, method, T, step)[0], expected, atol=1e-7)
 
 
-@every_case
+@pytest.mark.parametrize("name", PENALTIES)
+@pytest.mark.parametrize("shape", SHAPES[2:4])
 @every_prox
-def test_tensors_of_a_batch_do_not_see_each_other(rng, method, name, shape, weighted):
-    penalty = make(name, shape, weighted)
+def test_tensors_of_a_batch_do_not_see_each_other(rng, method, name, shape):
+    penalty = make(name, shape)
     V = rng.standard_normal((3, *shape))
     step = np.array([0.5, 0.3, 0.7]) * penalty.dual_norm(V)
     together, _ = proximal(penalty, method, V, step)

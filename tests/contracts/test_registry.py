@@ -40,7 +40,7 @@ def test_every_public_penalty_is_under_contract():
 def test_every_public_solver_is_under_contract():
     found = {member for _, member in _public_members() if _returns(member, "Solution")}
     assert found
-    assert found == set(registry.SOLVERS.values()) == set(solvers.SOLVERS.values())
+    assert found == set((registry.SOLVERS | registry.DATA_SOLVERS).values()) == set(solvers.SOLVERS.values())
 
 
 def test_every_public_proximal_method_is_under_contract():
@@ -51,5 +51,5 @@ def test_every_public_proximal_method_is_under_contract():
 
 def test_users_and_contracts_call_things_by_the_same_names():
     assert penalties.PENALTIES == registry.PENALTIES
-    assert solvers.SOLVERS == registry.SOLVERS
+    assert solvers.SOLVERS == registry.SOLVERS | registry.DATA_SOLVERS
     assert prox.PROXES == registry.PROXES
