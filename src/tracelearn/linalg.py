@@ -19,8 +19,11 @@ from array_api_compat import array_namespace, device
 from tracelearn.tensors import Array
 
 __all__ = [
+    "CentredSystem",
+    "CoupledSystem",
     "GramSystem",
     "KernelSystem",
+    "StackedSystem",
     "System",
     "largest_eigenvalue",
     "low_rank_projection",
@@ -257,6 +260,112 @@ class KernelSystem:
     def mean_eigenvalue(self) -> float:
         """Average the p eigenvalues, of which at most n are not zero."""
         return self._kernel.mean_eigenvalue() * float(self.factor.shape[0] / self.factor.shape[1])
+
+
+@dataclass(frozen=True, eq=False)
+class StackedSystem:
+    """One system for each row: the classes of a multinomial model, each with its own curvature."""
+
+    systems: tuple[System, ...]
+
+    @property
+    def shares_shift(self) -> bool:
+        """Whether all rows of one solve must have the same shift: not between systems."""
+        return True
+
+    def apply(self, rows: Array) -> Array:
+        """Multiply every row by its own matrix."""
+        xp = array_namespace(rows)
+        return xp.concat([system.apply(rows[k : k + 1, :]) for k, system in enumerate(self.systems)])
+
+    def solve(self, rows: Array, shift: Array) -> Array:
+        """Solve every row with its own matrix."""
+        xp = array_namespace(rows)
+        pairs = enumerate(self.systems)
+        return xp.concat([system.solve(rows[k : k + 1, :], shift[k : k + 1]) for k, system in pairs])
+
+    def largest(self) -> float:
+        """Bound the largest eigenvalue of all."""
+        return max(system.largest() for system in self.systems)
+
+    def mean_eigenvalue(self) -> float:
+        """Average the eigenvalues of all."""
+        return sum(system.mean_eigenvalue() for system in self.systems) / len(self.systems)
+
+
+@dataclass(frozen=True, eq=False)
+class CentredSystem:
+    """A system that does not see what all rows have in common: ``(I - 11'/R)`` times one matrix for R rows.
+
+    The bound of the multinomial Hessian is of this form: equal scores for all classes change nothing.
+    """
+
+    inner: System
+
+    @property
+    def shares_shift(self) -> bool:
+        """Whether all rows of one solve must have the same shift."""
+        return True
+
+    def apply(self, rows: Array) -> Array:
+        """Multiply the deviations from the mean row."""
+        return self.inner.apply(rows - array_namespace(rows).mean(rows, axis=0, keepdims=True))
+
+    def solve(self, rows: Array, shift: Array) -> Array:
+        """Solve for the deviations from the mean row, and divide the mean row by the shift."""
+        mean = array_namespace(rows).mean(rows, axis=0, keepdims=True)
+        return self.inner.solve(rows - mean, shift) + mean / shift[:, None]
+
+    def largest(self) -> float:
+        """Bound the largest eigenvalue."""
+        return self.inner.largest()
+
+    def mean_eigenvalue(self) -> float:
+        """Average the eigenvalues of the matrix."""
+        return self.inner.mean_eigenvalue()
+
+
+@dataclass(frozen=True, eq=False)
+class CoupledSystem:
+    """One matrix for all rows together, in coordinates of an orthonormal ``basis`` (p, r), or of all p where None."""
+
+    inner: GramSystem
+    basis: Array | None = None
+
+    @property
+    def shares_shift(self) -> bool:
+        """Whether all rows of one solve must have the same shift."""
+        return True
+
+    def _coordinates(self, rows: Array) -> Array:
+        xp = array_namespace(rows)
+        return xp.reshape(rows if self.basis is None else rows @ self.basis, (1, -1))
+
+    def _rows(self, coordinates: Array, n_rows: int) -> Array:
+        xp = array_namespace(coordinates)
+        rows = xp.reshape(coordinates, (n_rows, -1))
+        return rows if self.basis is None else rows @ xp.matrix_transpose(self.basis)
+
+    def apply(self, rows: Array) -> Array:
+        """Multiply all rows together."""
+        return self._rows(self.inner.apply(self._coordinates(rows)), rows.shape[0])
+
+    def solve(self, rows: Array, shift: Array) -> Array:
+        """Solve for all rows together; outside the basis the matrix is zero and the shift alone divides."""
+        inside = self._coordinates(rows)
+        solved = self.inner.solve(inside, shift[:1])
+        if self.basis is None:
+            return self._rows(solved, rows.shape[0])
+        return (rows + self._rows(shift[:1, None] * solved - inside, rows.shape[0])) / shift[:, None]
+
+    def largest(self) -> float:
+        """Bound the largest eigenvalue."""
+        return self.inner.largest()
+
+    def mean_eigenvalue(self) -> float:
+        """Average the eigenvalues, those outside the basis too."""
+        share = 1.0 if self.basis is None else self.basis.shape[1] / self.basis.shape[0]
+        return self.inner.mean_eigenvalue() * float(share)
 
 
 def _cholesky(matrix: Array) -> Array:

@@ -46,6 +46,12 @@ class Loss(Protocol):
     def derivative(self, y: Array, z: Array) -> Array:
         """Differentiate with respect to z, (n, K)."""
 
+    def curvatures(self, y: Array, z: Array) -> Array:
+        """Evaluate the diagonal of the second derivative at z, (n, K), or of a parabola that stands for it."""
+
+    def coupling(self, y: Array, z: Array) -> Array | None:
+        """Evaluate the c (n, K) for which the Hessian is ``diag(curvatures) - c c'``; None where targets are apart."""
+
     def conjugate(self, y: Array, u: Array) -> Array:
         """Evaluate ``sup_z u z - loss(y, z)`` for each sample."""
 
@@ -98,6 +104,14 @@ class Squared:
         """Evaluate ``2 (z - y)``."""
         return 2.0 * (z - y)
 
+    def curvatures(self, y: Array, z: Array) -> Array:
+        """Return twos."""
+        return array_namespace(z).full_like(z, 2.0)
+
+    def coupling(self, y: Array, z: Array) -> Array | None:
+        """Return None: targets are apart."""
+        return None
+
     def conjugate(self, y: Array, u: Array) -> Array:
         """Evaluate ``u^2 / 4 + u y``."""
         return 0.25 * u**2 + u * y
@@ -127,6 +141,15 @@ class Huber:
         xp = array_namespace(z)
         return 2.0 * xp.clip(z - y, min=-self.delta, max=self.delta)
 
+    def curvatures(self, y: Array, z: Array) -> Array:
+        """Return those of the parabola that touches the loss from above: zero in the linear part would stop Newton."""
+        xp = array_namespace(z)
+        return 2.0 * self.delta / xp.clip(xp.abs(z - y), min=self.delta)
+
+    def coupling(self, y: Array, z: Array) -> Array | None:
+        """Return None: targets are apart."""
+        return None
+
     def conjugate(self, y: Array, u: Array) -> Array:
         """Evaluate ``u^2 / 4 + u y``, for ``|u| <= 2 delta``."""
         return 0.25 * u**2 + u * y
@@ -152,6 +175,14 @@ class SquaredHinge:
         """Evaluate ``-2 y max(0, 1 - y z)``."""
         xp = array_namespace(z)
         return -2.0 * y * xp.clip(1.0 - y * z, min=0.0)
+
+    def curvatures(self, y: Array, z: Array) -> Array:
+        """Return two inside the margin, zero beyond."""
+        return 2.0 * array_namespace(z).astype(y * z < 1.0, z.dtype)
+
+    def coupling(self, y: Array, z: Array) -> Array | None:
+        """Return None: targets are apart."""
+        return None
 
     def conjugate(self, y: Array, u: Array) -> Array:
         """Evaluate ``a^2 / 4 - a`` with ``a = -u y >= 0``."""
@@ -187,6 +218,15 @@ class Logistic:
         xp = array_namespace(z)
         return -y * xp.exp(-xp.logaddexp(xp.zeros_like(z), y * z))
 
+    def curvatures(self, y: Array, z: Array) -> Array:
+        """Evaluate ``p (1 - p)``."""
+        a = array_namespace(z).abs(self.derivative(y, z))
+        return a * (1.0 - a)
+
+    def coupling(self, y: Array, z: Array) -> Array | None:
+        """Return None: targets are apart."""
+        return None
+
     def conjugate(self, y: Array, u: Array) -> Array:
         """Evaluate the negative entropy of ``a = -u y`` in [0, 1]."""
         a = -u * y
@@ -220,6 +260,14 @@ class Multinomial:
     def derivative(self, y: Array, z: Array) -> Array:
         """Evaluate the probabilities less the targets."""
         return self.probabilities(z) - y
+
+    def curvatures(self, y: Array, z: Array) -> Array:
+        """Return the probabilities."""
+        return self.probabilities(z)
+
+    def coupling(self, y: Array, z: Array) -> Array | None:
+        """Return the probabilities: the Hessian is ``diag(p) - p p'``."""
+        return self.probabilities(z)
 
     def conjugate(self, y: Array, u: Array) -> Array:
         """Evaluate the negative entropy of ``u + y``, a point of the simplex, (n, 1)."""

@@ -12,16 +12,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol, Self
 
 from array_api_compat import array_namespace, device
 
-from tracelearn.linalg import GramSystem, KernelSystem, System
+from tracelearn.linalg import CentredSystem, CoupledSystem, GramSystem, KernelSystem, StackedSystem, System
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
 from tracelearn.tensors import Array
 
-__all__ = ["DataLoss", "Evaluation", "Smooth", "Squares"]
+# Rows and columns of the largest Hessian that couples targets: factored in about a second.
+_LARGEST_HESSIAN = 4096
+
+__all__ = ["DataEvaluation", "DataLoss", "Evaluation", "Smooth", "Squares"]
 
 
 class Evaluation(Protocol):
@@ -73,7 +76,10 @@ class Smooth(Protocol):
     def intercept(self, W: Array) -> Array:
         """Find the best intercept (B K,) for W."""
 
-    def take(self, problems: Array) -> Smooth:
+    def model(self, W: Array, at: Any) -> Squares | None:
+        """Expand to second order around W, where ``at`` is the evaluation; None where that is too large."""
+
+    def take(self, problems: Array) -> Self:
         """Keep some of the problems, sharing all that was computed."""
 
 
@@ -195,8 +201,12 @@ class Squares:
         """Let the model pass through the means."""
         return self.y_mean - W @ self.x_mean
 
+    def model(self, W: Array, at: Evaluation) -> Squares:
+        """Return this: it is its own expansion to second order."""
+        return self
+
     def take(self, problems: Array) -> Squares:
-        """Keep some of the problems."""
+        """Keep some of the problems, or repeat them."""
         xp = array_namespace(self.cross)
 
         def pick(a: Array) -> Array:
@@ -209,12 +219,13 @@ class Squares:
 
 @dataclass(frozen=True, eq=False)
 class DataEvaluation:
-    """With ``force`` (n, B K) the derivatives of the loss at the predictions and ``share`` (n,) the weights."""
+    """With ``force`` (n, B K) the derivatives of the loss at the ``scores`` and ``share`` (n,) the weights."""
 
     value: Array
     gradient: Array
     loss: Loss
     target: Array
+    scores: Array
     force: Array
     share: Array
     ridge_value: Array
@@ -266,6 +277,7 @@ class DataLoss:
         else:
             moments = Moments.of(X, Y[:, :1], share)
             system = GramSystem(loss.curvature * (moments.gram if fit_intercept else moments.second_moment))
+        system = system if loss.is_separable else CentredSystem(system)
         single = joint or not loss.is_separable
         ridges = xp.full_like(xp.astype(Y[0, :], X.dtype)[: 1 if single else None], ridge)
         return cls(system, loss, X, Y, share, ridges, fit_intercept)
@@ -298,13 +310,78 @@ class DataLoss:
         ridge_value = self.ridge * _summed(xp.sum(W**2, axis=1), self.n_problems)
         value = _summed(self.share @ self.loss.value(self.target, z), self.n_problems) + ridge_value
         gradient = (force * self.share[:, None]).T @ self.X + 2.0 * _repeated(self.ridge, W.shape[0])[:, None] * W
-        return DataEvaluation(value, gradient, self.loss, self.target, force, self.share, ridge_value)
+        return DataEvaluation(value, gradient, self.loss, self.target, z, force, self.share, ridge_value)
 
     def update(self, W: Array, pull: Array, shift: Array) -> Array:
         """Minimise the quadratic bound of the loss around W; one pass over the samples, one solve."""
         ridge = _repeated(self.ridge, W.shape[0])
         free = self.evaluate(W).gradient - 2.0 * ridge[:, None] * W
         return self.system.solve(self.system.apply(W) - free + pull, 2.0 * ridge + _repeated(shift, W.shape[0]))
+
+    def model(self, W: Array, at: DataEvaluation) -> Squares | None:
+        """Expand the loss to second order around W, the intercept eliminated, as one problem of squares.
+
+        Up to a constant it is a weighted least-squares problem whose weights are the curvatures of the samples. None
+        where the targets are coupled and too many for a Hessian of all of them.
+        """
+        xp = array_namespace(W)
+        weights = self.loss.curvatures(self.target, at.scores)
+        coupling = self.loss.coupling(self.target, at.scores)
+        system: System
+        if coupling is not None:
+            if W.shape[0] * min(self.X.shape) > _LARGEST_HESSIAN:
+                return None
+            system = self._coupled(weights, coupling)
+        else:
+            systems = tuple(self._curved(weights[:, k] * self.share) for k in range(W.shape[0]))
+            system = systems[0] if len(systems) == 1 else StackedSystem(systems)
+        image = system.apply(W)
+        free = at.gradient - 2.0 * _repeated(self.ridge, W.shape[0])[:, None] * W
+        # A constant changes neither answer nor gap; this one keeps the model positive, as the dual of squares needs.
+        constant = at.value - xp.sum(free * W) + 0.5 * xp.sum(image * W) + 10.0 * self.at_zero.value
+        nothing = xp.zeros_like(W[:, 0])
+        target = (nothing + 1.0) * constant / W.shape[0]
+        return Squares(system, 0.5 * (image - free), target, self.ridge, nothing, nothing)
+
+    @cached_property
+    def _basis(self) -> tuple[Array | None, Array]:
+        """An orthonormal basis (p, r) of the samples where they are fewer than the features, and their coordinates."""
+        xp = array_namespace(self.X)
+        if self.X.shape[0] >= self.X.shape[1]:
+            return None, self.X
+        U, s, Vt = xp.linalg.svd(self.X, full_matrices=False)
+        return xp.matrix_transpose(Vt), U * s
+
+    def _coupled(self, weights: Array, coupling: Array) -> CoupledSystem:
+        """Build the Hessian of all targets together, the intercepts eliminated."""
+        xp = array_namespace(weights)
+        basis, X = self._basis
+        n, size = X.shape
+        K = weights.shape[1]
+        X = xp.concat([X, xp.ones((n, 1), dtype=X.dtype, device=device(X))], axis=1)
+        both = xp.sqrt(self.share)[:, None, None] * coupling[:, :, None] * X[:, None, :]
+        both = xp.reshape(both, (n, K * (size + 1)))
+        hessian = xp.reshape(-(both.T @ both), (K, size + 1, K, size + 1))
+        blocks = xp.stack([(X * (weights[:, k] * self.share)[:, None]).T @ X for k in range(K)])
+        eye = xp.eye(K, dtype=X.dtype, device=device(X))
+        hessian = hessian + blocks[:, :, None, :] * eye[:, None, :, None]
+        inside = xp.reshape(hessian[:, :size, :, :size], (K * size, K * size))
+        if self.fit_intercept:
+            cross = xp.reshape(hessian[:, :size, :, size:], (K * size, K))
+            # The intercepts' own Hessian is singular along equal shifts; a constant in all entries mends that.
+            corner = xp.reshape(hessian[:, size:, :, size:], (K, K)) + 1.0 / K + 1e-14 * eye
+            inside = inside - cross @ xp.linalg.solve(corner, cross.T)
+        return CoupledSystem(GramSystem(0.5 * (inside + inside.T)), basis)
+
+    def _curved(self, weight: Array) -> System:
+        """Build the weighted covariance of the features, about their weighted mean where there is an intercept."""
+        xp = array_namespace(weight)
+        total = float(xp.sum(weight))
+        if self.X.shape[0] >= self.X.shape[1]:
+            moments = Moments.of(self.X, weight[:, None], weight)
+            return GramSystem(moments.gram if self.fit_intercept else moments.second_moment)
+        mean = (weight / total) @ self.X if self.fit_intercept and total > 0 else xp.zeros_like(self.X[0, :])
+        return KernelSystem((self.X - mean) * xp.sqrt(weight)[:, None])
 
     def lipschitz(self) -> float:
         """Return the largest eigenvalue of the bound of the Hessian, plus the ridge."""
@@ -319,4 +396,7 @@ class DataLoss:
 
     def take(self, problems: Array) -> DataLoss:
         """Keep some of the problems of a separable loss."""
-        return replace(self, target=self.target[:, problems], ridge=self.ridge[problems])
+        xp = array_namespace(self.target)
+        if self.n_problems == 1:
+            return self
+        return replace(self, target=xp.take(self.target, problems, axis=1), ridge=self.ridge[problems])

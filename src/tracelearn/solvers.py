@@ -14,7 +14,7 @@ from array_api_compat import array_namespace, device
 from tracelearn.certificate import certify
 from tracelearn.penalties import Penalty, Split
 from tracelearn.prox import PROXES, Prox
-from tracelearn.smooth import DataEvaluation, DataLoss, Smooth
+from tracelearn.smooth import Evaluation, Smooth
 from tracelearn.tensors import Array
 
 __all__ = ["SOLVERS", "Solution", "Solver", "admm", "apg_adm", "apg_dr", "newton"]
@@ -276,7 +276,8 @@ def _balanced(rho: Array, primal: Array, dual: Array, shares: bool) -> Array:
     """Bring primal and dual residual together; leave a step alone that is right within a factor of two and a half."""
     xp = array_namespace(rho)
     tiny = float(xp.finfo(rho.dtype).smallest_normal)
-    factor = xp.clip(xp.sqrt(xp.clip(primal, min=tiny) / xp.clip(dual, min=tiny)), min=0.1, max=10.0)
+    factor = xp.sqrt(xp.clip(primal, min=tiny)) / xp.sqrt(xp.clip(dual, min=tiny))
+    factor = xp.clip(factor, min=0.1, max=10.0)
     factor = _shared(factor, shares)
     right = (factor < 2.5) & (factor > 0.4)
     return xp.where(right, rho, rho * factor)
@@ -348,7 +349,7 @@ def apg_dr(*args: object, **options: object) -> Solution:
 
 
 def newton(
-    smooth: DataLoss,
+    smooth: Smooth,
     penalty: Penalty,
     alpha: Array,
     *,
@@ -368,16 +369,14 @@ def newton(
         options = {"tol": tol, "max_iter": max_iter, "on_iteration": on_iteration}
         one = [xp.asarray([k], device=device(alpha)) for k in range(count)]
         starts = [None if start is None else start.take(k, k) for k in one]
-        found = [
-            newton(smooth.take(k), penalty, alpha[k], start=s, **options) for k, s in zip(one, starts, strict=True)
-        ]  # type: ignore[arg-type]
-        return Solution.joined(found)
+        pairs = zip(one, starts, strict=True)
+        return Solution.joined([newton(smooth.take(k), penalty, alpha[k], start=s, **options) for k, s in pairs])  # type: ignore[arg-type]
     problems = _Problems.of(smooth, penalty, alpha)
     W = problems.zero() if start is None else start.W
     split = penalty.start(W) if start is None else start.split
     inner = Solution(W, split, alpha, alpha, 0, None if start is None else start.rho)
     found = problems.certified(W, split, 0, inner.rho)
-    finish, spent = _Finish(problems, tol), 0
+    finish, spent, accuracy = _Finish(problems, tol), 0, 0.1
     while True:
         found, done = finish.judge(problems, replace(found, n_iter=spent))
         if on_iteration is not None:
@@ -386,30 +385,32 @@ def newton(
             return found
         at = smooth.evaluate(problems.rows(W))
         model = smooth.model(problems.rows(W), at)
-        accuracy = 0.1 * min(float(found.gap[0]), 1.0)
+        if model is None:
+            return admm(smooth, penalty, alpha, tol=tol, max_iter=max_iter, start=start, on_iteration=on_iteration)
         first = None if spent == 0 and start is None else inner
-        inner = admm(model, penalty, alpha, tol=accuracy, max_iter=max_iter, start=first, reference=problems.reference)
+        goal = accuracy * min(float(found.gap[0]), 1.0)
+        inner = admm(model, penalty, alpha, tol=goal, max_iter=max_iter, start=first, reference=problems.reference)
+        if inner.n_iter == 0:  # good enough for the model, which is more lenient than the loss
+            accuracy *= 0.1
         spent += max(inner.n_iter, 1)
-        found = _searched(problems, W, inner, at)
-        W = found.W
+        step = _searched(problems, W, inner, at)
+        if step is None:  # the model is no guide here; its bound is, one pass an iteration
+            return admm(smooth, penalty, alpha, tol=tol, max_iter=max(max_iter - spent, 1), start=found)
+        found, W = step, step.W
 
 
-def _searched(problems: _Problems, W: Array, inner: Solution, at: DataEvaluation) -> Solution:
+def _searched(problems: _Problems, W: Array, inner: Solution, at: Evaluation) -> Solution | None:
     """Go from W towards the answer of the model, halving the step until the true objective falls."""
     xp = array_namespace(W)
-    penalty, alpha = problems.penalty, problems.alpha
-    before = at.value + alpha * xp.sum(penalty.value(W, None))
-    best: Solution | None = None
+    before = float(at.value[0]) + float(problems.alpha[0]) * float(xp.sum(problems.penalty.value(W, inner.split)))
     length = 1.0
-    for _ in range(12):
+    for _ in range(20):
         trial = problems.certified(W + length * (inner.W - W), inner.split, 0, inner.rho)
-        if best is None or float(trial.objective[0]) < float(best.objective[0]):
-            best = trial
-        if float(best.objective[0]) <= float(before[0]):
-            break
+        # The rounding of two sums: without it the last step, which changes nothing any more, would be refused.
+        if float(trial.objective[0]) <= before + 1e-14 * abs(before):
+            return trial
         length *= 0.5
-    assert best is not None
-    return best
+    return None
 
 
 SOLVERS: dict[str, Solver] = {"admm": admm, "apg-adm": apg_adm, "apg-dr": apg_dr, "newton": newton}

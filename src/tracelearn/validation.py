@@ -25,7 +25,8 @@ __all__ = [
 _RANGES = {4: (1e-15, 1e15), 8: (1e-50, 1e50)}
 
 
-def _check_finite(values: Array, name: str, shape: tuple[int, ...]) -> None:
+def check_finite(values: Array, name: str, shape: tuple[int, ...] = ()) -> None:
+    """Refuse NaN and infinity, naming the place of the first."""
     # One pass and no mask in the good case: a sum is finite unless a term is not, or it overflows.
     with np.errstate(over="ignore", invalid="ignore"):
         if values.dtype.kind != "f" or math.isfinite(float(np.sum(values))):
@@ -122,7 +123,7 @@ def read_samples(estimator: Any, X: Any, *, reset: bool) -> tuple[Array, tuple[i
         dtype=[np.float64, np.float32],
         ensure_all_finite=False,
     )
-    _check_finite(rows, "X", shape)
+    check_finite(rows, "X", shape)
     return rows, shape
 
 
@@ -145,7 +146,7 @@ def read_targets(y: Any, n_samples: int) -> Array:
                 f"Expected numbers in y, got {y.dtype} values such as {first!r}: encode them, or use TraceNormClassifier."
             ) from None
     y = y.astype(np.float64, copy=False)
-    _check_finite(y, "y", ())
+    check_finite(y, "y")
     return y
 
 

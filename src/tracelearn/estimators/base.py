@@ -173,7 +173,8 @@ class TraceNormModel(BaseEstimator):
         penalty = self._penalty(shape, n_targets)
         start = self._last_solution(penalty, n_targets) if warm else None
         alpha = np.full(smooth.n_problems, float(self.alpha))
-        solver = SOLVERS["admm" if self.solver == "auto" else self.solver]
+        best = "admm" if self.loss == "squared" else "newton"
+        solver = SOLVERS[best if self.solver == "auto" else self.solver]
         watch = self._watch if self.verbose > 1 else None
         found = solver(smooth, penalty, alpha, tol=self.tol, max_iter=self.max_iter, start=start, on_iteration=watch)
         return self._keep(smooth, found, shape, bool(np.all(found.gap <= self.tol)))

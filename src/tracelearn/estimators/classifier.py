@@ -14,7 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from tracelearn.estimators.base import Batch, TraceNormModel, has_moments
 from tracelearn.losses import Logistic, Loss, Multinomial, Squared, SquaredHinge
 from tracelearn.tensors import Array
-from tracelearn.validation import read_samples, read_weights
+from tracelearn.validation import check_finite, read_samples, read_weights
 
 __all__ = ["TraceNormClassifier"]
 
@@ -57,9 +57,9 @@ class TraceNormClassifier(ClassifierMixin, TraceNormModel):
         The intercept is never penalised.
     tensor_shape : sequence of ints, default=None
         The shape of a sample when X comes flat, as (n_samples, n_features).
-    solver : {"auto", "admm", "apg-adm", "apg-dr"}, default="auto"
-        "auto" is "admm". The others are the paper's accelerated proximal gradient with an inner loop by the
-        alternating direction method or by Douglas-Rachford splitting.
+    solver : {"auto", "admm", "newton", "apg-adm", "apg-dr"}, default="auto"
+        "auto" is "admm" for the squared loss and "newton" for the others. The last two are the paper's accelerated
+        proximal gradient with an inner loop by the alternating direction method or by Douglas-Rachford splitting.
     step : {"tight", "paper"}, default="tight"
         "paper" runs the paper's algorithm as printed: the constant of its Lemma 3.1, its bias update, its stopping rule.
     tol : float, default=1e-6
@@ -174,6 +174,7 @@ class TraceNormClassifier(ClassifierMixin, TraceNormModel):
         rows, shape = read_samples(self, X, reset=reset)
         y = column_or_1d(y, warn=True)
         check_consistent_length(rows, y)
+        check_finite(y, "y")
         check_classification_targets(y)
         known = unique_labels(y) if classes is None else np.asarray(classes)
         if len(known) < 2:

@@ -48,9 +48,9 @@ class TraceNormRegressor(RegressorMixin, TraceNormModel):
         The intercept is never penalised.
     tensor_shape : sequence of ints, default=None
         The shape of a sample when X comes flat, as (n_samples, n_features).
-    solver : {"auto", "admm", "apg-adm", "apg-dr"}, default="auto"
-        "auto" is "admm". The others are the paper's accelerated proximal gradient with an inner loop by the
-        alternating direction method or by Douglas-Rachford splitting.
+    solver : {"auto", "admm", "newton", "apg-adm", "apg-dr"}, default="auto"
+        "auto" is "admm" for the squared loss and "newton" for the others. The last two are the paper's accelerated
+        proximal gradient with an inner loop by the alternating direction method or by Douglas-Rachford splitting.
     step : {"tight", "paper"}, default="tight"
         "paper" runs the paper's algorithm as printed: the constant of its Lemma 3.1, its bias update, its stopping rule.
     tol : float, default=1e-6
