@@ -1,0 +1,367 @@
+"""Bad input of every kind gets one sentence: what was expected, what came, what to do."""
+
+import re
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.exceptions import NotFittedError
+from sklearn.utils._param_validation import InvalidParameterError
+
+from tracelearn import TraceNormClassifier, TraceNormRegressor
+
+SHAPE = (3, 2, 2)
+N = 30
+_rng = np.random.default_rng(5)
+X = _rng.standard_normal((N, *SHAPE))
+Y = X.reshape(N, -1) @ _rng.standard_normal(12) + 0.1 * _rng.standard_normal(N)
+LABELS = np.where(Y > 0, "up", "down")
+
+both = pytest.mark.parametrize(
+    ("make", "y"), [(TraceNormRegressor, Y), (TraceNormClassifier, LABELS)], ids=["regressor", "classifier"]
+)
+every_loss = pytest.mark.parametrize(
+    ("make", "loss", "y"),
+    [
+        (TraceNormRegressor, "squared", Y),
+        (TraceNormRegressor, "huber", Y),
+        (TraceNormClassifier, "squared", LABELS),
+        (TraceNormClassifier, "logistic", LABELS),
+        (TraceNormClassifier, "squared_hinge", LABELS),
+    ],
+)
+
+
+def changed(array, place, value):
+    array = array.copy()
+    array[place] = value
+    return array
+
+
+def refusal(call, *parts, error=ValueError, ours=True):
+    """Return the message of an error, checked to be one sentence with all the parts in it."""
+    with pytest.raises(error) as caught:
+        call()
+    message = str(caught.value)
+    assert type(caught.value) is error or issubclass(type(caught.value), error)
+    if ours:
+        assert message.startswith("Expected "), message
+        assert re.search(r"\bgot\b", message), message
+        assert message.endswith("."), message
+    for part in parts:
+        assert part in message, message
+    return message
+
+
+# --- samples ---------------------------------------------------------------------------------------------------------
+
+
+@both
+@pytest.mark.parametrize(
+    ("value", "name"), [(np.nan, "NaN"), (np.inf, "infinity"), (-np.inf, "infinity")], ids=["nan", "inf", "-inf"]
+)
+def test_a_number_that_is_not_finite_is_named_with_its_place(make, y, value, name):
+    bad = changed(X, (4, 1, 0, 1), value)
+    where = f"got {name} at sample 4, entry (1, 0, 1)"
+    refusal(lambda: make().fit(bad, y), "finite numbers in X", where)
+    refusal(lambda: make(tensor_shape=SHAPE).fit(bad.reshape(N, -1), y), where)
+    model = make().fit(X, y)
+    refusal(lambda: model.predict(bad), where)
+    first = {} if make is TraceNormRegressor else {"classes": ["up", "down"]}
+    refusal(lambda: make().partial_fit(bad, y, **first), where)
+
+
+def test_huge_numbers_whose_sum_overflows_are_not_taken_for_infinity():
+    message = refusal(lambda: TraceNormRegressor().fit(X * 4e307, Y), "largest number in X")
+    assert "infinity" not in message
+
+
+@every_loss
+@pytest.mark.parametrize("scale", [1e80, 1e155, 1e200, 1e300, 1e-80, 1e-160])
+def test_features_whose_products_leave_the_range_are_refused(make, loss, y, scale):
+    refusal(
+        lambda: make(loss=loss).fit(X * scale, y), "largest number in X to be between 1e-50 and 1e+50", "multiply X"
+    )
+
+
+@every_loss
+@pytest.mark.parametrize("scale", [1e-40, 1e-20, 1e-9, 1e9, 1e20, 1e40])
+def test_features_of_unusual_size_give_the_answer_of_the_scaled_problem(make, loss, y, scale):
+    usual = make(alpha=0.1, loss=loss).fit(X, y)
+    unusual = make(alpha=0.1 * scale, loss=loss).fit(X * scale, y)
+    assert unusual.dual_gap_ <= 1e-6
+    assert unusual.objective_ == pytest.approx(usual.objective_, rel=1e-5)
+    np.testing.assert_allclose(unusual.coef_ * scale, usual.coef_, atol=5e-3 * np.abs(usual.coef_).max())
+
+
+def test_the_range_of_single_precision_is_smaller():
+    refusal(lambda: TraceNormRegressor().fit((X * 1e20).astype(np.float32), Y), "1e+15", "float32")
+    refusal(lambda: TraceNormRegressor(loss="huber").fit((X * 1e20).astype(np.float32), Y), "1e+15", "float32")
+    assert np.isfinite(TraceNormRegressor().fit((X * 1e9).astype(np.float32), Y).predict(X * 1e9)).all()
+
+
+@pytest.mark.parametrize("loss", ["squared", "huber"])
+def test_targets_whose_squares_overflow_are_refused(loss):
+    refusal(lambda: TraceNormRegressor(loss=loss).fit(X, Y * 1e200), "largest number in y", "multiply y")
+
+
+def test_a_batch_that_overflows_leaves_the_online_model_as_it_was():
+    model = TraceNormRegressor().partial_fit(X, Y)
+    before = model.predict(X)
+    refusal(lambda: model.partial_fit(X * 1e200, Y), "largest number in X")
+    np.testing.assert_array_equal(model.predict(X), before)
+    assert model.moments_.weight == N
+
+
+@both
+def test_samples_of_another_order_or_with_other_mode_sizes_are_refused_at_prediction(make, y):
+    model = make().fit(X, y)
+    shapes = "samples of shape (3, 2, 2) as in fit, got samples of shape "
+    refusal(lambda: model.predict(X[:, 0]), shapes + "(2, 2)", "X has 4 features", "expecting 12 features")
+    refusal(lambda: model.predict(X[0]), shapes + "(2, 2)")  # a single sample
+    refusal(lambda: model.predict(X[:, :, :1]), shapes + "(3, 1, 2)", "X has 6 features")
+    refusal(lambda: model.predict(np.swapaxes(X, 1, 2)), shapes + "(2, 3, 2)", "order of fit")
+    refusal(lambda: model.predict(X.reshape(N, 6, 2)), shapes + "(6, 2)", "order of fit")
+    refusal(lambda: model.predict(X.reshape(N, -1)[:, :7]), shapes + "(7,)", "X has 7 features")
+    refusal(lambda: model.predict(X[0, 0, 0]), "got a 1D array", ours=False)
+
+
+def test_a_later_batch_must_have_the_shape_of_the_first():
+    model = TraceNormRegressor().partial_fit(X, Y)
+    refusal(lambda: model.partial_fit(np.swapaxes(X, 1, 2), Y), "got samples of shape (2, 3, 2)")
+    refusal(lambda: model.partial_fit(X, np.stack([Y, Y], axis=1)), "keep its number of targets")
+    two = TraceNormRegressor().partial_fit(X, np.stack([Y, Y], axis=1))
+    refusal(lambda: two.partial_fit(X, np.stack([Y, Y, Y], axis=1)), "2 targets", "3")
+
+
+@both
+def test_a_tensor_shape_that_does_not_fit_is_refused(make, y):
+    flat = X.reshape(N, -1)
+    refusal(lambda: make(tensor_shape=(3, 5)).fit(flat, y), "tensor_shape (3, 5), or flat with 15 features", "(12,)")
+    refusal(lambda: make(tensor_shape=(2, 3, 2)).fit(X, y), "tensor_shape (2, 3, 2)", "got samples of shape (3, 2, 2)")
+    refusal(lambda: make(tensor_shape=(12, 0)).fit(flat, y), "mode sizes of at least 1", "(12, 0)")
+    refusal(lambda: make(tensor_shape=(-3, -4)).fit(flat, y), "mode sizes of at least 1", "(-3, -4)")
+    refusal(lambda: make(tensor_shape=(3.5, 4)).fit(flat, y), "whole mode sizes", "(3.5, 4)")
+    refusal(lambda: make(tensor_shape=()).fit(flat, y), "mode sizes of at least 1", "()")
+    refusal(lambda: make(tensor_shape=("a", "b")).fit(flat, y), "sequence of mode sizes", "('a', 'b')")
+    refusal(lambda: make(tensor_shape=12).fit(flat, y), "'tensor_shape'", error=InvalidParameterError, ours=False)
+
+
+@both
+def test_no_samples_and_samples_without_entries_are_refused(make, y):
+    refusal(lambda: make().fit(X[:0], y[:0]), "at least one sample", "(0, 3, 2, 2)")
+    refusal(lambda: make().fit(X[:, :, :0], y), "at least one entry", "(30, 3, 0, 2)")
+    refusal(lambda: make().fit(np.zeros((0, 4)), y[:0]), "0 sample(s)", "minimum of 1", ours=False)
+    refusal(lambda: make().fit(np.zeros((N, 0)), y), "0 feature(s)", "minimum of 1", ours=False)
+    refusal(lambda: make().fit(X, y).predict(X[:0]), "at least one sample")
+
+
+@both
+def test_samples_that_are_no_array_of_samples_are_refused(make, y):
+    for nothing in (None, 3.0, "abc", {"a": 1}):
+        refusal(lambda nothing=nothing: make().fit(nothing, y), "got a 0D array")
+    refusal(lambda: make().fit(X[:, 0, 0, 0], y), "got a 1D array", "Reshape your data")
+    refusal(lambda: make().fit([[1.0, 2.0], [3.0]], y[:2]), "inhomogeneous", ours=False)
+    refusal(lambda: make().fit(sparse.csr_matrix(X.reshape(N, -1)), y), "dense", error=TypeError, ours=False)
+
+
+@both
+def test_samples_that_are_not_numbers_are_refused(make, y):
+    refusal(lambda: make().fit(np.full((N, 3, 2), "a"), y), "Expected numbers in X", "<U1", "encode")
+    refusal(lambda: make().fit(np.full((N, 3, 2), b"a"), y), "Expected numbers in X", "S1")
+    refusal(lambda: make().fit(np.full((N, 3), "2020-01-01", dtype="datetime64[D]"), y), "datetime64")
+    refusal(lambda: make().fit(np.full((N, 3, 2), "a", dtype=object), y), "'a'", ours=False)
+    refusal(lambda: make().fit(X + 1j, y), "Complex data not supported", ours=False)
+
+
+# --- targets ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("value", "name"), [(np.nan, "NaN"), (np.inf, "infinity"), (-np.inf, "infinity")])
+def test_a_target_that_is_not_finite_is_named_with_its_place(value, name):
+    bad = changed(Y, 7, value)
+    refusal(lambda: TraceNormRegressor().fit(X, bad), f"finite numbers in y, got {name} at sample 7")
+    refusal(lambda: TraceNormRegressor().fit(X, np.stack([Y, bad], axis=1)), f"got {name} at sample 7")
+    refusal(lambda: TraceNormClassifier().fit(X, changed((Y > 0).astype(float), 7, value)), f"got {name} at sample 7")
+
+
+@both
+def test_targets_of_the_wrong_length_or_order_are_refused(make, y):
+    ours = make is TraceNormRegressor
+    refusal(lambda: make().fit(X, y[:-1]), "inconsistent numbers of samples", "29", ours=ours)
+    refusal(lambda: make().fit(X, y[0]), ours=ours)
+    refusal(lambda: make().fit(X, y[:, None, None]), "(30, 1, 1)" if ours else "dim 3", ours=ours)
+    with pytest.raises(ValueError, match="requires y to be passed, but the target y is None"):
+        make().fit(X, None)
+
+
+def test_one_class_is_nothing_to_learn():
+    refusal(lambda: TraceNormClassifier().fit(X, np.full(N, "up")), "at least two classes in y, got one class, 'up'")
+    refusal(lambda: TraceNormClassifier().fit(X, np.ones(N, int)), "got one class, 1:")
+    refusal(lambda: TraceNormClassifier().partial_fit(X, LABELS, classes=["up"]), "at least two classes")
+
+
+def test_labels_of_the_wrong_kind_are_refused():
+    refusal(lambda: TraceNormClassifier().fit(X, Y), "continuous", "discrete classes", ours=False)
+    refusal(lambda: TraceNormClassifier().fit(X, np.stack([Y > 0, Y < 1], axis=1)), "1d array", "(30, 2)", ours=False)
+    refusal(lambda: TraceNormRegressor().fit(X, LABELS), "Expected numbers in y", "<U4", "TraceNormClassifier")
+    refusal(lambda: TraceNormRegressor().fit(X, LABELS.astype(object)), "Expected numbers in y", "object")
+    refusal(lambda: TraceNormRegressor().fit(X, Y + 1j), "Expected numbers in y", "complex128")
+    refusal(lambda: TraceNormRegressor().fit(X, np.full(N, "2020-01-01", dtype="datetime64[D]")), "datetime64")
+
+
+def test_labels_that_were_never_named_are_refused_online():
+    model = TraceNormClassifier().partial_fit(X, LABELS, classes=["up", "down"])
+    refusal(lambda: model.partial_fit(X, np.full(N, "left")), "the classes ['down', 'up'], got ['left']")
+    refusal(lambda: model.partial_fit(X, LABELS, classes=["up", "left"]), "the classes of the first call")
+    refusal(lambda: TraceNormClassifier().partial_fit(X, LABELS), "Expected classes in the first call", "got None")
+
+
+# --- weights and parameters ------------------------------------------------------------------------------------------
+
+
+@every_loss
+def test_weights_that_cannot_be_weights_are_refused(make, loss, y):
+    model = make(loss=loss)
+    refusal(lambda: model.fit(X, y, changed(np.ones(N), 3, -1.0)), "Negative values", "sample_weight", ours=False)
+    refusal(lambda: model.fit(X, y, np.zeros(N)), "at least one non-zero number", ours=False)
+    refusal(lambda: model.fit(X, y, np.ones(N - 1)), "(29,)", "(30,)", ours=False)
+    refusal(lambda: model.fit(X, y, np.ones((N, 2))), "1D array or scalar", ours=False)
+    refusal(lambda: model.fit(X, y, changed(np.ones(N), 3, np.nan)), "sample_weight contains NaN", ours=False)
+    refusal(lambda: model.fit(X, y, changed(np.ones(N), 3, np.inf)), "sample_weight contains infinity", ours=False)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic", "squared_hinge"])
+def test_class_weights_that_cannot_be_weights_are_refused(loss):
+    def fit(weight):
+        return lambda: TraceNormClassifier(loss=loss, class_weight=weight).fit(X, LABELS)
+
+    refusal(fit({"up": 0, "down": 0}), "at least one non-zero number", ours=False)
+    refusal(fit({"up": -1, "down": 1}), "Negative values", ours=False)
+    refusal(fit({"left": 1}), "not in class_weight", ours=False)
+    refusal(fit("fair"), "'class_weight'", error=InvalidParameterError, ours=False)
+
+
+@both
+def test_mode_weights_that_cannot_be_weights_are_refused(make, y):
+    def fit(weights, **options):
+        return lambda: make(mode_weights=weights, **options).fit(X, y)
+
+    refusal(fit((1, 2)), "3 mode weights", "(3, 2, 2)", "got 2")
+    refusal(fit((1, -2, 1)), "not negative", "(1.0, -2.0, 1.0)")
+    refusal(fit((0, 0, 0)), "not all zero", "(0.0, 0.0, 0.0)")
+    refusal(fit((1, np.nan, 1)), "finite", "nan")
+    refusal(fit((1, np.inf, 1)), "finite", "inf")
+    refusal(fit(("a", 1, 1)), "mode_weights to be a sequence of numbers")
+    refusal(fit(np.ones((3, 2))), "mode_weights to be a sequence of numbers")
+    refusal(fit((0, 1, 1), penalty="latent"), "above zero for a latent norm")
+    refusal(fit("abc"), "'mode_weights'", error=InvalidParameterError, ours=False)
+
+
+def test_with_the_classes_as_a_mode_the_weights_count_it():
+    three = np.digitize(Y, np.quantile(Y, [0.3, 0.6]))
+    model = TraceNormClassifier(class_mode=True, mode_weights=(1, 1, 1))
+    refusal(lambda: model.fit(X, three), "4 mode weights for classes and samples of shape (3, 2, 2), got 3")
+
+
+@both
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("alpha", [-1.0, np.nan, np.inf, "a", None]),
+        ("ridge", [-1.0, np.nan, np.inf, "a"]),
+        ("loss", ["square", None, "hinge"]),
+        ("penalty", ["nuclear", None]),
+        ("solver", ["fista", None]),
+        ("step", ["loose", 0.1]),
+        ("tol", [0.0, -1.0, np.nan]),
+        ("max_iter", [0, -5, 1.5]),
+        ("forgetting", [0.0, 1.5, -1.0]),
+        ("fit_intercept", ["yes"]),
+        ("class_mode", ["yes"]),
+        ("warm_start", ["yes"]),
+        ("verbose", ["loud", -1]),
+    ],
+)
+def test_a_parameter_outside_its_range_is_refused_by_name(make, y, name, values):
+    for value in values:
+        refusal(
+            lambda value=value: make(**{name: value}).fit(X, y), f"'{name}'", error=InvalidParameterError, ours=False
+        )
+
+
+def test_the_width_of_the_huber_loss_is_above_zero():
+    refusal(
+        lambda: TraceNormRegressor(huber_delta=0.0).fit(X, Y), "'huber_delta'", error=InvalidParameterError, ours=False
+    )
+
+
+# --- what a model cannot do ------------------------------------------------------------------------------------------
+
+
+@both
+def test_a_model_that_was_not_fitted_says_so(make, y):
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        make().predict(X)
+    for attribute in ("mode_ranks_", "mode_factors_"):
+        with pytest.raises(NotFittedError):
+            getattr(make(), attribute)
+
+
+def hidden(model, method, *parts):
+    """Check that a method is hidden, and that the error behind it says why."""
+    assert not hasattr(model, method)
+    with pytest.raises(AttributeError) as caught:
+        getattr(model, method)
+    reason = str(caught.value.__cause__)
+    assert reason.startswith("Expected loss=")
+    for part in parts:
+        assert part in reason
+
+
+def test_partial_fit_is_hidden_where_the_loss_has_no_moments():
+    hidden(TraceNormRegressor(loss="huber"), "partial_fit", "'squared'", "'huber'", "with fit")
+    hidden(TraceNormClassifier(loss="logistic"), "partial_fit", "'logistic'")
+    hidden(TraceNormClassifier(loss="squared_hinge"), "partial_fit", "'squared_hinge'")
+
+
+def test_probabilities_are_hidden_where_the_loss_has_none():
+    for loss in ("squared", "squared_hinge"):
+        for method in ("predict_proba", "predict_log_proba"):
+            hidden(TraceNormClassifier(loss=loss), method, "'logistic'", f"'{loss}'", "CalibratedClassifierCV")
+
+
+def test_balanced_classes_are_refused_online():
+    model = TraceNormClassifier(class_weight="balanced")
+    refusal(lambda: model.partial_fit(X, LABELS, classes=["up", "down"]), "'balanced'", "sample_weight")
+
+
+def test_a_model_fitted_through_the_kernel_cannot_go_on_online():
+    rng = np.random.default_rng(0)
+    few, y = rng.standard_normal((5, 4, 4, 4)), rng.standard_normal(5)
+    model = TraceNormRegressor().fit(few, y)
+    assert not hasattr(model, "moments_")
+    refusal(lambda: model.partial_fit(few, y), "model that keeps moments", "begin with partial_fit")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"solver": "auto"},
+        {"solver": "admm"},
+        {"penalty": "latent"},
+        {"ridge": 0.1},
+        {"class_mode": True},
+        {"mode_weights": (1, 1, 1)},
+    ],
+    ids=str,
+)
+@both
+def test_the_step_of_the_paper_refuses_what_the_paper_does_not_have(make, y, options):
+    model = make(**{"step": "paper", "solver": "apg-adm", **options})
+    refusal(lambda: model.fit(X, y), "step='paper'", "use step='tight'", ours=False)
+
+
+def test_the_step_of_the_paper_refuses_other_losses():
+    model = TraceNormRegressor(step="paper", solver="apg-adm", loss="huber")
+    refusal(lambda: model.fit(X, Y), "loss='squared' with step='paper'", "'huber'")
