@@ -6,12 +6,13 @@ import math
 import numpy as np
 import pytest
 from oracle import centred, minimise
-from registry import PENALTIES, SOLVERS
+from registry import DATA_SOLVERS, PENALTIES, SOLVERS
 
 from tracelearn import Moments
 from tracelearn.certificate import alpha_max, certify
 from tracelearn.linalg import KernelSystem
-from tracelearn.smooth import Squares
+from tracelearn.losses import Squared
+from tracelearn.smooth import DataLoss, Squares
 from tracelearn.solvers import Solution
 from tracelearn.tensors import n_rank
 
@@ -302,3 +303,20 @@ def test_more_features_than_samples_and_copies_of_a_feature_are_no_trouble(solve
     smooth, penalty = squares("gram", X, y), PENALTIES[name]((3, 2, 2))
     found = solve(solver, smooth, penalty, 0.1 * alpha_max(smooth, penalty), tol=1e-6)
     assert 0 <= found.gap[0] <= 1e-6
+
+
+@pytest.mark.parametrize("solver", DATA_SOLVERS)
+@every_penalty
+@pytest.mark.parametrize("ridge", [0.0, 0.3])
+def test_a_solver_on_samples_finds_the_answer_that_moments_give(solver, name, ridge):
+    shape = (3, 3, 2)
+    X, y = data(shape, 2)
+    squared = squares("gram", X, y, ridge)
+    penalty = PENALTIES[name](shape)
+    alpha = 0.2 * alpha_max(squared, penalty)
+    smooth = DataLoss.of(Squared(), X.reshape(N, -1), y, np.full(N, 1 / N), ridge=ridge)
+    np.testing.assert_allclose(alpha_max(smooth, penalty), alpha / 0.2)
+    found = DATA_SOLVERS[solver](smooth, penalty, alpha, tol=1e-6, max_iter=5000)
+    expected = solve("admm", squared, penalty, alpha, tol=1e-6)
+    assert np.all((found.gap >= 0) & (found.gap <= 1e-6))
+    assert np.all(np.abs(found.objective - expected.objective) <= 1e-6 * np.var(y, axis=0))
