@@ -243,8 +243,8 @@ def test_every_array_library_gives_numpys_answer(xp, solver, name):
     alpha = 0.2 * alpha_max(squares("gram", X, y), penalty)
     for form in ("gram", "spectral kernel"):
         # A fixed number of iterations, so that rounding cannot decide where to stop.
-        expected = solve(solver, squares(form, X, y, 0.1), penalty, alpha, tol=0.0, max_iter=10)
-        found = solve(solver, squares(form, X, y, 0.1, xp), penalty, xp.asarray(alpha), tol=0.0, max_iter=10)
+        expected = solve(solver, squares(form, X, y, 0.1), penalty, alpha, tol=0.0, max_iter=6)
+        found = solve(solver, squares(form, X, y, 0.1, xp), penalty, xp.asarray(alpha), tol=0.0, max_iter=6)
         assert type(found.W) is type(xp.asarray(X))
         scale = np.abs(expected.W).max()
         np.testing.assert_allclose(np.asarray(found.W), expected.W, atol=1e-8 * scale)
