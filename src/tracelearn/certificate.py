@@ -54,6 +54,9 @@ def certify(
     ones = xp.ones_like(level)
     feasible = xp.where(level > alpha, alpha / xp.where(level > 0, level, ones), ones)
     dual = at.dual_value(xp.minimum(feasible, at.best_scale()))
+    if bool(xp.any(alpha == 0)):
+        # Nothing penalised: no scale but zero is feasible, however small the gradient. Its size is the evidence then.
+        dual = xp.where(alpha == 0, xp.maximum(dual, at.least_value()), dual)
     # Objective and dual value are sums of many rounded terms: a difference below their rounding proves nothing.
     rounding = 8.0 * float(xp.finfo(W.dtype).eps) * reference
     gap = xp.clip(objective - dual, min=0.0) + rounding

@@ -168,6 +168,9 @@ class System(Protocol):
     def mean_eigenvalue(self) -> float:
         """Average the eigenvalues."""
 
+    def smallest(self) -> float:
+        """Bound the smallest eigenvalue from below; zero where it is not known to be above rounding."""
+
 
 @dataclass(frozen=True, eq=False)
 class GramSystem:
@@ -227,6 +230,13 @@ class GramSystem:
         xp = array_namespace(self.matrix)
         return float(xp.mean(xp.linalg.diagonal(self.matrix)))
 
+    def smallest(self) -> float:
+        """Find the smallest eigenvalue, less what rounding is worth; zero if that leaves nothing."""
+        xp = array_namespace(self.matrix)
+        values = self._eigen[0] if self.spectral else xp.linalg.eigvalsh(self.matrix)
+        rounding = 10 * self.matrix.shape[0] * float(xp.finfo(self.matrix.dtype).eps) * float(values[-1])
+        return max(0.0, float(values[0]) - rounding)
+
 
 @dataclass(frozen=True, eq=False)
 class KernelSystem:
@@ -261,6 +271,10 @@ class KernelSystem:
         """Average the p eigenvalues, of which at most n are not zero."""
         return self._kernel.mean_eigenvalue() * float(self.factor.shape[0] / self.factor.shape[1])
 
+    def smallest(self) -> float:
+        """Return zero: with fewer rows than columns there is a null space."""
+        return 0.0
+
 
 @dataclass(frozen=True, eq=False)
 class StackedSystem:
@@ -291,6 +305,10 @@ class StackedSystem:
     def mean_eigenvalue(self) -> float:
         """Average the eigenvalues of all."""
         return sum(system.mean_eigenvalue() for system in self.systems) / len(self.systems)
+
+    def smallest(self) -> float:
+        """Bound the smallest eigenvalue of all."""
+        return min(system.smallest() for system in self.systems)
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,6 +44,9 @@ class Evaluation(Protocol):
     def best_scale(self) -> Array:
         """Find the scale (B,) that maximises the dual value, were every scale feasible."""
 
+    def least_value(self) -> Array:
+        """Bound the minimum (B,) of the smooth half alone from below: the certificate where nothing is penalised."""
+
 
 class Smooth(Protocol):
     """What a solver asks of the smooth half."""
@@ -94,6 +97,17 @@ def _summed(per_row: Array, n_problems: int) -> Array:
     return xp.sum(xp.reshape(per_row, (n_problems, -1)), axis=1)
 
 
+def _least_value(value: Array, gradient: Array, curvature: Array) -> Array:
+    """Bound the minimum of a function from its value, its gradient and a lower bound (B,) of its curvature.
+
+    ``f >= f(w) - |g|^2 / (2 m)`` where ``f - m/2 |.|^2`` is convex; no loss is below zero.
+    """
+    xp = array_namespace(value)
+    square = _summed(xp.sum(gradient**2, axis=1), value.shape[0])
+    known = xp.where(curvature > 0, curvature, xp.ones_like(curvature))
+    return xp.where(curvature > 0, xp.clip(value - square / (2.0 * known), min=0.0), xp.zeros_like(value))
+
+
 @dataclass(frozen=True, eq=False)
 class SquaresEvaluation:
     """With ``r`` the residual and ``y`` the target, centred: ``value = |r|^2`` and ``slope = <r, y>``, as means."""
@@ -101,6 +115,11 @@ class SquaresEvaluation:
     value: Array
     gradient: Array
     slope: Array
+    squares: Squares
+
+    def least_value(self) -> Array:
+        """Bound the least squares from below."""
+        return _least_value(self.value, self.gradient, self.squares.least_curvature)
 
     def dual_value(self, scale: Array) -> Array:
         """Evaluate ``2 t <r, y> - t^2 |r|^2``."""
@@ -176,7 +195,12 @@ class Squares:
     def at_zero(self) -> SquaresEvaluation:
         """The evaluation at W = 0: the variance of the targets."""
         value = self._problems(self.target)
-        return SquaresEvaluation(value, -2.0 * self.cross, value)
+        return SquaresEvaluation(value, -2.0 * self.cross, value, self)
+
+    @cached_property
+    def least_curvature(self) -> Array:
+        """A lower bound (B,) of the curvature: the ridge and the smallest eigenvalue of the system."""
+        return self.system.smallest() + 2.0 * self.ridge
 
     def evaluate(self, W: Array) -> SquaresEvaluation:
         """Evaluate value and gradient with one product."""
@@ -187,7 +211,7 @@ class Squares:
         slope = self.target - fit
         # |r|^2 = <w, Cw - h> - <h, w> + v, and never below zero but for rounding.
         value = xp.clip(xp.sum(W * half, axis=1) + slope, min=0.0)
-        return SquaresEvaluation(self._problems(value), 2.0 * half, self._problems(slope))
+        return SquaresEvaluation(self._problems(value), 2.0 * half, self._problems(slope), self)
 
     def update(self, W: Array, pull: Array, shift: Array) -> Array:
         """Solve the normal equations, shifted."""
@@ -229,6 +253,11 @@ class DataEvaluation:
     force: Array
     share: Array
     ridge_value: Array
+    ridge: Array
+
+    def least_value(self) -> Array:
+        """Bound the least loss from below, where there is a ridge."""
+        return _least_value(self.value, self.gradient, 2.0 * self.ridge)
 
     def dual_value(self, scale: Array) -> Array:
         """Evaluate minus the mean conjugate at the scaled forces, less the ridge term."""
@@ -310,7 +339,7 @@ class DataLoss:
         ridge_value = self.ridge * _summed(xp.sum(W**2, axis=1), self.n_problems)
         value = _summed(self.share @ self.loss.value(self.target, z), self.n_problems) + ridge_value
         gradient = (force * self.share[:, None]).T @ self.X + 2.0 * _repeated(self.ridge, W.shape[0])[:, None] * W
-        return DataEvaluation(value, gradient, self.loss, self.target, z, force, self.share, ridge_value)
+        return DataEvaluation(value, gradient, self.loss, self.target, z, force, self.share, ridge_value, self.ridge)
 
     def update(self, W: Array, pull: Array, shift: Array) -> Array:
         """Minimise the quadratic bound of the loss around W; one pass over the samples, one solve."""

@@ -45,6 +45,16 @@ class Batch:
         weight = np.ones(self.X.shape[0], self.X.dtype) if self.weight is None else self.weight.astype(self.X.dtype)
         return weight / weight.sum()
 
+    @property
+    def total(self) -> float:
+        """The sum of the weights."""
+        return float(len(self.X) if self.weight is None else self.weight.sum())
+
+    def take(self, samples: Array) -> Batch:
+        """Keep some of the samples."""
+        weight = None if self.weight is None else self.weight[samples]
+        return Batch(self.X[samples], self.Y[samples], weight, self.shape)
+
     def check_range(self) -> None:
         """Refuse numbers whose products leave the range of floating point."""
         check_range(self.X, "X")

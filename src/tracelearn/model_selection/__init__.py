@@ -1,0 +1,6 @@
+"""TraceNormRegressorCV and TraceNormClassifierCV: alpha, ridge and mode weights chosen by cross-validation."""
+
+from tracelearn.model_selection.classifier import TraceNormClassifierCV
+from tracelearn.model_selection.regressor import TraceNormRegressorCV
+
+__all__ = ["TraceNormClassifierCV", "TraceNormRegressorCV"]

@@ -1,0 +1,320 @@
+"""The search that both CV estimators share: candidates, folds, paths, the choice.
+
+With the squared loss the samples are read once: moments of each fold, training moments as the sum of the others, held-out
+errors from the held-out moments. A whole path for each candidate and each fold needs no further look at the data.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.base import BaseEstimator
+from sklearn.metrics import get_scorer
+from sklearn.model_selection import check_cv
+from sklearn.utils import Tags
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from tracelearn.estimators.base import Batch, TraceNormModel
+from tracelearn.forms import choose_form
+from tracelearn.moments import Moments
+from tracelearn.path import PathPoint, alpha_grid, walk_path
+from tracelearn.smooth import DataLoss, Smooth, Squares
+from tracelearn.solvers import SOLVERS
+from tracelearn.tensors import Array
+
+# Held-out errors differ by far more than this between neighbouring alphas: paths need no tighter gap to choose one.
+_PATH_TOL = 1e-4
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What is tried beside alpha: mode weights, ridge, and whether classes are a mode."""
+
+    mode_weights: tuple[float, ...] | None
+    ridge: float
+    class_mode: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """One split: the smooth half of the training samples, and how to judge weights on the held-out ones."""
+
+    smooth: Callable[[Candidate], Smooth]
+    judge: Callable[[PathPoint], float]
+    weight: float
+
+
+class SelectionCV(BaseEstimator):
+    """What both CV estimators share: the search, and delegation to the model that was found."""
+
+    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012 - scikit-learn's convention
+        **{
+            name: TraceNormModel._parameter_constraints[name]
+            for name in ("penalty", "fit_intercept", "tensor_shape", "tol", "max_iter", "random_state", "verbose")
+        },
+        "alphas": ["array-like", Interval(Integral, 1, None, closed="left")],
+        "eps": [Interval(Real, 0, 1, closed="neither")],
+        "ridges": ["array-like"],
+        "mode_weights": ["array-like", StrOptions({"auto"}), None],
+        "class_mode": ["boolean", StrOptions({"auto"})],
+        "cv": ["cv_object"],
+        "scoring": [StrOptions(set()), callable, str, None],
+        "one_standard_error": ["boolean"],
+        "n_jobs": [Integral, None],
+    }
+
+    def _new_model(self, **chosen: Any) -> TraceNormModel:
+        raise NotImplementedError
+
+    # --- the search --------------------------------------------------------------------------------------------------
+
+    def _candidates(self, shape: tuple[int, ...], n_targets: int) -> list[Candidate]:
+        """List what to try; "auto" mode weights are equal ones and each mode alone."""
+        modes = [False, True] if self.class_mode == "auto" else [bool(self.class_mode)]
+        modes = [mode and n_targets > 1 for mode in modes]
+        found = []
+        for class_mode in dict.fromkeys(modes):
+            order = len(shape) + class_mode
+            for weights, ridge in product(self._weight_candidates(order), np.atleast_1d(self.ridges)):
+                found.append(Candidate(weights, float(ridge), class_mode))
+        return found
+
+    def _weight_candidates(self, order: int) -> list[tuple[float, ...] | None]:
+        if self.mode_weights is None or (
+            isinstance(self.mode_weights, str) and (order <= 2 or self.penalty != "overlapped")
+        ):
+            return [None]  # at order 2 all weights give one norm, and latent norms choose their mode themselves
+        if isinstance(self.mode_weights, str):
+            return [None, *(tuple(float(n == mode) for n in range(order)) for mode in range(order))]
+        given = list(self.mode_weights)
+        lists = [given] if np.ndim(given[0]) == 0 else given
+        return [None if weights is None else tuple(float(weight) for weight in weights) for weights in lists]
+
+    def _search(
+        self, model: TraceNormModel, batch: Batch, splits: list[tuple[Array, Array]], labels: Array
+    ) -> Candidate:
+        """Find the best candidate and alpha; set the attributes that describe the search."""
+        candidates = self._candidates(batch.shape, batch.Y.shape[1])
+        whole, folds = self._folds(model, batch, splits, labels)
+        grids = [self._grid(model, whole(candidate), candidate, batch) for candidate in candidates]
+        began, tasks = time.perf_counter(), [(f, c) for f in range(len(folds)) for c in range(len(candidates))]
+
+        def run(number: int, f: int, c: int) -> Array:
+            penalty = self._sized(model, candidates[c])._penalty(batch.shape, batch.Y.shape[1])
+            solver = SOLVERS["admm" if self.loss == "squared" else "newton"]
+            tol = max(self.tol, _PATH_TOL)
+            smooth = folds[f].smooth(candidates[c])
+            points = walk_path(smooth, penalty, grids[c], solver, tol=tol, max_iter=self.max_iter)
+            errors = np.array([folds[f].judge(point) for point in points])
+            left = (time.perf_counter() - began) / (number + 1) * (len(tasks) - number - 1)
+            model._say(f"fold {f + 1} of {len(folds)}, {candidates[c]}: about {left:.0f} s left")
+            return errors
+
+        jobs = (delayed(run)(number, f, c) for number, (f, c) in enumerate(tasks))
+        errors = Parallel(n_jobs=self.n_jobs, prefer="threads")(jobs)
+        tables = np.array(errors).reshape(len(folds), len(candidates), -1).transpose(1, 2, 0)
+        return self._select(candidates, grids, tables, np.array([fold.weight for fold in folds]))
+
+    def _grid(self, model: TraceNormModel, smooth: Smooth, candidate: Candidate, batch: Batch) -> Array:
+        penalty = self._sized(model, candidate)._penalty(batch.shape, batch.Y.shape[1])
+        return alpha_grid(smooth, penalty, self.alphas, self.eps)
+
+    @staticmethod
+    def _sized(model: TraceNormModel, candidate: Candidate) -> TraceNormModel:
+        """Make a model of the candidate's mode weights and class mode."""
+        return type(model)(penalty=model.penalty, mode_weights=candidate.mode_weights, class_mode=candidate.class_mode)
+
+    def _select(self, candidates: list[Candidate], grids: list[Array], tables: Array, weights: Array) -> Candidate:
+        """Choose the lowest mean error, or with the one-standard-error rule the largest alpha that is as good."""
+        means = tables @ (weights / weights.sum())
+        spread = (
+            np.std(tables, axis=2, ddof=1) / np.sqrt(tables.shape[2]) if tables.shape[2] > 1 else np.zeros_like(means)
+        )
+        best, at = (int(i) for i in np.unravel_index(int(np.argmin(means)), means.shape))
+        if self.one_standard_error:
+            at = int(np.argmax(means[best] <= means[best, at] + spread[best, at]))
+        chosen = candidates[best]
+        self.alphas_, self.alpha_ = grids[best], float(grids[best][at])
+        self.ridge_, self.mode_weights_, self.class_mode_ = chosen.ridge, chosen.mode_weights, chosen.class_mode
+        sign = 1.0 if self.scoring is None else -1.0
+        self.mse_path_ = sign * tables[best]
+        self.best_score_, self.best_score_std_ = float(-means[best, at]), float(spread[best, at])
+        self.cv_results_ = {
+            "candidates": [
+                {"mode_weights": c.mode_weights, "ridge": c.ridge, "class_mode": c.class_mode} for c in candidates
+            ],
+            "alphas": np.array(grids),
+            "mean_error": sign * means,
+            "standard_error": spread,
+        }
+        return chosen
+
+    # --- the folds ---------------------------------------------------------------------------------------------------
+
+    def _folds(
+        self, model: TraceNormModel, batch: Batch, splits: list[tuple[Array, Array]], labels: Array
+    ) -> tuple[Callable[[Candidate], Smooth], list[Fold]]:
+        """Read the samples once and return the smooth half of all of them, and the folds."""
+        n, p = batch.X.shape
+        form = choose_form(n, p, has_moments=self.loss == "squared")
+        model._say(f"{form.name}: {form.reason}")
+        if form.name == "moments":
+            return self._moment_folds(batch, splits, labels)
+        whole = self._rows_smooth(model, batch, form.name)
+        folds = []
+        for train, test in splits:
+            smooth = self._rows_smooth(model, batch.take(train), form.name)
+            folds.append(Fold(smooth, self._judge(model, batch.take(test), labels[test]), batch.take(test).total))
+        return whole, folds
+
+    def _moment_folds(
+        self, batch: Batch, splits: list[tuple[Array, Array]], labels: Array
+    ) -> tuple[Callable[[Candidate], Smooth], list[Fold]]:
+        held = [batch.take(test).moments() for _, test in splits]
+        covered = np.zeros(len(batch.X), dtype=int)
+        for _, test in splits:
+            covered[test] += 1
+        partition = bool(np.all(covered == 1)) and all(len(train) + len(test) == len(batch.X) for train, test in splits)
+        total = _sum(held) if partition else batch.moments()
+        self._total = total
+        folds = []
+        for f, (train, test) in enumerate(splits):
+            # A sum of the other folds: a difference from the total would leave their rounding errors in.
+            training = _sum(held[:f] + held[f + 1 :]) if partition else batch.take(train).moments()
+            judge = (
+                self._moment_judge(held[f])
+                if self.scoring is None
+                else self._judge(None, batch.take(test), labels[test])
+            )
+            folds.append(Fold(self._moment_smooth(training, spectral=True), judge, held[f].weight))
+        return self._moment_smooth(total, spectral=False), folds
+
+    def _moment_smooth(self, moments: Moments, *, spectral: bool) -> Callable[[Candidate], Smooth]:
+        past = moments if self.fit_intercept else moments.uncentred()
+        shared = Squares.of(past, spectral=spectral)  # one eigendecomposition for all candidates and all alphas
+
+        def smooth(candidate: Candidate) -> Smooth:
+            joint = Squares.of(past, joint=candidate.class_mode)
+            return replace(joint, system=shared.system, ridge=np.full_like(joint.ridge, candidate.ridge))
+
+        return smooth
+
+    def _moment_judge(self, held: Moments) -> Callable[[PathPoint], float]:
+        return lambda point: float(np.mean(held.squared_error(point.W, point.intercept)))
+
+    def _rows_smooth(self, model: TraceNormModel, batch: Batch, form: str) -> Callable[[Candidate], Smooth]:
+        X, share = batch.X.astype(np.float64, copy=False), batch.share.astype(np.float64)
+        loss = model._loss(batch.Y.shape[1])
+        kept: dict[bool, Squares | DataLoss] = {}
+
+        def smooth(candidate: Candidate) -> Smooth:
+            joint = candidate.class_mode
+            if joint not in kept and form == "kernel":
+                kept[joint] = Squares.of_few(X, batch.Y, share, joint=joint, centre=self.fit_intercept, spectral=True)
+            elif joint not in kept:
+                kept[joint] = DataLoss.of(loss, X, batch.Y, share, joint=joint, fit_intercept=self.fit_intercept)
+            found: Smooth = replace(kept[joint], ridge=np.full_like(kept[joint].ridge, candidate.ridge))
+            return found
+
+        return smooth
+
+    def _judge(self, model: TraceNormModel | None, held: Batch, labels: Array) -> Callable[[PathPoint], float]:
+        """Judge by the mean loss on held-out samples, or by minus the score of the user's scorer."""
+        if self.scoring is None:
+            assert model is not None
+            loss, share = model._loss(held.Y.shape[1]), held.share
+
+            def mean_loss(point: PathPoint) -> float:
+                return float(np.sum(share @ loss.value(held.Y, held.X @ point.W.T + point.intercept)) / held.Y.shape[1])
+
+            return mean_loss
+        scorer = get_scorer(self.scoring) if isinstance(self.scoring, str) else self.scoring
+
+        def minus_score(point: PathPoint) -> float:
+            return -float(scorer(self._fixed(point, held), held.X, labels))
+
+        return minus_score
+
+    def _fixed(self, point: PathPoint, held: Batch) -> TraceNormModel:
+        """Make a fitted model of one point of a path, for a scorer to look at."""
+        model = self._new_model()
+        for name, value in self._known.items():
+            setattr(model, name, value)
+        model.sample_shape_, model.n_features_in_ = (held.X.shape[1],), held.X.shape[1]
+        model.coef_, model.intercept_ = model._shaped(point.W, model.sample_shape_), model._scalar(point.intercept)
+        model.tensor_shape = None
+        return model
+
+    # --- the model that was found ------------------------------------------------------------------------------------
+
+    def _finish(self, model: TraceNormModel, batch: Batch, chosen: Candidate) -> None:
+        best = self._new_model(
+            alpha=self.alpha_, ridge=chosen.ridge, mode_weights=chosen.mode_weights, class_mode=chosen.class_mode
+        )
+        known = ("n_features_in_", "feature_names_in_", "classes_", "_single", "_dtype")
+        for name in known:
+            if hasattr(model, name):
+                setattr(best, name, getattr(model, name))
+        total = self.__dict__.pop("_total", None)
+        if total is not None:
+            best._fit_moments(total, batch.shape, warm=False)
+        else:
+            best._fit_batch(batch)
+        self.best_estimator_ = best
+        for name in (
+            "coef_",
+            "intercept_",
+            "n_iter_",
+            "objective_",
+            "dual_gap_",
+            "patterns_",
+            "sample_shape_",
+            "moments_",
+        ):
+            if hasattr(best, name):
+                setattr(self, name, getattr(best, name))
+        for name in known[:3]:
+            if hasattr(best, name):
+                setattr(self, name, getattr(best, name))
+        self.__dict__.pop("_known", None)
+
+    @property
+    def mode_ranks_(self) -> Array:
+        """The rank of the weights in each mode."""
+        check_is_fitted(self)
+        return self.best_estimator_.mode_ranks_
+
+    @property
+    def mode_factors_(self) -> list[tuple[Array, Array]]:
+        """For each mode, orthonormal factors and singular values of the weights' unfolding."""
+        check_is_fitted(self)
+        return self.best_estimator_.mode_factors_
+
+    def predict(self, X: Any) -> Array:
+        """Predict each sample with the model that was found."""
+        check_is_fitted(self)
+        return self.best_estimator_.predict(X)
+
+    def _splits(self, X: Any, y: Array, groups: Any, *, classifier: bool) -> list[tuple[Array, Array]]:
+        splitter = check_cv(self.cv, y, classifier=classifier)
+        return list(splitter.split(np.zeros(len(y)), y, groups))
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        return tags
+
+
+def _sum(parts: Sequence[Moments]) -> Moments:
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total

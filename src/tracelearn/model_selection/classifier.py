@@ -1,0 +1,159 @@
+"""TraceNormClassifierCV: alpha, ridge and mode weights chosen by cross-validation."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import ClassifierMixin, _fit_context
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from tracelearn.estimators import TraceNormClassifier
+from tracelearn.model_selection.base import SelectionCV
+from tracelearn.tensors import Array
+
+__all__ = ["TraceNormClassifierCV"]
+
+
+def _has_probabilities(estimator: Any) -> bool:
+    return bool(hasattr(estimator._new_model(), "predict_proba"))
+
+
+class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
+    """``TraceNormClassifier`` with alpha, ridge and mode weights chosen by cross-validation.
+
+    Parameters
+    ----------
+    alphas : int or array, default=100
+        Number of alphas on a grid from ``alpha_max``, where all weights are zero, down to ``eps`` times it; or the alphas.
+    eps : float, default=1e-3
+    ridges : sequence of floats, default=(0.0,)
+        Strengths of the squared norm to try.
+    loss : {"squared", "logistic", "squared_hinge"}, default="squared"
+    penalty : {"overlapped", "latent", "scaled_latent"}, default="overlapped"
+    mode_weights : "auto", None, one sequence of weights, or a list of such candidates, default="auto"
+        "auto" tries equal weights and each mode alone (order 3 and above, overlapped norm). None is equal weights.
+    class_mode : bool or "auto", default=False
+        Whether classes are one more mode; "auto" tries both.
+    cv : int, splitter or iterable, default=5
+        As in scikit-learn; give ``groups`` to ``fit`` for splitters that need them.
+    scoring : str or callable, default=None
+        What selects: None is the loss on held-out samples, from their moments where it is squared.
+    one_standard_error : bool, default=False
+        Choose the largest alpha whose error is within one standard error of the lowest: a simpler model, as good.
+    n_jobs : int, default=None
+        Folds and candidates at the same time, in threads.
+    class_weight : dict or "balanced", default=None
+    fit_intercept, tensor_shape, tol, max_iter, random_state, verbose
+        As in ``TraceNormClassifier``.
+
+    Attributes
+    ----------
+    alpha_, ridge_, mode_weights_, class_mode_
+        What was chosen.
+    alphas_ : array of shape (n_alphas,)
+    mse_path_ : array of shape (n_alphas, n_folds)
+        Held-out loss, or score, for the chosen mode weights and ridge.
+    best_score_, best_score_std_ : float
+        Mean over folds of minus the loss, or of the score, at ``alpha_``; and its standard error.
+    cv_results_ : dict
+        All candidates with their alphas, mean errors and standard errors.
+    best_estimator_ : TraceNormClassifier
+        Fitted on all samples; its fitted attributes are attributes here too.
+
+    Examples
+    --------
+    >>> from tracelearn import TraceNormClassifierCV
+    >>> from tracelearn.datasets import make_low_rank_regression
+    >>> X, signal, W = make_low_rank_regression(200, (6, 5, 4), rank=1, random_state=0)
+    >>> model = TraceNormClassifierCV(alphas=20, scoring="accuracy").fit(X, signal > 0)
+    >>> model.best_score_ > 0.7
+    True
+    """
+
+    _parameter_constraints = {  # noqa: RUF012
+        **SelectionCV._parameter_constraints,
+        "loss": TraceNormClassifier._parameter_constraints["loss"],
+        "class_weight": TraceNormClassifier._parameter_constraints["class_weight"],
+    }
+
+    def __init__(
+        self,
+        alphas: Any = 100,
+        *,
+        eps: float = 1e-3,
+        ridges: Any = (0.0,),
+        loss: str = "squared",
+        penalty: str = "overlapped",
+        mode_weights: Any = "auto",
+        class_mode: Any = False,
+        cv: Any = 5,
+        scoring: Any = None,
+        one_standard_error: bool = False,
+        n_jobs: int | None = None,
+        class_weight: Any = None,
+        fit_intercept: bool = True,
+        tensor_shape: Any = None,
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.alphas = alphas
+        self.eps = eps
+        self.ridges = ridges
+        self.loss = loss
+        self.penalty = penalty
+        self.mode_weights = mode_weights
+        self.class_mode = class_mode
+        self.cv = cv
+        self.scoring = scoring
+        self.one_standard_error = one_standard_error
+        self.n_jobs = n_jobs
+        self.class_weight = class_weight
+        self.fit_intercept = fit_intercept
+        self.tensor_shape = tensor_shape
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _new_model(self, **chosen: Any) -> TraceNormClassifier:
+        shared = ("loss", "penalty", "class_weight", "fit_intercept", "tensor_shape", "tol", "max_iter", "verbose")
+        return TraceNormClassifier(**{name: getattr(self, name) for name in shared}, **chosen)
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+        """Choose by cross-validation, then learn from all samples.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, I1, ..., IN), or (n_samples, n_features) with ``tensor_shape``
+        y : array of labels of shape (n_samples,)
+        sample_weight, groups : arrays of shape (n_samples,), default=None
+        """
+        model = self._new_model()
+        batch = model._read(X, y, sample_weight, None, reset=True)
+        labels = np.asarray(y).ravel()
+        self._known = {"classes_": model.classes_, "_dtype": np.dtype(np.float64)}
+        chosen = self._search(model, batch, self._splits(X, labels, groups, classifier=True), labels)
+        self._finish(model, batch, chosen)
+        return self
+
+    def decision_function(self, X: Any) -> Array:
+        """Score every sample, as ``TraceNormClassifier.decision_function``."""
+        check_is_fitted(self)
+        return self.best_estimator_.decision_function(X)
+
+    @available_if(_has_probabilities)
+    def predict_proba(self, X: Any) -> Array:
+        """Predict the probability of each class (logistic loss)."""
+        check_is_fitted(self)
+        return self.best_estimator_.predict_proba(X)
+
+    @available_if(_has_probabilities)
+    def predict_log_proba(self, X: Any) -> Array:
+        """Predict the logarithm of the probability of each class (logistic loss)."""
+        check_is_fitted(self)
+        return self.best_estimator_.predict_log_proba(X)
