@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from array_api_compat import array_namespace
-
+from tracelearn.linalg import positive_part
 from tracelearn.penalties import Penalty, Split
 from tracelearn.smooth import Evaluation, Smooth
-from tracelearn.tensors import Array
+from tracelearn.tensors import Array, array_namespace
 
 __all__ = ["Certificate", "alpha_max", "certify"]
 
@@ -59,7 +58,7 @@ def certify(
         dual = xp.where(alpha == 0, xp.maximum(dual, at.least_value()), dual)
     # Objective and dual value are sums of many rounded terms: a difference below their rounding proves nothing.
     rounding = 8.0 * float(xp.finfo(W.dtype).eps) * reference
-    gap = xp.clip(objective - dual, min=0.0) + rounding
+    gap = positive_part(objective - dual) + rounding
     return Certificate(objective, gap / xp.where(reference > 0, reference, ones))
 
 

@@ -13,9 +13,10 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
-from array_api_compat import array_namespace, device
+from array_api_compat import device
 
-from tracelearn.tensors import Array
+from tracelearn.linalg import positive_part
+from tracelearn.tensors import Array, array_namespace
 
 __all__ = [
     "CLASSIFIER_LOSSES",
@@ -168,13 +169,11 @@ class SquaredHinge:
 
     def value(self, y: Array, z: Array) -> Array:
         """Evaluate ``max(0, 1 - y z)^2``."""
-        xp = array_namespace(z)
-        return xp.clip(1.0 - y * z, min=0.0) ** 2
+        return positive_part(1.0 - y * z) ** 2
 
     def derivative(self, y: Array, z: Array) -> Array:
         """Evaluate ``-2 y max(0, 1 - y z)``."""
-        xp = array_namespace(z)
-        return -2.0 * y * xp.clip(1.0 - y * z, min=0.0)
+        return -2.0 * y * positive_part(1.0 - y * z)
 
     def curvatures(self, y: Array, z: Array) -> Array:
         """Return two inside the margin, zero beyond."""

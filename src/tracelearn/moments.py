@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace, device, is_numpy_array
+from array_api_compat import device, is_numpy_array
 
-from tracelearn.tensors import Array
+from tracelearn.tensors import Array, array_namespace
 
 __all__ = ["Moments"]
 

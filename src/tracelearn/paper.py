@@ -19,12 +19,10 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from array_api_compat import array_namespace
-
 from tracelearn.moments import Moments
 from tracelearn.penalties import OverlappedTraceNorm, Split
 from tracelearn.prox import prox_adm, prox_dr
-from tracelearn.tensors import Array, frobenius_norm
+from tracelearn.tensors import Array, array_namespace, frobenius_norm
 
 __all__ = ["Constants", "Iterate", "algorithm1", "algorithm2"]
 

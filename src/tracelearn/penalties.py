@@ -15,10 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from array_api_compat import array_namespace
-
 from tracelearn.linalg import low_rank_projection, shrink_modes, spectral_norms, trace_norms
-from tracelearn.tensors import Array
+from tracelearn.tensors import Array, array_namespace
 
 __all__ = [
     "PENALTIES",
@@ -71,8 +69,11 @@ class Penalty(Protocol):
     def pull(self, split: Split, rho: Array) -> tuple[Array, Array]:
         """Return what ADMM adds to the right-hand side (B, ...) and to the diagonal (B,) of the update of W."""
 
-    def push(self, split: Split, W: Array, alpha: Array, rho: Array, relax: float) -> tuple[Split, Array, Array]:
-        """Advance the split for a new W; return it with the primal and dual residuals (B,), both relative."""
+    def push(self, split: Split, W: Array, alpha: Array, rho: Array, relax: float) -> Split:
+        """Advance the split for a new W."""
+
+    def residuals(self, before: Split, after: Split, W: Array, rho: Array) -> tuple[Array, Array]:
+        """Measure how far W and its parts disagree, and how far the parts still move, both relative, (B,)."""
 
     def reflect(self, split: Split, P: Array, alpha: Array, curvature: float, step: float) -> tuple[Array, Split]:
         """Make a Douglas-Rachford step for ``curvature/2 |W - P|^2 + alpha norm(W)``; return point and state."""
@@ -183,15 +184,17 @@ class OverlappedTraceNorm:
         pull = xp.sum(split.parts, axis=0) * _column(rho, split.parts.ndim - 1) - xp.sum(split.duals, axis=0)
         return pull, len(self.terms) * rho
 
-    def push(self, split: Split, W: Array, alpha: Array, rho: Array, relax: float) -> tuple[Split, Array, Array]:
+    def push(self, split: Split, W: Array, alpha: Array, rho: Array, relax: float) -> Split:
         """Shrink ``W + V_n / rho`` in its own mode; what was cut off becomes the new force."""
         level = _column(rho, W.ndim)
         anchors = relax * W + (1.0 - relax) * split.parts + split.duals / level
         parts = _shrink_terms(anchors, alpha / rho, self.terms)
-        duals = level * (anchors - parts)
-        primal = _ratio(_norms(W - parts), _norms(parts))
-        dual = _ratio(rho * _norms(parts - split.parts), _norms(duals))
-        return Split(parts, duals, anchors), primal, dual
+        return Split(parts, level * (anchors - parts), anchors)
+
+    def residuals(self, before: Split, after: Split, W: Array, rho: Array) -> tuple[Array, Array]:
+        """Compare W with its copies, and the copies with those before."""
+        primal = _ratio(_norms(W - after.parts), _norms(after.parts))
+        return primal, _ratio(rho * _norms(after.parts - before.parts), _norms(after.duals))
 
     def reflect(self, split: Split, P: Array, alpha: Array, curvature: float, step: float) -> tuple[Array, Split]:
         """Step in the product space of the paper's Eq. 16, with ``step = (N + 1) gamma``.
@@ -277,7 +280,7 @@ class LatentTraceNorm:
         level = rho / len(self.terms)
         return xp.sum(split.anchors, axis=0) * _column(level, split.parts.ndim - 1) + split.duals[0, ...], level
 
-    def push(self, split: Split, W: Array, alpha: Array, rho: Array, relax: float) -> tuple[Split, Array, Array]:
+    def push(self, split: Split, W: Array, alpha: Array, rho: Array, relax: float) -> Split:
         """Share the difference of W and the sum of the parts out evenly, then shrink every part in its own mode."""
         xp = array_namespace(W)
         level, count = _column(rho, W.ndim), len(self.terms)
@@ -285,10 +288,15 @@ class LatentTraceNorm:
         duals = split.duals + level * excess
         copies = split.anchors - excess
         parts = _shrink_terms(copies - duals / level, alpha / rho, self.terms)
-        anchors = relax * parts + (1.0 - relax) * copies
-        primal = _ratio(_norms(copies - parts), _norms(parts))
-        dual = _ratio(rho * _norms(parts - split.parts), math.sqrt(count) * _norms(duals))
-        return Split(parts, duals, anchors), primal, dual
+        return Split(parts, duals, relax * parts + (1.0 - relax) * copies)
+
+    def residuals(self, before: Split, after: Split, W: Array, rho: Array) -> tuple[Array, Array]:
+        """Compare the parts with those that sum to W, and with those before."""
+        xp, count = array_namespace(W), len(self.terms)
+        copies = before.anchors - (xp.sum(before.anchors, axis=0) - W)[None, ...] / count
+        primal = _ratio(_norms(copies - after.parts), _norms(after.parts))
+        dual = rho * _norms(after.parts - before.parts)
+        return primal, _ratio(dual, math.sqrt(count) * _norms(after.duals))
 
     def reflect(self, split: Split, P: Array, alpha: Array, curvature: float, step: float) -> tuple[Array, Split]:
         """Step on the parts themselves: one proximal map couples them through their sum, the other shrinks them."""

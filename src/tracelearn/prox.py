@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from array_api_compat import array_namespace
-
 from tracelearn.penalties import Penalty, Split
-from tracelearn.tensors import Array
+from tracelearn.tensors import Array, array_namespace
 
 __all__ = ["PROXES", "Prox", "prox_adm", "prox_dr"]
 
@@ -62,7 +60,7 @@ def prox_adm(
         pull, shift = penalty.pull(split, rho)
         # Eq. 26, first line. U there is minus our duals: they point from W to its parts.
         before, W = W, (curvature * P + pull) / xp.reshape(curvature + shift, (-1, *(1,) * (P.ndim - 1)))
-        split, _, _ = penalty.push(split, W, alpha, rho, 1.0)
+        split = penalty.push(split, W, alpha, rho, 1.0)
         if before is not None and _moved(before, W) < tol:
             break
     return W, split

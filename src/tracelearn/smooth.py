@@ -14,12 +14,20 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol, Self
 
-from array_api_compat import array_namespace, device
+from array_api_compat import device
 
-from tracelearn.linalg import CentredSystem, CoupledSystem, GramSystem, KernelSystem, StackedSystem, System
+from tracelearn.linalg import (
+    CentredSystem,
+    CoupledSystem,
+    GramSystem,
+    KernelSystem,
+    StackedSystem,
+    System,
+    positive_part,
+)
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
-from tracelearn.tensors import Array
+from tracelearn.tensors import Array, array_namespace
 
 # Rows and columns of the largest Hessian that couples targets: factored in about a second.
 _LARGEST_HESSIAN = 4096
@@ -128,7 +136,7 @@ class SquaresEvaluation:
     def best_scale(self) -> Array:
         """Find ``<r, y> / |r|^2``."""
         xp = array_namespace(self.value)
-        return xp.clip(self.slope / xp.where(self.value > 0, self.value, xp.ones_like(self.value)), min=0.0)
+        return positive_part(self.slope / xp.where(self.value > 0, self.value, xp.ones_like(self.value)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,7 +218,7 @@ class Squares:
         fit = xp.sum(self.cross * W, axis=1)
         slope = self.target - fit
         # |r|^2 = <w, Cw - h> - <h, w> + v, and never below zero but for rounding.
-        value = xp.clip(xp.sum(W * half, axis=1) + slope, min=0.0)
+        value = positive_part(xp.sum(W * half, axis=1) + slope)
         return SquaresEvaluation(self._problems(value), 2.0 * half, self._problems(slope), self)
 
     def update(self, W: Array, pull: Array, shift: Array) -> Array:

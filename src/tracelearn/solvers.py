@@ -9,13 +9,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from array_api_compat import array_namespace, device
+from array_api_compat import device
 
 from tracelearn.certificate import certify
 from tracelearn.penalties import Penalty, Split
 from tracelearn.prox import PROXES, Prox
 from tracelearn.smooth import Evaluation, Smooth
-from tracelearn.tensors import Array
+from tracelearn.tensors import Array, array_namespace
 
 __all__ = ["SOLVERS", "Solution", "Solver", "admm", "apg_adm", "apg_dr", "newton"]
 
@@ -192,8 +192,9 @@ def admm(
         level = problems.each(rho)
         pull, shift = penalty.pull(split, level)
         W = problems.tensors(problems.smooth.update(problems.rows(W), problems.rows(pull), problems.gathered(shift)))
-        split, primal, dual = penalty.push(split, W, problems.each(problems.alpha), level, _RELAX)
+        before, split = split, penalty.push(split, W, problems.each(problems.alpha), level, _RELAX)
         if iteration == review:
+            primal, dual = penalty.residuals(before, split, W, level)
             rho = _balanced(rho, problems.gathered(primal), problems.gathered(dual), shares)
             # A new step costs a factorisation, about a hundred iterations' worth, unless the system is spectral.
             review = 2 * review if shares else review + _REVIEW_EVERY
