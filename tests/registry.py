@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tracelearn.losses import Huber, Logistic, Multinomial, Squared, SquaredHinge
 from tracelearn.penalties import LatentTraceNorm, OverlappedTraceNorm, ScaledLatentTraceNorm
 from tracelearn.prox import prox_adm, prox_dr
 from tracelearn.solvers import admm, apg_adm, apg_dr, newton
@@ -24,3 +25,11 @@ SOLVERS: dict[str, Callable[..., Any]] = {"admm": admm, "apg-adm": apg_adm, "apg
 
 # These need the samples at hand, so they do not solve from moments.
 DATA_SOLVERS: dict[str, Callable[..., Any]] = {"newton": newton}
+
+LOSSES: dict[str, Callable[..., Any]] = {
+    "squared": Squared,
+    "huber": Huber,
+    "squared_hinge": SquaredHinge,
+    "logistic": Logistic,
+    "multinomial": Multinomial,
+}

@@ -67,7 +67,8 @@ def _balanced_intercept(loss: Loss, y: Array, z: Array, weight: Array) -> Array:
     low, high = xp.full_like(b, -math.inf), xp.full_like(b, math.inf)
     slope = xp.full_like(b, loss.curvature)
     step_back = xp.ones_like(b)
-    for _ in range(200):
+    before = xp.full_like(b, math.inf)
+    for _ in range(300):
         d = loss.derivative(y, z + b)
         mean, size = weight @ d, weight @ xp.abs(d)
         if bool(xp.all(xp.abs(mean) <= 4 * float(xp.finfo(z.dtype).eps) * size)):
@@ -79,7 +80,9 @@ def _balanced_intercept(loss: Loss, y: Array, z: Array, weight: Array) -> Array:
         )
         step_back = xp.where(inside, step_back, 2.0 * step_back)
         newton = b - mean / slope
-        good = (newton > low) & (newton < high) & (xp.abs(newton - b) <= step_back)
+        # A step that did not halve the mean is followed by a bisection: secants alone may creep.
+        good = (newton > low) & (newton < high) & (xp.abs(newton - b) <= step_back) & (xp.abs(mean) < 0.5 * before)
+        before = xp.abs(mean)
         following = xp.where(good, newton, middle)
         if bool(xp.all(following == b)):
             break
@@ -273,28 +276,37 @@ class Multinomial:
         return array_namespace(u).sum(_entropy(u + y), axis=1, keepdims=True)
 
     def intercept(self, y: Array, z: Array, weight: Array) -> Array:
-        """Match mean probabilities and class shares by damped Newton steps; intercepts sum to zero."""
+        """Match mean probabilities and class shares, by Newton or else by scaling; intercepts sum to zero."""
         xp = array_namespace(z)
         b = xp.zeros_like(z[0, :])
-        for _ in range(100):
-            p = self.probabilities(z + b)
-            mean = weight @ (p - y)
-            error = float(xp.max(xp.abs(mean)))
+        share = weight @ y
+        tiny, reach = float(xp.finfo(z.dtype).smallest_normal), 4.0
+
+        def state(b: Array) -> tuple[float, float]:
+            return float(weight @ self.value(y, z + b)[:, 0]), float(xp.max(xp.abs(weight @ self.derivative(y, z + b))))
+
+        total, error = state(b)
+        for _ in range(200):
             if error <= 4 * float(xp.finfo(z.dtype).eps):
                 break
-            share = weight @ p
+            p = self.probabilities(z + b)
+            mean = weight @ (p - y)
             # The Hessian is singular along equal shifts of all classes: adding a constant to all entries mends that.
-            hessian = _diagonal(share + 1e-12) - (p * weight[:, None]).T @ p + 1.0 / p.shape[1]
-            step = xp.linalg.solve(hessian, mean[:, None])[:, 0]
-            length = min(1.0, 4.0 / max(float(xp.max(xp.abs(step))), 1e-300))
-            while length > 1e-6:
-                trial = weight @ (self.probabilities(z + b - length * step) - y)
-                if float(xp.max(xp.abs(trial))) < error:
+            hessian = _diagonal(weight @ p + 1e-12) - (p * weight[:, None]).T @ p + 1.0 / p.shape[1]
+            newton = -xp.linalg.solve(hessian, mean[:, None])[:, 0]
+            size = float(xp.max(xp.abs(newton)))
+            newton = newton * min(1.0, reach / max(size, tiny))
+            reach = 2.0 * reach if size > reach else reach
+            # Where probabilities are saturated Newton leads nowhere; scaling (b_k += log of wanted over found) never
+            # raises the loss, since the logarithm is concave.
+            scaling = xp.log((share + tiny) / (weight @ p + tiny))
+            for step in (newton, 0.25 * newton, scaling):
+                trial, left = state(b + step)
+                if left < 0.5 * error or trial < total - 0.1 * abs(float(mean @ step)):
                     break
-                length *= 0.5
-            else:
+            if trial >= total and left >= error:
                 break
-            b = b - length * step
+            b, total, error = b + step, trial, left
         return b - xp.mean(b)
 
 

@@ -1,0 +1,184 @@
+"""Every loss: derivative, curvature, conjugate and best intercept are those of its value."""
+
+import numpy as np
+import pytest
+from registry import LOSSES
+
+from tracelearn import losses
+
+every_loss = pytest.mark.parametrize("name", LOSSES)
+
+K = 3
+
+
+def targets(name, rng, n):
+    """Draw targets of the kind that a loss is for, (n, K)."""
+    if name == "multinomial":
+        return np.eye(K)[rng.integers(0, K, n)]
+    if name in ("logistic", "squared_hinge"):
+        return rng.choice([-1.0, 1.0], (n, K))
+    return 3.0 * rng.standard_normal((n, K))
+
+
+def per_sample(values):
+    return values.sum(axis=1)
+
+
+def kinks(name, y):
+    """Predictions where a piecewise loss changes its piece."""
+    delta = getattr(LOSSES[name](), "delta", 1.0)
+    return np.concatenate([y - delta, y + delta, y, 1.0 / np.where(y == 0, 1.0, y)])
+
+
+@every_loss
+def test_values_have_one_column_for_each_target_or_one_for_all(name, rng):
+    loss, y = LOSSES[name](), targets(name, rng, 7)
+    z = rng.standard_normal((7, K))
+    assert loss.value(y, z).shape == (7, K if loss.is_separable else 1)
+    assert loss.derivative(y, z).shape == (7, K)
+    assert loss.conjugate(y, 0.5 * loss.derivative(y, z)).shape == (7, K if loss.is_separable else 1)
+    assert loss.intercept(y, z, np.full(7, 1 / 7)).shape == (K,)
+    assert np.all(loss.value(y, z) >= 0)
+
+
+@every_loss
+def test_the_derivative_is_the_difference_quotient(name, rng):
+    loss, y = LOSSES[name](), targets(name, rng, 200)
+    z, step = 3.0 * rng.standard_normal((200, K)), 1e-6
+    for k in range(K):
+        move = step * np.eye(K)[k]
+        quotient = (per_sample(loss.value(y, z + move)) - per_sample(loss.value(y, z - move))) / (2 * step)
+        np.testing.assert_allclose(loss.derivative(y, z)[:, k], quotient, atol=1e-7)
+
+
+@every_loss
+def test_the_curvature_bounds_the_second_difference(name, rng):
+    loss, y = LOSSES[name](), targets(name, rng, 300)
+    z, d = 2.0 * rng.standard_normal((300, K)), rng.standard_normal((300, K))
+    for length in (1e-3, 0.1, 1.0, 10.0):
+        move = length * d
+        ahead, here, behind = (per_sample(loss.value(y, z + s * move)) for s in (1, 0, -1))
+        second = ahead - 2 * here + behind
+        assert np.all(second >= -1e-9)  # convex
+        assert np.all(second <= loss.curvature * per_sample(move**2) + 1e-9)
+    # And it is no careless bound: somewhere it is met within a factor of 1.2.
+    z, y = (
+        np.linspace(-4, 4, 81)[:, None] * np.array([[1.0, -1.0, 0.0]]) - np.array([0.0, 0.0, 30.0]),
+        np.repeat(targets(name, rng, 1), 81, axis=0),
+    )
+    direction = 1e-3 * np.array([[1.0, -1.0, 0.0]])
+    change = np.sum((loss.derivative(y, z + direction) - loss.derivative(y, z)) * direction, axis=1)
+    assert np.max(change) >= loss.curvature / 1.2 * np.sum(direction**2)
+
+
+@every_loss
+def test_value_and_conjugate_meet_at_the_derivative(name, rng):
+    loss, y = LOSSES[name](), targets(name, rng, 200)
+    z = 3.0 * rng.standard_normal((200, K))
+    u = loss.derivative(y, z)
+    pairing = u * z if loss.is_separable else np.sum(u * z, axis=1, keepdims=True)
+    np.testing.assert_allclose(loss.value(y, z) + loss.conjugate(y, u), pairing, atol=1e-12, rtol=1e-12)
+
+
+@every_loss
+def test_value_and_conjugate_are_never_below_the_product(name, rng):
+    loss, y = LOSSES[name](), targets(name, rng, 300)
+    z, other = 3.0 * rng.standard_normal((300, K)), 3.0 * rng.standard_normal((300, K))
+    for scale in (0.0, 1e-9, 0.3, 0.99, 1.0):
+        u = scale * loss.derivative(y, other)
+        pairing = u * z if loss.is_separable else np.sum(u * z, axis=1, keepdims=True)
+        assert np.all(loss.value(y, z) + loss.conjugate(y, u) >= pairing - 1e-10)
+
+
+@every_loss
+def test_the_conjugate_is_the_largest_difference_over_a_grid(name, rng):
+    loss, y = LOSSES[name](), targets(name, rng, 5)
+    u = 0.6 * loss.derivative(y, rng.standard_normal((5, K)))
+    if loss.is_separable:
+        grid = np.linspace(-30, 30, 60001)[:, None]
+        for i in range(5):
+            for k in range(K):
+                values = u[i, k] * grid - loss.value(np.full_like(grid, y[i, k]), grid)
+                assert loss.conjugate(y, u)[i, k] == pytest.approx(values.max(), abs=1e-5)
+    else:
+        axis = np.linspace(-8, 8, 161)
+        grid = np.stack([np.zeros(161 * 161), *(side.ravel() for side in np.meshgrid(axis, axis))], axis=1)
+        for i in range(5):
+            values = grid @ u[i] - loss.value(np.repeat(y[i : i + 1], len(grid), axis=0), grid)[:, 0]
+            assert loss.conjugate(y, u)[i, 0] == pytest.approx(values.max(), abs=1e-2)
+
+
+@every_loss
+@pytest.mark.parametrize("size", [1e4, -1e4])
+def test_nothing_overflows_far_out(name, size, rng):
+    loss, y = LOSSES[name](), targets(name, rng, 20)
+    z = np.full((20, K), size)
+    z[:, 0] *= -1
+    with np.errstate(all="raise", under="ignore"):
+        value, derivative = loss.value(y, z), loss.derivative(y, z)
+        conjugate = loss.conjugate(y, derivative)
+    for array in (value, derivative, conjugate):
+        assert np.all(np.isfinite(array))
+    if name in ("logistic", "multinomial"):
+        assert np.max(np.abs(derivative)) <= 1.0
+        assert np.max(value) <= K * 2 * abs(size)
+
+
+@every_loss
+def test_one_sample_is_judged_as_it_is_among_others_at_every_kink(name, rng):
+    loss, y = LOSSES[name](), targets(name, rng, 10)
+    y = np.concatenate([y] * 4)
+    z = kinks(name, y[:10])
+    together = loss.value(y, z), loss.derivative(y, z)
+    for i in range(len(z)):
+        for array, alone in zip(together, (loss.value, loss.derivative), strict=True):
+            np.testing.assert_allclose(alone(y[i : i + 1], z[i : i + 1])[0], array[i], rtol=1e-14, atol=1e-15)
+    # Both sides of a kink meet.
+    for side in (-1e-12, 1e-12):
+        np.testing.assert_allclose(loss.derivative(y, z + side), together[1], atol=1e-10)
+
+
+WEIGHTS = ["equal", "random", "one sample has almost all", "one class has almost nothing"]
+
+
+@every_loss
+@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize("spread", [0.0, 1.0, 30.0])
+def test_at_the_best_intercept_the_mean_derivative_is_zero(name, weights, spread):
+    for seed in range(8):
+        rng = np.random.default_rng([seed, WEIGHTS.index(weights)])
+        loss, n = LOSSES[name](), 50
+        y = targets(name, rng, n)
+        y[:3] = np.eye(3) if name == "multinomial" else np.array([[1.0], [-1.0], [1.0]])  # every class is there
+        z = spread * rng.standard_normal((n, K)) + rng.normal()
+        weight = np.ones(n)
+        if weights == "random":
+            weight = rng.uniform(0.1, 1.0, n)
+        elif weights == "one sample has almost all":
+            weight[7] = 1e6
+        elif weights == "one class has almost nothing":
+            weight = np.where(y[:, 0] > 0, 1e-6, 1.0)
+        weight = weight / weight.sum()
+        b = loss.intercept(y, z, weight)
+        assert np.all(np.isfinite(b))
+        derivative = loss.derivative(y, z + b)
+        scale = max(1.0, np.max(weight @ np.abs(derivative)))
+        np.testing.assert_allclose(weight @ derivative, 0.0, atol=1e-12 * scale)
+        # No other intercept does better.
+        best = weight @ per_sample(loss.value(y, z + b))
+        for move in rng.standard_normal((5, K)):
+            assert weight @ per_sample(loss.value(y, z + b + 0.1 * move)) >= best - 1e-12 * max(1.0, best)
+
+
+def test_the_intercepts_of_a_multinomial_model_sum_to_zero(rng):
+    y, z = targets("multinomial", rng, 40), rng.standard_normal((40, K)) + np.array([5.0, 0.0, 0.0])
+    assert abs(losses.Multinomial().intercept(y, z, np.full(40, 1 / 40)).sum()) < 1e-12
+
+
+@every_loss
+def test_a_loss_is_a_value(name):
+    one, other = LOSSES[name](), LOSSES[name]()
+    assert one == other
+    assert hash(one) == hash(other)
+    with pytest.raises(AttributeError):
+        one.curvature = 1.0
