@@ -10,7 +10,7 @@ __all__ = ["Form", "choose_form"]
 
 @dataclass(frozen=True)
 class Form:
-    """A form and the reason why it was chosen; ``name`` is "moments", "kernel" or "data"."""
+    """A form and the reason why it was chosen; ``name`` is "moments", "kernel", "data" or "matrix-free"."""
 
     name: str
     reason: str
@@ -37,9 +37,14 @@ def choose_form(n: int, p: int, *, has_moments: bool, memory: int | None = None)
     'moments'
     >>> choose_form(50, 4000, has_moments=True).name
     'kernel'
+    >>> choose_form(100_000, 90_000, has_moments=True, memory=8 << 30).name
+    'matrix-free'
     """
     memory = available_memory() if memory is None else memory
     gram, kernel = 8 * p * p, 8 * n * n
+    if 4 * min(gram, kernel) > memory:  # the matrix, its factor, and what a factorisation needs beside them
+        size = min(gram, kernel) / 2**30
+        return Form("matrix-free", f"a square matrix of {size:.1f} GiB does not fit, so every gradient is one pass")
     if not has_moments:
         return Form("data", "the loss has no moments, so every iteration reads the samples")
     # Below about half as many samples as features the kernel is smaller and its products are cheaper.

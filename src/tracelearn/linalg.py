@@ -8,7 +8,7 @@ transposed where needed so that its rows are the short side.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Protocol
@@ -23,6 +23,7 @@ __all__ = [
     "CoupledSystem",
     "GramSystem",
     "KernelSystem",
+    "OperatorSystem",
     "StackedSystem",
     "System",
     "largest_eigenvalue",
@@ -169,6 +170,10 @@ class System(Protocol):
     def shares_shift(self) -> bool:
         """Whether all rows of one solve must have the same shift."""
 
+    @property
+    def has_factor(self) -> bool:
+        """Whether a solve is cheap because something was factored."""
+
     def apply(self, rows: Array) -> Array:
         """Multiply every row."""
 
@@ -195,6 +200,11 @@ class GramSystem:
 
     matrix: Array
     spectral: bool = False
+
+    @property
+    def has_factor(self) -> bool:
+        """Whether a solve is cheap because something was factored."""
+        return True
 
     @property
     def shares_shift(self) -> bool:
@@ -259,6 +269,11 @@ class KernelSystem:
     spectral: bool = False
 
     @property
+    def has_factor(self) -> bool:
+        """Whether a solve is cheap because something was factored."""
+        return True
+
+    @property
     def shares_shift(self) -> bool:
         """Whether all rows of one solve must have the same shift."""
         return not self.spectral
@@ -290,10 +305,86 @@ class KernelSystem:
 
 
 @dataclass(frozen=True, eq=False)
+class OperatorSystem:
+    """``factor`` times the covariance of samples that are too many and too large for any square matrix.
+
+    Every product is one pass over the samples ``X`` (n, p), block by block; ``share`` (n,) are their weights. The mean is
+    subtracted from the products, not from the samples, which are never copied.
+    """
+
+    X: Array
+    share: Array
+    mean: Array
+    factor: float
+
+    @property
+    def has_factor(self) -> bool:
+        """Whether a solve is cheap because something was factored."""
+        return False
+
+    @property
+    def shares_shift(self) -> bool:
+        """Whether all rows of one solve must have the same shift: conjugate gradients do not care."""
+        return False
+
+    def _blocks(self) -> Iterator[slice]:
+        rows = max(1, (16 << 20) // (8 * self.X.shape[1]))
+        return (slice(start, start + rows) for start in range(0, self.X.shape[0], rows))
+
+    def apply(self, rows: Array) -> Array:
+        """Multiply every row by the covariance, in one pass."""
+        xp = array_namespace(rows)
+        total, weight, offset = xp.zeros_like(rows), xp.zeros_like(rows[:, :1]), (rows @ self.mean)[:, None]
+        for block in self._blocks():
+            X = self.X[block, :]
+            scores = (rows @ X.T - offset) * self.share[block]
+            total = total + scores @ X
+            weight = weight + xp.sum(scores, axis=1, keepdims=True)
+        return self.factor * (total - weight * self.mean)
+
+    def solve(self, rows: Array, shift: Array) -> Array:
+        """Solve by conjugate gradients, a pass for each step."""
+        xp = array_namespace(rows)
+        W, residual = xp.zeros_like(rows), rows
+        direction, square = residual, xp.sum(residual**2, axis=1)
+        goal = 1e-20 * square
+        for _ in range(min(200, self.X.shape[1])):
+            if bool(xp.all(square <= goal)):
+                break
+            image = self.apply(direction) + shift[:, None] * direction
+            curvature = xp.sum(direction * image, axis=1)
+            size = (square / xp.where(curvature > 0, curvature, xp.ones_like(curvature)))[:, None]
+            W, residual = W + size * direction, residual - size * image
+            before, square = square, xp.sum(residual**2, axis=1)
+            direction = residual + (square / xp.where(before > 0, before, xp.ones_like(before)))[:, None] * direction
+        return W
+
+    def largest(self) -> float:
+        """Bound the largest eigenvalue from above, within a few per cent."""
+        xp = array_namespace(self.mean)
+        return largest_eigenvalue(lambda V: xp.matrix_transpose(self.apply(xp.matrix_transpose(V))), self.mean)
+
+    def mean_eigenvalue(self) -> float:
+        """Average the eigenvalues: the mean variance of the features."""
+        xp = array_namespace(self.mean)
+        total = sum(float(xp.sum(self.share[b] @ (self.X[b, :] - self.mean) ** 2)) for b in self._blocks())
+        return self.factor * total / float(self.X.shape[1])
+
+    def smallest(self) -> float:
+        """Return zero: nothing is known about it."""
+        return 0.0
+
+
+@dataclass(frozen=True, eq=False)
 class StackedSystem:
     """One system for each row: the classes of a multinomial model, each with its own curvature."""
 
     systems: tuple[System, ...]
+
+    @property
+    def has_factor(self) -> bool:
+        """Whether a solve is cheap because something was factored."""
+        return True
 
     @property
     def shares_shift(self) -> bool:
@@ -334,6 +425,11 @@ class CentredSystem:
     inner: System
 
     @property
+    def has_factor(self) -> bool:
+        """Whether a solve is cheap because something was factored."""
+        return self.inner.has_factor
+
+    @property
     def shares_shift(self) -> bool:
         """Whether all rows of one solve must have the same shift."""
         return True
@@ -366,6 +462,11 @@ class CoupledSystem:
 
     inner: GramSystem
     basis: Array | None = None
+
+    @property
+    def has_factor(self) -> bool:
+        """Whether a solve is cheap because something was factored."""
+        return True
 
     @property
     def shares_shift(self) -> bool:

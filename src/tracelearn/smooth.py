@@ -21,6 +21,7 @@ from tracelearn.linalg import (
     CoupledSystem,
     GramSystem,
     KernelSystem,
+    OperatorSystem,
     StackedSystem,
     System,
     positive_part,
@@ -70,6 +71,10 @@ class Smooth(Protocol):
     @property
     def n_features(self) -> int:
         """The number p of features."""
+
+    @property
+    def best_solver(self) -> str:
+        """The solver that suits this form: by factorisation, by models of second order, or by gradients alone."""
 
     @property
     def at_zero(self) -> Evaluation:
@@ -183,6 +188,19 @@ class Squares:
         system = KernelSystem(math.sqrt(2.0) * rows, spectral)
         return cls(system, targets.T @ rows, xp.sum(targets**2, axis=0), ridges, x_mean, y_mean)
 
+    @classmethod
+    def of_many(
+        cls, X: Array, Y: Array, share: Array, *, ridge: float = 0.0, joint: bool = False, centre: bool = True
+    ) -> Squares:
+        """Read samples that are too many and too large for any square matrix: every product is a pass over them."""
+        xp = array_namespace(X)
+        x_mean, y_mean = (share @ X, share @ Y) if centre else (xp.zeros_like(X[0, :]), xp.zeros_like(Y[0, :]))
+        targets = (Y - y_mean) * share[:, None]
+        cross = targets.T @ X - xp.sum(targets, axis=0)[:, None] * x_mean
+        ridges = xp.full_like(y_mean[:1] if joint else y_mean, ridge)
+        system = OperatorSystem(X, share, x_mean, 2.0)
+        return cls(system, cross, share @ (Y - y_mean) ** 2, ridges, x_mean, y_mean)
+
     @property
     def n_problems(self) -> int:
         """The number B of problems."""
@@ -198,6 +216,11 @@ class Squares:
 
     def _problems(self, per_row: Array) -> Array:
         return _summed(per_row, self.n_problems)
+
+    @property
+    def best_solver(self) -> str:
+        """ADMM, where the system can be factored."""
+        return "admm" if self.system.has_factor else "apg-adm"
 
     @cached_property
     def at_zero(self) -> SquaresEvaluation:
@@ -305,12 +328,16 @@ class DataLoss:
         ridge: float = 0.0,
         joint: bool = False,
         fit_intercept: bool = True,
+        matrix_free: bool = False,
     ) -> DataLoss:
         """Read samples: one problem for each target where the loss is separable, unless ``joint``."""
         xp = array_namespace(X)
-        if X.shape[0] < X.shape[1]:
-            mean = share @ X if fit_intercept else xp.zeros_like(X[0, :])
-            system: System = KernelSystem((X - mean) * xp.sqrt(loss.curvature * share)[:, None])
+        mean = share @ X if fit_intercept else xp.zeros_like(X[0, :])
+        system: System
+        if matrix_free:
+            system = OperatorSystem(X, share, mean, loss.curvature)
+        elif X.shape[0] < X.shape[1]:
+            system = KernelSystem((X - mean) * xp.sqrt(loss.curvature * share)[:, None])
         else:
             moments = Moments.of(X, Y[:, :1], share)
             system = GramSystem(loss.curvature * (moments.gram if fit_intercept else moments.second_moment))
@@ -328,6 +355,11 @@ class DataLoss:
     def n_features(self) -> int:
         """The number p of features."""
         return int(self.X.shape[1])
+
+    @property
+    def best_solver(self) -> str:
+        """Newton's method, where the system can be factored."""
+        return "newton" if self.system.has_factor else "apg-adm"
 
     @cached_property
     def at_zero(self) -> DataEvaluation:

@@ -111,9 +111,13 @@ class _Problems:
         xp = array_namespace(per_tensor)
         return xp.max(xp.reshape(per_tensor, (self.alpha.shape[0], -1)), axis=1)
 
-    def zero(self) -> Array:
+    def zero(self) -> Solution:
+        """Certify W = 0, which is the answer for any alpha from ``alpha_max`` up."""
         xp = array_namespace(self.alpha)
-        return self.tensors(xp.zeros_like(self.smooth.at_zero.gradient))
+        at = self.smooth.at_zero
+        W = self.tensors(xp.zeros_like(at.gradient))
+        proof = certify(at, self.penalty, W, None, self.alpha, self.reference)
+        return Solution(W, self.penalty.start(W), proof.objective, proof.gap, 0)
 
     def certified(self, W: Array, split: Split, n_iter: int, rho: Array | None = None) -> Solution:
         at = self.smooth.evaluate(self.rows(W))
@@ -138,21 +142,26 @@ class _Finish:
     def __init__(self, problems: _Problems, tol: float) -> None:
         self._tol = tol
         self._deadline = array_namespace(problems.alpha).full_like(problems.alpha, math.inf)
+        self._good: Solution | None = None
 
     def judge(self, problems: _Problems, found: Solution) -> tuple[Solution, Array]:
         """Return the answers so far, tidied where that holds, and which of them (B,) are done."""
         xp = array_namespace(found.gap)
         good = found.gap <= self._tol
-        if not bool(xp.any(good)):
+        if self._good is not None:  # a gap need not fall steadily: what was proven before stays proven
+            found = found.where(~good & (self._good.gap <= self._tol), self._good)
+        if not bool(xp.any(found.gap <= self._tol)):
             return found, good
+        self._good = found
         tidy = problems.tidied(found)
         exact = tidy.gap <= self._tol
         last_call = xp.full_like(found.gap, 1.25 * found.n_iter + 20.0)
         self._deadline = xp.where(good, xp.minimum(self._deadline, last_call), self._deadline)
-        return found.where(exact, tidy), exact | (good & (self._deadline <= found.n_iter))
+        return found.where(exact, tidy), exact | (self._deadline <= found.n_iter)
 
-    def take(self, problems: Array) -> None:
+    def take(self, problems: Array, tensors: Array) -> None:
         self._deadline = self._deadline[problems]
+        self._good = None if self._good is None else self._good.take(problems, tensors)
 
 
 def admm(
@@ -179,13 +188,11 @@ def admm(
     """
     xp = array_namespace(alpha)
     problems = _Problems.of(smooth, penalty, alpha, reference)
-    W = problems.zero() if start is None else start.W
-    split = penalty.start(W) if start is None else start.split
-    rho = _first_rho(problems) if start is None or start.rho is None else start.rho
-    if start is not None:
-        found = problems.certified(W, split, 0, rho)
-        if bool(xp.all(found.gap <= tol)):
-            return found
+    found = problems.zero() if start is None else problems.certified(start.W, start.split, 0, start.rho)
+    if bool(xp.all(found.gap <= tol)):
+        return found
+    W, split = found.W, found.split
+    rho = _first_rho(problems) if found.rho is None else found.rho
     finish, finished = _Finish(problems, tol), _Finished(problems)
     shares, review = smooth.system.shares_shift, _REVIEW_EVERY
     for iteration in range(1, max_iter + 1):
@@ -206,9 +213,9 @@ def admm(
                 return finished.with_rest(found)
             if bool(xp.any(done)):
                 left = finished.add(found, done)
-                finish.take(left)
-                problems, rho = problems.take(left), rho[left]
                 tensors = finished.tensors(left)
+                finish.take(left, tensors)
+                problems, rho = problems.take(left), rho[left]
                 W, split = W[tensors, ...], split.take(tensors)
     raise AssertionError("the last iteration always returns")
 
@@ -308,12 +315,10 @@ def _apg(
     """
     xp = array_namespace(alpha)
     problems = _Problems.of(smooth, penalty, alpha)
-    W = problems.zero() if start is None else start.W
-    split = None if start is None else start.split
-    if start is not None:
-        found = problems.certified(W, start.split, 0)
-        if bool(xp.all(found.gap <= tol)):
-            return found
+    found = problems.zero() if start is None else problems.certified(start.W, start.split, 0)
+    if bool(xp.all(found.gap <= tol)):
+        return found
+    W, split = found.W, None if start is None else found.split
     finish = _Finish(problems, tol)
     curvature = smooth.lipschitz()
     curvature = curvature if curvature > 0 else 1.0
@@ -373,10 +378,8 @@ def newton(
         pairs = zip(one, starts, strict=True)
         return Solution.joined([newton(smooth.take(k), penalty, alpha[k], start=s, **options) for k, s in pairs])  # type: ignore[arg-type]
     problems = _Problems.of(smooth, penalty, alpha)
-    W = problems.zero() if start is None else start.W
-    split = penalty.start(W) if start is None else start.split
-    inner = Solution(W, split, alpha, alpha, 0, None if start is None else start.rho)
-    found = problems.certified(W, split, 0, inner.rho)
+    found = problems.zero() if start is None else problems.certified(start.W, start.split, 0, start.rho)
+    W, inner = found.W, found
     finish, spent, accuracy = _Finish(problems, tol), 0, 0.1
     while True:
         found, done = finish.judge(problems, replace(found, n_iter=spent))

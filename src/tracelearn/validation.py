@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from sklearn.utils import check_consistent_length, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from tracelearn.tensors import Array
@@ -14,6 +16,7 @@ from tracelearn.tensors import Array
 __all__ = [
     "check_range",
     "flat_samples",
+    "read_labels",
     "read_numbers",
     "read_samples",
     "read_targets",
@@ -148,6 +151,27 @@ def read_targets(y: Any, n_samples: int) -> Array:
     y = y.astype(np.float64, copy=False)
     check_finite(y, "y")
     return y
+
+
+def read_labels(y: Any, X: Array, classes: Array | None = None) -> tuple[Array, Array]:
+    """Check labels and return them with all classes: those given, or those that occur."""
+    if y is None:
+        raise ValueError("Expected one label for each sample: fit requires y to be passed, but the target y is None.")
+    y = column_or_1d(y, warn=True)
+    check_consistent_length(X, y)
+    check_finite(y, "y")
+    check_classification_targets(y)
+    known = unique_labels(y) if classes is None else np.asarray(classes)
+    if len(known) < 2:
+        raise ValueError(
+            f"Expected at least two classes in y, got one class, {known.tolist()[0]!r}: there is nothing to tell apart."
+        )
+    unknown = np.setdiff1d(y, known)
+    if unknown.size:
+        raise ValueError(
+            f"Expected labels among the classes {known.tolist()}, got {unknown.tolist()}: name all classes in the first call."
+        )
+    return y, known
 
 
 def read_weights(sample_weight: Any, X: Array) -> Array | None:

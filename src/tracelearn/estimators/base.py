@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from collections import deque
 from dataclasses import dataclass, replace
 from itertools import islice
 from numbers import Integral, Real
@@ -131,10 +132,8 @@ class TraceNormModel(BaseEstimator):
         return bool(self.class_mode) and n_targets > 1
 
     def _fit_batch(self, batch: Batch) -> None:
-        loss = self._loss(batch.Y.shape[1])
         n, p = batch.X.shape
         form = choose_form(n, p, has_moments=self.loss == "squared")
-        joint = self._joint(batch.Y.shape[1])
         self.__dict__.pop("moments_", None)
         if form.name == "moments" or self.step == "paper":
             self._say(f"moments: {form.reason}")
@@ -142,17 +141,26 @@ class TraceNormModel(BaseEstimator):
             return
         batch.check_range()
         self._say(f"{form.name}: {form.reason}")
-        X, share = batch.X.astype(np.float64, copy=False), batch.share.astype(np.float64)
-        smooth: Smooth
-        if form.name == "kernel":
-            smooth = Squares.of_few(X, batch.Y, share, ridge=self.ridge, joint=joint, centre=self.fit_intercept)
-        else:
-            smooth = DataLoss.of(
-                loss, X, batch.Y, share, ridge=self.ridge, joint=joint, fit_intercept=self.fit_intercept
-            )
+        smooth = self._smooth(batch, form.name, joint=self._joint(batch.Y.shape[1]))
         W = self._solve(smooth, batch.shape, batch.Y.shape[1], self.warm_start)
-        centred = X - share @ X
-        self.patterns_ = self._shaped(((W @ centred.T) * share) @ centred, batch.shape)
+        X, share = batch.X, batch.share
+        scores, mean = W @ X.T, share @ X
+        self.patterns_ = self._shaped((scores * share) @ X - (scores @ share)[:, None] * mean, batch.shape)
+
+    def _smooth(self, batch: Batch, form: str, *, joint: bool, spectral: bool = False) -> Squares | DataLoss:
+        """Build the smooth half of the problem in the form that was chosen."""
+        if form == "moments":
+            moments = batch.moments() if self.fit_intercept else batch.moments().uncentred()
+            return Squares.of(moments, ridge=self.ridge, joint=joint, spectral=spectral)
+        X, share = batch.X.astype(np.float64, copy=False), batch.share.astype(np.float64)
+        free = form == "matrix-free"
+        if self.loss != "squared":
+            options = {"ridge": self.ridge, "joint": joint, "fit_intercept": self.fit_intercept, "matrix_free": free}
+            return DataLoss.of(self._loss(batch.Y.shape[1]), X, batch.Y, share, **options)
+        if free:
+            return Squares.of_many(X, batch.Y, share, ridge=self.ridge, joint=joint, centre=self.fit_intercept)
+        options = {"ridge": self.ridge, "joint": joint, "centre": self.fit_intercept, "spectral": spectral}
+        return Squares.of_few(X, batch.Y, share, **options)
 
     def _fit_moments(self, moments: Moments, shape: tuple[int, ...], warm: bool) -> None:
         if self.loss != "squared":
@@ -183,8 +191,7 @@ class TraceNormModel(BaseEstimator):
         penalty = self._penalty(shape, n_targets)
         start = self._last_solution(penalty, n_targets) if warm else None
         alpha = np.full(smooth.n_problems, float(self.alpha))
-        best = "admm" if self.loss == "squared" else "newton"
-        solver = SOLVERS[best if self.solver == "auto" else self.solver]
+        solver = SOLVERS[smooth.best_solver if self.solver == "auto" else self.solver]
         watch = self._watch if self.verbose > 1 else None
         found = solver(smooth, penalty, alpha, tol=self.tol, max_iter=self.max_iter, start=start, on_iteration=watch)
         return self._keep(smooth, found, shape, bool(np.all(found.gap <= self.tol)))
@@ -211,7 +218,7 @@ class TraceNormModel(BaseEstimator):
             )
             start = None if before is None else paper.Iterate(before.W[k], float(np.atleast_1d(self.intercept_)[k]))
             run = paper.algorithm1(one, shape, constants, start, fit_intercept=self.fit_intercept)
-            ends.append(list(islice(run, self.max_iter))[-1])
+            ends.append(deque(islice(run, self.max_iter), maxlen=1)[0])
         W = np.stack([end.W for end in ends])
         splits = [end.split for end in ends if end.split is not None]
         split = Split(

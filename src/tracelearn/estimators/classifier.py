@@ -166,7 +166,7 @@ class TraceNormClassifier(ClassifierMixin, TraceNormModel):
     def _scalar(self, intercept: Array) -> Array:
         return intercept
 
-    def _read(self, X: Any, y: Any, sample_weight: Any, classes: Any, *, reset: bool) -> Batch:
+    def _read(self, X: Any, y: Any, sample_weight: Any, classes: Any = None, *, reset: bool) -> Batch:
         if y is None:
             raise ValueError(
                 "Expected one label for each sample: fit requires y to be passed, but the target y is None."
@@ -210,7 +210,7 @@ class TraceNormClassifier(ClassifierMixin, TraceNormModel):
         y : array of labels of shape (n_samples,)
         sample_weight : array of shape (n_samples,), default=None
         """
-        self._fit_batch(self._read(X, y, sample_weight, None, reset=True))
+        self._fit_batch(self._read(X, y, sample_weight, reset=True))
         return self
 
     @available_if(has_moments)

@@ -1,6 +1,7 @@
 """TraceNormRegressorCV and TraceNormClassifierCV: alpha, ridge and mode weights chosen by cross-validation."""
 
 from tracelearn.model_selection.classifier import TraceNormClassifierCV
+from tracelearn.model_selection.paths import TraceNormPath, trace_norm_path
 from tracelearn.model_selection.regressor import TraceNormRegressorCV
 
-__all__ = ["TraceNormClassifierCV", "TraceNormRegressorCV"]
+__all__ = ["TraceNormClassifierCV", "TraceNormPath", "TraceNormRegressorCV", "trace_norm_path"]

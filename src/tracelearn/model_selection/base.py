@@ -109,9 +109,9 @@ class SelectionCV(BaseEstimator):
 
         def run(number: int, f: int, c: int) -> Array:
             penalty = self._sized(model, candidates[c])._penalty(batch.shape, batch.Y.shape[1])
-            solver = SOLVERS["admm" if self.loss == "squared" else "newton"]
             tol = max(self.tol, _PATH_TOL)
             smooth = folds[f].smooth(candidates[c])
+            solver = SOLVERS[smooth.best_solver]
             points = walk_path(smooth, penalty, grids[c], solver, tol=tol, max_iter=self.max_iter)
             errors = np.array([folds[f].judge(point) for point in points])
             left = (time.perf_counter() - began) / (number + 1) * (len(tasks) - number - 1)
@@ -211,16 +211,12 @@ class SelectionCV(BaseEstimator):
         return lambda point: float(np.mean(held.squared_error(point.W, point.intercept)))
 
     def _rows_smooth(self, model: TraceNormModel, batch: Batch, form: str) -> Callable[[Candidate], Smooth]:
-        X, share = batch.X.astype(np.float64, copy=False), batch.share.astype(np.float64)
-        loss = model._loss(batch.Y.shape[1])
         kept: dict[bool, Squares | DataLoss] = {}
 
         def smooth(candidate: Candidate) -> Smooth:
             joint = candidate.class_mode
-            if joint not in kept and form == "kernel":
-                kept[joint] = Squares.of_few(X, batch.Y, share, joint=joint, centre=self.fit_intercept, spectral=True)
-            elif joint not in kept:
-                kept[joint] = DataLoss.of(loss, X, batch.Y, share, joint=joint, fit_intercept=self.fit_intercept)
+            if joint not in kept:
+                kept[joint] = model._smooth(batch, form, joint=joint, spectral=True)
             found: Smooth = replace(kept[joint], ridge=np.full_like(kept[joint].ridge, candidate.ridge))
             return found
 

@@ -134,7 +134,7 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
         sample_weight, groups : arrays of shape (n_samples,), default=None
         """
         model = self._new_model()
-        batch = model._read(X, y, sample_weight, None, reset=True)
+        batch = model._read(X, y, sample_weight, reset=True)
         labels = np.asarray(y).ravel()
         self._known = {"classes_": model.classes_, "_dtype": np.dtype(np.float64)}
         chosen = self._search(model, batch, self._splits(X, labels, groups, classifier=True), labels)

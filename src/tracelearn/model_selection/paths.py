@@ -1,0 +1,76 @@
+"""trace_norm_path: the model for a whole range of alphas at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tracelearn.estimators import TraceNormRegressor
+from tracelearn.estimators.base import TraceNormModel
+from tracelearn.forms import choose_form
+from tracelearn.path import alpha_grid, walk_path
+from tracelearn.solvers import SOLVERS
+from tracelearn.tensors import Array
+
+__all__ = ["TraceNormPath", "trace_norm_path"]
+
+
+@dataclass(frozen=True, eq=False)
+class TraceNormPath:
+    """Models along decreasing alphas: ``coefs`` and ``intercepts`` have one more first axis than those of a fit."""
+
+    alphas: Array
+    coefs: Array
+    intercepts: Array
+    dual_gaps: Array
+    n_iters: Array
+
+
+def trace_norm_path(
+    X: Any,
+    y: Any,
+    *,
+    estimator: TraceNormModel | None = None,
+    alphas: Any = 100,
+    eps: float = 1e-3,
+    sample_weight: Any = None,
+) -> TraceNormPath:
+    """Solve for many alphas, each started from the one before.
+
+    Parameters
+    ----------
+    X, y, sample_weight : as for ``fit``
+    estimator : TraceNormRegressor or TraceNormClassifier, default=TraceNormRegressor()
+        Says everything but alpha: loss, penalty, ridge, tol and so on. It is not fitted.
+    alphas : int or array, default=100
+        How many, from ``alpha_max``, where all weights are zero, down to ``eps`` times it; or the alphas themselves.
+    eps : float, default=1e-3
+
+    Examples
+    --------
+    >>> from tracelearn import trace_norm_path
+    >>> from tracelearn.datasets import make_low_rank_regression
+    >>> X, y, W = make_low_rank_regression(200, (6, 5, 4), rank=1, random_state=0)
+    >>> path = trace_norm_path(X, y, alphas=10)
+    >>> path.coefs.shape, bool(path.dual_gaps.max() <= 1e-6)
+    ((10, 6, 5, 4), True)
+    """
+    model: Any = TraceNormRegressor() if estimator is None else type(estimator)(**estimator.get_params())
+    model._validate_params()
+    batch = model._read(X, y, sample_weight, reset=True)
+    n_targets = batch.Y.shape[1]
+    form = choose_form(*batch.X.shape, has_moments=model.loss == "squared")
+    smooth = model._smooth(batch, form.name, joint=model._joint(n_targets), spectral=True)
+    penalty = model._penalty(batch.shape, n_targets)
+    grid = alpha_grid(smooth, penalty, alphas, eps)
+    solver = SOLVERS[smooth.best_solver if model.solver == "auto" else model.solver]
+    points = list(walk_path(smooth, penalty, grid, solver, tol=model.tol, max_iter=model.max_iter))
+    return TraceNormPath(
+        alphas=grid,
+        coefs=np.array([model._shaped(point.W, batch.shape) for point in points]),
+        intercepts=np.array([model._scalar(point.intercept) for point in points]),
+        dual_gaps=np.array([point.gap for point in points]),
+        n_iters=np.array([point.n_iter for point in points]),
+    )

@@ -1,0 +1,591 @@
+"""Scaling and compressing samples that are tensors, before a model learns from them.
+
+Invariant: everything learned here adds over batches, centred and merged by the formula of Chan, Golub and LeVeque, so
+``partial_fit`` over any batches ends where ``fit`` on all samples does, to rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    OneToOneFeatureMixin,
+    TransformerMixin,
+    _fit_context,
+)
+from sklearn.utils import Tags
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._set_output import _get_output_config
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from tracelearn.tensors import Array
+from tracelearn.validation import check_finite, check_range, read_samples, read_weights
+
+__all__ = ["ModePCA", "TensorStandardScaler"]
+
+_BLOCK_BYTES = 16 << 20  # blocks stay in cache, and no second copy of the data is ever made
+
+
+def _blocks(X: Array) -> Iterator[slice]:
+    rows = max(1, _BLOCK_BYTES // (8 * math.prod(X.shape[1:])))
+    return (slice(start, start + rows) for start in range(0, X.shape[0], rows))
+
+
+def _kept_sum(values: Array, kept: tuple[int, ...]) -> Array:
+    """Sum a tensor over the axes whose kept size is one, which stay as axes of size one."""
+    axes = tuple(axis for axis, size in enumerate(kept) if size != values.shape[axis])
+    return values.sum(axis=axes, keepdims=True)
+
+
+def _centred(X: Array, weight: Array | None, mean: Array | None, kept: tuple[int, ...]) -> tuple[Array, Array, float]:
+    """Centre a block (n, I1, ..., IN) around its own means of shape ``kept``.
+
+    Returns the centred samples times the roots of their weights, the means, and the sum of the weights. ``mean`` is what
+    earlier blocks had: a shift by something close first, then by the small rest, keeps the digits that one subtraction
+    of a large mean would lose. Without earlier blocks the first entries serve.
+    """
+    if mean is None:
+        mean = X[0][tuple(slice(None if size > 1 else 1) for size in kept)].astype(np.float64)
+    rows = np.subtract(X, mean, dtype=np.float64)
+    total = float(X.shape[0]) if weight is None else float(weight.sum())
+    sums = rows.sum(axis=0) if weight is None else np.tensordot(weight, rows, (0, 0))
+    rest = _kept_sum(sums, kept) * (math.prod(kept) / (total * math.prod(X.shape[1:])))
+    rows -= rest
+    if weight is not None:
+        rows *= np.sqrt(weight).reshape(-1, *(1,) * (X.ndim - 1))
+    return rows, mean + rest, total
+
+
+def _read_batch(estimator: Any, X: Any, sample_weight: Any, *, first: bool) -> tuple[Array, Array | None]:
+    """Check samples and weights; return tensors (n, I1, ..., IN) and weights (n,) or None."""
+    rows, shape = read_samples(estimator, X, reset=first)
+    weight = read_weights(sample_weight, rows)
+    if weight is not None and not np.all(weight):
+        rows, weight = rows[weight > 0], weight[weight > 0]  # so that no sample of weight zero is the first one
+    estimator.sample_shape_ = shape
+    return rows.reshape(-1, *shape), weight
+
+
+def _n_axes(X: Any) -> int:
+    return int(X.ndim if hasattr(X, "ndim") else np.asarray(X).ndim)
+
+
+def _seen(estimator: Any, n_samples: int, weight: Array | None) -> Any:
+    """Count samples, or add up their weights where there are any."""
+    return getattr(estimator, "n_samples_seen_", 0) + (n_samples if weight is None else float(weight.sum()))
+
+
+class _TensorTransformer(TransformerMixin, BaseEstimator):
+    """What both transformers tell scikit-learn."""
+
+    n_samples_seen_: Any
+    mean_: Array
+
+    def _forget(self) -> None:
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+            delattr(self, name)
+
+    def _check_container(self, n_axes: int) -> None:
+        wanted = _get_output_config("transform", self)["dense"]
+        if n_axes > 2 and wanted != "default":
+            raise ValueError(
+                f"Expected flat samples for the output that set_output asks for, {wanted}, got tensors: pass flat samples, or "
+                "call set_output(transform='default')."
+            )
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+class TensorStandardScaler(OneToOneFeatureMixin, _TensorTransformer):
+    """Remove means and scale to unit variance: each entry, each index of some modes, or all entries alike.
+
+    ``(X - mean_) / scale_``, as scikit-learn's ``StandardScaler``, which refuses tensors. Scaling each entry on its own
+    destroys a low-rank signal where entries differ in size for a reason; one scale for each channel, or one for all,
+    keeps the rank of a sample in the modes along which the scale does not vary.
+
+    Parameters
+    ----------
+    per : {"feature", "global"}, int or sequence of ints, default="feature"
+        Along which modes means and scales differ. "feature": every entry has its own. "global": one for all. A mode, or
+        several, counted from 0: ``per=0`` for samples of (channels, times) is one mean and one scale for each channel,
+        over all samples and all times.
+    with_mean, with_std : bool, default=True
+        Whether to subtract the mean, and to divide by the standard deviation.
+    tensor_shape : sequence of ints, default=None
+        The shape of a sample when X comes flat, as (n_samples, n_features).
+    copy : bool, default=True
+        With False, ``transform`` and ``inverse_transform`` work in the memory of X where they can.
+
+    Attributes
+    ----------
+    mean_, var_, scale_ : arrays that broadcast against a sample, or None
+        Of the shape of a sample, with size 1 for the modes along which they do not vary. Entries without variance have
+        scale 1. The variance divides by the number of entries, not by one less.
+    n_samples_seen_ : int, or float with sample weights
+        Number of samples, or sum of their weights.
+    sample_shape_ : tuple of ints
+    n_features_in_ : int
+        Number of entries of a sample.
+
+    Notes
+    -----
+    Features centred one by one but scaled together are two steps:
+    ``make_pipeline(TensorStandardScaler(with_std=False), TensorStandardScaler("global", with_mean=False))``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn import TensorStandardScaler
+    >>> X = np.random.default_rng(0).normal(5.0, [[1.0], [100.0]], size=(50, 2, 30))  # two channels, 30 times
+    >>> scaler = TensorStandardScaler(per=0).fit(X)
+    >>> scaler.scale_.round(-1)
+    array([[  0.],
+           [100.]])
+    >>> scaler.transform(X).std(axis=(0, 2)).round(6)
+    array([1., 1.])
+    >>> bool(np.allclose(scaler.inverse_transform(scaler.transform(X)), X))
+    True
+    """
+
+    var_: Array
+    scale_: Array
+
+    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012 - scikit-learn's convention
+        "per": [StrOptions({"feature", "global"}), Integral, "array-like"],
+        "with_mean": ["boolean"],
+        "with_std": ["boolean"],
+        "tensor_shape": ["array-like", None],
+        "copy": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        per: Any = "feature",
+        *,
+        with_mean: bool = True,
+        with_std: bool = True,
+        tensor_shape: Any = None,
+        copy: bool = True,
+    ) -> None:
+        self.per = per
+        self.with_mean = with_mean
+        self.with_std = with_std
+        self.tensor_shape = tensor_shape
+        self.copy = copy
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Learn means and scales from all samples.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, I1, ..., IN), or (n_samples, n_features) with ``tensor_shape``
+        y : ignored
+        sample_weight : array of shape (n_samples,), default=None
+        """
+        self._forget()
+        self.partial_fit(X, y, sample_weight)
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Learn from more samples; afterwards means and scales are those of all samples so far."""
+        first = not hasattr(self, "n_samples_seen_")
+        T, weight = _read_batch(self, X, sample_weight, first=first)
+        kept = self._kept_shape()
+        if self.with_mean or self.with_std:
+            seen, mean, squares = 0.0, None, np.zeros(kept)
+            spread = math.prod(self.sample_shape_) // math.prod(kept)
+            if not first:
+                seen, mean = float(self.n_samples_seen_), self.mean_
+                squares = self.var_ * (seen * spread) if self.with_std else squares
+            with np.errstate(over="ignore", invalid="ignore"):  # judged below
+                seen, mean, squares = self._fold(T, weight, seen, mean, squares)
+            self._keep(T, mean, squares / (seen * spread))
+        else:
+            self.mean_ = self.var_ = self.scale_ = None
+        self.n_samples_seen_ = _seen(self, T.shape[0], weight)
+        return self
+
+    def _kept_shape(self) -> tuple[int, ...]:
+        shape = self.sample_shape_
+        if isinstance(self.per, str):
+            return shape if self.per == "feature" else (1,) * len(shape)
+        modes: list[Any] = [self.per] if isinstance(self.per, Integral) else list(self.per)
+        order = len(shape)
+        if not all(isinstance(mode, Integral) and -order <= int(mode) < order for mode in modes):
+            raise ValueError(
+                f"Expected per to be 'feature', 'global' or modes from 0 to {order - 1} of samples of shape {shape}, got "
+                f"{self.per!r}: modes are the axes of X without the first."
+            )
+        own = {int(mode) % order for mode in modes}
+        return tuple(size if mode in own else 1 for mode, size in enumerate(shape))
+
+    def _fold(
+        self, T: Array, weight: Array | None, seen: float, mean: Array | None, squares: Array
+    ) -> tuple[float, Array, Array]:
+        kept = squares.shape
+        spread = math.prod(T.shape[1:]) // math.prod(kept)
+        for block in _blocks(T):
+            rows, own, total = _centred(T[block], None if weight is None else weight[block], mean, kept)
+            flat = rows.reshape(rows.shape[0], -1)
+            squares = squares + _kept_sum(np.einsum("ij,ij->j", flat, flat).reshape(T.shape[1:]), kept)
+            # Chan, Golub and LeVeque (1979): what two parts with means a step apart add to the sum of squares.
+            step = own if mean is None else own - mean
+            merged = seen + total
+            if mean is not None:
+                squares = squares + (spread * seen * total / merged) * step**2
+            mean = step if mean is None else mean + (total / merged) * step
+            seen = merged
+        return seen, mean, squares
+
+    def _keep(self, T: Array, mean: Array, var: Array) -> None:
+        largest = float(np.max(var))
+        if not np.finfo(np.float64).tiny < largest < np.inf:
+            check_range(T, "X")
+        self.mean_ = mean
+        self.var_ = self.scale_ = None
+        if self.with_std:
+            # A spread below the rounding of the entries themselves is no spread.
+            constant = var <= (np.finfo(T.dtype).eps * mean) ** 2
+            self.var_ = var
+            self.scale_ = np.where(constant, 1.0, np.sqrt(var))
+
+    def transform(self, X: Any) -> Array:
+        """Scale samples; tensors come back as tensors, flat samples flat, float32 as float32."""
+        check_is_fitted(self)
+        steps = [(np.subtract, self.mean_)] * self.with_mean + [(np.divide, self.scale_)] * self.with_std
+        return self._apply(X, steps)
+
+    def inverse_transform(self, X: Any) -> Array:
+        """Bring scaled samples back to where they were."""
+        check_is_fitted(self)
+        steps = [(np.multiply, self.scale_)] * self.with_std + [(np.add, self.mean_)] * self.with_mean
+        return self._apply(X, steps)
+
+    def _apply(self, X: Any, steps: list[tuple[Any, Array]]) -> Array:
+        rows, shape = read_samples(self, X, reset=False)
+        shaped = _n_axes(X) > 2
+        self._check_container(2 + shaped)
+        source = rows.reshape(-1, *shape)
+        own = self.copy or not source.flags.writeable
+        target = np.empty(source.shape, source.dtype) if own else source
+        if own and not steps:
+            target[...] = source
+        for operation, values in steps:
+            # In double precision and rounded once, through NumPy's buffers: no wide copy of narrow data.
+            operation(source, values, out=target, casting="same_kind")
+            source = target
+        return target if shaped else target.reshape(rows.shape)
+
+    def inverse_transform_weights(self, W: Array) -> Array:
+        """Express weights that were learned on scaled samples as weights of the samples themselves.
+
+        ``<W, transform(X)>`` and ``<inverse_transform_weights(W), X>`` differ by a constant.
+
+        Parameters
+        ----------
+        W : array of shape (I1, ..., IN) or (K, I1, ..., IN), such as ``coef_`` of a model
+        """
+        check_is_fitted(self)
+        W = _read_weight_tensors(W, self.sample_shape_)
+        return W / self.scale_ if self.with_std else W.copy()
+
+
+def _read_weight_tensors(W: Any, shape: tuple[int, ...]) -> Array:
+    W = np.asarray(W)
+    if W.shape != shape and W.shape[1:] != shape:
+        raise ValueError(
+            f"Expected weights of shape {shape}, or (K, {', '.join(map(str, shape))}), got shape {W.shape}: pass coef_ of a "
+            "model that was fitted on what transform returns."
+        )
+    return W
+
+
+def _multiply(T: Array, matrices: Sequence[Array]) -> Array:
+    """Multiply axis n + 1 of a batch of tensors by ``matrices[n]`` of shape (r_n, I_n), for every mode n."""
+    for matrix in matrices:
+        T = np.tensordot(
+            T, matrix, (1, 1)
+        )  # takes the first mode away and puts it last: a full turn restores the order
+    return T
+
+
+def _mode_scatter(T: Array, mode: int) -> Array:
+    """Sum ``T_(mode) T_(mode)'`` over a batch of tensors."""
+    others = tuple(axis for axis in range(T.ndim) if axis != mode + 1)
+    return np.tensordot(T, T, (others, others))
+
+
+def _leading(scatter: Array) -> tuple[Array, Array]:
+    """Find eigenvalues in decreasing order and eigenvectors as rows, the entry of largest size of each positive."""
+    values, vectors = np.linalg.eigh(scatter)
+    rows = vectors.T[::-1]
+    signs = np.sign(np.take_along_axis(rows, np.argmax(np.abs(rows), axis=1)[:, None], axis=1))
+    return np.clip(values[::-1], 0.0, None), rows * signs
+
+
+def _adds_up(estimator: Any) -> bool:
+    """Whether the directions follow from mode covariances; scikit-learn hides ``partial_fit`` where they do not."""
+    if estimator.n_iter:
+        raise AttributeError(
+            f"Expected n_iter=0 for partial_fit, got {estimator.n_iter}: refinement needs all samples at once, as fit has them."
+        )
+    return True
+
+
+class ModePCA(ClassNamePrefixFeaturesOutMixin, _TensorTransformer):
+    """Compress every mode of samples that are tensors to its leading directions: a multilinear PCA.
+
+    ``transform`` subtracts the mean tensor and multiplies each mode n by the ``r_n`` leading eigenvectors of the mode's
+    covariance ``mean of (X - mean)_(n) (X - mean)_(n)'``: the truncated higher-order singular value decomposition of the
+    centred samples (De Lathauwer et al., 2000). It needs the mean and one I_n by I_n matrix for each mode, never p by p:
+    a way to a trace norm model for tensors whose p is too large. What is lost is at most the sum of what the modes lose.
+    A signal outside the leading directions is lost too: compress as little as memory asks for.
+
+    Parameters
+    ----------
+    n_components : int, float, None, or a sequence with one of these for each mode, default=None
+        int: that many for each mode, or all of a smaller mode. Float between 0 and 1: as few as keep at least this share
+        of the variance; a single float is a promise for the whole compression, each mode losing at most an equal part of
+        the rest, and in a sequence it is the share of its own mode. None: all, a rotation.
+    n_iter : int, default=0
+        Sweeps of alternating refinement in ``fit`` (MPCA, Lu et al., 2008): each mode's directions for what the others
+        keep. One more pass over the samples for each mode and sweep, and seldom worth it.
+    tensor_shape : sequence of ints, default=None
+        The shape of a sample when X comes flat, as (n_samples, n_features).
+
+    Attributes
+    ----------
+    components_ : list of arrays of shape (r_n, I_n)
+        Orthonormal rows, by decreasing variance; the entry of largest size of each is positive.
+    explained_variance_, explained_variance_ratio_ : lists of arrays of shape (r_n,)
+        Variance along the components of each mode, and as a share of the total.
+    n_components_ : tuple of ints
+        The shape of a compressed sample.
+    mean_ : array of the shape of a sample
+    mode_covariances_ : list of arrays of shape (I_n, I_n)
+        All that is learned besides the mean; the trace of each is the total variance.
+    n_samples_seen_ : int, or float with sample weights
+    sample_shape_ : tuple of ints
+    n_features_in_ : int
+        Number of entries of a sample.
+
+    Examples
+    --------
+    A model of compressed samples, read as weights of the samples themselves:
+
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from tracelearn import ModePCA, TraceNormRegressor
+    >>> from tracelearn.datasets import make_low_rank_regression
+    >>> X, y, W = make_low_rank_regression(300, (12, 10, 8), rank=1, correlation=0.9, random_state=0)
+    >>> model = make_pipeline(ModePCA((6, 5, 4)), TraceNormRegressor(alpha=0.1)).fit(X, y)
+    >>> pca, regressor = model[0], model[-1]
+    >>> pca.transform(X).shape, pca.inverse_transform_weights(regressor.coef_).shape
+    ((300, 6, 5, 4), (12, 10, 8))
+    >>> model.score(X, y) > 0.7
+    True
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012 - scikit-learn's convention
+        "n_components": [
+            Interval(Integral, 1, None, closed="left"),
+            Interval(Real, 0, 1, closed="neither"),
+            "array-like",
+            None,
+        ],
+        "n_iter": [Interval(Integral, 0, None, closed="left")],
+        "tensor_shape": ["array-like", None],
+    }
+
+    def __init__(self, n_components: Any = None, *, n_iter: int = 0, tensor_shape: Any = None) -> None:
+        self.n_components = n_components
+        self.n_iter = n_iter
+        self.tensor_shape = tensor_shape
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Learn the directions from all samples.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, I1, ..., IN), or (n_samples, n_features) with ``tensor_shape``
+        y : ignored
+        sample_weight : array of shape (n_samples,), default=None
+        """
+        self._forget()
+        T, weight = _read_batch(self, X, sample_weight, first=True)
+        self._learn(T, weight)
+        for _ in range(self.n_iter):
+            self._refine(T, weight)
+        return self
+
+    @available_if(_adds_up)
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Learn from more samples; afterwards the directions are those of all samples so far."""
+        self._learn(*_read_batch(self, X, sample_weight, first=not hasattr(self, "n_samples_seen_")))
+        return self
+
+    def _learn(self, T: Array, weight: Array | None) -> None:
+        shape, order = T.shape[1:], T.ndim - 1
+        seen = float(getattr(self, "n_samples_seen_", 0.0))
+        mean = getattr(self, "mean_", None)
+        scatters = [
+            seen * part for part in getattr(self, "mode_covariances_", [np.zeros((size, size)) for size in shape])
+        ]
+        with np.errstate(over="ignore", invalid="ignore"):  # judged below
+            for block in _blocks(T):
+                rows, own, total = _centred(T[block], None if weight is None else weight[block], mean, shape)
+                merged = seen + total
+                step = own - own if mean is None else own - mean
+                # Chan's correction is that of one more sample. Narrow data are multiplied as such, and added up wide.
+                correction = math.sqrt(seen * total / merged) * step
+                rows = np.concatenate([rows, correction[None]]).astype(T.dtype, copy=False)
+                scatters = [scatters[mode] + _mode_scatter(rows, mode) for mode in range(order)]
+                mean = own if mean is None else mean + (total / merged) * step
+                seen = merged
+        self.mean_ = mean
+        self.mode_covariances_ = [scatter / seen for scatter in scatters]
+        self.n_samples_seen_ = _seen(self, T.shape[0], weight)
+        self._choose(T)
+
+    def _choose(self, T: Array) -> None:
+        variance = float(np.trace(self.mode_covariances_[0]))
+        if not np.finfo(np.float64).tiny < variance < np.inf:
+            check_range(T, "X")
+        wanted = self._wanted()
+        components = []
+        for covariance, want in zip(self.mode_covariances_, wanted, strict=True):
+            values, rows = _leading(covariance)
+            components.append(rows[: _count(values, want)])
+        self._set(components)
+
+    def _set(self, components: list[Array]) -> None:
+        self.components_ = components
+        pairs = list(zip(components, self.mode_covariances_, strict=True))
+        total = float(np.trace(self.mode_covariances_[0]))
+        self.explained_variance_ = [np.einsum("ri,ij,rj->r", rows, part, rows, optimize=True) for rows, part in pairs]
+        self.explained_variance_ratio_ = [own / total if total > 0 else own for own in self.explained_variance_]
+        self.n_components_ = tuple(rows.shape[0] for rows in components)
+
+    def _wanted(self) -> list[Any]:
+        """Read what is asked for each mode: a count, a share or None."""
+        shape = self.sample_shape_
+        order = len(shape)
+        if isinstance(self.n_components, Integral):
+            return [min(int(self.n_components), size) for size in shape]
+        if self.n_components is None or isinstance(self.n_components, Real):
+            share = self.n_components
+            # The squared error of the truncation is at most the sum of what each mode cuts off.
+            return [None if share is None else 1.0 - (1.0 - float(share)) / order] * order
+        wanted = list(self.n_components)
+        for want, size in zip(wanted, shape, strict=False):
+            counts = isinstance(want, Integral) and 1 <= int(want) <= size
+            shares = isinstance(want, Real) and not isinstance(want, Integral) and 0 < float(want) < 1
+            if not (want is None or counts or shares):
+                raise ValueError(
+                    f"Expected n_components of a mode of size {size} to be a whole number from 1 to {size}, a share between 0 "
+                    f"and 1, or None, got {want!r}."
+                )
+        if len(wanted) != order:
+            raise ValueError(
+                f"Expected one of n_components for each of the {order} modes of samples of shape {shape}, got {len(wanted)}: "
+                "use None for a mode to be left as it is."
+            )
+        return wanted
+
+    def _refine(self, T: Array, weight: Array | None) -> None:
+        """Find each mode's directions anew, for samples that the other modes have compressed."""
+        components = list(self.components_)
+        for mode in range(T.ndim - 1):
+            others = [np.eye(rows.shape[1]) if n == mode else rows for n, rows in enumerate(components)]
+            scatter = np.zeros((T.shape[mode + 1],) * 2)
+            for block in _blocks(T):
+                small = _multiply(np.subtract(T[block], self.mean_), others)
+                if weight is not None:
+                    small *= np.sqrt(weight[block]).reshape(-1, *(1,) * (T.ndim - 1))
+                scatter += _mode_scatter(small, mode)
+            components[mode] = _leading(scatter)[1][: components[mode].shape[0]]
+        self._set(components)
+
+    def transform(self, X: Any) -> Array:
+        """Compress samples to tensors of shape (n_samples, r1, ..., rN), float32 to float32."""
+        check_is_fitted(self)
+        rows, shape = read_samples(self, X, reset=False)
+        self._check_container(len(shape) + 1)
+        T = rows.reshape(-1, *shape)
+        matrices = [U.astype(T.dtype, copy=False) for U in self.components_]
+        compressed = np.empty((T.shape[0], *self.n_components_), T.dtype)
+        for block in _blocks(T):
+            # Centred in double precision before the product: the mean may be large against the spread.
+            compressed[block] = _multiply(np.subtract(T[block], self.mean_).astype(T.dtype, copy=False), matrices)
+        return compressed
+
+    def inverse_transform(self, X: Any) -> Array:
+        """Bring compressed samples back to shape (n_samples, I1, ..., IN): the closest there is in the kept directions.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, r1, ..., rN), or (n_samples, r1 * ... * rN)
+        """
+        check_is_fitted(self)
+        Z = np.asarray(X)
+        if Z.shape[1:] != self.n_components_ and Z.shape[1:] != (math.prod(self.n_components_),):
+            raise ValueError(
+                f"Expected compressed samples of shape {self.n_components_}, or flat, got an array of shape {Z.shape}: pass "
+                "what transform returns."
+            )
+        Z = Z.reshape(-1, *self.n_components_).astype(Z.dtype if Z.dtype == np.float32 else np.float64, copy=False)
+        check_finite(Z.reshape(Z.shape[0], -1), "X", self.n_components_)
+        samples = _multiply(Z, [rows.T.astype(Z.dtype, copy=False) for rows in self.components_])
+        return np.add(samples, self.mean_, out=samples, casting="same_kind")
+
+    def inverse_transform_weights(self, W: Array) -> Array:
+        """Express weights that were learned on compressed samples as weights of the samples themselves.
+
+        ``<W, transform(X)>`` and ``<inverse_transform_weights(W), X>`` differ by a constant, which is
+        ``-<inverse_transform_weights(W), mean_>``. The ranks of W stay what they are.
+
+        Parameters
+        ----------
+        W : array of shape (r1, ..., rN) or (K, r1, ..., rN), such as ``coef_`` of a model
+        """
+        check_is_fitted(self)
+        W = _read_weight_tensors(W, self.n_components_)
+        batch = W.reshape(-1, *self.n_components_)
+        return _multiply(batch, [rows.T for rows in self.components_]).reshape(
+            *W.shape[: W.ndim - len(self.n_components_)], *self.sample_shape_
+        )
+
+    @property
+    def _n_features_out(self) -> int:
+        return math.prod(self.n_components_)
+
+    def get_feature_names_out(self, input_features: Any = None) -> Array:
+        """Name the entries of a compressed sample in C order: "modepca0_2" is component 0 of mode 0, 2 of mode 1."""
+        check_is_fitted(self)
+        super().get_feature_names_out(input_features)  # for its checks
+        places = np.ndindex(*self.n_components_)
+        return np.asarray([f"modepca{'_'.join(map(str, place))}" for place in places], dtype=object)
+
+
+def _count(values: Array, want: Any) -> int:
+    """Count the leading eigenvalues that are asked for."""
+    if want is None or isinstance(want, Integral):
+        return len(values) if want is None else int(want)
+    total = float(values.sum())
+    if total == 0.0:
+        return 1
+    # A last bit must not cost a component where the share is met exactly.
+    return min(len(values), 1 + int(np.searchsorted(np.cumsum(values) / total, want - 1e-12)))
