@@ -25,6 +25,10 @@ format: .venv/test
 paper: .venv/demo
 	$(BIN)/tracelearn reproduce --scale full --out out/paper
 
+docs: .venv/docs
+	$(BIN)/sphinx-build --fail-on-warning --keep-going -q -b html docs docs/_build/html
+	@echo "The documentation is at docs/_build/html/index.html"
+
 clean:
 	rm -rf .venv out
 
@@ -35,6 +39,10 @@ clean:
 
 .venv/demo: pyproject.toml | .venv/bin/python
 	$(BIN)/python -m pip install --quiet --editable '.[all]'
+	@touch $@
+
+.venv/docs: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
 	@touch $@
 
 .venv/test: pyproject.toml | .venv/bin/python
