@@ -192,9 +192,10 @@ def admm(
     if bool(xp.all(found.gap <= tol)):
         return found
     W, split = found.W, found.split
-    rho = _first_rho(problems) if found.rho is None else found.rho
-    finish, finished = _Finish(problems, tol), _Finished(problems)
     shares, review = smooth.system.shares_shift, _REVIEW_EVERY
+    # The problems of an earlier batch may have ended apart, each with a step of its own.
+    rho = _first_rho(problems) if found.rho is None else _shared(found.rho, shares)
+    finish, finished = _Finish(problems, tol), _Finished(problems)
     for iteration in range(1, max_iter + 1):
         level = problems.each(rho)
         pull, shift = penalty.pull(split, level)
