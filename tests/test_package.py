@@ -1,0 +1,62 @@
+"""The package itself: what it imports, what it exports, what it says of itself."""
+
+import json
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import tracelearn
+
+OPTIONAL = ["torch", "matplotlib", "typer", "rich", "dask", "cupy", "jax", "zarr", "pyarrow", "h5py", "cvxpy"]
+PUBLIC = {
+    "HierarchicalTraceNormClassifier",
+    "ModePCA",
+    "Moments",
+    "TensorStandardScaler",
+    "TraceNormClassifier",
+    "TraceNormClassifierCV",
+    "TraceNormRegressor",
+    "TraceNormRegressorCV",
+    "tensor_trace_norm",
+    "trace_norm_path",
+}
+
+
+def test_importing_it_imports_no_optional_library():
+    # scikit-learn itself loads some of them where it finds them (rich, pandas): what counts is what we add.
+    code = """
+import json, sys
+import scipy.linalg, sklearn.base, sklearn.model_selection, sklearn.utils.estimator_checks
+before = set(sys.modules)
+import tracelearn
+print(json.dumps(sorted(name for name in set(sys.modules) - before if "." not in name)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(json.loads(done.stdout.splitlines()[-1]))
+    assert "tracelearn" in loaded
+    assert loaded.isdisjoint(OPTIONAL), loaded.intersection(OPTIONAL)
+
+
+def test_importing_it_says_nothing():
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", "import tracelearn"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == done.stderr == ""
+
+
+def test_public_names_are_those_that_are_written_down():
+    # A new name is a promise: it is added here on purpose, together with a line in the changelog.
+    assert set(tracelearn.__all__) == PUBLIC
+    assert len(tracelearn.__all__) == len(PUBLIC)
+    for name in PUBLIC:
+        assert getattr(tracelearn, name).__doc__, name
+
+
+def test_the_version_is_one():
+    assert tracelearn.__version__ == metadata.version("tracelearn")
+    assert tracelearn.__version__.count(".") >= 2
+
+
+def test_types_are_shipped():
+    assert (Path(tracelearn.__file__).parent / "py.typed").exists()
