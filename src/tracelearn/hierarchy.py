@@ -44,10 +44,11 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
     model, certified as that of ``TraceNormClassifier``, tells the classes on the left from those on the right, and a
     sample descends from the root to a class. All nodes learn from the moments of the classes, so samples are read once.
 
-    It helps where classes come in groups and are many for the size of a sample: a flat model has one score for each
-    class against all others, and where class means crowd in few dimensions a class between others never scores highest.
-    Where means are spread over as many dimensions as there are classes it does not help: every step down can err, and
-    the flat ``TraceNormClassifier``, or its ``class_mode=True``, is as good or better and needs less memory.
+    It helps where class means crowd in fewer dimensions than there are classes, as they do in a hierarchy: a flat model
+    has one score for each class against all others, and a class that lies between others never scores highest. Where
+    means spread over more dimensions than there are classes it does not help: every step down can err, and the flat
+    ``TraceNormClassifier``, or its ``class_mode=True``, is as good or better, quicker, and needs less memory. The
+    example ``plot_hierarchy.py`` shows both sides.
 
     Parameters
     ----------
@@ -115,6 +116,8 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
     >>> model.coef_.shape, model.score(X, y) > 0.9
     ((3, 4, 3), True)
     """
+
+    class_moments_: list[Moments]
 
     _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012 - scikit-learn's convention
         **{name: TraceNormClassifier._parameter_constraints[name] for name in _SHARED},
@@ -210,12 +213,14 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
 
     def _grow(self) -> None:
         """Find the tree and the model of each of its nodes."""
-        seen = [k for k, moments in enumerate(self.class_moments_) if moments.weight > 0.0]
-        tree = self._join(seen) if isinstance(self.tree, str) else self._read_tree(self.tree)
-        tree = _ordered(_pruned(tree, set(seen)))
-        scales = self._class_scales(seen)
+        scales = self._class_scales()
+        if not scales:
+            raise ValueError("Expected a class with samples of weight above zero, got none: change class_weight.")
+        tree = self._join(list(scales)) if isinstance(self.tree, str) else self._read_tree(self.tree)
+        tree = _ordered(_pruned(tree, set(scales)))
         models: dict[_Node, TraceNormClassifier] = {}
         self._solve(tree, scales, models)
+        self._seen = sorted(scales)
         self._models = {node: models[node] for node in _nodes(tree)}
         self.tree_ = _labelled(tree, self.classes_.tolist())
         self._describe()
@@ -251,25 +256,26 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
             )
         return found
 
-    def _class_scales(self, seen: list[int]) -> dict[int, float]:
-        """Find the factor that ``class_weight`` gives each class."""
-        if self.class_weight is None:
-            return dict.fromkeys(seen, 1.0)
-        if self.class_weight == "balanced":
-            weights = {k: self.class_moments_[k].weight for k in seen}
-            return {k: sum(weights.values()) / (len(seen) * weight) for k, weight in weights.items()}
+    def _class_scales(self) -> dict[int, float]:
+        """Find the factor that ``class_weight`` gives each class; classes without any weight are left out."""
         labels = self.classes_.tolist()
+        weights = {k: moments.weight for k, moments in enumerate(self.class_moments_) if moments.weight > 0.0}
+        if self.class_weight is None:
+            return dict.fromkeys(weights, 1.0)
+        if isinstance(self.class_weight, str):
+            return {k: sum(weights.values()) / (len(weights) * weight) for k, weight in weights.items()}
         unknown = [label for label in self.class_weight if label not in labels]
         if unknown:
             raise ValueError(f"Expected class_weight to name classes among {labels}, got {unknown}.")
-        return {k: float(self.class_weight.get(labels[k], 1.0)) for k in seen}
+        scales = {k: float(self.class_weight.get(labels[k], 1.0)) for k in weights}
+        return {k: scale for k, scale in scales.items() if scale != 0.0}
 
     def _solve(self, tree: Any, scales: dict[int, float], models: dict[_Node, TraceNormClassifier]) -> Moments:
         """Solve every node, the lower ones first, and return the moments of all classes below."""
         if not isinstance(tree, tuple):
             return self.class_moments_[tree].scaled(scales[tree])
         left, right = (self._solve(child, scales, models) for child in tree)
-        moments = _with_target(left, -1.0) + _with_target(right, 1.0)
+        moments: Moments = _with_target(left, -1.0) + _with_target(right, 1.0)
         node = _node(tree)
         models[node] = self._node_model(node, moments)
         return moments
@@ -304,11 +310,10 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         rows, _ = read_samples(self, X, reset=False)
         steps = rows @ self.coef_.reshape(-1, rows.shape[1]).T + self.intercept_
         scores = np.full((rows.shape[0], len(self.classes_)), -np.inf, steps.dtype)
-        for k, moments in enumerate(self.class_moments_):
-            if moments.weight > 0.0:
-                signs = np.array([(k in node.right) * 1.0 - (k in node.left) for node in self._models])
-                path = np.flatnonzero(signs)
-                scores[:, k] = np.min(steps[:, path] * signs[path], axis=1, initial=np.inf)
+        for k in self._seen:
+            signs = np.array([(k in node.right) * 1.0 - (k in node.left) for node in self._models])
+            path = np.flatnonzero(signs)
+            scores[:, k] = np.min(steps[:, path] * signs[path], axis=1, initial=np.inf)
         return scores
 
     def decision_function(self, X: Any) -> Array:
@@ -322,7 +327,8 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> Array:
         """Predict the label of each sample: where its descent of the tree ends."""
-        return self.classes_[np.argmax(self._class_scores(X), axis=1)]
+        scores = self._class_scores(X)
+        return self.classes_[np.argmax(scores, axis=1)]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

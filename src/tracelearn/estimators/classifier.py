@@ -6,15 +6,14 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin, _fit_context
-from sklearn.utils import check_consistent_length, column_or_1d, compute_sample_weight
+from sklearn.utils import compute_sample_weight
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets, unique_labels
 
 from tracelearn.estimators.base import Batch, TraceNormModel, has_moments
 from tracelearn.losses import Logistic, Loss, Multinomial, Squared, SquaredHinge
 from tracelearn.tensors import Array
-from tracelearn.validation import check_finite, read_samples, read_weights
+from tracelearn.validation import read_labels, read_samples, read_weights
 
 __all__ = ["TraceNormClassifier"]
 
@@ -167,25 +166,8 @@ class TraceNormClassifier(ClassifierMixin, TraceNormModel):
         return intercept
 
     def _read(self, X: Any, y: Any, sample_weight: Any, classes: Any = None, *, reset: bool) -> Batch:
-        if y is None:
-            raise ValueError(
-                "Expected one label for each sample: fit requires y to be passed, but the target y is None."
-            )
         rows, shape = read_samples(self, X, reset=reset)
-        y = column_or_1d(y, warn=True)
-        check_consistent_length(rows, y)
-        check_finite(y, "y")
-        check_classification_targets(y)
-        known = unique_labels(y) if classes is None else np.asarray(classes)
-        if len(known) < 2:
-            raise ValueError(
-                f"Expected at least two classes in y, got one class, {known.tolist()[0]!r}: there is nothing to tell apart."
-            )
-        unknown = np.setdiff1d(y, known)
-        if unknown.size:
-            raise ValueError(
-                f"Expected labels among the classes {known.tolist()}, got {unknown.tolist()}: name all classes in the first call."
-            )
+        y, known = read_labels(y, rows, classes)
         self.classes_, self._dtype = known, rows.dtype
         weight = read_weights(sample_weight, rows)
         if self.class_weight is not None:
