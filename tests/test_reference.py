@@ -1,0 +1,127 @@
+"""Every loss with every penalty by every solver is the answer of cvxpy, and no gap is a false promise."""
+
+import functools
+
+import numpy as np
+import pytest
+from oracle import matricize
+from registry import DATA_SOLVERS, PENALTIES, SOLVERS
+
+from tracelearn import TraceNormClassifier, TraceNormRegressor
+from tracelearn.penalties import LatentTraceNorm, OverlappedTraceNorm, ScaledLatentTraceNorm
+
+cp = pytest.importorskip("cvxpy", reason="cvxpy is the reference here")
+
+SHAPE = (3, 2, 2)
+N = 25
+RIDGE = 0.02
+ALPHA = {"overlapped": 0.08, "latent": 0.08, "scaled_latent": 0.12}
+CASES = ["squared", "huber", "squared_hinge", "logistic", "multinomial", "squared, classes as a mode"]
+
+
+def model(case, **options):
+    options = {"ridge": RIDGE, "max_iter": 50000, **options}
+    if case in ("squared", "huber"):
+        return TraceNormRegressor(loss=case, **options)
+    if case == "squared, classes as a mode":
+        return TraceNormClassifier(class_mode=True, **options)
+    return TraceNormClassifier(loss={"multinomial": "logistic"}.get(case, case), **options)
+
+
+@functools.cache
+def data(case):
+    rng = np.random.default_rng(CASES.index(case))
+    X = rng.standard_normal((N, *SHAPE)) + 0.5
+    W = np.einsum("i,j,k->ijk", *(rng.standard_normal(size) for size in SHAPE))
+    y = X.reshape(N, -1) @ W.ravel()
+    y = y / y.std() + 0.5 * rng.standard_normal(N)
+    weight = rng.uniform(0.5, 2.0, N)
+    if case in ("multinomial", "squared, classes as a mode"):
+        return X, np.digitize(y, np.quantile(y, [0.3, 0.6])), weight
+    if case in ("logistic", "squared_hinge"):
+        return X, np.where(y > np.median(y), 1, -1), weight
+    y[:3] += 8.0  # outliers, for Huber
+    return X, y, weight
+
+
+@functools.cache
+def optimum(case, penalty):
+    """Ask cvxpy for the optimal value of the problem that the class prints."""
+    X, y, weight = data(case)
+    share, A, p = weight / weight.sum(), X.reshape(N, -1), X[0].size
+    K = 3 if case in ("multinomial", "squared, classes as a mode") else 1
+    coupled = case == "squared, classes as a mode"
+    shape = (K, *SHAPE) if coupled else SHAPE
+    theta = {"overlapped": OverlappedTraceNorm, "latent": LatentTraceNorm, "scaled_latent": ScaledLatentTraceNorm}[
+        penalty
+    ](shape).weights
+    index = np.arange(int(np.prod(shape))).reshape(shape)
+
+    def norm(w):
+        def nuclear(v, mode):
+            rows = matricize(index, mode)
+            return cp.normNuc(cp.reshape(v[rows.ravel()], rows.shape, order="C"))
+
+        if penalty == "overlapped":
+            return sum(t * nuclear(w, mode) for mode, t in enumerate(theta)), []
+        parts = [cp.Variable(index.size) for _ in shape]
+        return sum(t * nuclear(v, mode) for mode, (t, v) in enumerate(zip(theta, parts, strict=True))), [
+            w == sum(parts)
+        ]
+
+    rows, b = [cp.Variable(p) for _ in range(K)], cp.Variable(K)
+    z = [A @ rows[k] + b[k] for k in range(K)]
+    if case == "squared":
+        loss = share @ cp.square(y - z[0])
+    elif case == "huber":
+        loss = share @ cp.huber(y - z[0], 1.35)
+    elif case == "squared_hinge":
+        loss = share @ cp.square(cp.pos(1 - cp.multiply(y, z[0])))
+    elif case == "logistic":
+        loss = share @ cp.logistic(-cp.multiply(y, z[0]))
+    elif case == "multinomial":
+        scores = cp.vstack(z).T
+        loss = share @ (cp.log_sum_exp(scores, axis=1) - cp.sum(cp.multiply(np.eye(3)[y], scores), axis=1))
+    else:
+        loss = sum(share @ cp.square(np.where(y == k, 1.0, -1.0) - z[k]) for k in range(K))
+    whole = cp.hstack(rows)
+    terms = [norm(whole)] if coupled else [norm(row) for row in rows]
+    objective = loss + ALPHA[penalty] * sum(term for term, _ in terms) + RIDGE * cp.sum_squares(whole)
+    problem = cp.Problem(cp.Minimize(objective), [equation for _, equations in terms for equation in equations])
+    accuracy = {name: 1e-9 for name in ("tol_gap_abs", "tol_gap_rel", "tol_feas")}
+    return float(problem.solve(solver=cp.CLARABEL, **accuracy))
+
+
+def solvers(case):
+    names = list(SOLVERS)
+    return names if case.startswith("squared") and case != "squared_hinge" else [*names, *DATA_SOLVERS]
+
+
+COMBINATIONS = [(case, penalty, solver) for case in CASES for penalty in PENALTIES for solver in solvers(case)]
+
+
+@pytest.mark.parametrize(("case", "penalty", "solver"), COMBINATIONS)
+def test_the_answer_is_that_of_cvxpy_and_the_excess_is_below_the_gap(case, penalty, solver):
+    X, y, weight = data(case)
+    best = optimum(case, penalty)
+    options = {"alpha": ALPHA[penalty], "penalty": penalty, "solver": solver}
+    found = model(case, tol=1e-6, **options).fit(X, y, weight)
+    assert found.dual_gap_ <= 1e-6
+    assert found.coef_.any()
+    assert found.objective_ == pytest.approx(best, rel=1e-5)
+    # Stopped early, the gap is an honest bound: objectives are relative to that of W = 0.
+    at_zero = model(case, alpha=1e4).fit(X, y, weight).objective_
+    for tol in (1e-1, 1e-3):
+        rough = model(case, tol=tol, **options).fit(X, y, weight)
+        assert rough.objective_ >= best - 1e-7 * at_zero
+        assert rough.objective_ - best <= rough.dual_gap_ * at_zero + 1e-7 * at_zero
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_ridge_alone_is_certified_too(case):
+    X, y, weight = data(case)
+    found = model(case, alpha=0.0).fit(X, y, weight)
+    assert found.dual_gap_ <= 1e-6
+    exact = model(case, alpha=0.0, tol=1e-10).fit(X, y, weight)
+    at_zero = model(case, alpha=1e4).fit(X, y, weight).objective_
+    assert 0 <= found.objective_ - exact.objective_ + 1e-9 <= found.dual_gap_ * at_zero + 2e-9
