@@ -29,6 +29,10 @@ docs: .venv/docs
 	$(BIN)/sphinx-build --fail-on-warning --keep-going -q -b html docs docs/_build/html
 	@echo "The documentation is at docs/_build/html/index.html"
 
+# QUICK=1: smaller problems and few repetitions, written to out/ so that the figures of a full run stay.
+bench: .venv/bench
+	$(BIN)/python -m benchmarks $(if $(QUICK),--quick --out out/bench)
+
 clean:
 	rm -rf .venv out
 
@@ -48,3 +52,7 @@ clean:
 .venv/test: pyproject.toml | .venv/bin/python
 	$(BIN)/python -m pip install --quiet --editable '.[test]'
 	@touch $@ .venv/demo
+
+.venv/bench: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --editable '.[bench]'
+	@touch $@

@@ -1,0 +1,1 @@
+"""How fast it is, as ratios against others measured in one run: ``python -m benchmarks``, or ``make bench``."""

@@ -1,0 +1,62 @@
+"""cvxpy with a conic solver: the loss as a sum of p squares through a Cholesky factor, not of n."""
+
+import time
+import warnings
+from collections.abc import Callable
+
+import cvxpy as cp
+import numpy as np
+
+from benchmarks.harness import Arrival
+from benchmarks.problems import Problem
+from tracelearn import Moments
+
+# From loose to tight: the first with which a solver meets the wanted error is the one that is compared.
+SETTINGS: dict[str, Callable[[float], list[dict]]] = {
+    "SCS": lambda limit: [
+        {"eps_abs": eps, "eps_rel": eps, "max_iters": 1_000_000, "time_limit_secs": limit} for eps in (1e-4, 1e-5, 1e-6)
+    ],
+    "CLARABEL": lambda limit: [
+        {"tol_gap_abs": eps, "tol_gap_rel": eps, "tol_feas": eps, "time_limit": limit} for eps in (1e-6, 1e-8)
+    ],
+}
+
+
+def state(problem: Problem) -> tuple[cp.Problem, cp.Variable]:
+    """State the problem, from the samples."""
+    moments = Moments.of(problem.X, problem.y)
+    factor = np.linalg.cholesky(moments.gram / moments.weight)
+    target = np.linalg.solve(factor, moments.cross[:, 0] / moments.weight)
+    w = cp.Variable(factor.shape[0])
+    entries = np.arange(factor.shape[0]).reshape(problem.shape)
+    norms = []
+    for mode, size in enumerate(problem.shape):
+        order = np.moveaxis(entries, mode, 0).ravel()
+        norms.append(cp.normNuc(cp.reshape(w[order], (size, order.size // size), order="C")))
+    loss = cp.sum_squares(factor.T @ w - target)
+    return cp.Problem(cp.Minimize(loss + problem.alpha / len(norms) * cp.sum(cp.hstack(norms)))), w
+
+
+def arrive(problem: Problem, solver: str, target: float, limit: float) -> Arrival:
+    """Time the loosest setting that meets the wanted error."""
+    arrival = Arrival(limit, np.inf, False)
+    for settings in SETTINGS[solver](limit):
+        began = time.perf_counter()
+        stated, w = state(problem)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                stated.solve(solver=solver, warm_start=False, **settings)
+        except cp.error.SolverError:
+            pass
+        taken = time.perf_counter() - began
+        error = np.inf if w.value is None else problem.error(w.value)
+        own = (
+            (stated.solver_stats.solve_time or 0.0) + (stated.solver_stats.setup_time or 0.0)
+            if w.value is not None
+            else taken
+        )
+        arrival = Arrival(taken, error, error <= target, f"of which the solver itself {own:.2g} s")
+        if arrival.arrived or taken >= limit:
+            break
+    return arrival

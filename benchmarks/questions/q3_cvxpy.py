@@ -1,0 +1,38 @@
+"""How much faster than a general conic solver on the same problem?"""
+
+from benchmarks.harness import Row, at_least, interleaved
+from benchmarks.peers import cvxpy_conic
+from benchmarks.problems import Problem
+
+TITLE = "against cvxpy"
+ERROR, AIM = 1e-6, 50.0
+
+
+def ask(quick: bool) -> list[Row]:
+    size = 5 if quick else 8
+    rows = []
+    for fraction in (0.3, 0.1):
+        problem = Problem.gaussian(600 if size == 8 else 150, (size,) * 3, fraction)
+        tol = problem.tol_for(ERROR)
+        took = interleaved({"ours": lambda problem=problem, tol=tol: problem.fit(tol)}, 5 if quick else 21)["ours"]
+        for solver in cvxpy_conic.SETTINGS:
+            arrivals = [
+                cvxpy_conic.arrive(problem, solver, ERROR, limit=60.0) for _ in range(3 if solver == "SCS" else 1)
+            ]
+            arrival = sorted(arrivals, key=lambda a: a.seconds)[len(arrivals) // 2]
+            ratio = arrival.seconds / took.median
+            rows.append(
+                Row(
+                    TITLE,
+                    f"{solver.title() if solver != 'SCS' else solver}, {size}×{size}×{size}, n = {len(problem.X)}, "
+                    f"α = {fraction:g} α_max, relative objective error 1e-6",
+                    "cvxpy / ours",
+                    ratio,
+                    **at_least(AIM, ratio),
+                    bound=not arrival.arrived,
+                    ours=took.median,
+                    other=arrival.seconds,
+                    note=f"cvxpy is {arrival.error:.0e} above the optimum; {arrival.note}",
+                )
+            )
+    return rows
