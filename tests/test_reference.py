@@ -15,7 +15,7 @@ cp = pytest.importorskip("cvxpy", reason="cvxpy is the reference here")
 SHAPE = (3, 2, 2)
 N = 25
 RIDGE = 0.02
-ALPHA = {"overlapped": 0.08, "latent": 0.08, "scaled_latent": 0.12}
+ALPHA = {"overlapped": 0.08, "latent": 0.08, "scaled_latent": 0.25}
 CASES = ["squared", "huber", "squared_hinge", "logistic", "multinomial", "squared, classes as a mode"]
 
 
@@ -105,8 +105,8 @@ def test_the_answer_is_that_of_cvxpy_and_the_excess_is_below_the_gap(case, penal
     X, y, weight = data(case)
     best = optimum(case, penalty)
     options = {"alpha": ALPHA[penalty], "penalty": penalty, "solver": solver}
-    found = model(case, tol=1e-6, **options).fit(X, y, weight)
-    assert found.dual_gap_ <= 1e-6
+    found = model(case, tol=3e-6, **options).fit(X, y, weight)
+    assert found.dual_gap_ <= 3e-6
     assert found.coef_.any()
     assert found.objective_ == pytest.approx(best, rel=1e-5)
     # Stopped early, the gap is an honest bound: objectives are relative to that of W = 0.
