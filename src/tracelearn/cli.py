@@ -177,6 +177,7 @@ def _reproduce_command(
     ] = None,
     batch_size: Annotated[int, typer.Option(help="Tensors in a mini-batch.")] = 100,
     max_iter_per_update: Annotated[int, typer.Option(help="Iterations of an online update, at most.")] = 10,
+    inner_iter_per_update: Annotated[int, typer.Option(help="Iterations of a proximal point in it, at most.")] = 5,
     max_rank: Annotated[int, typer.Option(help="Ranks are uniform from 1 to this.")] = 4,
     seed: Annotated[int, typer.Option(help="Decides the tensors and their order.")] = 0,
 ) -> None:
@@ -190,6 +191,7 @@ def _reproduce_command(
         "budget": budget,
         "batch_size": batch_size,
         "max_iter_per_update": max_iter_per_update,
+        "inner_iter_per_update": inner_iter_per_update,
         "max_rank": max_rank,
         "seed": seed,
     }

@@ -7,7 +7,7 @@ import os
 import platform
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -141,6 +141,8 @@ def _iterates(algorithm: Algorithm, data: Data, settings: Settings) -> Iterator[
     else:
         size = 1 if algorithm.feed == "online" else settings.batch_size
         batches = _batches(data, settings, size)
+        # The first samples have an L far below beta, where a proximal point takes a hundred iterations and gains nothing.
+        constants = replace(constants, inner_iter=settings.inner_iter_per_update)
         yield from algorithm2(batches, settings.shape, constants, max_iter=settings.max_iter_per_update)
 
 

@@ -49,7 +49,8 @@ def _kronecker_seconds(X: Any, limit: float) -> tuple[float, int]:
 def _learn(past: Moments, model: Iterate | None, settings: Settings) -> Iterate:
     """Make one capped update of APG_ADM, lines 11 to 19 of Algorithm 2."""
     start = None if model is None else Iterate(model.W, model.b)
-    for iterate in algorithm1(past, settings.shape, Constants(inner="adm"), start):
+    constants = Constants(inner="adm", inner_iter=settings.inner_iter_per_update)
+    for iterate in algorithm1(past, settings.shape, constants, start):
         model = iterate
         if iterate.n_iter >= settings.max_iter_per_update:
             break

@@ -168,7 +168,8 @@ def _traps(results: Results) -> str:
         "<h2>Two traps</h2>"
         f"<p><b>The printed tolerance never lets the online algorithms go on.</b> With ε = {power(constants['eps1'])} and the "
         f"printed step the second tensor alone takes minutes. So an update is capped at <b>{cap} iterations</b> here, and "
-        f"a proximal point at {constants['inner_iter']}; the first is an option, the paper is silent on both.</p>"
+        f"a proximal point inside at {results['inner_iter_per_update']} ({constants['inner_iter']} for the batch algorithms); "
+        f"both are options, and the paper is silent on both.</p>"
     ]
     optimum = results.get("batch_optimum")
     if optimum is not None:
@@ -221,7 +222,8 @@ def _again(results: Results) -> str:
     command = (
         f"tracelearn reproduce --scale {results['scale']} --seed {results['seed']} --budget {results['budget']:g} "
         f"--max-rank {results['ranks'][-1]} --batch-size {results['batch_size']} "
-        f"--max-iter-per-update {results['max_iter_per_update']}"
+        f"--max-iter-per-update {results['max_iter_per_update']} "
+        f"--inner-iter-per-update {results['inner_iter_per_update']}"
     )
     versions = ", ".join(f"{name} {number}" for name, number in results["versions"].items())
     machine = results["machine"]

@@ -63,6 +63,7 @@ class Settings:
     study_seconds: float = 6.0
     batch_size: int = 100
     max_iter_per_update: int = 10
+    inner_iter_per_update: int = 5
     points_per_decade: int = 12
     eta: float = 1.0
     tol: float = 1e-6
@@ -78,6 +79,8 @@ class Settings:
             )
         if self.max_iter_per_update < 1:
             raise ValueError(f"Expected at least 1 iteration per update, got {self.max_iter_per_update}.")
+        if self.inner_iter_per_update < 1:
+            raise ValueError(f"Expected at least 1 inner iteration per update, got {self.inner_iter_per_update}.")
         if self.seed < 0:
             raise ValueError(f"Expected a seed of at least 0, got {self.seed}.")
         if min(self.n_train, self.n_test, self.n_batch) < 2 or self.n_batch > self.n_train:
