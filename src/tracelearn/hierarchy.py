@@ -273,7 +273,7 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
     def _solve(self, tree: Any, scales: dict[int, float], models: dict[_Node, TraceNormClassifier]) -> Moments:
         """Solve every node, the lower ones first, and return the moments of all classes below."""
         if not isinstance(tree, tuple):
-            return self.class_moments_[tree].scaled(scales[tree])
+            return self.class_moments_[int(tree)].scaled(scales[tree])
         left, right = (self._solve(child, scales, models) for child in tree)
         moments: Moments = _with_target(left, -1.0) + _with_target(right, 1.0)
         node = _node(tree)

@@ -44,23 +44,26 @@ def _kept_sum(values: Array, kept: tuple[int, ...]) -> Array:
     return values.sum(axis=axes, keepdims=True)
 
 
-def _centred(X: Array, weight: Array | None, mean: Array | None, kept: tuple[int, ...]) -> tuple[Array, Array, float]:
-    """Centre a block (n, I1, ..., IN) around its own means of shape ``kept``.
+def _centred(X: Array, weight: Array | None, mean: Array) -> tuple[Array, Array, float]:
+    """Centre a block (n, I1, ..., IN) around its own means, which vary along the modes along which ``mean`` does.
 
-    Returns the centred samples times the roots of their weights, the means, and the sum of the weights. ``mean`` is what
-    earlier blocks had: a shift by something close first, then by the small rest, keeps the digits that one subtraction
-    of a large mean would lose. Without earlier blocks the first entries serve.
+    Returns the centred samples times the roots of their weights, the step from ``mean`` to the means of the block, and
+    the sum of the weights. ``mean`` is what earlier blocks had, or something close: a shift by it first, then by the small
+    step, keeps the digits that one subtraction of a large mean would lose.
     """
-    if mean is None:
-        mean = X[0][tuple(slice(None if size > 1 else 1) for size in kept)].astype(np.float64)
     rows = np.subtract(X, mean, dtype=np.float64)
     total = float(X.shape[0]) if weight is None else float(weight.sum())
     sums = rows.sum(axis=0) if weight is None else np.tensordot(weight, rows, (0, 0))
-    rest = _kept_sum(sums, kept) * (math.prod(kept) / (total * math.prod(X.shape[1:])))
-    rows -= rest
+    step = _kept_sum(sums, mean.shape) * (mean.size / (total * sums.size))
+    rows -= step
     if weight is not None:
         rows *= np.sqrt(weight).reshape(-1, *(1,) * (X.ndim - 1))
-    return rows, mean + rest, total
+    return rows, step, total
+
+
+def _first_entries(X: Array, kept: tuple[int, ...]) -> Array:
+    """Take the first entry of each group as a mean to begin with: it is as close as any before samples are read."""
+    return X[0][tuple(slice(None if size > 1 else 1) for size in kept)].astype(np.float64)
 
 
 def _read_batch(estimator: Any, X: Any, sample_weight: Any, *, first: bool) -> tuple[Array, Array | None]:
@@ -204,8 +207,8 @@ class TensorStandardScaler(OneToOneFeatureMixin, _TensorTransformer):
         T, weight = _read_batch(self, X, sample_weight, first=first)
         kept = self._kept_shape()
         if self.with_mean or self.with_std:
-            seen, mean, squares = 0.0, None, np.zeros(kept)
             spread = math.prod(self.sample_shape_) // math.prod(kept)
+            seen, mean, squares = 0.0, _first_entries(T, kept), np.zeros(kept)
             if not first:
                 seen, mean = float(self.n_samples_seen_), self.mean_
                 squares = self.var_ * (seen * spread) if self.with_std else squares
@@ -232,21 +235,18 @@ class TensorStandardScaler(OneToOneFeatureMixin, _TensorTransformer):
         return tuple(size if mode in own else 1 for mode, size in enumerate(shape))
 
     def _fold(
-        self, T: Array, weight: Array | None, seen: float, mean: Array | None, squares: Array
+        self, T: Array, weight: Array | None, seen: float, mean: Array, squares: Array
     ) -> tuple[float, Array, Array]:
-        kept = squares.shape
+        kept = mean.shape
         spread = math.prod(T.shape[1:]) // math.prod(kept)
         for block in _blocks(T):
-            rows, own, total = _centred(T[block], None if weight is None else weight[block], mean, kept)
+            rows, step, total = _centred(T[block], None if weight is None else weight[block], mean)
             flat = rows.reshape(rows.shape[0], -1)
-            squares = squares + _kept_sum(np.einsum("ij,ij->j", flat, flat).reshape(T.shape[1:]), kept)
+            own = _kept_sum(np.einsum("ij,ij->j", flat, flat).reshape(T.shape[1:]), kept)
             # Chan, Golub and LeVeque (1979): what two parts with means a step apart add to the sum of squares.
-            step = own if mean is None else own - mean
-            merged = seen + total
-            if mean is not None:
-                squares = squares + (spread * seen * total / merged) * step**2
-            mean = step if mean is None else mean + (total / merged) * step
-            seen = merged
+            squares = squares + own + (spread * seen / (seen + total) * total) * step**2
+            seen += total
+            mean = mean + (total / seen) * step
         return seen, mean, squares
 
     def _keep(self, T: Array, mean: Array, var: Array) -> None:
@@ -440,21 +440,18 @@ class ModePCA(ClassNamePrefixFeaturesOutMixin, _TensorTransformer):
     def _learn(self, T: Array, weight: Array | None) -> None:
         shape, order = T.shape[1:], T.ndim - 1
         seen = float(getattr(self, "n_samples_seen_", 0.0))
-        mean = getattr(self, "mean_", None)
-        scatters = [
-            seen * part for part in getattr(self, "mode_covariances_", [np.zeros((size, size)) for size in shape])
-        ]
+        mean = getattr(self, "mean_", _first_entries(T, shape))
+        zeros = [np.zeros((size, size)) for size in shape]
+        scatters = [seen * part for part in getattr(self, "mode_covariances_", zeros)]
         with np.errstate(over="ignore", invalid="ignore"):  # judged below
             for block in _blocks(T):
-                rows, own, total = _centred(T[block], None if weight is None else weight[block], mean, shape)
-                merged = seen + total
-                step = own - own if mean is None else own - mean
+                rows, step, total = _centred(T[block], None if weight is None else weight[block], mean)
                 # Chan's correction is that of one more sample. Narrow data are multiplied as such, and added up wide.
-                correction = math.sqrt(seen * total / merged) * step
+                correction = math.sqrt(seen / (seen + total) * total) * step
                 rows = np.concatenate([rows, correction[None]]).astype(T.dtype, copy=False)
                 scatters = [scatters[mode] + _mode_scatter(rows, mode) for mode in range(order)]
-                mean = own if mean is None else mean + (total / merged) * step
-                seen = merged
+                seen += total
+                mean = mean + (total / seen) * step
         self.mean_ = mean
         self.mode_covariances_ = [scatter / seen for scatter in scatters]
         self.n_samples_seen_ = _seen(self, T.shape[0], weight)
