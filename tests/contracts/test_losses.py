@@ -182,3 +182,8 @@ def test_a_loss_is_a_value(name):
     assert hash(one) == hash(other)
     with pytest.raises(AttributeError):
         one.curvature = 1.0
+
+
+def test_every_public_loss_is_under_contract():
+    public = {getattr(losses, name) for name in losses.__all__}
+    assert {member for member in public if hasattr(member, "conjugate")} - {losses.Loss} == set(LOSSES.values())
