@@ -98,8 +98,8 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
     Notes
     -----
     The paper leaves "hierarchy methods" for many classes as future work (section 7). Means are joined by Ward's criterion
-    in the plain metric: it makes balanced trees, hence few steps to err in, and a metric whitened by the covariance
-    within classes made no better trees and needs one more p by p factorisation.
+    in the plain metric: it makes balanced trees, hence few steps to err in. A metric whitened by the covariance within
+    classes was tried: accuracies changed by about one point in either direction, for one more p by p factorisation.
 
     Examples
     --------
