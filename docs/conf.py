@@ -12,6 +12,7 @@ myst_enable_extensions = ["dollarmath", "amsmath"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_build"]
 autosummary_generate = True
+templates_path = ["_templates"]
 numpydoc_show_class_members = False
 autodoc_member_order = "bysource"
 

@@ -61,7 +61,7 @@ def make_low_rank_regression(
 
     Returns
     -------
-    X : array of shape (n_samples, *shape)
+    X : array of shape ``(n_samples, *shape)``
     y : array of shape (n_samples,)
     W : array of shape ``shape``, the true weights
 
