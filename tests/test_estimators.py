@@ -669,7 +669,7 @@ def test_on_its_way_the_paper_stays_above_the_certified_optimum_by_less_than_its
     optimum = TraceNormRegressor(0.5, tol=1e-10).fit(X, y).objective_
     before = np.inf
     for n_iter in (1, 10, 100):
-        with pytest.warns(ConvergenceWarning):
+        with pytest.warns(ConvergenceWarning, match="the paper's stopping rule to hold.*use step='tight'"):
             printed = TraceNormRegressor(0.5, solver="apg-adm", step="paper", max_iter=n_iter).fit(X, y)
         assert optimum - 1e-9 <= printed.objective_ < before
         assert printed.objective_ - optimum <= printed.dual_gap_ * np.var(y) + 1e-9
