@@ -36,8 +36,9 @@ def at_most(limit: float, ratio: float) -> dict:
     return {"aim": f"≤ {limit:g}", "met": ratio <= limit}
 
 
-def at_least(limit: float, ratio: float) -> dict:
-    return {"aim": f"≥ {limit:g}", "met": ratio >= limit}
+def at_least(limit: float, ratio: float, bound: bool = False) -> dict:
+    """Judge a ratio; one that is only a lower bound and below the aim says nothing."""
+    return {"aim": f"≥ {limit:g}", "met": None if bound and ratio < limit else ratio >= limit, "bound": bound}
 
 
 @dataclass(frozen=True)

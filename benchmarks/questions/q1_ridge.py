@@ -26,7 +26,7 @@ def ask(quick: bool) -> list[Row]:
     for name, draw in DATA.items():
         X, y = draw(max(sizes))  # the largest is drawn once; slices are views
         for n in sizes:
-            rows += _compare(name, X[:n], y[:n], 5 if quick else REPEATS[n])
+            rows += _compare(name, X[:n], y[:n], 3 if quick else REPEATS[n])
         del X
     return rows
 

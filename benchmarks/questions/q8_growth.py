@@ -85,6 +85,7 @@ def streamed(n: int) -> dict:
         began = time.perf_counter()
         moments = moments.updated(X, y)
         seconds += time.perf_counter() - began
+        del X, y, signal  # or the next block is drawn beside this one
     alpha = 0.1 * largest_alpha(moments, shape)
     began = time.perf_counter()
     found = admm(Squares.of(moments), OverlappedTraceNorm(shape), np.array([alpha]), tol=1e-6)
@@ -138,11 +139,13 @@ def figure(rows: list[Row], path: str) -> None:
             axis.set_xlabel(label)
             axis.grid(True, which="major", alpha=0.3)
             axis.set_yscale("log")
+            axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+            axis.yaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else "")
             if key != "N":
                 axis.set_xscale("log")
                 axis.plot(x, values[-1] * x / x[-1], "--", color="0.55", label=f"proportional to {key}")
-            else:
-                axis.set_xticks(x)
+            axis.set_xticks(x, [f"{at:,.0f}" for at in x])
+            axis.set_xticks([], minor=True)
             low, high = axis.get_ylim()
             axis.set_ylim(min(low, 0.5 * values.min()), max(high, 2.0 * values.max()))
             axis.legend(frameon=False)
