@@ -1,0 +1,118 @@
+"""Consensus ADMM on the whole problem."""
+
+from __future__ import annotations
+
+import math
+
+from tracelearn.penalties import Penalty
+from tracelearn.smooth import Smooth
+from tracelearn.solvers.problems import CHECK_EVERY, Finish, Finished, Problems
+from tracelearn.solvers.solution import Solution, Watcher
+from tracelearn.tensors import Array, array_namespace
+
+__all__ = ["admm"]
+
+_RELAX = 1.6  # over-relaxation
+_REVIEW_EVERY = 10  # iterations before the step is looked at
+
+
+def admm(
+    smooth: Smooth,
+    penalty: Penalty,
+    alpha: Array,
+    *,
+    tol: float = 1e-6,
+    max_iter: int = 1000,
+    start: Solution | None = None,
+    reference: Array | None = None,
+    on_iteration: Watcher | None = None,
+) -> Solution:
+    """Solve the whole problem by ADMM: one linear solve, and one shrinkage for each mode, an iteration.
+
+    Parameters
+    ----------
+    smooth, penalty : the two halves of the objective
+    alpha : array of shape (B,)
+    tol : stop when every gap, relative to ``reference``, is at most this
+    start : solution of a neighbouring problem to start from
+    reference : array of shape (B,), by default the objectives at W = 0
+    on_iteration : called with the solution so far whenever a certificate was computed
+    """
+    xp = array_namespace(alpha)
+    problems = Problems.of(smooth, penalty, alpha, reference)
+    found = problems.zero() if start is None else problems.certified(start.W, start.split, 0, start.rho)
+    if bool(xp.all(found.gap <= tol)):
+        return found
+    W, split = found.W, found.split
+    shares, review = smooth.system.shares_shift, _REVIEW_EVERY
+    # The problems of an earlier batch may have ended apart, each with a step of its own.
+    rho = _first_rho(problems) if found.rho is None else _shared(found.rho, shares)
+    finish, finished = Finish(problems, tol), Finished(problems)
+    for iteration in range(1, max_iter + 1):
+        level = problems.each(rho)
+        pull, shift = penalty.pull(split, level)
+        W = problems.tensors(problems.smooth.update(problems.rows(W), problems.rows(pull), problems.gathered(shift)))
+        before, split = split, penalty.push(split, W, problems.each(problems.alpha), level, _RELAX)
+        if iteration == review:
+            primal, dual = penalty.residuals(before, split, W, level)
+            rho = _balanced(rho, problems.gathered(primal), problems.gathered(dual), shares)
+            # A new step costs a factorisation, about a hundred iterations' worth, unless the system is spectral.
+            review = 2 * review if shares else review + _REVIEW_EVERY
+        if iteration % CHECK_EVERY == 0 or iteration == max_iter:
+            found, done = finish.judge(problems, problems.certified(W, split, iteration, rho))
+            if on_iteration is not None:
+                on_iteration(found)
+            if bool(xp.all(done)) or iteration == max_iter:
+                return finished.with_rest(found)
+            if bool(xp.any(done)):
+                left = finished.add(found, done)
+                tensors = finished.tensors(left)
+                finish.take(left, tensors)
+                problems, rho = problems.take(left), rho[left]
+                W, split = W[tensors, ...], split.take(tensors)
+    raise AssertionError("the last iteration always returns")
+
+
+def _first_rho(problems: Problems) -> Array:
+    """Guess the step at which forces and weights weigh the same: ``rho = |V| / |W|``.
+
+    At the answer the forces are about ``alpha theta sqrt(rank)``; the size of the weights comes from a few steps of
+    conjugate gradients on the unpenalised problem, damped by the mean eigenvalue.
+    """
+    xp = array_namespace(problems.alpha)
+    smooth = problems.smooth
+    damping = smooth.system.mean_eigenvalue()
+    target = -smooth.at_zero.gradient
+    W, residual = xp.zeros_like(target), target
+    direction, square = residual, xp.sum(residual**2, axis=1)
+    for _ in range(8):
+        image = smooth.system.apply(direction) + damping * direction
+        curvature = xp.sum(direction * image, axis=1)
+        size = square / xp.where(curvature > 0, curvature, xp.ones_like(curvature))
+        W = W + size[:, None] * direction
+        residual = residual - size[:, None] * image
+        before, square = square, xp.sum(residual**2, axis=1)
+        direction = residual + (square / xp.where(before > 0, before, xp.ones_like(before)))[:, None] * direction
+    norm = xp.sqrt(xp.sum(xp.reshape(W, (problems.alpha.shape[0], -1)) ** 2, axis=1))
+    penalty = problems.penalty
+    force = sum(weight * math.sqrt(penalty.shape[mode]) for mode, weight in penalty.terms.items()) / len(penalty.terms)
+    floor = 1e-8 * damping if damping > 0 else 1.0
+    rho = xp.where(norm > 0, 0.6 * force * problems.alpha / xp.where(norm > 0, norm, xp.ones_like(norm)), norm + floor)
+    return _shared(xp.clip(rho, min=floor), smooth.system.shares_shift)
+
+
+def _balanced(rho: Array, primal: Array, dual: Array, shares: bool) -> Array:
+    """Bring primal and dual residual together; leave a step alone that is right within a factor of two and a half."""
+    xp = array_namespace(rho)
+    tiny = float(xp.finfo(rho.dtype).smallest_normal)
+    factor = xp.sqrt(xp.clip(primal, min=tiny)) / xp.sqrt(xp.clip(dual, min=tiny))
+    factor = xp.clip(factor, min=0.1, max=10.0)
+    factor = _shared(factor, shares)
+    right = (factor < 2.5) & (factor > 0.4)
+    return xp.where(right, rho, rho * factor)
+
+
+def _shared(values: Array, shares: bool) -> Array:
+    """Replace all by their geometric mean where the problems must share one value."""
+    xp = array_namespace(values)
+    return xp.ones_like(values) * xp.exp(xp.mean(xp.log(values))) if shares else values
