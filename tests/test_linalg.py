@@ -7,9 +7,6 @@ from hypothesis import strategies as st
 from oracle import matricize, nuclear, spectral
 
 from tracelearn.linalg import (
-    GramSystem,
-    KernelSystem,
-    largest_eigenvalue,
     low_rank_projection,
     shrink,
     shrink_modes,
@@ -17,6 +14,7 @@ from tracelearn.linalg import (
     spectral_norms,
     trace_norms,
 )
+from tracelearn.systems import GramSystem, KernelSystem, largest_eigenvalue
 
 SHAPES = [(5,), (3, 4), (4, 3, 2), (3, 3, 3), (7, 2, 2), (2, 3, 2, 2)]
 

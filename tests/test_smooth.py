@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tracelearn import Moments
-from tracelearn.linalg import GramSystem
 from tracelearn.smooth import Squares
+from tracelearn.systems import GramSystem
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ from registry import DATA_SOLVERS, PENALTIES, SOLVERS
 
 from tracelearn import Moments
 from tracelearn.certificate import alpha_max, certify
-from tracelearn.linalg import KernelSystem
 from tracelearn.losses import Squared
 from tracelearn.smooth import DataLoss, Squares
 from tracelearn.solvers import Solution
+from tracelearn.systems import KernelSystem
 from tracelearn.tensors import n_rank
 
 SHAPES = [(3, 4), (3, 3, 2), (2, 3, 2, 2)]

@@ -1,0 +1,14 @@
+"""The smooth half of a problem, as solvers see it: value, gradient, dual value, and the update of W in ADMM.
+
+Conventions
+-----------
+Solvers see ``B`` independent problems at once (classes, or the alphas of a path), each with ``K`` targets. Weights are
+rows: ``W`` has shape ``(B K, p)``, problem by problem. The division by the total weight happens here and nowhere else,
+so that alpha means the same for any number of samples. The intercept is eliminated here, exactly.
+"""
+
+from tracelearn.smooth.data import DataLoss
+from tracelearn.smooth.protocols import Evaluation, Smooth
+from tracelearn.smooth.squares import Squares
+
+__all__ = ["DataLoss", "Evaluation", "Smooth", "Squares"]

@@ -1,0 +1,29 @@
+"""Sums and repetitions between problems (B,) and their rows (B K,), and a bound that needs only those."""
+
+from __future__ import annotations
+
+from tracelearn.tensors import Array, array_namespace
+
+__all__ = ["least_value", "repeated", "summed"]
+
+
+def repeated(per_problem: Array, n_rows: int) -> Array:
+    """Repeat a (B,) array for each of the rows of its problem."""
+    return array_namespace(per_problem).repeat(per_problem, n_rows // per_problem.shape[0])
+
+
+def summed(per_row: Array, n_problems: int) -> Array:
+    """Sum an array over the rows of each problem."""
+    xp = array_namespace(per_row)
+    return xp.sum(xp.reshape(per_row, (n_problems, -1)), axis=1)
+
+
+def least_value(value: Array, gradient: Array, curvature: Array) -> Array:
+    """Bound the minimum of a function from its value, its gradient and a lower bound (B,) of its curvature.
+
+    ``f >= f(w) - |g|^2 / (2 m)`` where ``f - m/2 |.|^2`` is convex; no loss is below zero.
+    """
+    xp = array_namespace(value)
+    square = summed(xp.sum(gradient**2, axis=1), value.shape[0])
+    known = xp.where(curvature > 0, curvature, xp.ones_like(curvature))
+    return xp.where(curvature > 0, xp.clip(value - square / (2.0 * known), min=0.0), xp.zeros_like(value))

@@ -1,0 +1,167 @@
+"""The squared loss, from products alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from tracelearn.linalg import positive_part
+from tracelearn.moments import Moments
+from tracelearn.smooth.protocols import Evaluation
+from tracelearn.smooth.rows import least_value, repeated, summed
+from tracelearn.systems import GramSystem, KernelSystem, OperatorSystem, System
+from tracelearn.tensors import Array, array_namespace
+
+__all__ = ["Squares"]
+
+
+@dataclass(frozen=True, eq=False)
+class SquaresEvaluation:
+    """With ``r`` the residual and ``y`` the target, centred: ``value = |r|^2`` and ``slope = <r, y>``, as means."""
+
+    value: Array
+    gradient: Array
+    slope: Array
+    squares: Squares
+
+    def least_value(self) -> Array:
+        """Bound the least squares from below."""
+        return least_value(self.value, self.gradient, self.squares.least_curvature)
+
+    def dual_value(self, scale: Array) -> Array:
+        """Evaluate ``2 t <r, y> - t^2 |r|^2``."""
+        return 2.0 * scale * self.slope - scale**2 * self.value
+
+    def best_scale(self) -> Array:
+        """Find ``<r, y> / |r|^2``."""
+        xp = array_namespace(self.value)
+        return positive_part(self.slope / xp.where(self.value > 0, self.value, xp.ones_like(self.value)))
+
+
+@dataclass(frozen=True, eq=False)
+class Squares:
+    """The mean of ``(y - <W, x> - b)^2`` plus ``ridge |W|^2``, from centred products alone.
+
+    ``system`` is twice the covariance C of the features, ``cross`` (B K, p) their covariance h with the targets and
+    ``target`` (B K,) the variance v of the targets. With the ridge, a row w has value ``w'Cw - 2h'w + v + ridge w'w``.
+    """
+
+    system: System
+    cross: Array
+    target: Array
+    ridge: Array
+    x_mean: Array
+    y_mean: Array
+
+    @classmethod
+    def of(cls, moments: Moments, *, ridge: float = 0.0, joint: bool = False, spectral: bool = False) -> Squares:
+        """Read moments: one problem for each target, or with ``joint`` one problem of all targets."""
+        xp = array_namespace(moments.gram)
+        covariance = GramSystem(moments.gram * (2.0 / moments.weight), spectral)
+        ridges = xp.full_like(moments.y_mean[:1] if joint else moments.y_mean, ridge)
+        target = moments.target_sq / moments.weight
+        return cls(covariance, moments.cross.T / moments.weight, target, ridges, moments.x_mean, moments.y_mean)
+
+    @classmethod
+    def of_few(
+        cls,
+        X: Array,
+        Y: Array,
+        share: Array,
+        *,
+        ridge: float = 0.0,
+        joint: bool = False,
+        centre: bool = True,
+        spectral: bool = False,
+    ) -> Squares:
+        """Read fewer samples than features, through their kernel; ``share`` are the weights, which sum to one."""
+        xp = array_namespace(X)
+        x_mean, y_mean = (share @ X, share @ Y) if centre else (xp.zeros_like(X[0, :]), xp.zeros_like(Y[0, :]))
+        rows, targets = (X - x_mean) * xp.sqrt(share)[:, None], (Y - y_mean) * xp.sqrt(share)[:, None]
+        ridges = xp.full_like(y_mean[:1] if joint else y_mean, ridge)
+        system = KernelSystem(math.sqrt(2.0) * rows, spectral)
+        return cls(system, targets.T @ rows, xp.sum(targets**2, axis=0), ridges, x_mean, y_mean)
+
+    @classmethod
+    def of_many(
+        cls, X: Array, Y: Array, share: Array, *, ridge: float = 0.0, joint: bool = False, centre: bool = True
+    ) -> Squares:
+        """Read samples that are too many and too large for any square matrix: every product is a pass over them."""
+        xp = array_namespace(X)
+        x_mean, y_mean = (share @ X, share @ Y) if centre else (xp.zeros_like(X[0, :]), xp.zeros_like(Y[0, :]))
+        targets = (Y - y_mean) * share[:, None]
+        cross = targets.T @ X - xp.sum(targets, axis=0)[:, None] * x_mean
+        ridges = xp.full_like(y_mean[:1] if joint else y_mean, ridge)
+        system = OperatorSystem(X, share, x_mean, 2.0)
+        return cls(system, cross, share @ (Y - y_mean) ** 2, ridges, x_mean, y_mean)
+
+    @property
+    def n_problems(self) -> int:
+        """The number B of problems."""
+        return int(self.ridge.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        """The number p of features."""
+        return int(self.cross.shape[1])
+
+    def _rows(self, per_problem: Array) -> Array:
+        return repeated(per_problem, self.target.shape[0])
+
+    def _problems(self, per_row: Array) -> Array:
+        return summed(per_row, self.n_problems)
+
+    @property
+    def best_solver(self) -> str:
+        """ADMM, where the system can be factored."""
+        return "admm" if self.system.has_factor else "apg-adm"
+
+    @cached_property
+    def at_zero(self) -> SquaresEvaluation:
+        """The evaluation at W = 0: the variance of the targets."""
+        value = self._problems(self.target)
+        return SquaresEvaluation(value, -2.0 * self.cross, value, self)
+
+    @cached_property
+    def least_curvature(self) -> Array:
+        """A lower bound (B,) of the curvature: the ridge and the smallest eigenvalue of the system."""
+        return self.system.smallest() + 2.0 * self.ridge
+
+    def evaluate(self, W: Array) -> SquaresEvaluation:
+        """Evaluate value and gradient with one product."""
+        xp = array_namespace(W)
+        ridge = self._rows(self.ridge)
+        half = 0.5 * self.system.apply(W) + ridge[:, None] * W - self.cross
+        fit = xp.sum(self.cross * W, axis=1)
+        slope = self.target - fit
+        # |r|^2 = <w, Cw - h> - <h, w> + v, and never below zero but for rounding.
+        value = positive_part(xp.sum(W * half, axis=1) + slope)
+        return SquaresEvaluation(self._problems(value), 2.0 * half, self._problems(slope), self)
+
+    def update(self, W: Array, pull: Array, shift: Array) -> Array:
+        """Solve the normal equations, shifted."""
+        return self.system.solve(2.0 * self.cross + pull, self._rows(2.0 * self.ridge + shift))
+
+    def lipschitz(self) -> float:
+        """Return twice the largest eigenvalue of C, plus the ridge: the tight constant."""
+        return self.system.largest() + 2.0 * float(array_namespace(self.ridge).max(self.ridge))
+
+    def intercept(self, W: Array) -> Array:
+        """Let the model pass through the means."""
+        return self.y_mean - W @ self.x_mean
+
+    def model(self, W: Array, at: Evaluation) -> Squares:
+        """Return this: it is its own expansion to second order."""
+        return self
+
+    def take(self, problems: Array) -> Squares:
+        """Keep some of the problems, or repeat them."""
+        xp = array_namespace(self.cross)
+
+        def pick(a: Array) -> Array:
+            return xp.reshape(xp.reshape(a, (self.n_problems, -1, *a.shape[1:]))[problems, ...], (-1, *a.shape[1:]))
+
+        return replace(
+            self, cross=pick(self.cross), target=pick(self.target), ridge=self.ridge[problems], y_mean=pick(self.y_mean)
+        )

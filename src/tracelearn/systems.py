@@ -1,0 +1,461 @@
+"""Symmetric positive operators on rows of p numbers, each with the shifted solve that ADMM needs.
+
+The operator is the Hessian of the smooth half, or a bound of it; the forms differ in what they keep and factor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from array_api_compat import device
+
+from tracelearn.linalg import positive_part
+from tracelearn.tensors import Array, array_namespace
+
+__all__ = [
+    "CentredSystem",
+    "CoupledSystem",
+    "GramSystem",
+    "KernelSystem",
+    "OperatorSystem",
+    "StackedSystem",
+    "System",
+    "largest_eigenvalue",
+]
+
+_BLOCK = 128  # rows of a diagonal block of a Cholesky factor
+
+
+class System(Protocol):
+    """A symmetric positive operator on rows of p numbers, and its shifted solves."""
+
+    @property
+    def shares_shift(self) -> bool:
+        """Whether all rows of one solve must have the same shift."""
+
+    @property
+    def has_factor(self) -> bool:
+        """Whether a solve is cheap because something was factored."""
+
+    def apply(self, rows: Array) -> Array:
+        """Multiply every row."""
+
+    def solve(self, rows: Array, shift: Array) -> Array:
+        """Solve ``(operator + shift I) w = r`` for every row r (R, p) with its own shift (R,)."""
+
+    def largest(self) -> float:
+        """Bound the largest eigenvalue from above, within a few per cent."""
+
+    def mean_eigenvalue(self) -> float:
+        """Average the eigenvalues."""
+
+    def smallest(self) -> float:
+        """Bound the smallest eigenvalue from below; zero where it is not known to be above rounding."""
+
+
+@dataclass(frozen=True, eq=False)
+class GramSystem:
+    """A p by p matrix, for p up to some thousands.
+
+    One Cholesky factorisation per shift, kept for the last shift; or, with ``spectral=True``, one eigendecomposition
+    for all shifts, each row with its own: dearer at first, and then a path, its folds and its ridges share it.
+    """
+
+    matrix: Array
+    spectral: bool = False
+
+    @property
+    def has_factor(self) -> bool:
+        """Whether a solve is cheap because something was factored."""
+        return True
+
+    @property
+    def shares_shift(self) -> bool:
+        """Whether all rows of one solve must have the same shift."""
+        return not self.spectral
+
+    def apply(self, rows: Array) -> Array:
+        """Multiply every row by the matrix."""
+        return rows @ self.matrix
+
+    @cached_property
+    def _eigen(self) -> tuple[Array, Array]:
+        xp = array_namespace(self.matrix)
+        values, vectors = xp.linalg.eigh(self.matrix)
+        return positive_part(values), vectors
+
+    @cached_property
+    def _factors(self) -> dict[float, _Factor]:
+        return {}
+
+    def _factor(self, shift: float) -> _Factor:
+        if shift not in self._factors:
+            self._factors.clear()
+            xp = array_namespace(self.matrix)
+            eye = xp.eye(self.matrix.shape[0], dtype=self.matrix.dtype, device=device(self.matrix))
+            self._factors[shift] = _Factor(_cholesky(self.matrix + shift * eye))
+        return self._factors[shift]
+
+    def solve(self, rows: Array, shift: Array) -> Array:
+        """Solve for every row of (R, p); the shifts (R,) must be equal unless the system is spectral."""
+        xp = array_namespace(rows)
+        if self.spectral:
+            values, vectors = self._eigen
+            return ((rows @ vectors) / (values[None, :] + shift[:, None])) @ xp.matrix_transpose(vectors)
+        return self._factor(float(shift[0])).solve(rows)
+
+    def largest(self) -> float:
+        """Bound the largest eigenvalue from above, within a few per cent."""
+        if self.spectral:
+            return float(self._eigen[0][-1])
+        return largest_eigenvalue(lambda V: self.matrix @ V, self.matrix)
+
+    def mean_eigenvalue(self) -> float:
+        """Average the eigenvalues: the mean of the diagonal."""
+        xp = array_namespace(self.matrix)
+        return float(xp.mean(xp.linalg.diagonal(self.matrix)))
+
+    def smallest(self) -> float:
+        """Find the smallest eigenvalue, less what rounding is worth; zero if that leaves nothing."""
+        xp = array_namespace(self.matrix)
+        values = self._eigen[0] if self.spectral else xp.linalg.eigvalsh(self.matrix)
+        rounding: float = 10 * self.matrix.shape[0] * float(xp.finfo(self.matrix.dtype).eps) * float(values[-1])
+        return max(0.0, float(values[0]) - rounding)
+
+
+@dataclass(frozen=True, eq=False)
+class KernelSystem:
+    """The matrix ``A'A`` of fewer rows than columns, through its n by n kernel ``A A'`` (Woodbury)."""
+
+    factor: Array
+    spectral: bool = False
+
+    @property
+    def has_factor(self) -> bool:
+        """Whether a solve is cheap because something was factored."""
+        return True
+
+    @property
+    def shares_shift(self) -> bool:
+        """Whether all rows of one solve must have the same shift."""
+        return not self.spectral
+
+    def apply(self, rows: Array) -> Array:
+        """Multiply every row by ``A'A``."""
+        return (rows @ array_namespace(rows).matrix_transpose(self.factor)) @ self.factor
+
+    @cached_property
+    def _kernel(self) -> GramSystem:
+        return GramSystem(self.factor @ array_namespace(self.factor).matrix_transpose(self.factor), self.spectral)
+
+    def solve(self, rows: Array, shift: Array) -> Array:
+        """Solve for every row of (R, p): ``(r - A' (A A' + s)^-1 A r) / s``."""
+        inside = self._kernel.solve(rows @ array_namespace(rows).matrix_transpose(self.factor), shift)
+        return (rows - inside @ self.factor) / shift[:, None]
+
+    def largest(self) -> float:
+        """Bound the largest eigenvalue from above, within a few per cent."""
+        return self._kernel.largest()
+
+    def mean_eigenvalue(self) -> float:
+        """Average the p eigenvalues, of which at most n are not zero."""
+        return self._kernel.mean_eigenvalue() * float(self.factor.shape[0] / self.factor.shape[1])
+
+    def smallest(self) -> float:
+        """Return zero: with fewer rows than columns there is a null space."""
+        return 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class OperatorSystem:
+    """``factor`` times the covariance of samples that are too many and too large for any square matrix.
+
+    Every product is one pass over the samples ``X`` (n, p), block by block; ``share`` (n,) are their weights. The mean is
+    subtracted from the products, not from the samples, which are never copied.
+    """
+
+    X: Array
+    share: Array
+    mean: Array
+    factor: float
+
+    @property
+    def has_factor(self) -> bool:
+        """Whether a solve is cheap because something was factored."""
+        return False
+
+    @property
+    def shares_shift(self) -> bool:
+        """Whether all rows of one solve must have the same shift: conjugate gradients do not care."""
+        return False
+
+    def _blocks(self) -> Iterator[slice]:
+        rows = max(1, (16 << 20) // (8 * self.X.shape[1]))
+        return (slice(start, start + rows) for start in range(0, self.X.shape[0], rows))
+
+    def apply(self, rows: Array) -> Array:
+        """Multiply every row by the covariance, in one pass."""
+        xp = array_namespace(rows)
+        total, weight, offset = xp.zeros_like(rows), xp.zeros_like(rows[:, :1]), (rows @ self.mean)[:, None]
+        for block in self._blocks():
+            X = self.X[block, :]
+            scores = (rows @ X.T - offset) * self.share[block]
+            total = total + scores @ X
+            weight = weight + xp.sum(scores, axis=1, keepdims=True)
+        return self.factor * (total - weight * self.mean)
+
+    def solve(self, rows: Array, shift: Array) -> Array:
+        """Solve by conjugate gradients, a pass for each step."""
+        xp = array_namespace(rows)
+        W, residual = xp.zeros_like(rows), rows
+        direction, square = residual, xp.sum(residual**2, axis=1)
+        goal = 1e-20 * square
+        for _ in range(min(200, self.X.shape[1])):
+            if bool(xp.all(square <= goal)):
+                break
+            image = self.apply(direction) + shift[:, None] * direction
+            curvature = xp.sum(direction * image, axis=1)
+            size = (square / xp.where(curvature > 0, curvature, xp.ones_like(curvature)))[:, None]
+            W, residual = W + size * direction, residual - size * image
+            before, square = square, xp.sum(residual**2, axis=1)
+            direction = residual + (square / xp.where(before > 0, before, xp.ones_like(before)))[:, None] * direction
+        return W
+
+    def largest(self) -> float:
+        """Bound the largest eigenvalue from above, within a few per cent."""
+        xp = array_namespace(self.mean)
+        return largest_eigenvalue(lambda V: xp.matrix_transpose(self.apply(xp.matrix_transpose(V))), self.mean)
+
+    def mean_eigenvalue(self) -> float:
+        """Average the eigenvalues: the mean variance of the features."""
+        xp = array_namespace(self.mean)
+        total = sum(float(xp.sum(self.share[b] @ (self.X[b, :] - self.mean) ** 2)) for b in self._blocks())
+        return self.factor * total / float(self.X.shape[1])
+
+    def smallest(self) -> float:
+        """Return zero: nothing is known about it."""
+        return 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class StackedSystem:
+    """One system for each row: the classes of a multinomial model, each with its own curvature."""
+
+    systems: tuple[System, ...]
+
+    @property
+    def has_factor(self) -> bool:
+        """Whether a solve is cheap because something was factored."""
+        return True
+
+    @property
+    def shares_shift(self) -> bool:
+        """Whether all rows of one solve must have the same shift: not between systems."""
+        return True
+
+    def apply(self, rows: Array) -> Array:
+        """Multiply every row by its own matrix."""
+        xp = array_namespace(rows)
+        return xp.concat([system.apply(rows[k : k + 1, :]) for k, system in enumerate(self.systems)])
+
+    def solve(self, rows: Array, shift: Array) -> Array:
+        """Solve every row with its own matrix."""
+        xp = array_namespace(rows)
+        pairs = enumerate(self.systems)
+        return xp.concat([system.solve(rows[k : k + 1, :], shift[k : k + 1]) for k, system in pairs])
+
+    def largest(self) -> float:
+        """Bound the largest eigenvalue of all."""
+        return max(system.largest() for system in self.systems)
+
+    def mean_eigenvalue(self) -> float:
+        """Average the eigenvalues of all."""
+        return sum(system.mean_eigenvalue() for system in self.systems) / len(self.systems)
+
+    def smallest(self) -> float:
+        """Bound the smallest eigenvalue of all."""
+        return min(system.smallest() for system in self.systems)
+
+
+@dataclass(frozen=True, eq=False)
+class CentredSystem:
+    """A system that does not see what all rows have in common: ``(I - 11'/R)`` times one matrix for R rows.
+
+    The bound of the multinomial Hessian is of this form: equal scores for all classes change nothing.
+    """
+
+    inner: System
+
+    @property
+    def has_factor(self) -> bool:
+        """Whether a solve is cheap because something was factored."""
+        return self.inner.has_factor
+
+    @property
+    def shares_shift(self) -> bool:
+        """Whether all rows of one solve must have the same shift."""
+        return True
+
+    def apply(self, rows: Array) -> Array:
+        """Multiply the deviations from the mean row."""
+        return self.inner.apply(rows - array_namespace(rows).mean(rows, axis=0, keepdims=True))
+
+    def solve(self, rows: Array, shift: Array) -> Array:
+        """Solve for the deviations from the mean row, and divide the mean row by the shift."""
+        mean = array_namespace(rows).mean(rows, axis=0, keepdims=True)
+        return self.inner.solve(rows - mean, shift) + mean / shift[:, None]
+
+    def largest(self) -> float:
+        """Bound the largest eigenvalue."""
+        return self.inner.largest()
+
+    def mean_eigenvalue(self) -> float:
+        """Average the eigenvalues of the matrix."""
+        return self.inner.mean_eigenvalue()
+
+    def smallest(self) -> float:
+        """Return zero: it does not see what all rows have in common."""
+        return 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class CoupledSystem:
+    """One matrix for all rows together, in coordinates of an orthonormal ``basis`` (p, r), or of all p where None."""
+
+    inner: GramSystem
+    basis: Array | None = None
+
+    @property
+    def has_factor(self) -> bool:
+        """Whether a solve is cheap because something was factored."""
+        return True
+
+    @property
+    def shares_shift(self) -> bool:
+        """Whether all rows of one solve must have the same shift."""
+        return True
+
+    def _coordinates(self, rows: Array) -> Array:
+        xp = array_namespace(rows)
+        return xp.reshape(rows if self.basis is None else rows @ self.basis, (1, -1))
+
+    def _rows(self, coordinates: Array, n_rows: int) -> Array:
+        xp = array_namespace(coordinates)
+        rows = xp.reshape(coordinates, (n_rows, -1))
+        return rows if self.basis is None else rows @ xp.matrix_transpose(self.basis)
+
+    def apply(self, rows: Array) -> Array:
+        """Multiply all rows together."""
+        return self._rows(self.inner.apply(self._coordinates(rows)), rows.shape[0])
+
+    def solve(self, rows: Array, shift: Array) -> Array:
+        """Solve for all rows together; outside the basis the matrix is zero and the shift alone divides."""
+        inside = self._coordinates(rows)
+        solved = self.inner.solve(inside, shift[:1])
+        if self.basis is None:
+            return self._rows(solved, rows.shape[0])
+        return (rows + self._rows(shift[:1, None] * solved - inside, rows.shape[0])) / shift[:, None]
+
+    def largest(self) -> float:
+        """Bound the largest eigenvalue."""
+        return self.inner.largest()
+
+    def mean_eigenvalue(self) -> float:
+        """Average the eigenvalues, those outside the basis too."""
+        share = 1.0 if self.basis is None else self.basis.shape[1] / self.basis.shape[0]
+        return self.inner.mean_eigenvalue() * float(share)
+
+    def smallest(self) -> float:
+        """Bound the smallest eigenvalue, which outside a basis is zero."""
+        return self.inner.smallest() if self.basis is None else 0.0
+
+
+def _cholesky(matrix: Array) -> Array:
+    """Factor a matrix that is positive definite but for rounding, lifting its spectrum by what rounding is worth."""
+    xp = array_namespace(matrix)
+    try:
+        factor = xp.linalg.cholesky(matrix)
+        if bool(xp.all(xp.isfinite(factor))):
+            return factor
+    except (ArithmeticError, RuntimeError, ValueError):  # NumPy, PyTorch and JAX each have their own word for it
+        pass
+    p = matrix.shape[0]
+    lift = 10 * p * float(xp.finfo(matrix.dtype).eps) * float(xp.max(xp.abs(xp.linalg.diagonal(matrix))))
+    return xp.linalg.cholesky(matrix + lift * xp.eye(p, dtype=matrix.dtype, device=device(matrix)))
+
+
+class _Factor:
+    """A Cholesky factor L and its solves.
+
+    At p = 1000 the inverse of L takes 12 ms and a solve with it 0.1 ms; the inverses of its diagonal blocks take 2 ms
+    and a substitution block by block 0.2 ms. A fit needs some twenty solves of each factor, so blocks come first, and
+    the inverse where solves go on. All of it is matrix products: SciPy's triangular solves would bring a second pool
+    of BLAS threads, and the two pools slow each other down.
+    """
+
+    def __init__(self, L: Array) -> None:
+        self._L, self._solves = L, 0
+        self._inverse: Array | None = None
+        self._blocks: list[tuple[slice, Array]] = []
+
+    def solve(self, rows: Array) -> Array:
+        """Solve ``L L' w = r`` for every row r."""
+        self._solves += 1
+        size = self._L.shape[0]
+        # Elsewhere than on a processor, many small products wait for each other.
+        many = self._solves > 100 or size <= 2 * _BLOCK or not isinstance(self._L, np.ndarray)
+        if self._inverse is None and many:
+            self._inverse = _invert_lower(self._L)
+        if self._inverse is not None:
+            return (rows @ array_namespace(rows).matrix_transpose(self._inverse)) @ self._inverse
+        if not self._blocks:
+            parts = [slice(start, min(start + _BLOCK, size)) for start in range(0, size, _BLOCK)]
+            self._blocks = [(part, np.linalg.inv(self._L[part, part])) for part in parts]
+        return self._substituted(rows)
+
+    def _substituted(self, rows: Array) -> Array:
+        L, W = self._L, np.empty_like(rows)
+        for part, inverse in self._blocks:
+            W[:, part] = (rows[:, part] - W[:, : part.start] @ L[part, : part.start].T) @ inverse.T
+        for part, inverse in reversed(self._blocks):
+            W[:, part] = (W[:, part] - W[:, part.stop :] @ L[part.stop :, part]) @ inverse
+        return W
+
+
+def _invert_lower(L: Array) -> Array:
+    """Invert a lower triangular matrix, half by half."""
+    xp = array_namespace(L)
+    size = L.shape[0]
+    if size <= 96:
+        return xp.linalg.inv(L)
+    half = size // 2
+    top, bottom = _invert_lower(L[:half, :half]), _invert_lower(L[half:, half:])
+    corner = -(bottom @ (L[half:, :half] @ top))
+    nothing = xp.zeros((half, size - half), dtype=L.dtype, device=device(L))
+    return xp.concat([xp.concat([top, nothing], axis=1), xp.concat([corner, bottom], axis=1)])
+
+
+def largest_eigenvalue(apply: Callable[[Array], Array], like: Array) -> float:
+    """Bound the largest eigenvalue of a symmetric positive operator from above, by a block of power iterations.
+
+    A step size needs a bound that holds: the estimate, which comes from below, is raised by the residual of its
+    eigenvector, which reaches the nearest eigenvalue, and by one per cent.
+    """
+    xp = array_namespace(like)
+    size = like.shape[-1]
+    start = np.random.default_rng(0).standard_normal((size, min(8, size)))
+    V = xp.linalg.qr(xp.asarray(start, dtype=like.dtype, device=device(like)))[0]
+    for _ in range(12):
+        image = apply(V)
+        if not bool(xp.any(image != 0)):
+            return 0.0
+        V = xp.linalg.qr(image)[0]
+    image = apply(V)
+    values, Q = xp.linalg.eigh(xp.matrix_transpose(V) @ image)
+    residual = image @ Q[:, -1:] - values[-1] * (V @ Q[:, -1:])
+    bound: float = 1.01 * float(values[-1]) + float(xp.sqrt(xp.sum(residual**2)))
+    return max(bound, 0.0)
