@@ -4,7 +4,7 @@ from tracelearn import __version__
 
 project = "tracelearn"
 author = "The tracelearn developers"
-copyright = "2026, the tracelearn developers"  # noqa: A001 - Sphinx's own name
+copyright = "2026, the tracelearn developers"
 version = release = __version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.mathjax", "numpydoc"]
