@@ -13,7 +13,7 @@ from tracelearn.datasets import make_low_rank_regression, make_rank_tensors
 TITLE = "against Ridge(cholesky)"
 SHAPE = (10, 10, 10)
 AIMS = {2_000: 3.0, 20_000: 1.5, 200_000: 1.5}
-REPEATS = {2_000: 21, 20_000: 9, 200_000: 5}
+REPEATS = {2_000: 21, 20_000: 9, 200_000: 3}
 DATA = {
     "Gaussian": lambda n: make_low_rank_regression(n, SHAPE, random_state=0)[:2],
     "the paper's": lambda n: make_rank_tensors(n, random_state=0),
