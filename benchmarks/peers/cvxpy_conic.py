@@ -1,4 +1,4 @@
-"""cvxpy with a conic solver: the loss as a sum of p squares through a Cholesky factor, not of n."""
+"""cvxpy with a conic solver, stated twice: as anyone would, and as a sum of p squares through our moments."""
 
 import time
 import warnings
@@ -22,27 +22,30 @@ SETTINGS: dict[str, Callable[[float], list[dict]]] = {
 }
 
 
-def state(problem: Problem) -> tuple[cp.Problem, cp.Variable]:
+def state(problem: Problem, plain: bool) -> tuple[cp.Problem, cp.Variable]:
     """State the problem, from the samples."""
-    moments = Moments.of(problem.X, problem.y)
-    factor = np.linalg.cholesky(moments.gram / moments.weight)
-    target = np.linalg.solve(factor, moments.cross[:, 0] / moments.weight)
-    w = cp.Variable(factor.shape[0])
-    entries = np.arange(factor.shape[0]).reshape(problem.shape)
+    rows = problem.X.reshape(len(problem.X), -1)
+    w = cp.Variable(rows.shape[1])
+    if plain:
+        loss = cp.sum_squares(rows @ w + cp.Variable() - problem.y) / len(rows)
+    else:
+        moments = Moments.of(problem.X, problem.y)
+        factor = np.linalg.cholesky(moments.gram / moments.weight)
+        loss = cp.sum_squares(factor.T @ w - np.linalg.solve(factor, moments.cross[:, 0] / moments.weight))
+    entries = np.arange(rows.shape[1]).reshape(problem.shape)
     norms = []
     for mode, size in enumerate(problem.shape):
         order = np.moveaxis(entries, mode, 0).ravel()
         norms.append(cp.normNuc(cp.reshape(w[order], (size, order.size // size), order="C")))
-    loss = cp.sum_squares(factor.T @ w - target)
     return cp.Problem(cp.Minimize(loss + problem.alpha / len(norms) * cp.sum(cp.hstack(norms)))), w
 
 
-def arrive(problem: Problem, solver: str, target: float, limit: float) -> Arrival:
+def arrive(problem: Problem, solver: str, target: float, limit: float, *, plain: bool) -> Arrival:
     """Time the loosest setting that meets the wanted error."""
     arrival = Arrival(limit, np.inf, False)
     for settings in SETTINGS[solver](limit):
         began = time.perf_counter()
-        stated, w = state(problem)
+        stated, w = state(problem, plain)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 from tracelearn.linalg import low_rank_projection, shrink_modes, spectral_norms, trace_norms
@@ -140,12 +141,12 @@ class OverlappedTraceNorm:
     shape: tuple[int, ...]
     mode_weights: tuple[float, ...] | None = None
 
-    @property
+    @cached_property
     def weights(self) -> tuple[float, ...]:
         """The weight of each mode."""
         return _weights(self.mode_weights, (1.0 / len(self.shape),) * len(self.shape))
 
-    @property
+    @cached_property
     def terms(self) -> dict[int, float]:
         """The penalised modes and their weights; at order 2 both unfoldings have one trace norm, so one term."""
         if len(self.shape) == 2:
@@ -231,7 +232,7 @@ class LatentTraceNorm:
     shape: tuple[int, ...]
     mode_weights: tuple[float, ...] | None = None
 
-    @property
+    @cached_property
     def weights(self) -> tuple[float, ...]:
         """The weight of each mode."""
         weights = _weights(self.mode_weights, (1.0,) * len(self.shape))
@@ -245,7 +246,7 @@ class LatentTraceNorm:
     def _scales(self) -> tuple[float, ...]:
         return (1.0,) * len(self.shape)
 
-    @property
+    @cached_property
     def terms(self) -> dict[int, float]:
         """The modes and their weights; at order 2 both unfoldings have one trace norm: the cheaper takes all."""
         if len(self.shape) == 2:

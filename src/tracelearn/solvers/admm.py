@@ -97,7 +97,7 @@ def _first_rho(problems: Problems) -> Array:
     penalty = problems.penalty
     force = sum(weight * math.sqrt(penalty.shape[mode]) for mode, weight in penalty.terms.items()) / len(penalty.terms)
     floor = 1e-8 * damping if damping > 0 else 1.0
-    rho = xp.where(norm > 0, 0.6 * force * problems.alpha / xp.where(norm > 0, norm, xp.ones_like(norm)), norm + floor)
+    rho = xp.where(norm > 0, 0.9 * force * problems.alpha / xp.where(norm > 0, norm, xp.ones_like(norm)), norm + floor)
     return _shared(xp.clip(rho, min=floor), smooth.system.shares_shift)
 
 

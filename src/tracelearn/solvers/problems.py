@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 from array_api_compat import device
 
@@ -40,7 +41,7 @@ class Problems:
         """View rows as the tensors that the penalty knows."""
         return array_namespace(rows).reshape(rows, (-1, *self.penalty.shape))
 
-    @property
+    @cached_property
     def per_problem(self) -> int:
         """The number of tensors of one problem."""
         rows = self.smooth.at_zero.gradient.shape[0]
