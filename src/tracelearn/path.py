@@ -49,7 +49,14 @@ def alpha_grid(smooth: Smooth, penalty: Penalty, alphas: int | Array, eps: float
 
 
 def walk_path(
-    smooth: Smooth, penalty: Penalty, alphas: Array, solver: Solver, *, tol: float, max_iter: int
+    smooth: Smooth,
+    penalty: Penalty,
+    alphas: Array,
+    solver: Solver,
+    *,
+    tol: float,
+    max_iter: int,
+    exact_ranks: bool = True,
 ) -> Iterator[PathPoint]:
     """Solve for each alpha in turn."""
     found: Solution | None = None
@@ -58,7 +65,7 @@ def walk_path(
         if found is not None and found.rho is not None and before > 0 and alpha > 0:
             found = replace(found, rho=found.rho * (alpha / before))  # forces, and so the step, scale with alpha
         strength = np.full(smooth.n_problems, float(alpha))
-        found = solver(smooth, penalty, strength, tol=tol, max_iter=max_iter, start=found)
+        found = solver(smooth, penalty, strength, tol=tol, max_iter=max_iter, start=found, exact_ranks=exact_ranks)
         before = float(alpha)
         W = found.W.reshape(-1, smooth.n_features)
         yield PathPoint(float(alpha), W, smooth.intercept(W), float(np.max(found.gap)), found.n_iter)

@@ -112,7 +112,7 @@ class SelectionCV(BaseEstimator):
             tol = max(self.tol, _PATH_TOL)
             smooth = folds[f].smooth(candidates[c])
             solver = SOLVERS[smooth.best_solver]
-            points = walk_path(smooth, penalty, grids[c], solver, tol=tol, max_iter=self.max_iter)
+            points = walk_path(smooth, penalty, grids[c], solver, tol=tol, max_iter=self.max_iter, exact_ranks=False)
             errors = np.array([folds[f].judge(point) for point in points])
             left = (time.perf_counter() - began) / (number + 1) * (len(tasks) - number - 1)
             model._say(f"fold {f + 1} of {len(folds)}, {candidates[c]}: about {left:.0f} s left")

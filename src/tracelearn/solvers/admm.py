@@ -24,6 +24,7 @@ def admm(
     tol: float = 1e-6,
     max_iter: int = 1000,
     start: Solution | None = None,
+    exact_ranks: bool = True,
     reference: Array | None = None,
     on_iteration: Watcher | None = None,
 ) -> Solution:
@@ -35,6 +36,7 @@ def admm(
     alpha : array of shape (B,)
     tol : stop when every gap, relative to ``reference``, is at most this
     start : solution of a neighbouring problem to start from
+    exact_ranks : whether to go on, some iterations at most, until the weights have the exact ranks of their split
     reference : array of shape (B,), by default the objectives at W = 0
     on_iteration : called with the solution so far whenever a certificate was computed
     """
@@ -47,7 +49,7 @@ def admm(
     shares, review = smooth.system.shares_shift, _REVIEW_EVERY
     # The problems of an earlier batch may have ended apart, each with a step of its own.
     rho = _first_rho(problems) if found.rho is None else _shared(found.rho, shares)
-    finish, finished = Finish(problems, tol), Finished(problems)
+    finish, finished = Finish(problems, tol, exact_ranks), Finished(problems)
     for iteration in range(1, max_iter + 1):
         level = problems.each(rho)
         pull, shift = penalty.pull(split, level)

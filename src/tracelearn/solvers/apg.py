@@ -23,6 +23,7 @@ def _apg(
     tol: float = 1e-6,
     max_iter: int = 1000,
     start: Solution | None = None,
+    exact_ranks: bool = True,
     on_iteration: Watcher | None = None,
 ) -> Solution:
     """Run the outer loop of the paper's Algorithm 1 with the tight step and adaptive restart.
@@ -36,7 +37,7 @@ def _apg(
     if bool(xp.all(found.gap <= tol)):
         return found
     W, split = found.W, None if start is None else found.split
-    finish = Finish(problems, tol)
+    finish = Finish(problems, tol, exact_ranks)
     curvature = smooth.lipschitz()
     curvature = curvature if curvature > 0 else 1.0
     strength = problems.each(alpha)

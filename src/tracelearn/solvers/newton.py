@@ -24,6 +24,7 @@ def newton(
     tol: float = 1e-6,
     max_iter: int = 1000,
     start: Solution | None = None,
+    exact_ranks: bool = True,
     on_iteration: Watcher | None = None,
 ) -> Solution:
     """Solve a problem whose loss is no square by a sequence of squares: proximal Newton, ADMM inside.
@@ -34,7 +35,7 @@ def newton(
     xp = array_namespace(alpha)
     count = smooth.n_problems
     if count > 1:  # separable: every problem has a curvature of its own
-        options = {"tol": tol, "max_iter": max_iter, "on_iteration": on_iteration}
+        options = {"tol": tol, "max_iter": max_iter, "exact_ranks": exact_ranks, "on_iteration": on_iteration}
         one = [xp.asarray([k], device=device(alpha)) for k in range(count)]
         starts = [None if start is None else start.take(k, k) for k in one]
         pairs = zip(one, starts, strict=True)
@@ -42,7 +43,7 @@ def newton(
     problems = Problems.of(smooth, penalty, alpha)
     found = problems.zero() if start is None else problems.certified(start.W, start.split, 0, start.rho)
     W, inner = found.W, found
-    finish, spent, accuracy = Finish(problems, tol), 0, 0.1
+    finish, spent, accuracy = Finish(problems, tol, exact_ranks), 0, 0.1
     while True:
         found, done = finish.judge(problems, replace(found, n_iter=spent))
         if on_iteration is not None:
@@ -52,16 +53,36 @@ def newton(
         at = smooth.evaluate(problems.rows(W))
         model = smooth.model(problems.rows(W), at)
         if model is None:
-            return admm(smooth, penalty, alpha, tol=tol, max_iter=max_iter, start=start, on_iteration=on_iteration)
+            return admm(
+                smooth,
+                penalty,
+                alpha,
+                tol=tol,
+                max_iter=max_iter,
+                start=start,
+                exact_ranks=exact_ranks,
+                on_iteration=on_iteration,
+            )
         first = None if spent == 0 and start is None else inner
         goal = accuracy * min(float(found.gap[0]), 1.0)
-        inner = admm(model, penalty, alpha, tol=goal, max_iter=max_iter, start=first, reference=problems.reference)
+        inner = admm(
+            model,
+            penalty,
+            alpha,
+            tol=goal,
+            max_iter=max_iter,
+            start=first,
+            exact_ranks=False,
+            reference=problems.reference,
+        )
         if inner.n_iter == 0:  # good enough for the model, which is more lenient than the loss
             accuracy *= 0.1
         spent += max(inner.n_iter, 1)
         step = _searched(problems, W, inner, at)
         if step is None:  # the model is no guide here; its bound is, one pass an iteration
-            return admm(smooth, penalty, alpha, tol=tol, max_iter=max(max_iter - spent, 1), start=found)
+            return admm(
+                smooth, penalty, alpha, tol=tol, max_iter=max(max_iter - spent, 1), start=found, exact_ranks=exact_ranks
+            )
         found, W = step, step.W
 
 

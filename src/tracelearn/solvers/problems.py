@@ -86,8 +86,8 @@ class Finish:
     certificate, and some more iterations bring it back. They are bounded, and then the answer stands as it is.
     """
 
-    def __init__(self, problems: Problems, tol: float) -> None:
-        self._tol = tol
+    def __init__(self, problems: Problems, tol: float, exact_ranks: bool) -> None:
+        self._tol, self._exact_ranks = tol, exact_ranks
         self._deadline = array_namespace(problems.alpha).full_like(problems.alpha, math.inf)
         self._good: Solution | None = None
 
@@ -97,7 +97,7 @@ class Finish:
         good = found.gap <= self._tol
         if self._good is not None:  # a gap need not fall steadily: what was proven before stays proven
             found = found.where(~good & (self._good.gap <= self._tol), self._good)
-        if not bool(xp.any(found.gap <= self._tol)):
+        if not self._exact_ranks or not bool(xp.any(found.gap <= self._tol)):
             return found, good
         self._good = found
         tidy = problems.tidied(found)
