@@ -10,6 +10,7 @@ with respect to z, at ``scale`` times the derivative: a point that is always in 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -315,5 +316,10 @@ def _diagonal(v: Array) -> Array:
     return v[:, None] * xp.eye(v.shape[0], dtype=v.dtype, device=device(v))
 
 
-REGRESSOR_LOSSES = ("squared", "huber")
-CLASSIFIER_LOSSES = ("squared", "logistic", "squared_hinge")
+# What users type, and the loss it stands for: given the delta of a regressor, or the number of targets of a classifier.
+REGRESSOR_LOSSES: dict[str, Callable[[float], Loss]] = {"squared": lambda delta: Squared(), "huber": Huber}
+CLASSIFIER_LOSSES: dict[str, Callable[[int], Loss]] = {
+    "squared": lambda n_targets: Squared(),
+    "logistic": lambda n_targets: Logistic() if n_targets == 1 else Multinomial(),
+    "squared_hinge": lambda n_targets: SquaredHinge(),
+}

@@ -11,7 +11,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
 
 from tracelearn.estimators.base import Batch, TraceNormModel, has_moments
-from tracelearn.losses import Logistic, Loss, Multinomial, Squared, SquaredHinge
+from tracelearn.losses import CLASSIFIER_LOSSES, Loss, Multinomial
 from tracelearn.tensors import Array
 from tracelearn.validation import read_labels, read_samples, read_weights
 
@@ -111,7 +111,7 @@ class TraceNormClassifier(ClassifierMixin, TraceNormModel):
 
     _parameter_constraints = {  # noqa: RUF012
         **TraceNormModel._parameter_constraints,
-        "loss": [StrOptions({"squared", "logistic", "squared_hinge"})],
+        "loss": [StrOptions(set(CLASSIFIER_LOSSES))],
         "class_weight": [dict, StrOptions({"balanced"}), None],
     }
 
@@ -155,9 +155,7 @@ class TraceNormClassifier(ClassifierMixin, TraceNormModel):
         self.verbose = verbose
 
     def _loss(self, n_targets: int) -> Loss:
-        if self.loss == "logistic":
-            return Logistic() if n_targets == 1 else Multinomial()
-        return Squared() if self.loss == "squared" else SquaredHinge()
+        return CLASSIFIER_LOSSES[self.loss](n_targets)
 
     def _shaped(self, W: Array, shape: tuple[int, ...]) -> Array:
         return W.reshape(-1, *shape).astype(self._dtype, copy=False)
@@ -180,7 +178,7 @@ class TraceNormClassifier(ClassifierMixin, TraceNormModel):
         columns = (y[:, None] == self.classes_[None, :]).astype(np.float64)
         if len(self.classes_) == 2:
             return 2.0 * columns[:, 1:] - 1.0
-        return columns if self.loss == "logistic" else 2.0 * columns - 1.0
+        return 2.0 * columns - 1.0 if self._loss(columns.shape[1]).is_separable else columns
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:

@@ -11,7 +11,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 
 from tracelearn.estimators.base import Batch, TraceNormModel, has_moments
-from tracelearn.losses import Huber, Loss, Squared
+from tracelearn.losses import REGRESSOR_LOSSES, Loss
 from tracelearn.tensors import Array
 from tracelearn.validation import read_samples, read_targets, read_weights
 
@@ -99,7 +99,7 @@ class TraceNormRegressor(RegressorMixin, TraceNormModel):
 
     _parameter_constraints = {  # noqa: RUF012
         **TraceNormModel._parameter_constraints,
-        "loss": [StrOptions({"squared", "huber"})],
+        "loss": [StrOptions(set(REGRESSOR_LOSSES))],
         "huber_delta": [Interval(Real, 0, None, closed="neither")],
     }
 
@@ -145,7 +145,7 @@ class TraceNormRegressor(RegressorMixin, TraceNormModel):
     _single: bool  # whether y has one axis
 
     def _loss(self, n_targets: int) -> Loss:
-        return Squared() if self.loss == "squared" else Huber(self.huber_delta)
+        return REGRESSOR_LOSSES[self.loss](self.huber_delta)
 
     def _shaped(self, W: Array, shape: tuple[int, ...]) -> Array:
         return W.reshape(shape if self._single else (-1, *shape)).astype(self._dtype, copy=False)
