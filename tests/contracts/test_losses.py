@@ -185,5 +185,8 @@ def test_a_loss_is_a_value(name):
 
 
 def test_every_public_loss_is_under_contract():
-    public = {getattr(losses, name) for name in losses.__all__}
+    public = [getattr(losses, name) for name in losses.__all__]
     assert {member for member in public if hasattr(member, "conjugate")} - {losses.Loss} == set(LOSSES.values())
+    named = [make(1.0) for make in losses.REGRESSOR_LOSSES.values()]
+    named += [make(k) for make in losses.CLASSIFIER_LOSSES.values() for k in (1, 3)]
+    assert {type(loss) for loss in named} == set(LOSSES.values())
