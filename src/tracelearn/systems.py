@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from array_api_compat import device
@@ -65,13 +65,9 @@ class GramSystem:
     for all shifts, each row with its own: dearer at first, and then a path, its folds and its ridges share it.
     """
 
+    has_factor: ClassVar[bool] = True
     matrix: Array
     spectral: bool = False
-
-    @property
-    def has_factor(self) -> bool:
-        """Whether a solve is cheap because something was factored."""
-        return True
 
     @property
     def shares_shift(self) -> bool:
@@ -131,13 +127,9 @@ class GramSystem:
 class KernelSystem:
     """The matrix ``A'A`` of fewer rows than columns, through its n by n kernel ``A A'`` (Woodbury)."""
 
+    has_factor: ClassVar[bool] = True
     factor: Array
     spectral: bool = False
-
-    @property
-    def has_factor(self) -> bool:
-        """Whether a solve is cheap because something was factored."""
-        return True
 
     @property
     def shares_shift(self) -> bool:
@@ -178,20 +170,12 @@ class OperatorSystem:
     subtracted from the products, not from the samples, which are never copied.
     """
 
+    shares_shift: ClassVar[bool] = False
+    has_factor: ClassVar[bool] = False
     X: Array
     share: Array
     mean: Array
     factor: float
-
-    @property
-    def has_factor(self) -> bool:
-        """Whether a solve is cheap because something was factored."""
-        return False
-
-    @property
-    def shares_shift(self) -> bool:
-        """Whether all rows of one solve must have the same shift: conjugate gradients do not care."""
-        return False
 
     def _blocks(self) -> Iterator[slice]:
         rows = max(1, (16 << 20) // (8 * self.X.shape[1]))
@@ -245,17 +229,9 @@ class OperatorSystem:
 class StackedSystem:
     """One system for each row: the classes of a multinomial model, each with its own curvature."""
 
+    shares_shift: ClassVar[bool] = True
+    has_factor: ClassVar[bool] = True
     systems: tuple[System, ...]
-
-    @property
-    def has_factor(self) -> bool:
-        """Whether a solve is cheap because something was factored."""
-        return True
-
-    @property
-    def shares_shift(self) -> bool:
-        """Whether all rows of one solve must have the same shift: not between systems."""
-        return True
 
     def apply(self, rows: Array) -> Array:
         """Multiply every row by its own matrix."""
@@ -288,17 +264,13 @@ class CentredSystem:
     The bound of the multinomial Hessian is of this form: equal scores for all classes change nothing.
     """
 
+    shares_shift: ClassVar[bool] = True
     inner: System
 
     @property
     def has_factor(self) -> bool:
         """Whether a solve is cheap because something was factored."""
         return self.inner.has_factor
-
-    @property
-    def shares_shift(self) -> bool:
-        """Whether all rows of one solve must have the same shift."""
-        return True
 
     def apply(self, rows: Array) -> Array:
         """Multiply the deviations from the mean row."""
@@ -326,18 +298,10 @@ class CentredSystem:
 class CoupledSystem:
     """One matrix for all rows together, in coordinates of an orthonormal ``basis`` (p, r), or of all p where None."""
 
+    shares_shift: ClassVar[bool] = True
+    has_factor: ClassVar[bool] = True
     inner: GramSystem
     basis: Array | None = None
-
-    @property
-    def has_factor(self) -> bool:
-        """Whether a solve is cheap because something was factored."""
-        return True
-
-    @property
-    def shares_shift(self) -> bool:
-        """Whether all rows of one solve must have the same shift."""
-        return True
 
     def _coordinates(self, rows: Array) -> Array:
         xp = array_namespace(rows)
