@@ -110,8 +110,10 @@ def _summary(results: dict[str, Any], files: list[Path], console: rich.console.C
     console.print()
     console.print(table)
     console.print()
+    # One line each, whole, so that a terminal makes them links and a script can cut them out.
+    kinds = {".png": "figure", ".json": "results", ".html": "the page to read"}
     for file in files:
-        console.print(str(file), soft_wrap=True, highlight=False)
+        console.print(f"{kinds[file.suffix]}: {file}", soft_wrap=True, highlight=False)
 
 
 def _report(results: dict[str, Any], out: Path) -> list[Path]:
