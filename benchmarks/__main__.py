@@ -37,7 +37,7 @@ def main() -> None:
             questions.find(name).figure(found, str(options.out / "growth.png"))
     write(options.out, rows, where, options.quick, time.perf_counter() - began)
     if options.readme:
-        readme.copy(options.out / "results.md")
+        readme.copy(options.out)
 
 
 def write(out: Path, rows: list[Row], where: dict, quick: bool, took: float) -> None:

@@ -25,8 +25,16 @@ def put(block: str, content: str, target: Path = README) -> None:
     target.write_text(f"{before}{begin}\n{content}{end}{rest.split(end, 1)[1]}")
 
 
-def copy(results: Path = HERE / "results.md") -> None:
-    put("results", results.read_text())
+def copy(folder: Path = HERE) -> None:
+    """Copy every row, without the notes: those are in results.md."""
+    rows = json.loads((folder / "results.json").read_text())["rows"]
+    lines = ["| what was compared | measured | aim | met |", "|---|---|---|---|"]
+    for row in rows:
+        ratio = f"{row['measure']}: {'≥ ' if row['bound'] else ''}{row['ratio']:.3g}"
+        met = {True: "yes", False: "**no**", None: ""}[row["met"]]
+        lines.append(f"| {row['question']}: {row['case']} | {ratio} | {row['aim']} | {met} |")
+    summary = (folder / "results.md").read_text().strip().rsplit("\n", 1)[-1]
+    put("results", "\n".join(lines) + f"\n\n{summary} Times, notes and what was tried: [benchmarks/](benchmarks).\n")
 
 
 def copy_reproduction(folder: Path) -> None:
