@@ -12,7 +12,7 @@ from tracelearn.datasets import make_low_rank_regression
 from tracelearn.forms import choose_form
 from tracelearn.losses import Logistic
 from tracelearn.penalties import OverlappedTraceNorm
-from tracelearn.smooth import DataLoss, Squares
+from tracelearn.smooth import ArraySamples, DataLoss, Squares
 from tracelearn.solvers import admm, newton
 
 TITLE = "small problems"
@@ -79,7 +79,7 @@ def _logistic(X: np.ndarray, y: np.ndarray, shape: tuple[int, ...]) -> tuple[Cal
     flat, share = X.reshape(len(X), -1), np.full(len(X), 1.0 / len(X))
 
     def smooth() -> DataLoss:
-        return DataLoss.of(Logistic(), flat, signs, share)
+        return DataLoss.of(Logistic(), ArraySamples(flat, signs, share))
 
     alpha = 0.1 * float(alpha_max(smooth(), OverlappedTraceNorm(shape))[0])
     model = TraceNormClassifier(alpha=alpha, loss="logistic", tol=1e-6)

@@ -31,6 +31,10 @@ __all__ = [
 ]
 
 
+# Takes a function of targets and predictions and returns its weighted mean over the samples, wherever those are.
+Average = Callable[[Callable[[Array, Array], Array]], Array]
+
+
 class Loss(Protocol):
     """What the smooth half asks of a loss; plug-ins need no base class."""
 
@@ -57,22 +61,32 @@ class Loss(Protocol):
     def conjugate(self, y: Array, u: Array) -> Array:
         """Evaluate ``sup_z u z - loss(y, z)`` for each sample."""
 
-    def intercept(self, y: Array, z: Array, weight: Array) -> Array:
-        """Find the b (K,) that minimises the weighted loss of ``z + b``; the weights sum to one."""
+    def intercept(self, average: Average, start: Array) -> Array:
+        """Find the b (K,) that minimises the mean loss of ``z + b``, from means alone, beginning at ``start``."""
 
 
-def _balanced_intercept(loss: Loss, y: Array, z: Array, weight: Array) -> Array:
+def _balanced_intercept(loss: Loss, average: Average, start: Array) -> Array:
     """Find the zero of the mean derivative in each column: Newton with a difference quotient, kept inside a bracket."""
-    xp = array_namespace(z)
-    b = xp.zeros_like(z[0, :])
+    xp = array_namespace(start)
+    b, eps = start, float(xp.finfo(start.dtype).eps)
     low, high = xp.full_like(b, -math.inf), xp.full_like(b, math.inf)
     slope = xp.full_like(b, loss.curvature)
     step_back = xp.ones_like(b)
     before = xp.full_like(b, math.inf)
+
+    def force(b: Array) -> tuple[Array, Array]:
+        """Return the mean derivative, and its mean size, which bounds the rounding error."""
+
+        def both(y: Array, z: Array) -> Array:
+            d = loss.derivative(y, z + b)
+            return xp.concat([d, xp.abs(d)], axis=1)
+
+        found = average(both)
+        return found[: b.shape[0]], found[b.shape[0] :]
+
+    mean, size = force(b)
     for _ in range(300):
-        d = loss.derivative(y, z + b)
-        mean, size = weight @ d, weight @ xp.abs(d)
-        if bool(xp.all(xp.abs(mean) <= 4 * float(xp.finfo(z.dtype).eps) * size)):
+        if bool(xp.all(xp.abs(mean) <= 4 * eps * size)):
             break
         low, high = xp.where(mean < 0, b, low), xp.where(mean > 0, b, high)
         inside = xp.isfinite(low) & xp.isfinite(high)
@@ -88,7 +102,8 @@ def _balanced_intercept(loss: Loss, y: Array, z: Array, weight: Array) -> Array:
         if bool(xp.all(following == b)):
             break
         moved = xp.where(following != b, following - b, xp.ones_like(b))
-        secant = (weight @ loss.derivative(y, z + following) - mean) / moved
+        last, (mean, size) = mean, force(following)
+        secant = (mean - last) / moved
         slope = xp.where(secant > 1e-12 * loss.curvature, secant, xp.full_like(b, loss.curvature))
         b = following
     return b
@@ -121,9 +136,9 @@ class Squared:
         """Evaluate ``u^2 / 4 + u y``."""
         return 0.25 * u**2 + u * y
 
-    def intercept(self, y: Array, z: Array, weight: Array) -> Array:
+    def intercept(self, average: Average, start: Array) -> Array:
         """Take the mean residual."""
-        return weight @ (y - z)
+        return average(lambda y, z: y - z)
 
 
 @dataclass(frozen=True)
@@ -159,9 +174,9 @@ class Huber:
         """Evaluate ``u^2 / 4 + u y``, for ``|u| <= 2 delta``."""
         return 0.25 * u**2 + u * y
 
-    def intercept(self, y: Array, z: Array, weight: Array) -> Array:
+    def intercept(self, average: Average, start: Array) -> Array:
         """Balance the clipped residuals."""
-        return _balanced_intercept(self, y, z, weight)
+        return _balanced_intercept(self, average, start)
 
 
 @dataclass(frozen=True)
@@ -192,9 +207,9 @@ class SquaredHinge:
         a = -u * y
         return 0.25 * a**2 - a
 
-    def intercept(self, y: Array, z: Array, weight: Array) -> Array:
+    def intercept(self, average: Average, start: Array) -> Array:
         """Balance the violations of the two classes."""
-        return _balanced_intercept(self, y, z, weight)
+        return _balanced_intercept(self, average, start)
 
 
 def _entropy(v: Array) -> Array:
@@ -235,9 +250,9 @@ class Logistic:
         a = -u * y
         return _entropy(a) + _entropy(1.0 - a)
 
-    def intercept(self, y: Array, z: Array, weight: Array) -> Array:
+    def intercept(self, average: Average, start: Array) -> Array:
         """Balance the mean probability with the class shares."""
-        return _balanced_intercept(self, y, z, weight)
+        return _balanced_intercept(self, average, start)
 
 
 @dataclass(frozen=True)
@@ -276,31 +291,42 @@ class Multinomial:
         """Evaluate the negative entropy of ``u + y``, a point of the simplex, (n, 1)."""
         return array_namespace(u).sum(_entropy(u + y), axis=1, keepdims=True)
 
-    def intercept(self, y: Array, z: Array, weight: Array) -> Array:
+    def intercept(self, average: Average, start: Array) -> Array:
         """Match mean probabilities and class shares, by Newton or else by scaling; intercepts sum to zero."""
-        xp = array_namespace(z)
-        b = xp.zeros_like(z[0, :])
-        share = weight @ y
-        tiny, reach = float(xp.finfo(z.dtype).smallest_normal), 4.0
+        xp = array_namespace(start)
+        b, K = start, start.shape[0]
+        share = average(lambda y, z: y)
+        eps, tiny, reach = float(xp.finfo(b.dtype).eps), float(xp.finfo(b.dtype).smallest_normal), 4.0
 
         def state(b: Array) -> tuple[float, float]:
-            return float(weight @ self.value(y, z + b)[:, 0]), float(xp.max(xp.abs(weight @ self.derivative(y, z + b))))
+            found = average(lambda y, z: xp.concat([self.value(y, z + b), self.derivative(y, z + b)], axis=1))
+            return float(found[0]), float(xp.max(xp.abs(found[1:])))
+
+        def products(b: Array) -> tuple[Array, Array]:
+            """Return the mean probabilities, and the mean of their products."""
+
+            def both(y: Array, z: Array) -> Array:
+                p = self.probabilities(z + b)
+                return xp.concat([p, xp.reshape(p[:, :, None] * p[:, None, :], (-1, K * K))], axis=1)
+
+            found = average(both)
+            return found[:K], xp.reshape(found[K:], (K, K))
 
         total, error = state(b)
         for _ in range(200):
-            if error <= 4 * float(xp.finfo(z.dtype).eps):
+            if error <= 4 * eps:
                 break
-            p = self.probabilities(z + b)
-            mean = weight @ (p - y)
+            probability, squares = products(b)
+            mean = probability - share
             # The Hessian is singular along equal shifts of all classes: adding a constant to all entries mends that.
-            hessian = _diagonal(weight @ p + 1e-12) - (p * weight[:, None]).T @ p + 1.0 / p.shape[1]
+            hessian = _diagonal(probability + 1e-12) - squares + 1.0 / K
             newton = -xp.linalg.solve(hessian, mean[:, None])[:, 0]
             size = float(xp.max(xp.abs(newton)))
             newton = newton * min(1.0, reach / max(size, tiny))
             reach = 2.0 * reach if size > reach else reach
             # Where probabilities are saturated Newton leads nowhere; scaling (b_k += log of wanted over found) never
             # raises the loss, since the logarithm is concave.
-            scaling = xp.log((share + tiny) / (weight @ p + tiny))
+            scaling = xp.log((share + tiny) / (probability + tiny))
             for step in (newton, 0.25 * newton, scaling):
                 trial, left = state(b + step)
                 if left < 0.5 * error or trial < total - 0.1 * abs(float(mean @ step)):

@@ -5,10 +5,10 @@ The operator is the Hessian of the smooth half, or a bound of it; the forms diff
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from array_api_compat import device
@@ -166,30 +166,26 @@ class KernelSystem:
 class OperatorSystem:
     """``factor`` times the covariance of samples that are too many and too large for any square matrix.
 
-    Every product is one pass over the samples ``X`` (n, p), block by block; ``share`` (n,) are their weights. The mean is
-    subtracted from the products, not from the samples, which are never copied.
+    Every product is one pass over the samples: ``total`` sums a function of rows (m, p), targets, shares (m,) and scores
+    over their blocks. The mean is subtracted from the products, not from the samples, which are never copied.
     """
 
     shares_shift: ClassVar[bool] = False
     has_factor: ClassVar[bool] = False
-    X: Array
-    share: Array
+    total: Callable[[Callable[[Array, Array, Array, Array], Any]], Any]
     mean: Array
     factor: float
-
-    def _blocks(self) -> Iterator[slice]:
-        rows = max(1, (16 << 20) // (8 * self.X.shape[1]))
-        return (slice(start, start + rows) for start in range(0, self.X.shape[0], rows))
 
     def apply(self, rows: Array) -> Array:
         """Multiply every row by the covariance, in one pass."""
         xp = array_namespace(rows)
-        total, weight, offset = xp.zeros_like(rows), xp.zeros_like(rows[:, :1]), (rows @ self.mean)[:, None]
-        for block in self._blocks():
-            X = self.X[block, :]
-            scores = (rows @ X.T - offset) * self.share[block]
-            total = total + scores @ X
-            weight = weight + xp.sum(scores, axis=1, keepdims=True)
+        offset = (rows @ self.mean)[:, None]
+
+        def products(X: Array, Y: Array, share: Array, z: Array) -> tuple[Array, Array]:
+            scores = (rows @ X.T - offset) * share
+            return scores @ X, xp.sum(scores, axis=1, keepdims=True)
+
+        total, weight = self.total(products)
         return self.factor * (total - weight * self.mean)
 
     def solve(self, rows: Array, shift: Array) -> Array:
@@ -198,7 +194,7 @@ class OperatorSystem:
         W, residual = xp.zeros_like(rows), rows
         direction, square = residual, xp.sum(residual**2, axis=1)
         goal = 1e-20 * square
-        for _ in range(min(200, self.X.shape[1])):
+        for _ in range(min(200, self.mean.shape[0])):
             if bool(xp.all(square <= goal)):
                 break
             image = self.apply(direction) + shift[:, None] * direction
@@ -217,8 +213,8 @@ class OperatorSystem:
     def mean_eigenvalue(self) -> float:
         """Average the eigenvalues: the mean variance of the features."""
         xp = array_namespace(self.mean)
-        total = sum(float(xp.sum(self.share[b] @ (self.X[b, :] - self.mean) ** 2)) for b in self._blocks())
-        return self.factor * total / float(self.X.shape[1])
+        squares = self.total(lambda X, Y, share, z: share @ (X - self.mean) ** 2)
+        return self.factor * float(xp.mean(squares))
 
     def smallest(self) -> float:
         """Return zero: nothing is known about it."""

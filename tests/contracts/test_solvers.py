@@ -11,7 +11,7 @@ from registry import DATA_SOLVERS, PENALTIES, SOLVERS
 from tracelearn import Moments
 from tracelearn.certificate import alpha_max, certify
 from tracelearn.losses import Squared
-from tracelearn.smooth import DataLoss, Squares
+from tracelearn.smooth import ArraySamples, DataLoss, Squares
 from tracelearn.solvers import Solution
 from tracelearn.systems import KernelSystem
 from tracelearn.tensors import n_rank
@@ -314,7 +314,7 @@ def test_a_solver_on_samples_finds_the_answer_that_moments_give(solver, name, ri
     squared = squares("gram", X, y, ridge)
     penalty = PENALTIES[name](shape)
     alpha = 0.2 * alpha_max(squared, penalty)
-    smooth = DataLoss.of(Squared(), X.reshape(N, -1), y, np.full(N, 1 / N), ridge=ridge)
+    smooth = DataLoss.of(Squared(), ArraySamples(X.reshape(N, -1), y, np.full(N, 1 / N)), ridge=ridge)
     np.testing.assert_allclose(alpha_max(smooth, penalty), alpha / 0.2)
     found = DATA_SOLVERS[solver](smooth, penalty, alpha, tol=1e-6, max_iter=5000)
     expected = solve("admm", squared, penalty, alpha, tol=1e-6)

@@ -23,7 +23,7 @@ from tracelearn.forms import choose_form
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
 from tracelearn.penalties import PENALTIES, Penalty, Split
-from tracelearn.smooth import DataLoss, Smooth, Squares
+from tracelearn.smooth import ArraySamples, DataLoss, Smooth, Squares
 from tracelearn.solvers import SOLVERS, Solution
 from tracelearn.tensors import Array
 from tracelearn.validation import check_range, read_numbers, read_samples
@@ -154,11 +154,12 @@ class TraceNormModel(BaseEstimator):
             return Squares.of(moments, ridge=self.ridge, joint=joint, spectral=spectral)
         X, share = batch.X.astype(np.float64, copy=False), batch.share.astype(np.float64)
         free = form == "matrix-free"
+        samples = ArraySamples(X, batch.Y, share, blockwise=free)
         if self.loss != "squared":
             options = {"ridge": self.ridge, "joint": joint, "fit_intercept": self.fit_intercept, "matrix_free": free}
-            return DataLoss.of(self._loss(batch.Y.shape[1]), X, batch.Y, share, **options)
+            return DataLoss.of(self._loss(batch.Y.shape[1]), samples, **options)
         if free:
-            return Squares.of_many(X, batch.Y, share, ridge=self.ridge, joint=joint, centre=self.fit_intercept)
+            return Squares.of_many(samples, ridge=self.ridge, joint=joint, centre=self.fit_intercept)
         options = {"ridge": self.ridge, "joint": joint, "centre": self.fit_intercept, "spectral": spectral}
         return Squares.of_few(X, batch.Y, share, **options)
 

@@ -9,6 +9,7 @@ so that alpha means the same for any number of samples. The intercept is elimina
 
 from tracelearn.smooth.data import DataLoss
 from tracelearn.smooth.protocols import Evaluation, Smooth
+from tracelearn.smooth.samples import ArraySamples, Samples
 from tracelearn.smooth.squares import Squares
 
-__all__ = ["DataLoss", "Evaluation", "Smooth", "Squares"]
+__all__ = ["ArraySamples", "DataLoss", "Evaluation", "Samples", "Smooth", "Squares"]

@@ -1,15 +1,18 @@
-"""Any loss, from samples that are at hand."""
+"""Any loss, from samples wherever they are."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from array_api_compat import device
 
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
 from tracelearn.smooth.rows import least_value, repeated, summed
+from tracelearn.smooth.samples import Samples
 from tracelearn.smooth.squares import Squares
 from tracelearn.systems import (
     CentredSystem,
@@ -30,27 +33,28 @@ _LARGEST_HESSIAN = 4096
 
 @dataclass(frozen=True, eq=False)
 class DataEvaluation:
-    """With ``force`` (n, B K) the derivatives of the loss at the ``scores`` and ``share`` (n,) the weights."""
+    """What is known at one W: ``scores`` stay with the samples, ``shift`` (K,) is the best intercept."""
 
     value: Array
     gradient: Array
-    loss: Loss
-    target: Array
-    scores: Array
-    force: Array
-    share: Array
+    smooth: DataLoss
+    scores: Any
+    shift: Array
     ridge_value: Array
-    ridge: Array
 
     def least_value(self) -> Array:
         """Bound the least loss from below, where there is a ridge."""
-        return least_value(self.value, self.gradient, 2.0 * self.ridge)
+        return least_value(self.value, self.gradient, 2.0 * self.smooth.ridge)
 
     def dual_value(self, scale: Array) -> Array:
         """Evaluate minus the mean conjugate at the scaled forces, less the ridge term."""
-        n_problems = scale.shape[0]
-        conjugate = self.share @ self.loss.conjugate(self.target, repeated(scale, self.force.shape[1]) * self.force)
-        return -summed(conjugate, n_problems) - scale**2 * self.ridge_value
+        loss, shift, wide = self.smooth.loss, self.shift, repeated(scale, self.shift.shape[0])
+
+        def conjugate(y: Array, z: Array) -> Array:
+            return loss.conjugate(y, wide * loss.derivative(y, z + shift))
+
+        mean = self.smooth.average(conjugate, self.scores)
+        return -summed(mean, scale.shape[0]) - scale**2 * self.ridge_value
 
     def best_scale(self) -> Array:
         """Return one: at the optimum the forces are the dual answer."""
@@ -59,27 +63,24 @@ class DataEvaluation:
 
 @dataclass(frozen=True, eq=False)
 class DataLoss:
-    """The weighted mean of any loss over samples that are at hand, plus ``ridge |W|^2``.
+    """The weighted mean of any loss over samples, plus ``ridge |W|^2``.
 
-    ``X`` is (n, p), ``target`` (n, B K), ``share`` (n,) the weights, which sum to one. ``system`` is the covariance of
-    the features times the curvature of the loss: it bounds the Hessian once the intercept is eliminated.
+    ``system`` is the covariance of the features times the curvature of the loss: it bounds the Hessian once the intercept
+    is eliminated.
     """
 
     system: System
     loss: Loss
-    X: Array
-    target: Array
-    share: Array
+    samples: Samples
     ridge: Array
+    x_mean: Array
     fit_intercept: bool = True
 
     @classmethod
     def of(
         cls,
         loss: Loss,
-        X: Array,
-        Y: Array,
-        share: Array,
+        samples: Samples,
         *,
         ridge: float = 0.0,
         joint: bool = False,
@@ -87,20 +88,22 @@ class DataLoss:
         matrix_free: bool = False,
     ) -> DataLoss:
         """Read samples: one problem for each target where the loss is separable, unless ``joint``."""
-        xp = array_namespace(X)
-        mean = share @ X if fit_intercept else xp.zeros_like(X[0, :])
+        mean = samples.total(lambda X, Y, share, z: share @ X)
+        xp = array_namespace(mean)
+        mean = mean if fit_intercept else 0.0 * mean
         system: System
         if matrix_free:
-            system = OperatorSystem(X, share, mean, loss.curvature)
-        elif X.shape[0] < X.shape[1]:
-            system = KernelSystem((X - mean) * xp.sqrt(loss.curvature * share)[:, None])
+            system = OperatorSystem(samples.total, mean, loss.curvature)
+        elif samples.rows is not None and samples.rows.shape[0] < samples.rows.shape[1]:
+            share = samples.total(lambda X, Y, share, z: share)
+            system = KernelSystem((samples.rows - mean) * xp.sqrt(loss.curvature * share)[:, None])
         else:
-            moments = Moments.of(X, Y[:, :1], share)
+            moments = samples.total(lambda X, Y, share, z: Moments.of(X, Y[:, :1], share))
             system = GramSystem(loss.curvature * (moments.gram if fit_intercept else moments.second_moment))
         system = system if loss.is_separable else CentredSystem(system)
         single = joint or not loss.is_separable
-        ridges = xp.full_like(xp.astype(Y[0, :], X.dtype)[: 1 if single else None], ridge)
-        return cls(system, loss, X, Y, share, ridges, fit_intercept)
+        ridges = xp.full((1 if single else samples.n_targets,), ridge, dtype=mean.dtype, device=device(mean))
+        return cls(system, loss, samples, ridges, mean, fit_intercept)
 
     @property
     def n_problems(self) -> int:
@@ -110,7 +113,7 @@ class DataLoss:
     @property
     def n_features(self) -> int:
         """The number p of features."""
-        return int(self.X.shape[1])
+        return int(self.x_mean.shape[0])
 
     @property
     def best_solver(self) -> str:
@@ -120,22 +123,32 @@ class DataLoss:
     @cached_property
     def at_zero(self) -> DataEvaluation:
         """The evaluation at W = 0 with the best intercept."""
-        xp = array_namespace(self.X)
-        return self.evaluate(
-            xp.zeros((self.target.shape[1], self.n_features), dtype=self.X.dtype, device=device(self.X))
-        )
+        return self.evaluate(self._zeros((self.samples.n_targets, self.n_features)))
+
+    def _zeros(self, shape: tuple[int, ...]) -> Array:
+        return array_namespace(self.x_mean).zeros(shape, dtype=self.x_mean.dtype, device=device(self.x_mean))
+
+    def average(self, function: Callable[[Array, Array], Array], scores: Any) -> Array:
+        """Take the weighted mean over the samples of a function of targets and scores."""
+        return self.samples.total(lambda X, Y, share, z: share @ function(Y, z), scores)
+
+    def _shift(self, scores: Any) -> Array:
+        start = self._zeros((self.samples.n_targets,))
+        return self.loss.intercept(lambda function: self.average(function, scores), start) if self.fit_intercept else start
 
     def evaluate(self, W: Array) -> DataEvaluation:
-        """Evaluate value and gradient in one pass over the samples."""
+        """Evaluate value and gradient: a pass for the scores, some over the scores alone, a pass for the gradient."""
         xp = array_namespace(W)
-        z = self.X @ W.T
-        if self.fit_intercept:
-            z = z + self.loss.intercept(self.target, z, self.share)
-        force = self.loss.derivative(self.target, z)
+        loss, scores = self.loss, self.samples.scores(W)
+        shift = self._shift(scores)
+
+        def both(X: Array, Y: Array, share: Array, z: Array) -> tuple[Array, Array]:
+            return share @ loss.value(Y, z + shift), (loss.derivative(Y, z + shift) * share[:, None]).T @ X
+
+        value, gradient = self.samples.total(both, scores)
         ridge_value = self.ridge * summed(xp.sum(W**2, axis=1), self.n_problems)
-        value = summed(self.share @ self.loss.value(self.target, z), self.n_problems) + ridge_value
-        gradient = (force * self.share[:, None]).T @ self.X + 2.0 * repeated(self.ridge, W.shape[0])[:, None] * W
-        return DataEvaluation(value, gradient, self.loss, self.target, z, force, self.share, ridge_value, self.ridge)
+        gradient = gradient + 2.0 * repeated(self.ridge, W.shape[0])[:, None] * W
+        return DataEvaluation(summed(value, self.n_problems) + ridge_value, gradient, self, scores, shift, ridge_value)
 
     def update(self, W: Array, pull: Array, shift: Array) -> Array:
         """Minimise the quadratic bound of the loss around W; one pass over the samples, one solve."""
@@ -150,15 +163,14 @@ class DataLoss:
         where the targets are coupled and too many for a Hessian of all of them.
         """
         xp = array_namespace(W)
-        weights = self.loss.curvatures(self.target, at.scores)
-        coupling = self.loss.coupling(self.target, at.scores)
         system: System
-        if coupling is not None:
-            if W.shape[0] * min(self.X.shape) > _LARGEST_HESSIAN:
+        if not self.loss.is_separable:
+            rows = self.samples.rows
+            if W.shape[0] * (self.n_features if rows is None else min(rows.shape)) > _LARGEST_HESSIAN:
                 return None
-            system = self._coupled(weights, coupling)
+            system = self._coupled(at)
         else:
-            systems = tuple(self._curved(weights[:, k] * self.share) for k in range(W.shape[0]))
+            systems = self._curved(at)
             system = systems[0] if len(systems) == 1 else StackedSystem(systems)
         image = system.apply(W)
         free = at.gradient - 2.0 * repeated(self.ridge, W.shape[0])[:, None] * W
@@ -169,44 +181,64 @@ class DataLoss:
         return Squares(system, 0.5 * (image - free), target, self.ridge, nothing, nothing)
 
     @cached_property
-    def _basis(self) -> tuple[Array | None, Array]:
-        """An orthonormal basis (p, r) of the samples where they are fewer than the features, and their coordinates."""
-        xp = array_namespace(self.X)
-        if self.X.shape[0] >= self.X.shape[1]:
-            return None, self.X
-        U, s, Vt = xp.linalg.svd(self.X, full_matrices=False)
+    def _basis(self) -> tuple[Array, Array] | None:
+        """An orthonormal basis (p, r) of samples at hand that are fewer than the features, and their coordinates."""
+        rows = self.samples.rows
+        if rows is None or rows.shape[0] >= rows.shape[1]:
+            return None
+        xp = array_namespace(rows)
+        U, s, Vt = xp.linalg.svd(rows, full_matrices=False)
         return xp.matrix_transpose(Vt), U * s
 
-    def _coupled(self, weights: Array, coupling: Array) -> CoupledSystem:
+    def _coupled(self, at: DataEvaluation) -> CoupledSystem:
         """Build the Hessian of all targets together, the intercepts eliminated."""
-        xp = array_namespace(weights)
-        basis, X = self._basis
-        n, size = X.shape
-        K = weights.shape[1]
-        X = xp.concat([X, xp.ones((n, 1), dtype=X.dtype, device=device(X))], axis=1)
-        both = xp.sqrt(self.share)[:, None, None] * coupling[:, :, None] * X[:, None, :]
-        both = xp.reshape(both, (n, K * (size + 1)))
-        hessian = xp.reshape(-(both.T @ both), (K, size + 1, K, size + 1))
-        blocks = xp.stack([(X * (weights[:, k] * self.share)[:, None]).T @ X for k in range(K)])
-        eye = xp.eye(K, dtype=X.dtype, device=device(X))
-        hessian = hessian + blocks[:, :, None, :] * eye[:, None, :, None]
-        inside = xp.reshape(hessian[:, :size, :, :size], (K * size, K * size))
-        if self.fit_intercept:
-            cross = xp.reshape(hessian[:, :size, :, size:], (K * size, K))
-            # The intercepts' own Hessian is singular along equal shifts; a constant in all entries mends that.
-            corner = xp.reshape(hessian[:, size:, :, size:], (K, K)) + 1.0 / K + 1e-14 * eye
-            inside = inside - cross @ xp.linalg.solve(corner, cross.T)
-        return CoupledSystem(GramSystem(0.5 * (inside + inside.T)), basis)
+        loss, shift, basis = self.loss, at.shift, self._basis
+        xp, K = array_namespace(shift), shift.shape[0]
 
-    def _curved(self, weight: Array) -> System:
-        """Build the weighted covariance of the features, about their weighted mean where there is an intercept."""
+        def hessian(X: Array, Y: Array, share: Array, z: Array) -> Array:
+            weights, coupling = loss.curvatures(Y, z + shift), loss.coupling(Y, z + shift)
+            X = X if basis is None else basis[1]
+            X = xp.concat([X, xp.ones((X.shape[0], 1), dtype=X.dtype, device=device(X))], axis=1)
+            both = xp.sqrt(share)[:, None, None] * coupling[:, :, None] * X[:, None, :]
+            both = xp.reshape(both, (X.shape[0], -1))
+            blocks = xp.stack([(X * (weights[:, k] * share)[:, None]).T @ X for k in range(K)])
+            eye = xp.eye(K, dtype=X.dtype, device=device(X))
+            return blocks[:, :, None, :] * eye[:, None, :, None] - xp.reshape(
+                both.T @ both, (K, X.shape[1], K, X.shape[1])
+            )
+
+        whole = self.samples.total(hessian, at.scores)
+        size = whole.shape[1] - 1
+        inside = xp.reshape(whole[:, :size, :, :size], (K * size, K * size))
+        if self.fit_intercept:
+            cross = xp.reshape(whole[:, :size, :, size:], (K * size, K))
+            # The intercepts' own Hessian is singular along equal shifts; a constant in all entries mends that.
+            eye = xp.eye(K, dtype=shift.dtype, device=device(shift))
+            corner = xp.reshape(whole[:, size:, :, size:], (K, K)) + 1.0 / K + 1e-14 * eye
+            inside = inside - cross @ xp.linalg.solve(corner, cross.T)
+        return CoupledSystem(GramSystem(0.5 * (inside + inside.T)), None if basis is None else basis[0])
+
+    def _curved(self, at: DataEvaluation) -> tuple[System, ...]:
+        """Build for each target the weighted covariance of the features, about their weighted mean with an intercept."""
+        loss, shift = self.loss, at.shift
+        targets = range(shift.shape[0])
+        rows = self.samples.rows
+        if rows is None or rows.shape[0] >= rows.shape[1]:
+
+            def moments(X: Array, Y: Array, share: Array, z: Array) -> tuple[Moments, ...]:
+                weights = loss.curvatures(Y, z + shift) * share[:, None]
+                return tuple(Moments.of(X, weights[:, k], weights[:, k]) for k in targets)
+
+            found = self.samples.total(moments, at.scores)
+            return tuple(GramSystem(one.gram if self.fit_intercept else one.second_moment) for one in found)
+        weights = self.samples.total(lambda X, Y, share, z: loss.curvatures(Y, z + shift) * share[:, None], at.scores)
+        return tuple(self._kernel(rows, weights[:, k]) for k in targets)
+
+    def _kernel(self, rows: Array, weight: Array) -> KernelSystem:
         xp = array_namespace(weight)
         total = float(xp.sum(weight))
-        if self.X.shape[0] >= self.X.shape[1]:
-            moments = Moments.of(self.X, weight[:, None], weight)
-            return GramSystem(moments.gram if self.fit_intercept else moments.second_moment)
-        mean = (weight / total) @ self.X if self.fit_intercept and total > 0 else xp.zeros_like(self.X[0, :])
-        return KernelSystem((self.X - mean) * xp.sqrt(weight)[:, None])
+        mean = (weight / total) @ rows if self.fit_intercept and total > 0 else xp.zeros_like(rows[0, :])
+        return KernelSystem((rows - mean) * xp.sqrt(weight)[:, None])
 
     def lipschitz(self) -> float:
         """Return the largest eigenvalue of the bound of the Hessian, plus the ridge."""
@@ -214,14 +246,10 @@ class DataLoss:
 
     def intercept(self, W: Array) -> Array:
         """Find the best intercept for W."""
-        xp = array_namespace(W)
-        if not self.fit_intercept:
-            return xp.zeros_like(W[:, 0])
-        return self.loss.intercept(self.target, self.X @ W.T, self.share)
+        return self._shift(self.samples.scores(W))
 
     def take(self, problems: Array) -> DataLoss:
         """Keep some of the problems of a separable loss."""
-        xp = array_namespace(self.target)
         if self.n_problems == 1:
             return self
-        return replace(self, target=xp.take(self.target, problems, axis=1), ridge=self.ridge[problems])
+        return replace(self, samples=self.samples.take(problems), ridge=self.ridge[problems])

@@ -10,6 +10,7 @@ from tracelearn.linalg import positive_part
 from tracelearn.moments import Moments
 from tracelearn.smooth.protocols import Evaluation
 from tracelearn.smooth.rows import least_value, repeated, summed
+from tracelearn.smooth.samples import Samples
 from tracelearn.systems import GramSystem, KernelSystem, OperatorSystem, System
 from tracelearn.tensors import Array, array_namespace
 
@@ -85,16 +86,21 @@ class Squares:
 
     @classmethod
     def of_many(
-        cls, X: Array, Y: Array, share: Array, *, ridge: float = 0.0, joint: bool = False, centre: bool = True
+        cls, samples: Samples, *, ridge: float = 0.0, joint: bool = False, centre: bool = True
     ) -> Squares:
         """Read samples that are too many and too large for any square matrix: every product is a pass over them."""
-        xp = array_namespace(X)
-        x_mean, y_mean = (share @ X, share @ Y) if centre else (xp.zeros_like(X[0, :]), xp.zeros_like(Y[0, :]))
-        targets = (Y - y_mean) * share[:, None]
-        cross = targets.T @ X - xp.sum(targets, axis=0)[:, None] * x_mean
-        ridges = xp.full_like(y_mean[:1] if joint else y_mean, ridge)
-        system = OperatorSystem(X, share, x_mean, 2.0)
-        return cls(system, cross, share @ (Y - y_mean) ** 2, ridges, x_mean, y_mean)
+        x_mean, y_mean = samples.total(lambda X, Y, share, z: (share @ X, share @ Y))
+        if not centre:
+            x_mean, y_mean = 0.0 * x_mean, 0.0 * y_mean
+
+        def products(X: Array, Y: Array, share: Array, z: Array) -> tuple[Array, Array, Array]:
+            targets = (Y - y_mean) * share[:, None]
+            return targets.T @ X, array_namespace(X).sum(targets, axis=0), share @ (Y - y_mean) ** 2
+
+        cross, offset, target = samples.total(products)
+        ridges = array_namespace(x_mean).full_like(y_mean[:1] if joint else y_mean, ridge)
+        system = OperatorSystem(samples.total, x_mean, 2.0)
+        return cls(system, cross - offset[:, None] * x_mean, target, ridges, x_mean, y_mean)
 
     @property
     def n_problems(self) -> int:
