@@ -134,7 +134,9 @@ class DataLoss:
 
     def _shift(self, scores: Any) -> Array:
         start = self._zeros((self.samples.n_targets,))
-        return self.loss.intercept(lambda function: self.average(function, scores), start) if self.fit_intercept else start
+        return (
+            self.loss.intercept(lambda function: self.average(function, scores), start) if self.fit_intercept else start
+        )
 
     def evaluate(self, W: Array) -> DataEvaluation:
         """Evaluate value and gradient: a pass for the scores, some over the scores alone, a pass for the gradient."""
@@ -197,6 +199,7 @@ class DataLoss:
 
         def hessian(X: Array, Y: Array, share: Array, z: Array) -> Array:
             weights, coupling = loss.curvatures(Y, z + shift), loss.coupling(Y, z + shift)
+            assert coupling is not None
             X = X if basis is None else basis[1]
             X = xp.concat([X, xp.ones((X.shape[0], 1), dtype=X.dtype, device=device(X))], axis=1)
             both = xp.sqrt(share)[:, None, None] * coupling[:, :, None] * X[:, None, :]

@@ -85,9 +85,7 @@ class Squares:
         return cls(system, targets.T @ rows, xp.sum(targets**2, axis=0), ridges, x_mean, y_mean)
 
     @classmethod
-    def of_many(
-        cls, samples: Samples, *, ridge: float = 0.0, joint: bool = False, centre: bool = True
-    ) -> Squares:
+    def of_many(cls, samples: Samples, *, ridge: float = 0.0, joint: bool = False, centre: bool = True) -> Squares:
         """Read samples that are too many and too large for any square matrix: every product is a pass over them."""
         x_mean, y_mean = samples.total(lambda X, Y, share, z: (share @ X, share @ Y))
         if not centre:
