@@ -42,7 +42,7 @@ def _plain(values: Any) -> NDArray[Any]:
         return np.array(values)  # a slice of a map reads nothing yet, and would do so in the thread that computes
     array = np.asarray(values)
     texts = array.dtype.kind == "T" or (array.dtype.kind == "O" and all(isinstance(value, str) for value in array.flat))
-    return array.astype(str) if texts else array
+    return np.array(array.tolist(), dtype=str) if texts else array
 
 
 @dataclass(frozen=True, eq=False)

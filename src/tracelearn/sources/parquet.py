@@ -14,14 +14,15 @@ from tracelearn.sources.base import require
 
 __all__ = ["ParquetColumn", "parquet_column", "parquet_files", "parquet_names"]
 
-_BUFFER = 2**20  # without a buffer a whole row group is read before its first row, often all of the file
+# Without this, a whole row group is in memory before its first row comes, and files often have but one.
+_STREAMED = {"buffer_size": 2**20, "pre_buffer": False}
 
 
 def _open(path: Path) -> Any:
     parquet = require("pyarrow.parquet", "parquet", "Parquet files")
     arrow = require("pyarrow", "parquet", "Parquet files")
     try:
-        return parquet.ParquetFile(path, buffer_size=_BUFFER)
+        return parquet.ParquetFile(path, **_STREAMED)
     except (arrow.ArrowInvalid, OSError) as error:
         raise ValueError(
             f"Expected a readable Parquet file, got '{path}', of which pyarrow says \"{error}\": check the file."
@@ -113,7 +114,8 @@ class ParquetColumn:
                         row += size
                     else:
                         groups.append(group)
-                for batch in file.iter_batches(batch_size=rows, row_groups=groups, columns=[self.name]):
+                # Some versions of pyarrow fail on a list of no groups.
+                for batch in file.iter_batches(rows, groups, [self.name]) if groups else ():
                     skip = min(len(batch), max(0, start - row))
                     if skip < len(batch):
                         yield self._values(batch.column(0)[skip:], row + skip)
@@ -135,7 +137,8 @@ class ParquetColumn:
         if hasattr(column, "dictionary_decode"):
             column = column.dictionary_decode()
         values = column.to_numpy(zero_copy_only=False).astype(self.dtype, copy=False)
-        # Tensors are stored in the order of the file; the permutation says which of its axes is which of the sample.
+        # By Arrow's specification axis i of the sample is axis permutation[i] of what is stored. pyarrow's to_numpy_ndarray
+        # agrees only where the permutation is its own inverse; with others it mixes up the entries (seen in 26.0).
         return np.transpose(values.reshape(n, *stored), (0, *(axis + 1 for axis in order)))
 
     def _refuse_nulls(self, values: Any, row: int, width: int) -> None:
