@@ -467,7 +467,7 @@ def test_an_error_in_the_source_reaches_the_reader_and_leaves_no_thread():
     assert no_thread_is_left()
 
 
-def test_closing_early_leaves_no_thread_and_no_open_file(tmp_path):
+def test_closing_early_leaves_no_thread_and_no_open_generator():
     closed = []
 
     def endless():
@@ -477,7 +477,8 @@ def test_closing_early_leaves_no_thread_and_no_open_file(tmp_path):
         finally:
             closed.append(True)
 
-    blocks = read_ahead(endless())
+    inner = endless()  # held here, so that only closing it closes it
+    blocks = read_ahead(inner)
     next(blocks)
     assert not no_thread_is_left()
     blocks.close()

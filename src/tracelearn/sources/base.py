@@ -43,7 +43,8 @@ def require(module: str, extra: str, files: str) -> Any:
 def read_ahead(iterator: Iterable[T]) -> Iterator[T]:
     """Let a thread fetch the next item while the last one is worked on.
 
-    What the iterator raises is raised here. Closing the generator waits for the item being read and ends the thread.
+    What the iterator raises is raised here. Closing the generator waits for the item being read, ends the
+    thread and closes the iterator if it is a generator too.
 
     Examples
     --------
