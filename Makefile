@@ -42,7 +42,7 @@ clean:
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
 .venv/demo: pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --editable '.[all]'
+	$(BIN)/python -m pip install --quiet --editable '.[cli,plot]'
 	@touch $@
 
 .venv/docs: pyproject.toml | .venv/bin/python

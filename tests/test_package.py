@@ -18,6 +18,7 @@ PUBLIC = {
     "TraceNormClassifierCV",
     "TraceNormRegressor",
     "TraceNormRegressorCV",
+    "open_source",
     "tensor_trace_norm",
     "trace_norm_path",
 }

@@ -6,6 +6,7 @@ from tracelearn.model_selection import TraceNormClassifierCV, TraceNormRegressor
 from tracelearn.moments import Moments
 from tracelearn.penalties import tensor_trace_norm
 from tracelearn.preprocessing import ModePCA, TensorStandardScaler
+from tracelearn.sources import open_source
 
 __all__ = [
     "HierarchicalTraceNormClassifier",
@@ -16,6 +17,7 @@ __all__ = [
     "TraceNormClassifierCV",
     "TraceNormRegressor",
     "TraceNormRegressorCV",
+    "open_source",
     "tensor_trace_norm",
     "trace_norm_path",
 ]

@@ -35,6 +35,10 @@ __all__ = [
 Average = Callable[[Callable[[Array, Array], Array]], Array]
 
 
+# What a mean of many terms is off by, in units of the last place: asking for less means bisecting noise.
+_ROUNDING = 64.0
+
+
 class Loss(Protocol):
     """What the smooth half asks of a loss; plug-ins need no base class."""
 
@@ -86,7 +90,7 @@ def _balanced_intercept(loss: Loss, average: Average, start: Array) -> Array:
 
     mean, size = force(b)
     for _ in range(300):
-        if bool(xp.all(xp.abs(mean) <= 4 * eps * size)):
+        if bool(xp.all(xp.abs(mean) <= _ROUNDING * eps * size)):
             break
         low, high = xp.where(mean < 0, b, low), xp.where(mean > 0, b, high)
         inside = xp.isfinite(low) & xp.isfinite(high)
@@ -314,7 +318,7 @@ class Multinomial:
 
         total, error = state(b)
         for _ in range(200):
-            if error <= 4 * eps:
+            if error <= _ROUNDING * eps:
                 break
             probability, squares = products(b)
             mean = probability - share

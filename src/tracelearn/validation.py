@@ -49,7 +49,7 @@ def check_finite(values: Array, name: str, shape: tuple[int, ...] = ()) -> None:
 
 def check_range(values: Array, name: str) -> None:
     """Refuse numbers so large or so small that their products overflow or vanish; all zeros are fine."""
-    largest = max(float(np.max(values)), -float(np.min(values)))
+    largest = max(float(np.max(values, initial=0.0)), -float(np.min(values, initial=0.0)))
     low, high = _RANGES[values.dtype.itemsize]
     if largest > 0.0 and not low <= largest <= high:
         raise ValueError(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import warnings
 from collections import deque
 from dataclasses import dataclass, replace
 from itertools import islice
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -19,11 +20,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from tracelearn import paper
 from tracelearn.certificate import certify
+from tracelearn.engine import Blocks, as_blocks, is_dask, lazily
+from tracelearn.estimators.blocks import fit_blocks, gathered_or_blocks
 from tracelearn.forms import choose_form
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
 from tracelearn.penalties import PENALTIES, Penalty, Split
-from tracelearn.smooth import ArraySamples, DataLoss, Smooth, Squares
+from tracelearn.smooth import ArraySamples, DataLoss, Samples, Smooth, Squares
 from tracelearn.solvers import SOLVERS, Solution
 from tracelearn.tensors import Array
 from tracelearn.validation import check_range, read_numbers, read_samples
@@ -143,9 +146,26 @@ class TraceNormModel(BaseEstimator):
         self._say(f"{form.name}: {form.reason}")
         smooth = self._smooth(batch, form.name, joint=self._joint(batch.Y.shape[1]))
         W = self._solve(smooth, batch.shape, batch.Y.shape[1], self.warm_start)
-        X, share = batch.X, batch.share
-        scores, mean = W @ X.T, share @ X
-        self.patterns_ = self._shaped((scores * share) @ X - (scores @ share)[:, None] * mean, batch.shape)
+        self._keep_patterns(ArraySamples(batch.X, batch.Y, batch.share), W, batch.shape)
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
+        """Fit from arrays, or from samples that come in blocks."""
+        found = gathered_or_blocks(self, X, y, sample_weight)
+        if isinstance(found, Blocks):
+            fit_blocks(self, found)
+        else:
+            self._fit_batch(self._read(*found, reset=True))
+        return self
+
+    def _keep_patterns(self, samples: Samples, W: Array, shape: tuple[int, ...]) -> None:
+        """Multiply the weights with the covariance of the samples, in one pass."""
+
+        def products(X: Array, Y: Array, share: Array, z: Array) -> tuple[Array, Array, Array]:
+            scores = W @ X.T * share
+            return scores @ X, scores @ np.ones(len(share)), share @ X
+
+        together, mean_score, mean = samples.total(products)
+        self.patterns_ = self._shaped(together - mean_score[:, None] * mean, shape)
 
     def _smooth(self, batch: Batch, form: str, *, joint: bool, spectral: bool = False) -> Squares | DataLoss:
         """Build the smooth half of the problem in the form that was chosen."""
@@ -278,8 +298,21 @@ class TraceNormModel(BaseEstimator):
 
     # --- the model ---------------------------------------------------------------------------------------------------
 
-    def _scores(self, X: Any) -> Array:
+    def _apply(self, function: str, X: Any) -> Any:
+        """Call one of the methods below on samples: at once, block by block, or for a Dask array when it is computed."""
         check_is_fitted(self)
+        if is_dask(X):
+            light = copy.copy(self)  # the workers need neither the moments nor the warm start
+            for name in ("moments_", "_solution"):
+                light.__dict__.pop(name, None)
+            call = getattr(light, function)
+            return lazily(call, X, call(np.zeros((1, *self.sample_shape_)))[:0])
+        blocks = as_blocks(X)
+        if blocks is None:
+            return getattr(self, function)(X)
+        return np.concatenate([getattr(self, function)(block[1]) for block in blocks.batches])
+
+    def _scores(self, X: Any) -> Array:
         rows, _ = read_samples(self, X, reset=False)
         coef = self.coef_.reshape(-1, rows.shape[1])
         return rows @ coef.T + self.intercept_

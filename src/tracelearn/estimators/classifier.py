@@ -181,7 +181,7 @@ class TraceNormClassifier(ClassifierMixin, TraceNormModel):
         return 2.0 * columns - 1.0 if self._loss(columns.shape[1]).is_separable else columns
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn from all samples at once.
 
         Parameters
@@ -190,8 +190,7 @@ class TraceNormClassifier(ClassifierMixin, TraceNormModel):
         y : array of labels of shape (n_samples,)
         sample_weight : array of shape (n_samples,), default=None
         """
-        self._fit_batch(self._read(X, y, sample_weight, reset=True))
-        return self
+        return self._fit(X, y, sample_weight)
 
     @available_if(has_moments)
     @_fit_context(prefer_skip_nested_validation=True)
@@ -227,17 +226,26 @@ class TraceNormClassifier(ClassifierMixin, TraceNormModel):
 
     def decision_function(self, X: Any) -> Array:
         """Score every sample: one column for each class, or for two classes one score that is positive for the second."""
+        return self._apply("_decide", X)
+
+    def _decide(self, X: Any) -> Array:
         scores = self._scores(X)
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, X: Any) -> Array:
         """Predict the label of each sample."""
-        scores = self.decision_function(X)
+        return self._apply("_predict", X)
+
+    def _predict(self, X: Any) -> Array:
+        scores = self._decide(X)
         return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)]
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> Array:
         """Predict the probability of each class (logistic loss)."""
+        return self._apply("_probabilities", X)
+
+    def _probabilities(self, X: Any) -> Array:
         scores = self._scores(X)
         if scores.shape[1] == 1:
             scores = np.hstack([np.zeros_like(scores), scores])

@@ -168,7 +168,7 @@ class TraceNormRegressor(RegressorMixin, TraceNormModel):
         return Batch(rows, y[:, None] if y.ndim == 1 else y, read_weights(sample_weight, rows), shape)
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn from all samples at once.
 
         Parameters
@@ -177,8 +177,7 @@ class TraceNormRegressor(RegressorMixin, TraceNormModel):
         y : array of shape (n_samples,) or (n_samples, K)
         sample_weight : array of shape (n_samples,), default=None
         """
-        self._fit_batch(self._read(X, y, sample_weight, reset=True))
-        return self
+        return self._fit(X, y, sample_weight)
 
     @available_if(has_moments)
     @_fit_context(prefer_skip_nested_validation=True)
@@ -195,6 +194,9 @@ class TraceNormRegressor(RegressorMixin, TraceNormModel):
 
     def predict(self, X: Any) -> Array:
         """Predict the target of each sample."""
+        return self._apply("_predict", X)
+
+    def _predict(self, X: Any) -> Array:
         scores = self._scores(X)
         return scores[:, 0] if self._single else scores
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -22,10 +22,14 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from tracelearn.engine import Blocks
 from tracelearn.estimators.base import Batch, TraceNormModel
+from tracelearn.estimators.blocks import all_targets, fit_blocks, gathered_or_blocks
 from tracelearn.forms import choose_form
+from tracelearn.model_selection.blocks import FoldedBlocks
 from tracelearn.moments import Moments
 from tracelearn.path import PathPoint, alpha_grid, walk_path
+from tracelearn.penalties import Penalty
 from tracelearn.smooth import DataLoss, Smooth, Squares
 from tracelearn.solvers import SOLVERS
 from tracelearn.tensors import Array
@@ -74,6 +78,9 @@ class SelectionCV(BaseEstimator):
     def _new_model(self, **chosen: Any) -> TraceNormModel:
         raise NotImplementedError
 
+    def _labels(self, model: TraceNormModel, batch: Batch, y: Any) -> Array:
+        raise NotImplementedError
+
     # --- the search --------------------------------------------------------------------------------------------------
 
     def _candidates(self, shape: tuple[int, ...], n_targets: int) -> list[Candidate]:
@@ -98,17 +105,40 @@ class SelectionCV(BaseEstimator):
         lists = [given] if np.ndim(given[0]) == 0 else given
         return [None if weights is None else tuple(float(weight) for weight in weights) for weights in lists]
 
+    def _select_and_fit(self, X: Any, y: Any, sample_weight: Any, groups: Any, *, classifier: bool) -> Self:
+        """Choose by cross-validation, then learn from all samples."""
+        model = self._new_model()
+        found = gathered_or_blocks(model, X, y, sample_weight)
+        if isinstance(found, Blocks):
+            self._fit_blocks(model, found, groups, classifier=classifier)
+            return self
+        batch = model._read(*found, reset=True)
+        labels = self._labels(model, batch, found[1])
+        splits = self._splits(labels, groups, classifier=classifier)
+        whole, folds = self._folds(model, batch, splits, labels)
+        chosen = self._search(model, batch.shape, batch.Y.shape[1], whole, folds)
+        self._finish(model, batch.shape, chosen, lambda best: best._fit_batch(batch))
+        return self
+
     def _search(
-        self, model: TraceNormModel, batch: Batch, splits: list[tuple[Array, Array]], labels: Array
+        self,
+        model: TraceNormModel,
+        shape: tuple[int, ...],
+        n_targets: int,
+        whole: Callable[[Candidate], Smooth],
+        folds: list[Fold],
     ) -> Candidate:
         """Find the best candidate and alpha; set the attributes that describe the search."""
-        candidates = self._candidates(batch.shape, batch.Y.shape[1])
-        whole, folds = self._folds(model, batch, splits, labels)
-        grids = [self._grid(model, whole(candidate), candidate, batch) for candidate in candidates]
+        candidates = self._candidates(shape, n_targets)
+
+        def penalty_of(candidate: Candidate) -> Penalty:
+            return self._sized(model, candidate)._penalty(shape, n_targets)
+
+        grids = [alpha_grid(whole(c), penalty_of(c), self.alphas, self.eps) for c in candidates]
         began, tasks = time.perf_counter(), [(f, c) for f in range(len(folds)) for c in range(len(candidates))]
 
         def run(number: int, f: int, c: int) -> Array:
-            penalty = self._sized(model, candidates[c])._penalty(batch.shape, batch.Y.shape[1])
+            penalty = penalty_of(candidates[c])
             tol = max(self.tol, _PATH_TOL)
             smooth = folds[f].smooth(candidates[c])
             solver = SOLVERS[smooth.best_solver]
@@ -122,10 +152,6 @@ class SelectionCV(BaseEstimator):
         errors = Parallel(n_jobs=self.n_jobs, prefer="threads")(jobs)
         tables = np.array(errors).reshape(len(folds), len(candidates), -1).transpose(1, 2, 0)
         return self._select(candidates, grids, tables, np.array([fold.weight for fold in folds]))
-
-    def _grid(self, model: TraceNormModel, smooth: Smooth, candidate: Candidate, batch: Batch) -> Array:
-        penalty = self._sized(model, candidate)._penalty(batch.shape, batch.Y.shape[1])
-        return alpha_grid(smooth, penalty, self.alphas, self.eps)
 
     @staticmethod
     def _sized(model: TraceNormModel, candidate: Candidate) -> TraceNormModel:
@@ -183,19 +209,56 @@ class SelectionCV(BaseEstimator):
         for _, test in splits:
             covered[test] += 1
         partition = bool(np.all(covered == 1)) and all(len(train) + len(test) == len(batch.X) for train, test in splits)
-        total = _sum(held) if partition else batch.moments()
-        self._total = total
-        folds = []
-        for f, (train, test) in enumerate(splits):
+        judges = None
+        if self.scoring is not None:
+            judges = [self._judge(None, batch.take(test), labels[test]) for _, test in splits]
+        if partition:
+            return self._held_folds(held, judges)
+        training = [batch.take(train).moments() for train, _ in splits]
+        return self._held_folds(held, judges, training, batch.moments())
+
+    def _held_folds(
+        self,
+        held: list[Moments],
+        judges: list[Callable[[PathPoint], float]] | None = None,
+        training: list[Moments] | None = None,
+        total: Moments | None = None,
+    ) -> tuple[Callable[[Candidate], Smooth], list[Fold]]:
+        """Make folds of held-out moments; the others' sum is what each trains on, unless it is given."""
+        if training is None:
             # A sum of the other folds: a difference from the total would leave their rounding errors in.
-            training = _sum(held[:f] + held[f + 1 :]) if partition else batch.take(train).moments()
-            judge = (
-                self._moment_judge(held[f])
-                if self.scoring is None
-                else self._judge(None, batch.take(test), labels[test])
+            training = [_sum(held[:f] + held[f + 1 :]) for f in range(len(held))]
+        self._total = _sum(held) if total is None else total
+        judges = [self._moment_judge(one) for one in held] if judges is None else judges
+        folds = [
+            Fold(self._moment_smooth(past, spectral=True), judge, one.weight)
+            for past, judge, one in zip(training, judges, held, strict=True)
+        ]
+        return self._moment_smooth(self._total, spectral=False), folds
+
+    def _fit_blocks(self, model: TraceNormModel, blocks: Blocks, groups: Any, *, classifier: bool) -> None:
+        """Do the same with samples that come in blocks; with the squared loss in one pass."""
+        if self.scoring is not None or not blocks.repeatable:
+            got = "an iterator" if self.scoring is None else f"scoring={self.scoring!r}"
+            raise ValueError(
+                f"Expected scoring=None and samples that can be read more than once where they are read in blocks, got {got}: "
+                "use the loss to select, and pass arrays, files or a list of batches."
             )
-            folds.append(Fold(self._moment_smooth(training, spectral=True), judge, held[f].weight))
-        return self._moment_smooth(total, spectral=False), folds
+        y, weight = all_targets(blocks)
+        fold_of = _fold_of(self._splits(y, groups, classifier=classifier), len(y))
+        found = FoldedBlocks.of(model, blocks, fold_of, y, weight)
+        found.reader.tell(model)
+        if found.form.name == "moments":
+            whole, folds = self._held_folds(found.moments())
+        else:
+
+            def smooth(fold: int | None) -> Callable[[Candidate], Smooth]:
+                return _kept(lambda joint: found.smooth(model, fold, joint=joint))
+
+            whole = smooth(None)
+            folds = [Fold(smooth(f), found.judge(model, f), found.weight(f)) for f in range(found.n_folds)]
+        chosen = self._search(model, found.reader.shape, found.reader.n_targets, whole, folds)
+        self._finish(model, found.reader.shape, chosen, lambda best: fit_blocks(best, blocks))
 
     def _moment_smooth(self, moments: Moments, *, spectral: bool) -> Callable[[Candidate], Smooth]:
         past = moments if self.fit_intercept else moments.uncentred()
@@ -211,16 +274,7 @@ class SelectionCV(BaseEstimator):
         return lambda point: float(np.mean(held.squared_error(point.W, point.intercept)))
 
     def _rows_smooth(self, model: TraceNormModel, batch: Batch, form: str) -> Callable[[Candidate], Smooth]:
-        kept: dict[bool, Squares | DataLoss] = {}
-
-        def smooth(candidate: Candidate) -> Smooth:
-            joint = candidate.class_mode
-            if joint not in kept:
-                kept[joint] = model._smooth(batch, form, joint=joint, spectral=True)
-            found: Smooth = replace(kept[joint], ridge=np.full_like(kept[joint].ridge, candidate.ridge))
-            return found
-
-        return smooth
+        return _kept(lambda joint: model._smooth(batch, form, joint=joint, spectral=True))
 
     def _judge(self, model: TraceNormModel | None, held: Batch, labels: Array) -> Callable[[PathPoint], float]:
         """Judge by the mean loss on held-out samples, or by minus the score of the user's scorer."""
@@ -251,7 +305,13 @@ class SelectionCV(BaseEstimator):
 
     # --- the model that was found ------------------------------------------------------------------------------------
 
-    def _finish(self, model: TraceNormModel, batch: Batch, chosen: Candidate) -> None:
+    def _finish(
+        self,
+        model: TraceNormModel,
+        shape: tuple[int, ...],
+        chosen: Candidate,
+        fit: Callable[[TraceNormModel], None],
+    ) -> None:
         best = self._new_model(
             alpha=self.alpha_, ridge=chosen.ridge, mode_weights=chosen.mode_weights, class_mode=chosen.class_mode
         )
@@ -261,9 +321,9 @@ class SelectionCV(BaseEstimator):
                 setattr(best, name, getattr(model, name))
         total = self.__dict__.pop("_total", None)
         if total is not None:
-            best._fit_moments(total, batch.shape, warm=False)
+            best._fit_moments(total, shape, warm=False)
         else:
-            best._fit_batch(batch)
+            fit(best)
         self.best_estimator_ = best
         for name in (
             "coef_",
@@ -299,7 +359,7 @@ class SelectionCV(BaseEstimator):
         check_is_fitted(self)
         return self.best_estimator_.predict(X)
 
-    def _splits(self, X: Any, y: Array, groups: Any, *, classifier: bool) -> list[tuple[Array, Array]]:
+    def _splits(self, y: Array, groups: Any, *, classifier: bool) -> list[tuple[Array, Array]]:
         splitter = check_cv(self.cv, y, classifier=classifier)
         return list(splitter.split(np.zeros(len(y)), y, groups))
 
@@ -307,6 +367,34 @@ class SelectionCV(BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
         return tags
+
+
+def _kept(build: Callable[[bool], Squares | DataLoss]) -> Callable[[Candidate], Smooth]:
+    """Build the smooth half once with classes as a mode and once without, whatever the ridge."""
+    kept: dict[bool, Squares | DataLoss] = {}
+
+    def smooth(candidate: Candidate) -> Smooth:
+        joint = candidate.class_mode
+        if joint not in kept:
+            kept[joint] = build(joint)
+        found: Smooth = replace(kept[joint], ridge=np.full_like(kept[joint].ridge, candidate.ridge))
+        return found
+
+    return smooth
+
+
+def _fold_of(splits: list[tuple[Array, Array]], n: int) -> Array:
+    """Find for every sample the fold that holds it out."""
+    fold_of = np.full(n, -1, dtype=np.int16)
+    for f, (_, test) in enumerate(splits):
+        fold_of[test] = f
+    held = sum(len(test) for _, test in splits)
+    if held != n or np.any(fold_of < 0) or any(len(train) + len(test) != n for train, test in splits):
+        raise ValueError(
+            "Expected folds that hold out every sample exactly once where samples are read in blocks, got other ones: use "
+            "KFold, StratifiedKFold, GroupKFold or the like."
+        )
+    return fold_of
 
 
 def _sum(parts: Sequence[Moments]) -> Moments:

@@ -10,6 +10,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.estimators import TraceNormClassifier
+from tracelearn.estimators.base import Batch
 from tracelearn.model_selection.base import SelectionCV
 from tracelearn.tensors import Array
 
@@ -124,7 +125,7 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
         return TraceNormClassifier(**{name: getattr(self, name) for name in shared}, **chosen)
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
         """Choose by cross-validation, then learn from all samples.
 
         Parameters
@@ -133,13 +134,11 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
         y : array of labels of shape (n_samples,)
         sample_weight, groups : arrays of shape (n_samples,), default=None
         """
-        model = self._new_model()
-        batch = model._read(X, y, sample_weight, reset=True)
-        labels = np.asarray(y).ravel()
+        return self._select_and_fit(X, y, sample_weight, groups, classifier=True)
+
+    def _labels(self, model: Any, batch: Batch, y: Any) -> Array:
         self._known = {"classes_": model.classes_, "_dtype": np.dtype(np.float64)}
-        chosen = self._search(model, batch, self._splits(X, labels, groups, classifier=True), labels)
-        self._finish(model, batch, chosen)
-        return self
+        return np.asarray(y).ravel()
 
     def decision_function(self, X: Any) -> Array:
         """Score every sample, as ``TraceNormClassifier.decision_function``."""

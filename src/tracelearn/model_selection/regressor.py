@@ -9,7 +9,9 @@ from sklearn.base import RegressorMixin, _fit_context
 from sklearn.utils import Tags
 
 from tracelearn.estimators import TraceNormRegressor
+from tracelearn.estimators.base import Batch
 from tracelearn.model_selection.base import SelectionCV
+from tracelearn.tensors import Array
 
 __all__ = ["TraceNormRegressorCV"]
 
@@ -118,7 +120,7 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
         return TraceNormRegressor(**{name: getattr(self, name) for name in shared}, **chosen)
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
         """Choose by cross-validation, then learn from all samples.
 
         Parameters
@@ -127,13 +129,11 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
         y : array of shape (n_samples,) or (n_samples, K)
         sample_weight, groups : arrays of shape (n_samples,), default=None
         """
-        model = self._new_model()
-        batch = model._read(X, y, sample_weight, reset=True)
-        labels = batch.Y[:, 0] if model._single else batch.Y
+        return self._select_and_fit(X, y, sample_weight, groups, classifier=False)
+
+    def _labels(self, model: Any, batch: Batch, y: Any) -> Array:
         self._known = {"_single": model._single, "_dtype": np.dtype(np.float64)}
-        chosen = self._search(model, batch, self._splits(X, labels, groups, classifier=False), labels)
-        self._finish(model, batch, chosen)
-        return self
+        return batch.Y[:, 0] if model._single else batch.Y
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -1,0 +1,241 @@
+"""Learning from samples that come in blocks: from disk, from an iterable, on a cluster."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.utils import compute_class_weight, compute_sample_weight
+
+from tracelearn.engine import Block, Blocks, BlockSamples, as_blocks
+from tracelearn.forms import Form, available_memory, choose_form
+from tracelearn.moments import Moments
+from tracelearn.smooth import DataLoss, Squares
+from tracelearn.tensors import Array
+from tracelearn.validation import sample_shape
+
+if TYPE_CHECKING:
+    from tracelearn.estimators.base import Batch, TraceNormModel
+
+__all__ = [
+    "BlockReader",
+    "LabelCount",
+    "all_targets",
+    "choose_block_form",
+    "fit_blocks",
+    "folded",
+    "gathered_or_blocks",
+    "smooth_of",
+]
+
+
+def gathered_or_blocks(model: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any] | Blocks:
+    """Return what is to be read whole as ``(X, y, sample_weight)``, and what is not as blocks.
+
+    A loss without moments reads every sample in every iteration, so samples on disk that fit in memory are read into it.
+    """
+    blocks = as_blocks(X, y, sample_weight)
+    if blocks is None:
+        return X, y, sample_weight
+    if not blocks.is_local or not blocks.repeatable or blocks.sample_shape is None or blocks.n_samples is None:
+        return blocks
+    form = choose_form(blocks.n_samples, math.prod(blocks.sample_shape), has_moments=model.loss == "squared")
+    fits = 4.0 * blocks.n_bytes <= available_memory()
+    return blocks if form.name == "moments" or not fits else blocks.gathered()
+
+
+@dataclass(frozen=True, eq=False)
+class LabelCount:
+    """How often each label occurs, and with what weight; counts of parts add up."""
+
+    counts: dict[Any, int]
+    weights: dict[Any, float]
+
+    @classmethod
+    def of(cls, y: Any, weight: Any) -> LabelCount:
+        """Count the labels of a block."""
+        labels, where = np.unique(np.asarray(y).ravel(), return_inverse=True)
+        weights = np.bincount(where, weights=None if weight is None else np.asarray(weight, dtype=float))
+        counts = np.bincount(where)
+        return cls(
+            dict(zip(labels.tolist(), counts.tolist(), strict=True)), dict(zip(labels.tolist(), weights, strict=True))
+        )
+
+    def __add__(self, other: LabelCount) -> LabelCount:
+        return LabelCount(_merged(self.counts, other.counts), _merged(self.weights, other.weights))
+
+    @property
+    def classes(self) -> Array:
+        """All labels, sorted."""
+        return np.unique(np.array(list(self.counts)))
+
+
+def _merged(first: dict[Any, Any], second: dict[Any, Any]) -> dict[Any, Any]:
+    return {key: first.get(key, 0) + second.get(key, 0) for key in first | second}
+
+
+@dataclass(frozen=True, eq=False)
+class BlockReader:
+    """Reads blocks as a model would: a model of the same parameters that knows the shape and the classes beforehand."""
+
+    model: Any
+    shape: tuple[int, ...]
+    n_targets: int
+    total: float  # the sum of all weights, where it was asked for
+
+    @classmethod
+    def of(cls, model: TraceNormModel, blocks: Blocks, *, weigh: bool) -> BlockReader:
+        """Find out what must be known before the first block; ``weigh`` asks for the sum of all weights."""
+        reader: Any = type(model)(**model.get_params())
+        dims, dtype = blocks.sample_shape, blocks.dtype
+        if dims is None:
+            first = blocks.engine.first(blocks.batches)[1]
+            dims, dtype = np.shape(first)[1:], getattr(first, "dtype", None)
+        reader.sample_shape_ = sample_shape(np.broadcast_to(0.0, (1, *dims)), model.tensor_shape)
+        reader.n_features_in_ = math.prod(reader.sample_shape_)
+        reader._dtype = np.dtype(np.float32 if dtype == np.float32 else np.float64)
+        total = math.nan
+        if hasattr(model, "class_weight"):
+            found = blocks.engine.total(lambda t: LabelCount.of(*t), blocks.targets)
+            reader.classes_ = found.classes
+            reader.class_weight = _class_weights(model.class_weight, found)
+            total = sum(weight * (reader.class_weight or {}).get(label, 1.0) for label, weight in found.weights.items())
+            n_targets = 1 if len(reader.classes_) == 2 else len(reader.classes_)
+        else:
+            y = np.asarray(blocks.engine.first(blocks.targets)[0])
+            reader._single = y.ndim == 1
+            n_targets = 1 if reader._single else y.shape[1]
+            if weigh:
+                total = blocks.engine.total(
+                    lambda t: float(len(t[0]) if t[1] is None else np.sum(t[1])), blocks.targets
+                )
+        return cls(reader, reader.sample_shape_, n_targets, total)
+
+    def tell(self, model: TraceNormModel) -> None:
+        """Set what was found out as attributes of a model that is being fitted."""
+        for name in ("sample_shape_", "n_features_in_", "_dtype", "classes_", "_single"):
+            if hasattr(self.model, name):
+                setattr(model, name, getattr(self.model, name))
+
+    def read(self, block: tuple[int, Any, Any, Any]) -> Batch:
+        """Check one block."""
+        first, X, y, weight = block
+        try:
+            return self._read(X, y, weight)
+        except ValueError as error:
+            raise ValueError(f"{error} (in the block that begins at sample {first})") from error
+
+    def _read(self, X: Any, y: Any, weight: Any) -> Batch:
+        known = (self.model.classes_,) if hasattr(self.model, "classes_") else ()
+        batch: Batch = self.model._read(X, y, weight, *known, reset=False)
+        return batch
+
+    def weights_of(self, y: Array, weight: Array | None) -> Array:
+        """Weigh all samples (n,) by their own weight and that of their class."""
+        weights = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=float)
+        if getattr(self.model, "class_weight", None) is not None:
+            weights = weights * compute_sample_weight(self.model.class_weight, y)
+        return weights
+
+    def moments(self, block: tuple[int, Any, Any, Any]) -> Moments:
+        """Summarise one block."""
+        return self.read(block).moments()
+
+    def block(self, block: tuple[int, Any, Any, Any]) -> Block:
+        """Check one block, in double precision, with its weights as shares of the whole."""
+        batch = self.read(block)
+        weight = np.ones(len(batch.X)) if batch.weight is None else batch.weight
+        return Block(batch.X.astype(np.float64, copy=False), batch.Y, weight / self.total)
+
+
+def _class_weights(class_weight: Any, found: LabelCount) -> dict[Any, float] | None:
+    """Resolve class weights: shares of classes are known only from all blocks together."""
+    if class_weight != "balanced":
+        return class_weight  # type: ignore[no-any-return]
+    classes = found.classes
+    y = np.repeat(np.arange(len(classes)), [found.counts[label] for label in classes.tolist()])
+    return dict(
+        zip(classes.tolist(), compute_class_weight("balanced", classes=np.arange(len(classes)), y=y), strict=True)
+    )
+
+
+def fit_blocks(model: TraceNormModel, blocks: Blocks) -> None:
+    """Fit a model; the answer is that of all samples at once."""
+    moments_only = model.loss == "squared"
+    if not blocks.repeatable:
+        if not moments_only:
+            raise ValueError(
+                f"Expected samples that can be read more than once for loss={model.loss!r}, got an iterator: pass a list, an "
+                "object whose __iter__ begins anew, or a file."
+            )
+        fit_once(model, blocks)
+        return
+    form = choose_block_form(model, blocks)
+    model._say(f"{form.name}, block by block: {form.reason}")
+    reader = BlockReader.of(model, blocks, weigh=form.name != "moments")
+    reader.tell(model)
+    model.__dict__.pop("moments_", None)
+    if form.name == "moments":
+        model._fit_moments(folded(reader, blocks), reader.shape, model.warm_start)
+        return
+    samples = BlockSamples(blocks.engine, blocks.engine.view(reader.block, blocks.batches), reader.n_targets)
+    smooth = smooth_of(model, samples, form, joint=model._joint(reader.n_targets))
+    W = model._solve(smooth, reader.shape, reader.n_targets, model.warm_start)
+    model._keep_patterns(samples, W, reader.shape)
+
+
+def fit_once(model: Any, blocks: Blocks) -> None:
+    """Fit a model to blocks that come only once; shape and classes are found on the way."""
+    reader: Any = type(model)(**{**model.get_params(), "forgetting": 1.0})
+    for _, X, y, weight in blocks.batches:
+        reader._learn(X, y, weight, grow=True)
+    if not hasattr(reader, "moments_"):
+        raise ValueError("Expected at least one batch of samples, got an iterator that is empty: pass a new one.")
+    if len(getattr(reader, "classes_", (0, 1))) < 2:
+        raise ValueError(f"Expected at least two classes in y, got one class, {reader.classes_.tolist()[0]!r}.")
+    BlockReader(reader, reader.sample_shape_, reader.moments_.n_targets, math.nan).tell(model)
+    model._fit_moments(reader.moments_, reader.sample_shape_, model.warm_start)
+
+
+def choose_block_form(model: TraceNormModel, blocks: Blocks) -> Form:
+    """Choose how to learn from blocks."""
+    dims = blocks.sample_shape
+    dims = np.shape(blocks.engine.first(blocks.batches)[1])[1:] if dims is None else dims
+    n = 1 << 62 if blocks.n_samples is None else blocks.n_samples
+    form = choose_form(n, math.prod(dims), has_moments=model.loss == "squared")
+    # A kernel needs all samples in memory; if they were to fit there we would not be here.
+    return (
+        Form("matrix-free", "the samples do not fit in memory, so every gradient is one pass")
+        if form.name == "kernel"
+        else form
+    )
+
+
+def folded(reader: BlockReader, blocks: Blocks) -> Moments:
+    """Summarise all blocks, each read once."""
+    if not blocks.is_local:
+        found: Moments = blocks.engine.total(reader.moments, blocks.batches)
+        return found
+    past = None
+    for block in blocks.batches:
+        past = reader.read(block).moments(past)
+    assert past is not None
+    return past
+
+
+def smooth_of(model: TraceNormModel, samples: BlockSamples, form: Form, *, joint: bool) -> Squares | DataLoss:
+    """Build the smooth half of samples that stay where they are."""
+    options: dict[str, Any] = {"ridge": model.ridge, "joint": joint}
+    if model.loss == "squared":
+        return Squares.of_many(samples, centre=model.fit_intercept, **options)
+    free = form.name == "matrix-free"
+    loss = model._loss(samples.n_targets)
+    return DataLoss.of(loss, samples, fit_intercept=model.fit_intercept, matrix_free=free, **options)
+
+
+def all_targets(blocks: Blocks) -> tuple[Array, Array | None]:
+    """Read all targets and weights: scikit-learn's splitters look at them."""
+    y, weight = zip(*blocks.engine.gather(blocks.targets), strict=True)
+    return np.concatenate(y), None if weight[0] is None else np.concatenate(weight)

@@ -1,0 +1,233 @@
+"""What a source is, and how columns of equal length are read side by side in blocks.
+
+A format only says how one of its columns is read in order. Blocks end at multiples of one number of rows, wherever
+reading starts, so that a block which is a multiple of a chunk stays one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from importlib import import_module
+from math import prod
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Block", "Column", "Columns", "Source", "beside", "read_ahead", "regroup", "require"]
+
+Block = tuple[NDArray[Any], Any, Any | None]
+T = TypeVar("T")
+
+_LARGEST_BLOCK = 64 * 2**20
+_END = object()
+
+
+def require(module: str, extra: str, files: str) -> Any:
+    """Import an optional library, or say in one sentence which extra brings it."""
+    library = module.partition(".")[0]
+    try:
+        import_module(library)
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f"Expected {library} for {files}, got no such package: pip install 'tracelearn[{extra}]'."
+        ) from error
+
+
+def read_ahead(iterator: Iterable[T]) -> Iterator[T]:
+    """Let a thread fetch the next item while the last one is worked on.
+
+    What the iterator raises is raised here. Closing the generator waits for the item being read, ends the
+    thread and closes the iterator if it is a generator too.
+
+    Examples
+    --------
+    >>> from tracelearn.sources import read_ahead
+    >>> list(read_ahead(range(3)))
+    [0, 1, 2]
+    """
+    iterator = iter(iterator)
+    try:
+        # Asked for one at a time, so that never more than one item waits: items may be as large as memory allows.
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="tracelearn-read-ahead") as pool:
+            future = pool.submit(next, iterator, _END)
+            while (item := future.result()) is not _END:
+                future = pool.submit(next, iterator, _END)
+                yield item  # type: ignore[misc]
+    finally:
+        if isinstance(iterator, Generator):
+            iterator.close()
+
+
+@dataclass(frozen=True, eq=False)
+class Source(ABC):
+    """Samples with their targets and weights, read in blocks.
+
+    Attributes
+    ----------
+    sample_shape : tuple of int or None
+        Shape of one sample; None where only reading tells.
+    n_samples : int or None
+    dtype : numpy.dtype or None
+        Type of the samples.
+    repeatable : bool
+        Whether every pass gives the same blocks; otherwise there is one pass.
+    """
+
+    sample_shape: tuple[int, ...] | None
+    n_samples: int | None
+    dtype: np.dtype[Any] | None
+    repeatable: bool
+
+    def batches(self, start: int = 0) -> Iterator[Block]:
+        """Read blocks (X, y, weight) from sample ``start`` on, one block ahead.
+
+        X has the shape ``(m, *sample_shape)``; y is None if there is no target, weight is None if all weigh the same.
+        """
+        if start < 0:
+            raise ValueError(f"Expected start to be a number of samples of at least 0, got {start}.")
+        return read_ahead(self._blocks(start))
+
+    @abstractmethod
+    def targets(self) -> Iterator[tuple[Any, Any | None]]:
+        """Read (y, weight) of the blocks, without their samples where the format allows it."""
+
+    @abstractmethod
+    def _blocks(self, start: int) -> Iterator[Block]: ...
+
+
+class Column(Protocol):
+    """One value for each sample, readable in order from any row on."""
+
+    @property
+    def n_rows(self) -> int:
+        """Number of values."""
+        ...
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one value."""
+        ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the values."""
+        ...
+
+    @property
+    def chunk(self) -> int:
+        """Rows that are stored, and so must be read, together."""
+        ...
+
+    def arrays(self, start: int, rows: int) -> Iterator[NDArray[Any]]:
+        """Read from row ``start`` on, in arrays of about ``rows`` rows, cut wherever the format likes it best."""
+        ...
+
+
+def regroup(arrays: Iterable[NDArray[Any]], start: int, rows: int) -> Generator[NDArray[Any]]:
+    """Cut arrays that follow each other from row ``start`` on anew, at the multiples of ``rows``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.sources.base import regroup
+    >>> [block.tolist() for block in regroup([np.arange(2, 5), np.arange(5, 11)], start=2, rows=4)]
+    [[2, 3], [4, 5, 6, 7], [8, 9, 10]]
+    """
+    held: list[NDArray[Any]] = []
+    missing = rows - start % rows
+    for array in arrays:
+        rest = array
+        while len(rest) >= missing:
+            held.append(rest[:missing])
+            rest = rest[missing:]
+            yield held[0] if len(held) == 1 else np.concatenate(held)
+            held, missing = [], rows
+        if len(rest):
+            held.append(rest)
+            missing -= len(rest)
+    if held:
+        yield held[0] if len(held) == 1 else np.concatenate(held)
+
+
+@dataclass(frozen=True, eq=False)
+class Columns(Source):
+    """Columns of one length, read side by side."""
+
+    columns: tuple[Column, Column | None, Column | None]
+    rows: int
+
+    def targets(self) -> Iterator[tuple[Any, Any | None]]:
+        """Read (y, weight) of the blocks; the samples are not touched."""
+        return self._side_by_side(self.columns[1:], 0)  # type: ignore[return-value]
+
+    def _blocks(self, start: int) -> Iterator[Block]:
+        return self._side_by_side(self.columns, start)  # type: ignore[return-value]
+
+    def _side_by_side(self, columns: Sequence[Column | None], start: int) -> Iterator[tuple[Any, ...]]:
+        n, rows = self.columns[0].n_rows, self.rows
+        with ExitStack() as stack:
+            readers = [
+                column and stack.enter_context(closing(regroup(column.arrays(start, rows), start, rows)))
+                for column in columns
+            ]
+            while start < n:
+                stop = min(n, start - start % rows + rows)
+                yield tuple(reader and _take(reader, start, stop) for reader in readers)
+                start = stop
+
+
+def _take(reader: Iterator[NDArray[Any]], start: int, stop: int) -> NDArray[Any]:
+    block = next(reader, None)
+    if block is None or len(block) != stop - start:
+        raise ValueError(
+            f"Expected samples {start} to {stop - 1} as when the source was opened, got fewer: it changed since, so open "
+            "it again."
+        )
+    return block
+
+
+def beside(
+    X: Column, y: Column | None, weight: Column | None, *, block_bytes: int | None = None, name: str = "X"
+) -> Columns:
+    """Put columns side by side, after the checks that need no reading."""
+    if not X.shape or 0 in X.shape or X.n_rows == 0:
+        raise ValueError(
+            f"Expected {name} of shape (n_samples, I1, ..., IN) with at least one sample and one entry, got shape "
+            f"{(X.n_rows, *X.shape)}: reshape it."
+        )
+    if X.dtype.kind not in "fiub":
+        raise ValueError(f"Expected numbers in {name}, got {X.dtype} values: encode them as numbers first.")
+    for column, what in ((y, "target"), (weight, "weight")):
+        if column is not None and column.n_rows != X.n_rows:
+            raise ValueError(
+                f"Expected one {what} for each sample, got {X.n_rows} samples and {column.n_rows} {what}s: samples and {what}s "
+                "have inconsistent numbers of samples."
+            )
+    return Columns(X.shape, X.n_rows, X.dtype, True, (X, y, weight), _block_rows(X, block_bytes))
+
+
+def _block_rows(column: Column, block_bytes: int | None) -> int:
+    if block_bytes is None:
+        block_bytes = min(_LARGEST_BLOCK, _free_bytes() // 8)
+    elif block_bytes < 1:
+        raise ValueError(f"Expected block_bytes to be a number of bytes of at least 1, got {block_bytes}.")
+    rows = max(1, block_bytes // (prod(column.shape) * column.dtype.itemsize))
+    # Whole chunks, so that none is read and decompressed twice.
+    return max(column.chunk, rows - rows % column.chunk)
+
+
+def _free_bytes() -> int:
+    """Ask Linux for the memory that can be had without swapping; elsewhere assume that it is plenty."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return 8 * _LARGEST_BLOCK
+    sizes = [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
+    return sizes[0] if sizes else 8 * _LARGEST_BLOCK

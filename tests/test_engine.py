@@ -1,0 +1,189 @@
+"""Blocks of samples, here and on Dask: the same answer as all samples at once."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.base import clone
+
+from tracelearn import TraceNormClassifier, TraceNormClassifierCV, TraceNormRegressor, TraceNormRegressorCV
+from tracelearn.engine import Dask, Local, as_blocks, is_dask
+from tracelearn.moments import Moments
+
+da = pytest.importorskip("dask.array", reason="Dask is an extra")
+
+SHAPE = (4, 3, 2)
+N = 90
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((N, *SHAPE)) + 1.0
+    W = np.einsum("i,j,k", *(rng.standard_normal(size) for size in SHAPE))
+    scores = np.tensordot(X - 1.0, W, 3)
+    return {
+        "X": X,
+        "number": scores + 0.3 * rng.standard_normal(N),
+        "numbers": np.stack([scores, -scores + rng.standard_normal(N)], axis=1),
+        "two": np.array(["left", "right"])[(scores > 0).astype(int)],
+        "three": np.digitize(scores, [-1.0, 1.0]),
+        "weight": rng.uniform(0.5, 2.0, N),
+    }
+
+
+def in_chunks(array, rows):
+    return da.from_array(array, chunks=(rows, *array.shape[1:]))
+
+
+MODELS = {
+    "squared": (TraceNormRegressor(), "number"),
+    "squared, two targets": (TraceNormRegressor(), "numbers"),
+    "squared, no intercept": (TraceNormRegressor(fit_intercept=False), "number"),
+    "huber": (TraceNormRegressor(loss="huber"), "number"),
+    "huber, joint targets": (TraceNormRegressor(loss="huber", class_mode=True), "numbers"),
+    "squared classifier": (TraceNormClassifier(class_weight={"left": 1.0, "right": 3.0}), "two"),
+    "balanced classifier": (TraceNormClassifier(class_weight="balanced"), "three"),
+    "logistic": (TraceNormClassifier(loss="logistic"), "two"),
+    "logistic, no intercept": (TraceNormClassifier(loss="logistic", fit_intercept=False), "two"),
+    "multinomial": (TraceNormClassifier(loss="logistic", class_weight="balanced"), "three"),
+    "squared hinge": (TraceNormClassifier(loss="squared_hinge"), "three"),
+    "squared hinge, joint classes": (TraceNormClassifier(loss="squared_hinge", class_mode=True), "three"),
+}
+
+
+@pytest.mark.parametrize("rows", [1 + N // 2, 13])
+@pytest.mark.parametrize("name", MODELS)
+def test_dask_arrays_give_the_answer_of_arrays(name, rows, data):
+    model, target = MODELS[name]
+    model = clone(model).set_params(alpha=0.05, tol=1e-10)
+    expected = clone(model).fit(data["X"], data[target], data["weight"])
+    found = clone(model).fit(in_chunks(data["X"], rows), in_chunks(data[target], 20), in_chunks(data["weight"], 7))
+    assert_allclose(found.coef_, expected.coef_, rtol=0, atol=1e-8 * np.abs(expected.coef_).max())
+    assert_allclose(found.intercept_, expected.intercept_, rtol=0, atol=1e-8)
+    assert_allclose(found.patterns_, expected.patterns_, rtol=0, atol=1e-8 * np.abs(expected.patterns_).max())
+    assert found.dual_gap_ <= 1e-10
+
+
+def test_samples_too_large_for_a_square_matrix_are_read_once_for_each_gradient(data, monkeypatch):
+    monkeypatch.setattr("tracelearn.forms.available_memory", lambda: 0)
+    for name in ("squared", "logistic", "multinomial"):
+        model, target = MODELS[name]
+        model = clone(model).set_params(alpha=0.05, tol=1e-8)
+        expected = clone(model).fit(data["X"], data[target])
+        found = clone(model).fit(in_chunks(data["X"], 20), in_chunks(data[target], 20))
+        assert_allclose(found.coef_, expected.coef_, rtol=0, atol=1e-6)
+        assert not hasattr(found, "moments_")
+
+
+SEARCHES = {
+    "regressor": (TraceNormRegressorCV(alphas=5, cv=3), "number"),
+    "two targets, their axis a mode or not": (TraceNormRegressorCV(alphas=4, cv=3, class_mode="auto"), "numbers"),
+    "classifier": (TraceNormClassifierCV(alphas=5, cv=3, class_weight="balanced"), "three"),
+    "logistic": (
+        TraceNormClassifierCV(alphas=4, cv=3, loss="logistic", mode_weights=None, class_weight="balanced"),
+        "two",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_dask_arrays_select_the_model_that_arrays_select(name, data):
+    model, target = SEARCHES[name]
+    expected = clone(model).fit(data["X"], data[target], data["weight"])
+    found = clone(model).fit(in_chunks(data["X"], 17), in_chunks(data[target], 20), data["weight"])
+    assert_allclose(found.alpha_, expected.alpha_)
+    assert found.mode_weights_ == expected.mode_weights_
+    assert_allclose(found.mse_path_, expected.mse_path_, rtol=1e-6)
+    assert_allclose(found.coef_, expected.coef_, rtol=0, atol=1e-8 * np.abs(expected.coef_).max())
+
+
+def test_a_search_reads_the_samples_once(data):
+    reads = []
+
+    def read(block):
+        reads.append(len(block))
+        return block
+
+    X = in_chunks(data["X"], 30).map_blocks(read, dtype=float, meta=np.zeros((0, *SHAPE)))
+    TraceNormRegressorCV(alphas=4, cv=3).fit(X, data["number"])
+    assert sorted(reads) == [30, 30, 30]
+
+
+def test_groups_stay_together_and_other_folds_are_refused(data):
+    from sklearn.model_selection import GroupKFold, ShuffleSplit
+
+    X, groups = in_chunks(data["X"], 17), np.arange(N) // 9
+    model = TraceNormRegressorCV(alphas=4, cv=GroupKFold(3))
+    expected = clone(model).fit(data["X"], data["number"], groups=groups)
+    assert_allclose(clone(model).fit(X, data["number"], groups=groups).mse_path_, expected.mse_path_, rtol=1e-8)
+    with pytest.raises(ValueError, match="hold out every sample exactly once"):
+        TraceNormRegressorCV(alphas=4, cv=ShuffleSplit(2)).fit(X, data["number"])
+    with pytest.raises(ValueError, match="scoring=None"):
+        TraceNormRegressorCV(alphas=4, scoring="r2").fit(X, data["number"])
+
+
+@pytest.mark.parametrize("method", ["predict", "decision_function", "predict_proba", "predict_log_proba"])
+@pytest.mark.parametrize("target", ["two", "three"])
+def test_predictions_of_a_dask_array_are_lazy_and_the_same(method, target, data):
+    model = TraceNormClassifier(loss="logistic").fit(data["X"], data[target])
+    calls = []
+
+    def read(block):
+        calls.append(len(block))
+        return block
+
+    X = in_chunks(data["X"], 40).map_blocks(read, dtype=float, meta=np.zeros((0, *SHAPE)))
+    found, expected = getattr(model, method)(X), getattr(model, method)(data["X"])
+    assert not calls
+    assert is_dask(found)
+    assert found.shape == expected.shape
+    assert found.dtype == expected.dtype
+    if method == "predict":
+        assert np.array_equal(found.compute(), expected)
+    else:
+        assert_allclose(found.compute(), expected, rtol=1e-12)
+
+
+def test_chunks_of_unknown_size_are_welcome(data):
+    keep = data["X"][:, 0, 0, 0] > 0
+    X, y = in_chunks(data["X"], 20), in_chunks(data["number"], 20)
+    mask = da.from_array(keep, chunks=20)
+    found = TraceNormRegressor(alpha=0.05).fit(X[mask], y[mask])
+    assert_allclose(
+        found.coef_, TraceNormRegressor(alpha=0.05).fit(data["X"][keep], data["number"][keep]).coef_, atol=1e-8
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda X, y: (X, y[:-1]), "inconsistent numbers of samples"),
+        (lambda X, y: (X, None), "requires y to be passed"),
+        (lambda X, y: (da.where(X > 3.0, np.nan, X), y), r"Expected finite numbers in X.*block that begins at sample"),
+        (lambda X, y: (X.reshape(-1), y), "Expected a 2D array"),
+    ],
+)
+def test_bad_dask_arrays_get_a_sentence(change, message, data):
+    X, y = change(in_chunks(data["X"], 20), data["number"])
+    with pytest.raises(ValueError, match=message):
+        TraceNormRegressor().fit(X, y)
+
+
+def test_flat_chunks_take_the_shape_they_are_given(data):
+    flat = data["X"].reshape(N, -1)
+    expected = TraceNormRegressor(tensor_shape=SHAPE).fit(flat, data["number"])
+    found = TraceNormRegressor(tensor_shape=SHAPE).fit(in_chunks(flat, 20), data["number"])
+    assert found.coef_.shape == SHAPE
+    assert_allclose(found.coef_, expected.coef_, atol=1e-8)
+
+
+@pytest.mark.parametrize("engine", [Local(), Dask()], ids=["local", "dask"])
+def test_engines_agree_on_what_a_column_is(engine, data):
+    blocks = as_blocks(in_chunks(data["X"], 20), data["number"])
+    batches = blocks.batches if isinstance(engine, Dask) else blocks.engine.gather(blocks.batches)
+    sizes = engine.map(lambda batch: len(batch[1]), batches)
+    assert engine.gather(sizes) == [20, 20, 20, 20, 10]
+    assert engine.total(lambda batch, size: float(size) * len(batch[1]), batches, sizes) == 4 * 400.0 + 100.0
+    assert engine.first(engine.view(lambda batch: batch[0], batches)) == 0
+    moments = engine.total(lambda batch: Moments.of(batch[1], batch[2]), batches)
+    assert_allclose(moments.gram, Moments.of(data["X"], data["number"]).gram, rtol=1e-10, atol=1e-10)

@@ -1,0 +1,689 @@
+"""Sources: every format gives the rows that were written, each once, in little memory, and leaves nothing behind."""
+
+import io
+import itertools
+import pickle
+import sys
+import threading
+import tracemalloc
+import zipfile
+
+import h5py
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zarr
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+
+from tracelearn.sources import Source, as_source, open_source, read_ahead
+from tracelearn.sources.arrays import array_column
+from tracelearn.sources.base import beside, regroup
+
+N, SHAPE = 23, (3, 2)
+ROW = 8 * 6  # bytes of a sample
+
+
+def written(labels=False):
+    rng = np.random.default_rng(7)
+    X, y, weight = rng.standard_normal((N, *SHAPE)), rng.standard_normal(N), rng.random(N)
+    return X, np.array([f"class {'abc'[i % 3] * (1 + i % 3)}" for i in range(N)]) if labels else y, weight
+
+
+def tensors(X, permutation=None):
+    kind = pa.fixed_shape_tensor(pa.from_numpy_dtype(X.dtype), X.shape[1:], permutation=permutation)
+    size = int(np.prod(X.shape[1:]))
+    return pa.ExtensionArray.from_storage(kind, pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), size))
+
+
+def write_npy(path, X, y, weight):
+    for name, values in (("X", X), ("y", y), ("w", weight)):
+        np.save(path / f"{name}.npy", values)
+    return path / "X.npy", path / "y.npy", path / "w.npy"
+
+
+def write_npy_fortran(path, X, y, weight):
+    return write_npy(path, np.asfortranarray(X), y, weight)
+
+
+def write_npz(path, X, y, weight, save=np.savez):
+    save(path / "d.npz", X=X, y=y, w=weight)
+    return path / "d.npz", "y", "w"
+
+
+def write_npz_compressed(path, X, y, weight):
+    return write_npz(path, X, y, weight, np.savez_compressed)
+
+
+def write_npz_fortran(path, X, y, weight):
+    return write_npz(path, np.asfortranarray(X), y, weight)
+
+
+def write_zarr(path, X, y, weight):
+    group = zarr.open_group(str(path / "d.zarr"), mode="w")
+    group.create_array("X", data=X, chunks=(3, 2, 2))
+    # Chunks unlike those of X; strings come from NumPy 2's own type.
+    group.create_array("y", data=y.astype(np.dtypes.StringDType()) if y.dtype.kind == "U" else y, chunks=(5,))
+    group.create_array("w", data=weight, chunks=(N,))
+    return path / "d.zarr", "y", "w"
+
+
+def write_zarr_bare(path, X, y, weight):
+    for name, values in (("X", X), ("w", weight)):
+        zarr.create_array(str(path / f"{name}.zarr"), data=values, chunks=(4, *values.shape[1:]))
+    np.save(path / "y.npy", y)
+    return path / "X.zarr", path / "y.npy", path / "w.zarr"
+
+
+def write_hdf5(path, X, y, weight):
+    with h5py.File(path / "d.h5", "w") as file:
+        file.create_dataset("X", data=X, chunks=(4, 3, 1))
+        file.create_dataset("group/y", data=y.tolist() if y.dtype.kind == "U" else y)
+        file.create_dataset("w", data=weight, chunks=(6,))
+    return path / "d.h5", "group/y", "w"
+
+
+def write_parquet(path, X, y, weight):
+    pq.write_table(pa.table({"X": tensors(X), "y": y, "w": weight}), path / "d.parquet", row_group_size=5)
+    return path / "d.parquet", "y", "w"
+
+
+def write_parquet_folder(path, X, y, weight):
+    (path / "parts").mkdir()
+    for part, (a, b) in enumerate([(0, 1), (1, 9), (9, N)]):
+        columns = {"w": weight[a:b], "X": tensors(X[a:b]), "y": pa.array(y[a:b]).dictionary_encode()}
+        pq.write_table(pa.table(columns), path / "parts" / f"{part}.parquet", row_group_size=3)
+    (path / "parts" / "_metadata.parquet").write_bytes(b"not a table")
+    return path / "parts", "y", "w"
+
+
+WRITERS = [
+    write_npy,
+    write_npy_fortran,
+    write_npz,
+    write_npz_compressed,
+    write_npz_fortran,
+    write_zarr,
+    write_zarr_bare,
+    write_hdf5,
+    write_parquet,
+    write_parquet_folder,
+]
+formats = pytest.mark.parametrize("write", WRITERS, ids=lambda write: write.__name__.removeprefix("write_"))
+
+
+def gathered(blocks):
+    parts = list(zip(*blocks, strict=True))
+    return [None if part[0] is None else np.concatenate(part) for part in parts]
+
+
+def assert_same(blocks, *arrays):
+    found = gathered(blocks)
+    assert len(found) == len(arrays)
+    for got, wanted in zip(found, arrays, strict=True):
+        assert got is None if wanted is None else np.array_equal(got, wanted)
+        assert wanted is None or got.dtype.kind == wanted.dtype.kind
+
+
+def no_thread_is_left():
+    return not any(thread.name.startswith("tracelearn") for thread in threading.enumerate())
+
+
+# What was written is what is read
+
+
+@formats
+@pytest.mark.parametrize("rows", [1, 7, N, 1000])
+@pytest.mark.parametrize("labels", [False, True], ids=["numbers", "labels"])
+def test_every_format_gives_what_was_written(tmp_path, write, rows, labels):
+    X, y, weight = written(labels)
+    path, target, weights = write(tmp_path, X, y, weight)
+    source = open_source(path, "X", target, weights, block_bytes=rows * ROW)
+    assert isinstance(source, Source)
+    assert (source.n_samples, source.sample_shape, source.dtype) == (N, SHAPE, X.dtype)
+    assert source.repeatable
+    for start in (0, 1, 6, 7, N - 1):
+        assert_same(source.batches(start), X[start:], y[start:], weight[start:])
+    assert list(source.batches(N)) == list(source.batches(N + 5)) == []
+    assert_same(source.targets(), y, weight)
+
+
+@formats
+def test_blocks_are_as_large_as_asked_up_to_chunks(tmp_path, write):
+    path, target, _ = write(tmp_path, *written())
+    chunk = {write_zarr: 3, write_zarr_bare: 4, write_hdf5: 4}.get(write, 1)
+    source = open_source(path, target=target, block_bytes=7 * ROW + 5)
+    rows = 7 - 7 % chunk
+    sizes = [len(X) for X, _, _ in source.batches()]
+    assert sizes == [rows] * (N // rows) + ([N % rows] if N % rows else [])
+    assert [len(y) for y, _ in source.targets()] == sizes
+    # From the middle of a block, its rest comes first, and the blocks after it are the same.
+    assert [len(X) for X, _, _ in source.batches(rows + 1)] == [rows - 1, *sizes[2:]]
+
+
+@formats
+def test_a_pass_gives_arrays_of_numpy(tmp_path, write):
+    path, target, weights = write(tmp_path, *written())
+    for block in open_source(path, "X", target, weights).batches():
+        assert [type(part) for part in block] == [np.ndarray] * 3
+
+
+@formats
+def test_a_source_from_a_path_can_be_pickled(tmp_path, write):
+    X, y, weight = written()
+    path, target, weights = write(tmp_path, X, y, weight)
+    source = pickle.loads(pickle.dumps(open_source(path, "X", target, weights)))
+    assert_same(source.batches(), X, y, weight)
+
+
+@given(sizes=st.lists(st.integers(0, 9)), start=st.integers(0, 20), rows=st.integers(1, 12))
+def test_regrouping_keeps_the_order_and_cuts_at_multiples(sizes, start, rows):
+    stops = start + np.cumsum([0, *sizes])
+    arrays = [np.arange(a, b) for a, b in itertools.pairwise(stops)]
+    blocks = list(regroup(arrays, start, rows))
+    assert [row for block in blocks for row in block] == list(range(start, stops[-1]))
+    assert all(len(block) for block in blocks)
+    assert all(block[0] % rows == 0 for block in blocks[1:])
+    assert all(block[-1] % rows == rows - 1 for block in blocks[:-1])
+
+
+def test_several_targets_and_nested_lists_come_in_their_shape(tmp_path):
+    X, Y = np.arange(24.0, dtype=np.float32).reshape(4, 6), np.arange(8).reshape(4, 2)
+    nested = pa.array(X.reshape(4, 2, 3).tolist(), pa.list_(pa.list_(pa.float32(), 3), 2))
+    pq.write_table(
+        pa.table({"X": pa.FixedSizeListArray.from_arrays(X.ravel(), 6), "Y": list(Y), "Z": nested}).cast(
+            pa.schema([("X", pa.list_(pa.float32(), 6)), ("Y", pa.list_(pa.int64(), 2)), ("Z", nested.type)])
+        ),
+        tmp_path / "d.parquet",
+    )
+    flat = open_source(tmp_path / "d.parquet", target="Y", block_bytes=50)
+    assert flat.dtype == np.float32
+    assert_same(flat.batches(1), X[1:], Y[1:], None)
+    assert_same(open_source(tmp_path / "d.parquet", "Z", "Y").batches(), X.reshape(4, 2, 3), Y, None)
+
+
+@pytest.mark.parametrize("permutation", [(0, 1, 2), (1, 2, 0), (2, 1, 0), (2, 0, 1)])
+def test_permuted_tensors_come_in_their_logical_order(tmp_path, permutation):
+    stored = np.arange(5 * 24).reshape(5, 2, 3, 4)
+    pq.write_table(pa.table({"X": tensors(stored, permutation), "y": range(5)}), tmp_path / "d.parquet")
+    logical = np.transpose(stored, (0, *(axis + 1 for axis in permutation)))
+    source = open_source(tmp_path / "d.parquet", block_bytes=2 * 24 * 8)
+    assert source.sample_shape == logical.shape[1:]
+    assert_same(source.batches(1), logical[1:], np.arange(1, 5), None)
+    if permutation in [(0, 1, 2), (2, 1, 0)]:  # pyarrow's own reading of other permutations mixes up the entries
+        column = pq.read_table(tmp_path / "d.parquet")["X"].combine_chunks()
+        assert np.array_equal(gathered(source.batches())[0], column.to_numpy_ndarray())
+
+
+# What is read, is read once
+
+
+class Counting:
+    """An array in chunks that counts how often each is read; Zarr's by its module."""
+
+    def __init__(self, values, chunks):
+        self.values, self.chunks = values, chunks
+        self.shape, self.dtype = values.shape, values.dtype
+        self.reads = np.zeros(-(-len(values) // chunks[0]), dtype=int)
+
+    def __getitem__(self, rows):
+        first, last, _ = rows.indices(len(self.values))
+        self.reads[first // self.chunks[0] : -(-last // self.chunks[0])] += 1
+        return self.values[rows]
+
+
+Counting.__module__ = "zarr.counting"
+
+
+@given(chunk=st.integers(1, 30), y_chunk=st.integers(1, 30), rows=st.integers(1, 30), start=st.integers(0, N - 1))
+def test_every_chunk_is_read_exactly_once(chunk, y_chunk, rows, start):
+    X, y, _ = written()
+    lazy_X, lazy_y = Counting(X, (chunk, 1, 2)), Counting(y, (y_chunk,))
+    source = beside(array_column(lazy_X, "X"), array_column(lazy_y, "y"), None, block_bytes=rows * ROW)
+    assert_same(source.batches(start), X[start:], y[start:], None)
+    for lazy in (lazy_X, lazy_y):
+        skipped = start // lazy.chunks[0]
+        assert lazy.reads[:skipped].tolist() == [0] * skipped
+        assert set(lazy.reads[skipped:]) == {1}
+
+
+def test_targets_are_read_without_samples():
+    X, y, _ = written()
+    lazy = Counting(X, (4, 3, 2))
+    assert_same(as_source(lazy, y).targets(), y, None)
+    assert not lazy.reads.any()
+
+
+def test_only_one_block_is_read_ahead():
+    begun = []
+    blocks = read_ahead(begun.append(i) or i for i in range(100))
+    for i in range(3):
+        assert next(blocks) == i
+        # The thread has had time for more, had it been asked for more.
+        threading.Event().wait(0.02)
+        assert begun == list(range(i + 2))
+    blocks.close()
+
+
+def test_the_next_block_is_read_while_this_one_is_worked_on():
+    second = threading.Event()
+
+    def blocks():
+        yield 0
+        second.set()
+        yield 1
+
+    reader = read_ahead(blocks())
+    assert next(reader) == 0
+    assert second.wait(10)
+    assert list(reader) == [1]
+
+
+def test_memory_does_not_grow_with_the_samples(tmp_path):
+    path = tmp_path / "zeros.npz"
+    np.savez_compressed(path, X=np.zeros((5000, 1000)), y=np.zeros(5000))
+    source = open_source(path, block_bytes=2**20)
+    total = 0
+    for start in (0, 2500):
+        tracemalloc.start()
+        for X, _, _ in source.batches(start):
+            total += X.nbytes
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 10e6
+    assert total == 60_000_000
+
+
+def test_memory_does_not_grow_with_a_row_group(tmp_path):
+    X = np.random.default_rng(0).standard_normal((5000, 1000))
+    pq.write_table(pa.table({"X": tensors(X), "y": X[:, 0]}), tmp_path / "d.parquet")
+    source = open_source(tmp_path / "d.parquet", block_bytes=2**20)
+    before, peak = pa.total_allocated_bytes(), 0
+    for _ in source.batches():
+        peak = max(peak, pa.total_allocated_bytes() - before)
+    assert peak < 10e6
+
+
+# What is recognised
+
+
+def lazy_arrays(tmp_path, X):
+    np.save(tmp_path / "X.npy", X)
+    yield np.load(tmp_path / "X.npy", mmap_mode="r")
+    yield zarr.create_array(str(tmp_path / "X.zarr"), data=X, chunks=(5, *X.shape[1:]))
+    yield h5py.File(tmp_path / "X.h5", "w").create_dataset("X", data=X, chunks=(6, *X.shape[1:]))
+
+
+def test_lazy_arrays_are_sources_and_so_may_be_their_targets(tmp_path):
+    X, y, weight = written()
+    (tmp_path / "targets").mkdir()
+    targets = [y, y.tolist(), *lazy_arrays(tmp_path / "targets", y)]
+    for lazy in lazy_arrays(tmp_path, X):
+        for target in targets:
+            assert_same(as_source(lazy, target, weight.tolist()).batches(4), X[4:], y[4:], weight[4:])
+        assert_same(as_source(lazy).batches(), X, None, None)
+
+
+def test_one_weight_is_the_weight_of_all(tmp_path):
+    X, y, _ = written()
+    assert_same(as_source(next(lazy_arrays(tmp_path, X)), y, 2.0).batches(), X, y, np.full(N, 2.0))
+
+
+@pytest.mark.parametrize("kind", [sparse.csr_array, sparse.csr_matrix, sparse.csc_array, sparse.coo_array])
+@pytest.mark.parametrize("start", [0, 5])
+def test_sparse_samples_become_dense_block_by_block(kind, start):
+    X = np.random.default_rng(0).integers(0, 2, (N, 6)).astype(float)
+    source = as_source(kind(X), np.arange(N))
+    assert (source.sample_shape, source.n_samples, source.dtype) == ((6,), N, X.dtype)
+    assert_same(source.batches(start), X[start:], np.arange(start, N), None)
+
+
+def test_paths_are_sources_with_the_name_of_a_target(tmp_path):
+    X, y, weight = written()
+    np.savez(tmp_path / "d.npz", X=X, label=y, w=weight)
+    np.savez(tmp_path / "e.npz", X=X, y=y)
+    write_npy(tmp_path, X, y, weight)
+    for path, target, weights, wanted in [
+        (tmp_path / "d.npz", "label", "w", (X, y, weight)),
+        (str(tmp_path / "d.npz"), "label", None, (X, y, None)),
+        (tmp_path / "d.npz", None, None, (X, None, None)),  # to predict, no target is needed
+        (tmp_path / "d.npz", weight, y, (X, weight, y)),
+        (tmp_path / "d.npz", tmp_path / "y.npy", 1.0, (X, y, np.ones(N))),
+        (tmp_path / "e.npz", None, None, (X, y, None)),
+        (tmp_path / "X.npy", str(tmp_path / "y.npy"), tmp_path / "w.npy", (X, y, weight)),
+        (tmp_path / "X.npy", None, None, (X, None, None)),
+    ]:
+        assert_same(as_source(path, target, weights).batches(), *wanted)
+
+
+def test_what_is_in_memory_is_no_source():
+    import dask.array as da
+    import pandas as pd
+
+    X, y, _ = written()
+    frame = pd.DataFrame(X.reshape(N, -1))
+    lists = [X.tolist(), tuple(X), [(1.0, 2.0), (3.0, 4.0)], [((1, 2), (3, 4))], [], range(3), {"a": 1}]
+    for value in [X, frame, da.from_array(X), pa.table({"a": y}), np.ma.masked_array(X), *lists, None, 3.0]:
+        assert as_source(value, y) is None
+
+
+def test_a_source_is_itself(tmp_path):
+    write_npz(tmp_path, *written())
+    source = open_source(tmp_path / "d.npz")
+    assert as_source(source) is source
+    with pytest.raises(ValueError, match=r"^Expected y=None beside a source.*: .*open_source\.$"):
+        as_source(source, "y")
+
+
+# Iterables of blocks
+
+
+class Loader:
+    def __init__(self, blocks):
+        self.blocks = blocks
+
+    def __iter__(self):
+        yield from self.blocks
+
+
+def blocks_of(X, y, weight=None, rows=5):
+    for a in range(0, len(X), rows):
+        yield (X[a : a + rows], y[a : a + rows], *([] if weight is None else [weight[a : a + rows]]))
+
+
+@pytest.mark.parametrize("kind", [list, tuple, Loader, iter])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("start", [0, 3, 5, 12, N])
+def test_iterables_of_blocks_are_sources(kind, weighted, start):
+    X, y, weight = written()
+    weight = weight if weighted else None
+    source = as_source(kind(list(blocks_of(X, y, weight))))
+    assert source.sample_shape is source.n_samples is source.dtype is None
+    assert source.repeatable == (kind is not iter)
+    for _ in range(1 + source.repeatable):
+        if start == N:
+            assert list(source.batches(start)) == []
+        else:
+            assert_same(source.batches(start), X[start:], y[start:], None if weight is None else weight[start:])
+    if source.repeatable:
+        assert_same(source.targets(), y, weight)
+
+
+@pytest.mark.parametrize("first", ["batches", "targets"])
+@pytest.mark.parametrize("second", ["batches", "targets"])
+def test_a_generator_gives_one_pass(first, second):
+    X, y, _ = written()
+    source = as_source(blocks_of(X, y))
+    assert len(list(getattr(source, first)())) == 5
+    with pytest.raises(ValueError, match=r"^Expected one pass .* got a second one: "):
+        getattr(source, second)()
+
+
+def test_blocks_without_samples_or_targets_or_order_in_memory_are_read():
+    X, y, _ = written()
+    blocks = [(X[:0], y[:0]), [sparse.csr_array(X[:, 0]), None], (X[:, 0].tolist(), None)]
+    assert_same(as_source(iter(blocks[1:])).batches(), np.concatenate([X[:, 0]] * 2), None, None)
+    assert list(as_source(iter(blocks[:1])).batches()) == []
+
+
+@pytest.mark.parametrize(
+    ("blocks", "message"),
+    [
+        ([np.ones((2, 3))], r"Expected blocks \(X, y\) or \(X, y, weight\), got ndarray as block 0"),
+        ([(np.ones((2, 3)),)], r"got tuple as block 0"),
+        ([(np.ones(3), np.ones(3))], r"Expected X of shape \(m, I1, ..., IN\) in block 0, got shape \(3,\)"),
+        ([(np.ones((2, 3)), [1])], r"got 2 samples and targets of shape \(1,\) in block 0"),
+        ([(np.ones((2, 3)), [1, 2], [1])], r"got 2 samples and weights of shape \(1,\) in block 0"),
+        ([(np.ones((2, 3)), [1, 2]), (np.ones((2, 4)), [1, 2])], r"got shape \(4,\) in block 1"),
+        ([], r"got no block"),
+    ],
+)
+def test_wrong_blocks_are_refused(blocks, message):
+    with pytest.raises(ValueError, match=message):
+        list(as_source(iter(blocks)).batches())
+    assert no_thread_is_left()
+
+
+def test_targets_beside_an_iterable_are_refused():
+    for given_ in ({"y": [1]}, {"sample_weight": [1]}):
+        with pytest.raises(ValueError, match=r"Expected .*=None beside an iterable of blocks"):
+            as_source(iter([]), **given_)
+
+
+# The thread
+
+
+def test_an_error_in_the_source_reaches_the_reader_and_leaves_no_thread():
+    def broken():
+        yield 1
+        raise OSError("the disk is gone")
+
+    blocks = read_ahead(broken())
+    assert next(blocks) == 1
+    with pytest.raises(OSError, match="the disk is gone"):
+        next(blocks)
+    assert no_thread_is_left()
+
+
+def test_closing_early_leaves_no_thread_and_no_open_generator():
+    closed = []
+
+    def endless():
+        try:
+            while True:
+                yield 0
+        finally:
+            closed.append(True)
+
+    inner = endless()  # held here, so that only closing it closes it
+    blocks = read_ahead(inner)
+    next(blocks)
+    assert not no_thread_is_left()
+    blocks.close()
+    assert no_thread_is_left()
+    assert closed == [True]
+
+
+@formats
+def test_a_pass_given_up_leaves_nothing_behind(tmp_path, write):
+    path, target, weights = write(tmp_path, *written())
+    blocks = open_source(path, "X", target, weights, block_bytes=ROW).batches()
+    next(blocks)
+    blocks.close()
+    assert no_thread_is_left()
+    if path.suffix == ".h5":
+        h5py.File(path, "r+").close()  # refused while it is open for reading
+
+
+# What is refused
+
+
+def npy_header(shape, descr="<f8", version=1):
+    buffer = io.BytesIO()
+    np.lib.format.write_array_header_1_0(buffer, {"descr": descr, "fortran_order": False, "shape": shape})
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_an_npz_that_lies_about_its_size_is_refused_before_memory_is_taken(tmp_path, compression):
+    with zipfile.ZipFile(tmp_path / "d.npz", "w", compression) as archive:
+        archive.writestr("X.npy", npy_header((10**6, 10**6)) + bytes(800))
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=r"Expected 'X' of .* to hold the 8000000000000 bytes of its shape"):
+        open_source(tmp_path / "d.npz", target=None)
+    assert tracemalloc.get_traced_memory()[1] < 5e6
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_an_npz_whose_directory_lies_as_well_is_refused(tmp_path, compression):
+    path = tmp_path / "d.npz"
+    body = npy_header((1, 2**28)) + bytes(800)
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        archive.writestr("X.npy", body)
+    raw = path.read_bytes()
+    entry = raw.rindex(b"PK\x01\x02")
+    lie = (2**31 + len(body)).to_bytes(4, "little")
+    size = 20 if compression == zipfile.ZIP_STORED else 24
+    raw = raw[: entry + size] + lie + raw[entry + size + 4 :]
+    if compression == zipfile.ZIP_STORED:
+        raw = raw[: entry + 24] + lie + raw[entry + 28 :]
+    path.write_bytes(raw)
+    with pytest.raises(ValueError, match=r"^Expected 'X' of .* got at most \d+: the file is damaged"):
+        open_source(path, target=None)
+
+
+def test_an_npz_of_python_objects_is_refused(tmp_path):
+    np.savez(tmp_path / "d.npz", X=np.ones((2, 2)), y=np.array([{}, []], dtype=object))
+    with pytest.raises(ValueError, match=r"^Expected numbers or strings in 'y' of .* got Python objects: "):
+        open_source(tmp_path / "d.npz")
+
+
+def test_a_damaged_npz_is_refused(tmp_path):
+    path = tmp_path / "d.npz"
+    np.savez(path, X=np.ones((50, 4)), y=np.ones(50))
+    raw = bytearray(path.read_bytes())
+    raw[600] ^= 1  # in the numbers of X: only the checksum tells
+    path.write_bytes(raw)
+    with pytest.raises(ValueError, match=r"^Expected an intact \.npz file, .* CRC"):
+        list(open_source(path).batches())
+    assert no_thread_is_left()
+    path.write_bytes(b"no archive")
+    with pytest.raises(ValueError, match=r"^Expected an intact \.npz file"):
+        open_source(path)
+
+
+def test_a_damaged_npy_is_refused(tmp_path):
+    path = tmp_path / "X.npy"
+    for content in (b"nothing", npy_header((1000, 1000)) + bytes(80), npy_header((2, 2), "|O") + bytes(32)):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"^Expected a whole \.npy file of numbers or strings"):
+            open_source(path)
+
+
+@pytest.mark.parametrize("where", ["target", "tensor", "entry"])
+def test_nulls_in_parquet_are_refused_by_their_row(tmp_path, where):
+    rows = [[float(i), 1.0] for i in range(9)]
+    y = list(range(9))
+    if where == "target":
+        y[7] = None
+    elif where == "tensor":
+        rows[7] = None
+    else:
+        rows[7][1] = None
+    table = pa.table({"X": pa.array(rows, pa.list_(pa.float64(), 2)), "y": y})
+    pq.write_table(table, tmp_path / "d.parquet", row_group_size=4)
+    name = "y" if where == "target" else "X"
+    for start in (0, 3, 7):
+        with pytest.raises(
+            ValueError, match=rf"^Expected a value in every row of column '{name}', got a null in row 7: "
+        ):
+            list(open_source(tmp_path / "d.parquet", block_bytes=32).batches(start))
+    assert len(list(open_source(tmp_path / "d.parquet", block_bytes=32).batches(8))) == 1
+
+
+def test_parquet_columns_of_other_types_are_refused(tmp_path):
+    pq.write_table(pa.table({"X": [[1.0], [1.0, 2.0]], "y": [1, 2]}), tmp_path / "d.parquet")
+    with pytest.raises(ValueError, match=r"^Expected column 'X' to hold numbers, .* got list<.*: cast it"):
+        open_source(tmp_path / "d.parquet")
+
+
+def test_parquet_files_of_several_types_are_refused(tmp_path):
+    for part, dtype in enumerate([np.float64, np.float32]):
+        columns = {"X": tensors(np.ones((2, 3), dtype)), "y": [1, 2]}
+        pq.write_table(pa.table(columns), tmp_path / f"{part}.parquet")
+    with pytest.raises(ValueError, match=r"^Expected column 'X' to be of one type in all files"):
+        open_source(tmp_path)
+
+
+@formats
+def test_a_missing_name_is_answered_with_those_there_are(tmp_path, write):
+    path, _, _ = write(tmp_path, *written())
+    with pytest.raises(ValueError, match=r"^Expected target to be .*, got 'label': ") as info:
+        open_source(path, target="label")
+    if write not in (write_npy, write_npy_fortran, write_zarr_bare):
+        assert "'X'" in str(info.value)
+        with pytest.raises(ValueError, match=r"^Expected samples to be one of the names .*'X'.*, got 'Z': "):
+            open_source(path, samples="Z")
+
+
+def test_missing_files_and_unknown_suffixes_are_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"^Expected the path of a file or folder, got '.*none\.npz'"):
+        open_source(tmp_path / "none.npz")
+    (tmp_path / "d.csv").write_text("1,2")
+    for path in (tmp_path, tmp_path / "d.csv"):
+        with pytest.raises(ValueError, match=r"^Expected a path that ends in \.npy, \.npz, "):
+            as_source(path)
+    for name in ("d.h5", "d.parquet"):
+        (tmp_path / name).write_text("nothing")
+        with pytest.raises(ValueError, match=r"^Expected a readable .* file"):
+            open_source(tmp_path / name)
+    for name in ("empty.zarr", "empty.parquet"):
+        (tmp_path / name).mkdir()
+        with pytest.raises(ValueError, match=r"^Expected .* in .*empty\."):
+            open_source(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("library", "extra", "write"),
+    [("zarr", "zarr", write_zarr), ("h5py", "hdf5", write_hdf5), ("pyarrow", "parquet", write_parquet)],
+)
+def test_a_missing_library_is_named_with_its_extra(tmp_path, monkeypatch, library, extra, write):
+    path, _, _ = write(tmp_path, *written())
+    monkeypatch.setitem(sys.modules, library, None)
+    message = rf"^Expected {library} for .*, got no such package: pip install 'tracelearn\[{extra}\]'\.$"
+    with pytest.raises(ImportError, match=message):
+        open_source(path)
+
+
+def test_lengths_are_compared_before_anything_is_read(tmp_path):
+    X, y, weight = written()
+    np.savez(tmp_path / "d.npz", X=X, y=y[1:], w=weight)
+    with pytest.raises(
+        ValueError, match=rf"^Expected one target for each sample, got {N} samples and {N - 1} targets: "
+    ):
+        open_source(tmp_path / "d.npz")
+    with pytest.raises(ValueError, match=rf"got {N} samples and 2 weights: "):
+        as_source(Counting(X, (2, 3, 2)), y, [1, 2])
+    with pytest.raises(ValueError, match=r"Expected y to be an array with one row for each sample, got a single value"):
+        as_source(Counting(X, (2, 3, 2)), "label")
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        (np.ones(3), r"got shape \(3,\)"),
+        (np.ones((0, 3)), r"got shape \(0, 3\)"),
+        (np.ones((3, 0)), r"got shape \(3, 0\)"),
+        (np.ones((3, 2), complex), r"Expected numbers in 'X', got complex128"),
+        (np.full((3, 2), "a"), r"Expected numbers in 'X', got <U1"),
+    ],
+)
+def test_samples_that_are_no_samples_are_refused(tmp_path, X, message):
+    np.savez(tmp_path / "d.npz", X=X)
+    with pytest.raises(ValueError, match=message):
+        open_source(tmp_path / "d.npz", target=None)
+
+
+def test_a_group_is_not_an_array(tmp_path):
+    group = zarr.open_group(str(tmp_path / "d.zarr"), mode="w")
+    with pytest.raises(ValueError, match=r"^Expected X to be an array, got a zarr Group: "):
+        as_source(group)
+
+
+def test_a_file_that_changed_is_noticed(tmp_path):
+    path, target, _ = write_npy(tmp_path, *written())
+    source = open_source(path, target=target)
+    np.save(path, np.ones((N - 1, *SHAPE)))
+    with pytest.raises(ValueError, match=r"it changed since, so open it again"):
+        list(source.batches())
+
+
+def test_a_block_size_and_a_start_are_counts(tmp_path):
+    path, _, _ = write_npz(tmp_path, *written())
+    with pytest.raises(ValueError, match=r"^Expected block_bytes to be"):
+        open_source(path, block_bytes=0)
+    with pytest.raises(ValueError, match=r"^Expected start to be"):
+        open_source(path).batches(-1)
