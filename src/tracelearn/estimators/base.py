@@ -354,6 +354,7 @@ class TraceNormModel(BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
+        tags.input_tags.sparse = True
         return tags
 
 

@@ -1,0 +1,217 @@
+"""The same samples through every source: the same model, whatever the format, the batches and their order."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy import sparse
+from sklearn.base import clone
+
+from tracelearn import TraceNormClassifier, TraceNormClassifierCV, TraceNormRegressor, TraceNormRegressorCV, open_source
+
+SHAPE = (4, 3, 2)
+N = 60
+
+
+class Batches:
+    """An iterable that begins anew, with batches of uneven size."""
+
+    def __init__(self, X, y, cuts=(7, 8, 30)):
+        self.parts = list(zip(np.split(X, cuts), np.split(y, cuts), strict=True))
+
+    def __iter__(self):
+        return iter(self.parts)
+
+
+def as_npz(X, y, folder):
+    np.savez_compressed(folder / "data.npz", X=X, y=y)
+    return (folder / "data.npz",)
+
+
+def as_npy(X, y, folder):
+    np.save(folder / "X.npy", X)
+    np.save(folder / "y.npy", y)
+    return str(folder / "X.npy"), str(folder / "y.npy")
+
+
+def as_memmap(X, y, folder):
+    np.save(folder / "X.npy", X)
+    return np.load(folder / "X.npy", mmap_mode="r"), y
+
+
+def as_zarr(X, y, folder):
+    zarr = pytest.importorskip("zarr", reason="Zarr is an extra")
+    group = zarr.open_group(folder / "data.zarr", mode="w")
+    group.create_array("X", data=X, chunks=(11, *X.shape[1:]))
+    group.create_array("y", data=y)
+    return (folder / "data.zarr",)
+
+
+def as_zarr_arrays(X, y, folder):
+    zarr = pytest.importorskip("zarr", reason="Zarr is an extra")
+    return zarr.create_array(folder / "X.zarr", data=X, chunks=(11, *X.shape[1:])), y
+
+
+def as_hdf5(X, y, folder):
+    h5py = pytest.importorskip("h5py", reason="HDF5 is an extra")
+    with h5py.File(folder / "data.h5", "w") as file:
+        file["X"] = X
+        file["y"] = y.astype("S") if y.dtype.kind == "U" else y
+    return (folder / "data.h5",)
+
+
+def as_parquet(X, y, folder):
+    pa = pytest.importorskip("pyarrow", reason="Parquet is an extra")
+    import pyarrow.parquet as pq
+
+    table = pa.table({"X": pa.FixedShapeTensorArray.from_numpy_ndarray(X), "y": y})
+    pq.write_table(table, folder / "data.parquet", row_group_size=17)
+    return (folder / "data.parquet",)
+
+
+def as_dask(X, y, folder):
+    da = pytest.importorskip("dask.array", reason="Dask is an extra")
+    return da.from_array(X, chunks=(13, 2, 3, 2)), da.from_array(y, chunks=20)
+
+
+SOURCES = {
+    "npz": as_npz,
+    "npy": as_npy,
+    "memory map": as_memmap,
+    "zarr": as_zarr,
+    "zarr arrays": as_zarr_arrays,
+    "hdf5": as_hdf5,
+    "parquet": as_parquet,
+    "batches": lambda X, y, folder: (Batches(X, y),),
+    "list of batches": lambda X, y, folder: (Batches(X, y).parts,),
+    "generator": lambda X, y, folder: ((part for part in Batches(X, y)),),
+    "generator, backwards": lambda X, y, folder: ((part for part in Batches(X, y).parts[::-1]),),
+    "one sample at a time": lambda X, y, folder: ((part for part in Batches(X, y, range(1, N))),),
+    "dask": as_dask,
+}
+ONCE = {name for name in SOURCES if "generator" in name or "one sample" in name}
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(11)
+    X = rng.standard_normal((N, *SHAPE))
+    scores = X[:, 0, 0, 0] - X[:, 1, 1, 1]
+    labels = np.array(["ash", "birch", "cedar"])[np.digitize(scores, [-0.7, 0.7])]
+    return X, scores + 0.2 * rng.standard_normal(N), labels
+
+
+@pytest.fixture(params=["fits in memory", "does not"])
+def small_blocks(request, monkeypatch):
+    """Read a few samples at a time, whatever the memory of the machine, and never gather them."""
+    if request.param == "does not":
+        monkeypatch.setattr("tracelearn.estimators.blocks.available_memory", lambda: 1)
+    monkeypatch.setattr("tracelearn.sources.base._free_bytes", lambda: 8 * (9 * 24 * 8))  # nine samples a block
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_regressor_learns_the_same_from_every_source(source, data, tmp_path):
+    X, y, _ = data
+    model = TraceNormRegressor(alpha=0.05, tol=1e-11)
+    expected = clone(model).fit(X, y)
+    found = clone(model).fit(*SOURCES[source](X, y, tmp_path))
+    assert_allclose(found.coef_, expected.coef_, rtol=0, atol=1e-8)
+    assert_allclose(found.intercept_, expected.intercept_, atol=1e-8)
+    assert found.sample_shape_ == SHAPE
+    assert found.dual_gap_ <= 1e-11
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_classifier_learns_the_same_from_every_source(source, loss, data, tmp_path):
+    X, _, y = data
+    model = TraceNormClassifier(alpha=0.02, tol=1e-10, loss=loss)
+    arguments = SOURCES[source](X, y, tmp_path)
+    if source in ONCE and loss != "squared":
+        with pytest.raises(ValueError, match="read more than once"):
+            clone(model).fit(*arguments)
+        return
+    found, expected = clone(model).fit(*arguments), clone(model).fit(X, y)
+    assert found.classes_.tolist() == ["ash", "birch", "cedar"]
+    assert_allclose(found.coef_, expected.coef_, rtol=0, atol=1e-8)
+    assert found.predict(X[:5]).tolist() == expected.predict(X[:5]).tolist()
+
+
+@pytest.mark.parametrize("source", sorted(set(SOURCES) - ONCE))
+def test_cross_validation_chooses_the_same_from_every_source(source, data, tmp_path):
+    X, y, labels = data
+    expected = TraceNormRegressorCV(alphas=4, cv=3).fit(X, y)
+    found = TraceNormRegressorCV(alphas=4, cv=3).fit(*SOURCES[source](X, y, tmp_path))
+    assert_allclose(found.mse_path_, expected.mse_path_, rtol=1e-6)
+    assert_allclose(found.coef_, expected.coef_, rtol=0, atol=1e-8)
+    (tmp_path / "labels").mkdir()
+    expected = TraceNormClassifierCV(alphas=4, cv=3).fit(X, labels)
+    found = TraceNormClassifierCV(alphas=4, cv=3).fit(*SOURCES[source](X, labels, tmp_path / "labels"))
+    assert_allclose(found.mse_path_, expected.mse_path_, rtol=1e-6)
+
+
+@pytest.mark.parametrize("source", ["npz", "npy", "memory map", "zarr", "zarr arrays", "hdf5", "parquet"])
+def test_predictions_of_a_source_are_those_of_its_samples(source, data, tmp_path):
+    X, y, _ = data
+    model = TraceNormRegressor(alpha=0.05).fit(X, y)
+    assert_allclose(model.predict(SOURCES[source](X, y, tmp_path)[0]), model.predict(X), rtol=1e-12)
+
+
+@pytest.mark.parametrize("loss", ["squared", "huber"])
+def test_sparse_rows_take_the_shape_they_are_given(loss, data):
+    X, y, _ = data
+    X = np.where(np.abs(X) > 0.8, X, 0.0)
+    model = TraceNormRegressor(alpha=0.05, tol=1e-10, loss=loss, tensor_shape=SHAPE)
+    expected = clone(model).fit(X, y)
+    rows = sparse.csr_array(X.reshape(N, -1))
+    found = clone(model).fit(rows, y)
+    assert_allclose(found.coef_, expected.coef_, rtol=0, atol=1e-8)
+    assert_allclose(found.predict(rows), expected.predict(X), rtol=1e-6)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_partial_fit_takes_every_source(source, data, tmp_path):
+    X, y, _ = data
+    model = TraceNormRegressor(alpha=0.05, tol=1e-11)
+    expected = clone(model).fit(X, y)
+    found = clone(model).partial_fit(X[:25], y[:25]).partial_fit(*SOURCES[source](X[25:], y[25:], tmp_path))
+    assert_allclose(found.coef_, expected.coef_, rtol=0, atol=1e-6)
+    assert_allclose(found.moments_.gram, expected.moments_.gram, rtol=1e-10, atol=1e-10)
+
+
+def test_weights_and_names_come_from_the_file(data, tmp_path):
+    X, y, _ = data
+    weight = np.linspace(0.1, 2.0, N)
+    np.savez(tmp_path / "data.npz", epochs=X, rating=y, trust=weight)
+    source = open_source(tmp_path / "data.npz", samples="epochs", target="rating", weight="trust")
+    found = TraceNormRegressor(alpha=0.05, tol=1e-11).fit(source)
+    assert_allclose(found.coef_, TraceNormRegressor(alpha=0.05, tol=1e-11).fit(X, y, weight).coef_, rtol=0, atol=1e-8)
+
+
+def test_an_iterator_that_breaks_off_leaves_an_error_and_no_model(data):
+    X, y, _ = data
+
+    def broken():
+        yield X[:20], y[:20]
+        raise OSError("the cable was pulled")
+
+    model = TraceNormRegressor()
+    with pytest.raises(OSError, match="the cable was pulled"):
+        model.fit(broken())
+    assert not hasattr(model, "coef_")
+
+
+@pytest.mark.parametrize(
+    ("batches", "message"),
+    [
+        (lambda X, y: [], "at least one batch"),
+        (lambda X, y: [(X, y), (X[:, :2], y)], "Expected samples of shape"),
+        (lambda X, y: [(X, y), (np.full_like(X, np.nan), y)], "Expected finite numbers in X"),
+        (lambda X, y: [(X, y[:-1])], "inconsistent numbers of samples"),
+    ],
+)
+def test_bad_batches_get_a_sentence(batches, message, data):
+    X, y, _ = data
+    with pytest.raises(ValueError, match=message):
+        TraceNormRegressor().fit(iter(batches(X, y)))
