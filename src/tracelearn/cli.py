@@ -9,9 +9,9 @@ from types import TracebackType
 from typing import Annotated, Any
 
 from tracelearn import __version__
+from tracelearn.optional import MissingExtraError, require
 from tracelearn.reproduce import figures, page
 from tracelearn.reproduce.experiment import RESULTS, Reporter, load, run
-from tracelearn.reproduce.optional import MissingExtraError, require
 from tracelearn.reproduce.settings import ALGORITHMS, OURS, SCALES, make_settings
 
 __all__ = ["main"]
