@@ -1,6 +1,7 @@
 """Low-rank linear models for samples that are tensors, with a proof of optimality."""
 
 from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
+from tracelearn.files import load, save
 from tracelearn.hierarchy import HierarchicalTraceNormClassifier
 from tracelearn.model_selection import TraceNormClassifierCV, TraceNormRegressorCV, trace_norm_path
 from tracelearn.moments import Moments
@@ -16,6 +17,8 @@ __all__ = [
     "TraceNormClassifierCV",
     "TraceNormRegressor",
     "TraceNormRegressorCV",
+    "load",
+    "save",
     "tensor_trace_norm",
     "trace_norm_path",
 ]

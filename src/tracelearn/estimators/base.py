@@ -274,7 +274,7 @@ class TraceNormModel(BaseEstimator):
     def _others(self, other: Any) -> Moments:
         """Return the moments of another model if they are of samples like ours."""
         moments = self._moments_of(other)
-        if moments is other:
+        if isinstance(other, Moments):
             return moments
         if hasattr(other, "classes_") != hasattr(self, "classes_"):
             raise ValueError(

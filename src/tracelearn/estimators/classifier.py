@@ -216,7 +216,7 @@ class TraceNormClassifier(ClassifierMixin, TraceNormModel):
     def _aligned(self, other: Any) -> tuple[Moments, Moments, dict[str, Any]]:
         self._refuse_balanced()
         own, more = self._moments_of(self), self._others(other)
-        if more is other:
+        if isinstance(other, Moments):
             return own, more, {}
         known = union(self.classes_, other.classes_)
         return recode(own, self.classes_, known), recode(more, other.classes_, known), {"classes_": known}
