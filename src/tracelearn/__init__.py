@@ -7,11 +7,13 @@ from tracelearn.model_selection import TraceNormClassifierCV, TraceNormRegressor
 from tracelearn.moments import Moments
 from tracelearn.penalties import tensor_trace_norm
 from tracelearn.preprocessing import ModePCA, TensorStandardScaler
+from tracelearn.streams import StreamReport, stream
 
 __all__ = [
     "HierarchicalTraceNormClassifier",
     "ModePCA",
     "Moments",
+    "StreamReport",
     "TensorStandardScaler",
     "TraceNormClassifier",
     "TraceNormClassifierCV",
@@ -19,6 +21,7 @@ __all__ = [
     "TraceNormRegressorCV",
     "load",
     "save",
+    "stream",
     "tensor_trace_norm",
     "trace_norm_path",
 ]

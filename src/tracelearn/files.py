@@ -16,12 +16,12 @@ import uuid
 import zipfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-import tracelearn
 from tracelearn.moments import Moments
 from tracelearn.optional import require
 
@@ -83,7 +83,7 @@ class Header:
     @classmethod
     def of(cls, kind: str, payload: bytes) -> Header:
         """Describe a payload."""
-        blank = cls(FORMAT, kind, tracelearn.__version__, len(payload), "")
+        blank = cls(FORMAT, kind, metadata.version("tracelearn"), len(payload), "")
         return cls(**{**asdict(blank), "sha256": blank.digest(payload)})
 
     def digest(self, payload: bytes) -> str:
