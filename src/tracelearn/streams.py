@@ -21,7 +21,7 @@ import numpy as np
 from tracelearn.files import DamagedFileError, pack, unpack, write_atomically
 from tracelearn.tensors import Array
 
-__all__ = ["Point", "StreamReport", "stream"]
+__all__ = ["Point", "StreamReport", "first_difference", "stream"]
 
 logger = logging.getLogger("tracelearn")
 
@@ -492,12 +492,19 @@ def _adopt(model: Any, saved: Any) -> None:
             f"Expected the model of the checkpoint, a {type(saved).__name__}, got a {type(model).__name__}: pass the same, or "
             "choose an empty folder."
         )
-    own, other = model.get_params(), saved.get_params()
-    for name in own.keys() - {"verbose", "random_state"}:  # these change no result
-        if not np.array_equal(own[name], other[name]):
-            raise ValueError(
-                f"Expected the parameters of the checkpoint, {name}={other[name]!r}, got {name}={own[name]!r}: pass the same, "
-                "or choose an empty folder."
-            )
+    name = first_difference(model, saved)
+    if name is not None:
+        raise ValueError(
+            f"Expected the parameters of the checkpoint, {name}={getattr(saved, name)!r}, got {name}={getattr(model, name)!r}: "
+            "pass the same, or choose an empty folder."
+        )
+    own = model.get_params()
     vars(model).clear()
     vars(model).update({**vars(saved), **own})
+
+
+def first_difference(model: Any, other: Any) -> str | None:
+    """Name a parameter that two models of one class do not share, of those that change results."""
+    own, others = model.get_params(), other.get_params()
+    names = (name for name in own if name not in ("verbose", "random_state"))
+    return next((name for name in names if not np.array_equal(own[name], others[name])), None)

@@ -8,14 +8,13 @@ from collections import deque
 from dataclasses import dataclass, replace
 from itertools import islice
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, _fit_context
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn import paper
@@ -73,16 +72,6 @@ class Batch:
         return moments
 
 
-def has_moments(estimator: Any) -> bool:
-    """Whether the loss of an estimator has moments; scikit-learn hides ``partial_fit`` where it has none."""
-    if estimator.loss != "squared":
-        raise AttributeError(
-            f"Expected loss='squared' for partial_fit, merge and forget, got {estimator.loss!r}: only the squared loss has "
-            "statistics that add, so other losses learn from all samples at once with fit."
-        )
-    return True
-
-
 class TraceNormModel(BaseEstimator):
     """What regressor and classifier share: reading, solving, certifying, describing the weights."""
 
@@ -115,17 +104,6 @@ class TraceNormModel(BaseEstimator):
         raise NotImplementedError
 
     def _scalar(self, intercept: Array) -> Any:
-        raise NotImplementedError
-
-    def _reread(self, X: Any, y: Any, sample_weight: Any) -> Batch:
-        raise NotImplementedError
-
-    def _learned(
-        self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None, *, grow: bool = False
-    ) -> tuple[Moments, tuple[int, ...]]:
-        raise NotImplementedError
-
-    def _aligned(self, other: Any) -> tuple[Moments, Moments, dict[str, Any]]:
         raise NotImplementedError
 
     # --- the problem -------------------------------------------------------------------------------------------------
@@ -188,110 +166,6 @@ class TraceNormModel(BaseEstimator):
             W = self._solve(smooth, shape, moments.n_targets, warm)
         self.moments_ = moments
         self.patterns_ = self._shaped(W @ moments.gram / moments.weight, shape)
-
-    # --- more samples, and fewer -------------------------------------------------------------------------------------
-
-    def _past(self, batch: Batch, past: Moments | None) -> Moments:
-        """Add a batch to what was learned before (the paper's Algorithm 2, lines 5 to 9, and Eq. 28)."""
-        if past is None:
-            if hasattr(self, "coef_"):
-                raise ValueError(
-                    "Expected a model that keeps moments, got one whose fit had so few samples that it keeps none: begin with "
-                    "partial_fit on a new model."
-                )
-            return batch.moments()
-        return batch.moments(past.scaled(self.forgetting))
-
-    def _learn(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None, *, grow: bool = False) -> None:
-        """Add samples to ``moments_`` and leave the weights as they are, until ``_refresh``."""
-        self.moments_, self.sample_shape_ = self._learned(X, y, sample_weight, classes, grow=grow)
-
-    def _refresh(self) -> None:
-        """Solve for ``moments_`` from the last solution."""
-        self._fit_moments(self.moments_, self.sample_shape_, warm=True)
-
-    @available_if(has_moments)
-    @_fit_context(prefer_skip_nested_validation=True)
-    def merge(self, other: Any) -> Self:
-        """Learn what another model knows; afterwards the model is the one of the samples of both, to ``tol``.
-
-        The other's ``moments_`` are added to those of this model, and the solver starts from the last solution. No sample
-        is needed. Classifiers may know different classes: afterwards this one knows all of them.
-
-        Parameters
-        ----------
-        other : fitted model for samples of the same shape, or Moments
-            Moments say nothing of classes: they must be coded as those of this model.
-        """
-        own, more, known = self._aligned(other)
-        self._fit_moments(own + more, self.sample_shape_, warm=True)
-        self.__dict__.update(known)
-        return self
-
-    @available_if(has_moments)
-    @_fit_context(prefer_skip_nested_validation=True)
-    def forget(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Unlearn samples; afterwards the model is the one of all the others, to ``tol``.
-
-        Their moments are subtracted from ``moments_``, and the solver starts from the last solution.
-
-        Parameters
-        ----------
-        X, y, sample_weight : as they were learned
-            Where ``forgetting`` is below 1, weights are what it has left of them: ``forgetting ** k`` times those they came
-            with, for samples that k calls of ``partial_fit`` followed.
-        """
-        past, dtype = self._moments_of(self), self._dtype
-        try:
-            batch = self._reread(X, y, sample_weight)
-        finally:
-            self._dtype = dtype
-        left = past - batch.moments()
-        if left.weight == 0.0:
-            raise ValueError("Expected some samples to be left, got all to forget: make a new model instead.")
-        before, after = (np.concatenate([np.diagonal(m.gram), m.target_sq]) for m in (past, left))
-        # Removal can take a variance to zero, which rounding leaves on either side of it, but not below.
-        if np.any(after < -1e-9 * before):
-            raise ValueError(
-                "Expected samples that this model has learned, got some whose removal leaves a negative variance: forget "
-                "only what was learned, with the weights it was learned with."
-            )
-        self._fit_moments(left, self.sample_shape_, warm=True)
-        return self
-
-    def _moments_of(self, model: Any) -> Moments:
-        """Return the moments of a fitted model, or of itself, if it is of our kind and keeps them."""
-        if isinstance(model, Moments):
-            return model
-        moments: Moments | None = getattr(model, "moments_", None)
-        if moments is None or not hasattr(model, "coef_"):
-            raise ValueError(
-                f"Expected a fitted model that keeps moments, got {type(model).__name__} without: begin with partial_fit, or "
-                "fit with more samples."
-            )
-        return moments
-
-    def _others(self, other: Any) -> Moments:
-        """Return the moments of another model if they are of samples like ours."""
-        moments = self._moments_of(other)
-        if isinstance(other, Moments):
-            return moments
-        if hasattr(other, "classes_") != hasattr(self, "classes_"):
-            raise ValueError(
-                f"Expected another {type(self).__name__}, got {type(other).__name__}: merge like with like."
-            )
-        if other.sample_shape_ != self.sample_shape_:
-            raise ValueError(
-                f"Expected a model for samples of shape {self.sample_shape_}, got one for samples of shape "
-                f"{other.sample_shape_}: only models of samples of one kind can be merged."
-            )
-        names = (getattr(model, "feature_names_in_", None) for model in (self, other))
-        own, more = (None if name is None else list(name) for name in names)
-        if own is not None and more is not None and own != more:
-            raise ValueError(
-                "Expected a model with the same feature names, got others: bring the columns into one order."
-            )
-        return moments
 
     # --- the solution ------------------------------------------------------------------------------------------------
 

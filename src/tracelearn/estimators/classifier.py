@@ -11,7 +11,8 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
 
 from tracelearn.classes import recode, union
-from tracelearn.estimators.base import Batch, TraceNormModel, has_moments
+from tracelearn.estimators.base import Batch
+from tracelearn.estimators.online import OnlineModel, has_moments
 from tracelearn.losses import CLASSIFIER_LOSSES, Loss, Multinomial
 from tracelearn.moments import Moments
 from tracelearn.tensors import Array
@@ -28,7 +29,7 @@ def _has_probabilities(estimator: Any) -> bool:
     return True
 
 
-class TraceNormClassifier(ClassifierMixin, TraceNormModel):
+class TraceNormClassifier(ClassifierMixin, OnlineModel):
     """Linear classification of samples that are tensors, with weights of low rank in every mode.
 
     Minimises, over the weight tensor W and the intercept b::
@@ -112,7 +113,7 @@ class TraceNormClassifier(ClassifierMixin, TraceNormModel):
     """
 
     _parameter_constraints = {  # noqa: RUF012
-        **TraceNormModel._parameter_constraints,
+        **OnlineModel._parameter_constraints,
         "loss": [StrOptions(set(CLASSIFIER_LOSSES))],
         "class_weight": [dict, StrOptions({"balanced"}), None],
     }

@@ -10,7 +10,8 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 
-from tracelearn.estimators.base import Batch, TraceNormModel, has_moments
+from tracelearn.estimators.base import Batch
+from tracelearn.estimators.online import OnlineModel, has_moments
 from tracelearn.losses import REGRESSOR_LOSSES, Loss
 from tracelearn.moments import Moments
 from tracelearn.tensors import Array
@@ -19,7 +20,7 @@ from tracelearn.validation import read_samples, read_targets, read_weights
 __all__ = ["TraceNormRegressor"]
 
 
-class TraceNormRegressor(RegressorMixin, TraceNormModel):
+class TraceNormRegressor(RegressorMixin, OnlineModel):
     """Linear regression on samples that are tensors, with weights of low rank in every mode.
 
     Minimises, over the weight tensor W and the intercept b::
@@ -99,7 +100,7 @@ class TraceNormRegressor(RegressorMixin, TraceNormModel):
     """
 
     _parameter_constraints = {  # noqa: RUF012
-        **TraceNormModel._parameter_constraints,
+        **OnlineModel._parameter_constraints,
         "loss": [StrOptions(set(REGRESSOR_LOSSES))],
         "huber_delta": [Interval(Real, 0, None, closed="neither")],
     }
