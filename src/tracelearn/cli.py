@@ -222,7 +222,7 @@ def _stream(
             warnings.showwarning = _one_line
             report = stream(batches, model, on_refresh=view, **options)
     except ValueError as error:
-        raise _MistakeError(str(error)) from error
+        raise _MistakeError(str(error).replace("resume=True", "--resume")) from error
     console.print(progress.summary(report, _MEASURES[task]), soft_wrap=True, highlight=False)
     if report.resumed_from is not None:
         console.print(f"resumed after sample {report.resumed_from:,}", soft_wrap=True, highlight=False)
