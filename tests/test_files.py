@@ -207,6 +207,11 @@ def test_no_bit_of_the_header_can_change_unnoticed(good, tmp_path):
             refused(bytes(damaged), "", tmp_path)
 
 
+def test_a_header_that_says_the_same_in_other_words_is_refused(good, tmp_path):
+    refused(good.replace(b'"format":1', b'"format": 1', 1), "tracelearn wrote", tmp_path)
+    refused(good.replace(b'"format":1', b'"format":1,"format":1', 1), "tracelearn wrote", tmp_path)
+
+
 @pytest.mark.parametrize("keep", [0, 5, 16, 60, 0.5, -1])
 def test_a_file_that_was_cut_off_is_refused(good, tmp_path, keep):
     cut = good[: int(len(good) * keep)] if isinstance(keep, float) else good[:keep]

@@ -126,6 +126,17 @@ def test_classes_are_named_or_taken_as_they_come(classes):
     assert report.curve[-1].n_seen == N
 
 
+def test_a_class_that_comes_late_does_not_turn_the_names_of_the_others():
+    X, y = numbers(600)
+    labels = np.where(y > 0, "cedar", "birch")
+    labels[300:310] = "ash"  # before the others in the alphabet
+    told = []
+    stream(batches(X, labels), TraceNormClassifier(alpha=0.03), refresh_samples=250, on_refresh=told.append)
+    assert [report.n_samples for report in told] == [250, 350, 600]
+    assert told[1].curve[-1].error > 10 / 100  # nobody could have known
+    assert told[2].curve[-1].error < 0.25
+
+
 def test_max_samples_is_exact_and_cuts_the_last_batch():
     X, y = numbers()
     model = TraceNormRegressor(alpha=0.03)
@@ -394,6 +405,14 @@ def test_a_full_disk_is_one_sentence_and_the_old_checkpoint_is_intact(tmp_path, 
     stream(items, untouched, refresh_samples=100)
     stream(items, again, resume=True, **options)
     assert_equal_models(again, untouched)
+
+
+def test_a_model_that_cannot_be_written_is_refused_before_anything_is_learned(tmp_path):
+    X, y = numbers(200)
+    model = TraceNormClassifier(class_weight={True: 2.0, False: 1.0})
+    with pytest.raises(ValueError, match=r"^Expected dictionaries whose keys are text or numbers"):
+        stream(batches(X, y > 0), model, checkpoint=tmp_path)
+    assert not hasattr(model, "moments_")
 
 
 def test_a_folder_that_cannot_be_used_is_refused_before_anything_is_learned(tmp_path, monkeypatch):

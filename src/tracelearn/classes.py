@@ -1,7 +1,7 @@
 """Classes as targets: what the moments of labelled samples become when more classes are known.
 
-Invariant: ``recode`` of the moments of samples coded for few classes is, bit for bit where it is more than a copy, the
-moments of the same samples coded for all of them. Sites that saw different classes can therefore be summed.
+Invariant: the moments of samples coded for some classes, recoded, are those of the same samples coded for more, and
+nothing is rounded on the way. Sites that saw different classes can therefore be summed.
 """
 
 from __future__ import annotations

@@ -89,7 +89,9 @@ class Header:
     def digest(self, payload: bytes) -> str:
         """Find the checksum of a payload under this header."""
         blank = Header(**{**asdict(self), "sha256": ""})
-        return hashlib.sha256(blank.line() + payload).hexdigest()
+        checksum = hashlib.sha256(blank.line())
+        checksum.update(payload)
+        return checksum.hexdigest()
 
     def line(self) -> bytes:
         """Write the header as one line, in the only way that is read."""

@@ -240,8 +240,7 @@ class _Run:
     def restore(self) -> _State:
         """Take model and state back to where they last agreed."""
         state, attributes = self.kept
-        vars(self.model).clear()
-        vars(self.model).update(attributes)
+        self.model.__dict__ = dict(attributes)  # one step, which a second Ctrl-C cannot cut in two
         return state
 
     def rescue(self) -> None:
@@ -424,6 +423,7 @@ class _Checkpoints:
         for leftover in self.folder.glob(".checkpoint-*.tmp"):  # of a run that was killed while writing
             leftover.unlink(missing_ok=True)
         if not found:
+            pack("checkpoint", {"model": model})  # what cannot be written is refused now, not after hours
             if resume:
                 logger.info("no checkpoint in %s: starting from the first sample", self.folder)
             return _State()
@@ -443,7 +443,7 @@ class _Checkpoints:
             return
         try:
             write_atomically(path, pack("checkpoint", {"model": model, **state.to_plain()}))
-        except OSError:
+        except Exception:
             self.failed = True
             raise
         self.good = [*self.good, path][-2:]
@@ -498,9 +498,7 @@ def _adopt(model: Any, saved: Any) -> None:
             f"Expected the parameters of the checkpoint, {name}={getattr(saved, name)!r}, got {name}={getattr(model, name)!r}: "
             "pass the same, or choose an empty folder."
         )
-    own = model.get_params()
-    vars(model).clear()
-    vars(model).update({**vars(saved), **own})
+    model.__dict__ = {**vars(saved), **model.get_params()}
 
 
 def first_difference(model: Any, other: Any) -> str | None:
