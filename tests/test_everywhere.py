@@ -205,10 +205,10 @@ def test_an_iterator_that_breaks_off_leaves_an_error_and_no_model(data):
 @pytest.mark.parametrize(
     ("batches", "message"),
     [
-        (lambda X, y: [], "at least one batch"),
+        (lambda X, y: [], "got no block"),
         (lambda X, y: [(X, y), (X[:, :2], y)], "Expected samples of shape"),
         (lambda X, y: [(X, y), (np.full_like(X, np.nan), y)], "Expected finite numbers in X"),
-        (lambda X, y: [(X, y[:-1])], "inconsistent numbers of samples"),
+        (lambda X, y: [(X, y[:-1])], "Expected one row of targets for each sample"),
     ],
 )
 def test_bad_batches_get_a_sentence(batches, message, data):

@@ -8,17 +8,21 @@ from pathlib import Path
 
 import tracelearn
 
-OPTIONAL = ["torch", "matplotlib", "typer", "rich", "dask", "cupy", "jax", "zarr", "pyarrow", "h5py", "cvxpy"]
+OPTIONAL = ["torch", "matplotlib", "typer", "rich", "dask", "cupy", "jax", "zarr", "pyarrow", "h5py", "cvxpy", "skops"]
 PUBLIC = {
     "HierarchicalTraceNormClassifier",
     "ModePCA",
     "Moments",
+    "StreamReport",
     "TensorStandardScaler",
     "TraceNormClassifier",
     "TraceNormClassifierCV",
     "TraceNormRegressor",
     "TraceNormRegressorCV",
+    "load",
     "open_source",
+    "save",
+    "stream",
     "tensor_trace_norm",
     "trace_norm_path",
 }

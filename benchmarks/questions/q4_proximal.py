@@ -51,7 +51,7 @@ def _median(run: Callable[[], Arrival]) -> Arrival:
 
 
 def _pyproximal(problem: Problem, limit: float) -> tuple[Arrival, str]:
-    from benchmarks.peers import pyproximal_consensus as peer  # noqa: PLC0415 - may not be installed
+    from benchmarks.peers import pyproximal_consensus as peer
 
     # Its step is tuned first, outside the clock: ours needs no tuning, and still does not win by that.
     trials = {}
@@ -66,7 +66,7 @@ def _pyproximal(problem: Problem, limit: float) -> tuple[Arrival, str]:
 
 
 def _copt(problem: Problem, limit: float) -> tuple[Arrival, str]:
-    from benchmarks.peers import copt_splitting as peer  # noqa: PLC0415 - may not be installed
+    from benchmarks.peers import copt_splitting as peer
 
     arrival = _median(lambda: Race(problem.error, ERROR, limit).run(peer.solve, problem))
     how = "accelerated proximal gradient" if len(problem.shape) == 2 else "three-operator splitting on copies"

@@ -31,7 +31,7 @@ class Data:
 
 def ask(quick: bool) -> list[Row]:
     try:
-        from tensorly.regression import CPRegressor, TuckerRegressor  # noqa: PLC0415 - may not be installed
+        from tensorly.regression import CPRegressor, TuckerRegressor
     except ImportError:
         return [Row(TITLE, "TuckerRegressor, CPRegressor", "TensorLy / ours", None, note="not installed here")]
     gaussian = Data.of(

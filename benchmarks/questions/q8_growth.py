@@ -117,10 +117,10 @@ def _fit(X: np.ndarray, y: np.ndarray, alpha: float) -> dict:
 
 def figure(rows: list[Row], path: str) -> None:
     """Draw the curves, with lines of the slope that arithmetic predicts."""
-    import matplotlib  # noqa: PLC0415 - only for the figure
+    import matplotlib
 
     matplotlib.use("Agg")
-    import matplotlib.pyplot as plt  # noqa: PLC0415
+    import matplotlib.pyplot as plt
 
     curves = [row.extra["curve"] for row in rows]
     fig, axes = plt.subplots(2, 3, figsize=(12, 6.5), layout="constrained")

@@ -1,23 +1,29 @@
 """Low-rank linear models for samples that are tensors, with a proof of optimality."""
 
 from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
+from tracelearn.files import load, save
 from tracelearn.hierarchy import HierarchicalTraceNormClassifier
 from tracelearn.model_selection import TraceNormClassifierCV, TraceNormRegressorCV, trace_norm_path
 from tracelearn.moments import Moments
 from tracelearn.penalties import tensor_trace_norm
 from tracelearn.preprocessing import ModePCA, TensorStandardScaler
 from tracelearn.sources import open_source
+from tracelearn.streams import StreamReport, stream
 
 __all__ = [
     "HierarchicalTraceNormClassifier",
     "ModePCA",
     "Moments",
+    "StreamReport",
     "TensorStandardScaler",
     "TraceNormClassifier",
     "TraceNormClassifierCV",
     "TraceNormRegressor",
     "TraceNormRegressorCV",
+    "load",
     "open_source",
+    "save",
+    "stream",
     "tensor_trace_norm",
     "trace_norm_path",
 ]

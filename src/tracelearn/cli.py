@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import sys
 import time
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any
 
-from tracelearn import __version__
+import numpy as np
+
+from tracelearn import Moments, TraceNormClassifier, TraceNormRegressor, __version__, files, progress
+from tracelearn.optional import MissingExtraError, require
 from tracelearn.reproduce import figures, page
 from tracelearn.reproduce.experiment import RESULTS, Reporter, load, run
-from tracelearn.reproduce.optional import MissingExtraError, require
 from tracelearn.reproduce.settings import ALGORITHMS, OURS, SCALES, make_settings
+from tracelearn.sources import open_source
+from tracelearn.streams import StreamReport, first_difference, stream
 
 __all__ = ["main"]
 
@@ -155,6 +161,161 @@ def _reproduce(options: dict[str, Any], out: Path) -> int:
     return 0
 
 
+# --- streams ----------------------------------------------------------------------------------------------------------
+
+_TASKS = ("auto", "classification", "regression")
+_MEASURES = {"classification": "share of wrong labels", "regression": "mean squared error"}
+_MOST_CLASSES = 20  # of whole numbers in the first batch; more are taken for numbers
+_Batches = Callable[[int], Iterator[tuple[Any, Any, Any]]]
+
+
+def _open_data(path: Path, samples: str, target: str, batch: int) -> _Batches:
+    """Open a file of samples as a function from the first sample wanted to batches."""
+    try:
+        source = open_source(path, samples=samples, target=target)
+    except (ValueError, OSError, ImportError) as error:
+        raise _MistakeError(str(error)) from error
+
+    def batches(start: int) -> Iterator[tuple[Any, Any, Any]]:
+        for X, y, weight in source.batches(start):
+            for first in range(0, len(X), batch):
+                part = slice(first, first + batch)
+                yield X[part], y[part], None if weight is None else weight[part]
+
+    return batches
+
+
+def _find_task(batches: _Batches, task: str) -> str:
+    """Decide between labels and numbers by the first targets."""
+    if task not in _TASKS:
+        raise _MistakeError(f"Expected a task among {', '.join(_TASKS)}, got {task!r}.")
+    if task != "auto":
+        return task
+    first = next(batches(0), None)
+    if first is None:
+        raise _MistakeError("Expected at least one sample in the data, got none.")
+    y = np.asarray(first[1])
+    few = y.ndim == 1 and len(np.unique(y)) <= _MOST_CLASSES
+    return "classification" if y.dtype.kind in "OSUb" or (y.dtype.kind in "iu" and few) else "regression"
+
+
+def _one_line(message: Warning | str, *args: Any, **options: Any) -> None:
+    print(f"tracelearn: {' '.join(str(message).split())}", file=sys.stderr)  # noqa: T201
+
+
+def _stream(
+    batches: _Batches, task: str, options: dict[str, Any], model_options: dict[str, Any], *, quiet: bool
+) -> tuple[Any, StreamReport]:
+    """Run a stream and show it; return the model and the report."""
+    model = (TraceNormClassifier if task == "classification" else TraceNormRegressor)(**model_options)
+    console = rich.console.Console(quiet=quiet)
+    try:
+        with warnings.catch_warnings(), progress.StreamView(console, task, _MEASURES[task]) as view:
+            warnings.showwarning = _one_line
+            report = stream(batches, model, on_refresh=view, **options)
+    except ValueError as error:
+        raise _MistakeError(str(error).replace("resume=True", "--resume")) from error
+    console.print(progress.summary(report, _MEASURES[task]), soft_wrap=True, highlight=False)
+    if report.resumed_from is not None:
+        console.print(f"resumed after sample {report.resumed_from:,}", soft_wrap=True, highlight=False)
+    return model, report
+
+
+def _stream_command(
+    data: Annotated[Path, typer.Argument(help="File of samples and targets: .npz.", show_default=False)],
+    checkpoint: Annotated[Path, typer.Option(help="Folder for checkpoints.", show_default=False)],
+    target: Annotated[str, typer.Option(help="Name of the targets in the file.")] = "y",
+    samples: Annotated[str, typer.Option(help="Name of the samples in the file.")] = "X",
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest good checkpoint.")] = False,
+    task: Annotated[str, typer.Option(help="auto, classification or regression.")] = "auto",
+    alpha: Annotated[float, typer.Option(help="Strength of the trace norm.")] = 0.01,
+    forgetting: Annotated[float, typer.Option(help="What each batch multiplies the weight of the past with.")] = 1.0,
+    refresh_samples: Annotated[
+        int | None, typer.Option(help="Solve again after so many samples.", show_default="1000")
+    ] = None,
+    refresh_seconds: Annotated[float | None, typer.Option(help="Solve again after so many seconds.")] = None,
+    batch: Annotated[int, typer.Option(help="Samples that are learned at once.", min=1)] = 100,
+    max_samples: Annotated[int | None, typer.Option(help="Stop after so many samples.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File for the model.")] = None,
+    figure: Annotated[Path | None, typer.Option(help="File for a figure of the error: .png, .svg or .pdf.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but what went wrong.")] = False,
+) -> None:
+    """Learn from a stream of samples, and measure how well on the way.
+
+    Every batch is predicted, then learned. Killed at any moment, it goes on with --resume as if nothing had happened.
+    """
+    require("skops.io", "files")
+    if figure is not None:
+        require("matplotlib.figure", "plot")
+    batches = _open_data(data, samples, target, batch)
+    options = {
+        "refresh_samples": refresh_samples,
+        "refresh_seconds": refresh_seconds,
+        "checkpoint": checkpoint,
+        "resume": resume,
+        "max_samples": max_samples,
+    }
+    chosen = _find_task(batches, task)
+    model, report = _stream(batches, chosen, options, {"alpha": alpha, "forgetting": forgetting}, quiet=quiet)
+    try:
+        if out is not None:
+            files.save(model, out)
+        if figure is not None:
+            progress.draw_curve(report, figure, _MEASURES[chosen])
+    except ValueError as error:
+        raise _MistakeError(str(error)) from error
+    raise typer.Exit(_INTERRUPTED if report.interrupted else 0)
+
+
+# --- merging ----------------------------------------------------------------------------------------------------------
+
+
+def _combine(first: Any, other: Any, path: Path, *, minus: bool) -> Any:
+    """Add what another file holds to the first, or remove it."""
+    if isinstance(first, Moments):
+        if not isinstance(other, Moments):
+            raise _MistakeError(f"Expected moments, as in the first file, got a model in {path}: name a model first.")
+        return first - other if minus else first + other
+    if not hasattr(first, "merge"):
+        raise _MistakeError(
+            f"Expected models that merge, or moments, got a {type(first).__name__}: use TraceNormRegressor or "
+            "TraceNormClassifier with the squared loss."
+        )
+    if not isinstance(other, Moments):
+        name = "its class" if type(first) is not type(other) else first_difference(first, other)
+        if name is not None:
+            raise _MistakeError(
+                f"Expected models with equal parameters, got another {name} in {path}: merge like with like."
+            )
+    return first._without(other) if minus else first.merge(other)
+
+
+def _merge_command(
+    parts: Annotated[list[Path], typer.Argument(help="Files of models or of moments.", show_default=False)],
+    out: Annotated[
+        Path, typer.Option(help="File for the result, which is what the first file is.", show_default=False)
+    ],
+    minus: Annotated[list[Path] | None, typer.Option(help="A file to remove; may be given several times.")] = None,
+) -> None:
+    """Merge what several models, or moments, have learned, and remove what should be forgotten.
+
+    The result is what one model would have learned from all samples, whose owners need not show them.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = _one_line
+            merged = files.load(parts[0])
+            for path in parts[1:]:
+                merged = _combine(merged, files.load(path), path, minus=False)
+            for path in minus or []:
+                merged = _combine(merged, files.load(path), path, minus=True)
+        files.save(merged, out)
+    except ValueError as error:
+        raise _MistakeError(str(error)) from error
+    weight = (merged if isinstance(merged, Moments) else merged.moments_).weight
+    typer.echo(f"{type(merged).__name__} of samples of weight {weight:g}: {out}")
+
+
 def _show_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"tracelearn {__version__}")
@@ -210,6 +371,8 @@ def _app() -> typer.Typer:
     )
     app.callback()(_common)  # with a callback, a single command stays a subcommand
     app.command("reproduce")(_reproduce_command)
+    app.command("stream")(_stream_command)
+    app.command("merge")(_merge_command)
     return app
 
 

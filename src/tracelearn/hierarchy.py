@@ -209,6 +209,21 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         ]
         self._grow()
 
+    # Text formats have no dictionary of nodes: written as a list, read as what it was.
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()
+        if "_models" not in state:
+            return state
+        models = [(sorted(node.left), sorted(node.right), model) for node, model in state["_models"].items()]
+        return {**state, "_models": models}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if "_models" in state:
+            models = {_Node(frozenset(left), frozenset(right)): model for left, right, model in state["_models"]}
+            state = {**state, "_models": models}
+        super().__setstate__(state)
+
     # --- the tree ----------------------------------------------------------------------------------------------------
 
     def _grow(self) -> None:

@@ -153,8 +153,8 @@ def read_targets(y: Any, n_samples: int) -> Array:
     return y
 
 
-def read_labels(y: Any, X: Array, classes: Array | None = None) -> tuple[Array, Array]:
-    """Check labels and return them with all classes: those given, or those that occur."""
+def read_labels(y: Any, X: Array, classes: Array | None = None, *, least: int = 2) -> tuple[Array, Array]:
+    """Check labels and return them with all classes: those given, or those that occur, at least so many."""
     if y is None:
         raise ValueError("Expected one label for each sample: fit requires y to be passed, but the target y is None.")
     y = column_or_1d(y, warn=True)
@@ -162,7 +162,7 @@ def read_labels(y: Any, X: Array, classes: Array | None = None) -> tuple[Array, 
     check_finite(y, "y")
     check_classification_targets(y)
     known = unique_labels(y) if classes is None else np.asarray(classes)
-    if len(known) < 2:
+    if len(known) < least:
         raise ValueError(
             f"Expected at least two classes in y, got one class, {known.tolist()[0]!r}: there is nothing to tell apart."
         )

@@ -75,16 +75,6 @@ class Batch:
         return moments
 
 
-def has_moments(estimator: Any) -> bool:
-    """Whether the loss of an estimator has moments; scikit-learn hides ``partial_fit`` where it has none."""
-    if estimator.loss != "squared":
-        raise AttributeError(
-            f"Expected loss='squared' for partial_fit, got {estimator.loss!r}: only the squared loss has statistics that add, "
-            "so other losses learn from all samples at once with fit."
-        )
-    return True
-
-
 class TraceNormModel(BaseEstimator):
     """What regressor and classifier share: reading, solving, certifying, describing the weights."""
 
@@ -105,6 +95,8 @@ class TraceNormModel(BaseEstimator):
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
+
+    _dtype: Any  # of the samples, and so of the weights
 
     # What the two say for themselves.
 
@@ -194,17 +186,6 @@ class TraceNormModel(BaseEstimator):
             W = self._solve(smooth, shape, moments.n_targets, warm)
         self.moments_ = moments
         self.patterns_ = self._shaped(W @ moments.gram / moments.weight, shape)
-
-    def _past(self, batch: Batch, first: bool) -> Moments:
-        """Add a batch to what was learned before (the paper's Algorithm 2, lines 5 to 9, and Eq. 28)."""
-        if first:
-            if hasattr(self, "coef_"):
-                raise ValueError(
-                    "Expected a model that keeps moments, got one whose fit had so few samples that it keeps none: begin with "
-                    "partial_fit on a new model."
-                )
-            return batch.moments()
-        return batch.moments(self.moments_.scaled(self.forgetting))
 
     # --- the solution ------------------------------------------------------------------------------------------------
 

@@ -25,9 +25,10 @@ __all__ = [
     "all_targets",
     "choose_block_form",
     "fit_blocks",
-    "folded",
     "gathered_or_blocks",
     "smooth_of",
+    "summarised",
+    "tell",
 ]
 
 
@@ -113,12 +114,6 @@ class BlockReader:
                 )
         return cls(reader, reader.sample_shape_, n_targets, total)
 
-    def tell(self, model: TraceNormModel) -> None:
-        """Set what was found out as attributes of a model that is being fitted."""
-        for name in ("sample_shape_", "n_features_in_", "_dtype", "classes_", "_single"):
-            if hasattr(self.model, name):
-                setattr(model, name, getattr(self.model, name))
-
     def read(self, block: tuple[int, Any, Any, Any]) -> Batch:
         """Check one block."""
         first, X, y, weight = block
@@ -128,8 +123,8 @@ class BlockReader:
             raise ValueError(f"{error} (in the block that begins at sample {first})") from error
 
     def _read(self, X: Any, y: Any, weight: Any) -> Batch:
-        known = (self.model.classes_,) if hasattr(self.model, "classes_") else ()
-        batch: Batch = self.model._read(X, y, weight, *known, reset=False)
+        options = {"classes": self.model.classes_, "grow": True} if hasattr(self.model, "classes_") else {}
+        batch: Batch = self.model._read(X, y, weight, reset=False, **options)
         return batch
 
     def weights_of(self, y: Array, weight: Array | None) -> Array:
@@ -163,40 +158,54 @@ def _class_weights(class_weight: Any, found: LabelCount) -> dict[Any, float] | N
 
 def fit_blocks(model: TraceNormModel, blocks: Blocks) -> None:
     """Fit a model; the answer is that of all samples at once."""
-    moments_only = model.loss == "squared"
-    if not blocks.repeatable:
-        if not moments_only:
-            raise ValueError(
-                f"Expected samples that can be read more than once for loss={model.loss!r}, got an iterator: pass a list, an "
-                "object whose __iter__ begins anew, or a file."
-            )
-        fit_once(model, blocks)
-        return
-    form = choose_block_form(model, blocks)
+    if not blocks.repeatable and model.loss != "squared":
+        raise ValueError(
+            f"Expected samples that can be read more than once for loss={model.loss!r}, got an iterator: pass a list, an "
+            "object whose __iter__ begins anew, or a file."
+        )
+    form = choose_block_form(model, blocks) if blocks.repeatable else Form("moments", "the samples come only once")
     model._say(f"{form.name}, block by block: {form.reason}")
-    reader = BlockReader.of(model, blocks, weigh=form.name != "moments")
-    reader.tell(model)
-    model.__dict__.pop("moments_", None)
     if form.name == "moments":
-        model._fit_moments(folded(reader, blocks), reader.shape, model.warm_start)
+        found = summarised(model, blocks)
+        _check_classes(found)
+        tell(found, model)
+        model._fit_moments(found.moments_, found.sample_shape_, model.warm_start)
         return
+    reader = BlockReader.of(model, blocks, weigh=True)
+    _check_classes(reader.model)
+    tell(reader.model, model)
+    model.__dict__.pop("moments_", None)
     samples = BlockSamples(blocks.engine, blocks.engine.view(reader.block, blocks.batches), reader.n_targets)
     smooth = smooth_of(model, samples, form, joint=model._joint(reader.n_targets))
     W = model._solve(smooth, reader.shape, reader.n_targets, model.warm_start)
     model._keep_patterns(samples, W, reader.shape)
 
 
-def fit_once(model: Any, blocks: Blocks) -> None:
-    """Fit a model to blocks that come only once; shape and classes are found on the way."""
-    reader: Any = type(model)(**{**model.get_params(), "forgetting": 1.0})
-    for _, X, y, weight in blocks.batches:
-        reader._learn(X, y, weight, grow=True)
-    if not hasattr(reader, "moments_"):
-        raise ValueError("Expected at least one batch of samples, got an iterator that is empty: pass a new one.")
-    if len(getattr(reader, "classes_", (0, 1))) < 2:
-        raise ValueError(f"Expected at least two classes in y, got one class, {reader.classes_.tolist()[0]!r}.")
-    BlockReader(reader, reader.sample_shape_, reader.moments_.n_targets, math.nan).tell(model)
-    model._fit_moments(reader.moments_, reader.sample_shape_, model.warm_start)
+def summarised(model: TraceNormModel, blocks: Blocks) -> Any:
+    """Summarise all blocks, each read once: a model of the same parameters that knows its moments and no weights."""
+    if blocks.repeatable:
+        reader = BlockReader.of(model, blocks, weigh=False)
+        reader.model.moments_ = _folded(reader, blocks)
+        return reader.model
+    found: Any = type(model)(**{**model.get_params(), "forgetting": 1.0})
+    for _, X, y, weight in blocks.batches:  # shape and classes are found on the way
+        found._learn(X, y, weight, grow=True)
+    return found
+
+
+def _check_classes(model: Any) -> None:
+    known = getattr(model, "classes_", np.arange(2))
+    if len(known) < 2:
+        raise ValueError(
+            f"Expected at least two classes in y, got one class, {known.tolist()[0]!r}: there is nothing to tell apart."
+        )
+
+
+def tell(found: Any, model: TraceNormModel) -> None:
+    """Set what was found out as attributes of a model that is being fitted."""
+    for name in ("sample_shape_", "n_features_in_", "_dtype", "classes_", "_single"):
+        if hasattr(found, name):
+            setattr(model, name, getattr(found, name))
 
 
 def choose_block_form(model: TraceNormModel, blocks: Blocks) -> Form:
@@ -213,7 +222,7 @@ def choose_block_form(model: TraceNormModel, blocks: Blocks) -> Form:
     )
 
 
-def folded(reader: BlockReader, blocks: Blocks) -> Moments:
+def _folded(reader: BlockReader, blocks: Blocks) -> Moments:
     """Summarise all blocks, each read once."""
     if not blocks.is_local:
         found: Moments = blocks.engine.total(reader.moments, blocks.batches)

@@ -10,8 +10,11 @@ from sklearn.utils import compute_sample_weight
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
 
-from tracelearn.estimators.base import Batch, TraceNormModel, has_moments
+from tracelearn.classes import recode, union
+from tracelearn.estimators.base import Batch
+from tracelearn.estimators.online import OnlineModel, has_moments
 from tracelearn.losses import CLASSIFIER_LOSSES, Loss, Multinomial
+from tracelearn.moments import Moments
 from tracelearn.tensors import Array
 from tracelearn.validation import read_labels, read_samples, read_weights
 
@@ -26,7 +29,7 @@ def _has_probabilities(estimator: Any) -> bool:
     return True
 
 
-class TraceNormClassifier(ClassifierMixin, TraceNormModel):
+class TraceNormClassifier(ClassifierMixin, OnlineModel):
     """Linear classification of samples that are tensors, with weights of low rank in every mode.
 
     Minimises, over the weight tensor W and the intercept b::
@@ -110,7 +113,7 @@ class TraceNormClassifier(ClassifierMixin, TraceNormModel):
     """
 
     _parameter_constraints = {  # noqa: RUF012
-        **TraceNormModel._parameter_constraints,
+        **OnlineModel._parameter_constraints,
         "loss": [StrOptions(set(CLASSIFIER_LOSSES))],
         "class_weight": [dict, StrOptions({"balanced"}), None],
     }
@@ -154,6 +157,8 @@ class TraceNormClassifier(ClassifierMixin, TraceNormModel):
         self.random_state = random_state
         self.verbose = verbose
 
+    classes_: Array
+
     def _loss(self, n_targets: int) -> Loss:
         return CLASSIFIER_LOSSES[self.loss](n_targets)
 
@@ -163,9 +168,13 @@ class TraceNormClassifier(ClassifierMixin, TraceNormModel):
     def _scalar(self, intercept: Array) -> Array:
         return intercept
 
-    def _read(self, X: Any, y: Any, sample_weight: Any, classes: Any = None, *, reset: bool) -> Batch:
+    def _read(
+        self, X: Any, y: Any, sample_weight: Any, classes: Any = None, *, reset: bool, grow: bool = False
+    ) -> Batch:
         rows, shape = read_samples(self, X, reset=reset)
-        y, known = read_labels(y, rows, classes)
+        y, known = read_labels(y, rows, classes, least=1 if grow else 2)
+        if grow and classes is None and not reset:
+            known = union(self.classes_, known)
         self.classes_, self._dtype = known, rows.dtype
         weight = read_weights(sample_weight, rows)
         if self.class_weight is not None:
@@ -179,6 +188,55 @@ class TraceNormClassifier(ClassifierMixin, TraceNormModel):
         if len(self.classes_) == 2:
             return 2.0 * columns[:, 1:] - 1.0
         return 2.0 * columns - 1.0 if self._loss(columns.shape[1]).is_separable else columns
+
+    def _learned(
+        self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None, *, grow: bool = False
+    ) -> tuple[Moments, tuple[int, ...]]:
+        """Add samples to the moments; with ``grow``, classes that were not named are taken as they come."""
+        past = getattr(self, "moments_", None)
+        before: Array = None if past is None else self.classes_
+        known = self._named(classes, grow=grow)
+        batch = self._read(X, y, sample_weight, known, reset=past is None, grow=grow)
+        if past is not None:
+            past = recode(past, before, self.classes_)
+        return self._past(batch, past), batch.shape
+
+    def _named(self, classes: Any, *, grow: bool = False) -> Any:
+        """Return the classes that samples may have: those of the first call, or with ``grow`` None for any."""
+        self._refuse_balanced()
+        before = self.classes_ if hasattr(self, "moments_") else None
+        if before is None and classes is None and not grow:
+            raise ValueError(
+                "Expected classes in the first call of partial_fit, got None: name all labels that will ever come."
+            )
+        if before is not None and classes is not None and not np.array_equal(np.unique(classes), before):
+            raise ValueError(
+                f"Expected the classes of the first call, {before.tolist()}, got {np.unique(classes).tolist()}."
+            )
+        return None if grow and classes is None else before if classes is None else np.unique(classes)
+
+    def _coded_alike(self, found: Any, classes: Any) -> tuple[Moments, dict[str, Any]]:
+        known = self._named(classes)
+        return recode(found.moments_, found.classes_, known), {"classes_": known}
+
+    def _reread(self, X: Any, y: Any, sample_weight: Any) -> Batch:
+        self._refuse_balanced()
+        return self._read(X, y, sample_weight, self.classes_, reset=False)
+
+    def _aligned(self, other: Any) -> tuple[Moments, Moments, dict[str, Any]]:
+        self._refuse_balanced()
+        own, more = self._moments_of(self), self._others(other)
+        if isinstance(other, Moments):
+            return own, more, {}
+        known = union(self.classes_, other.classes_)
+        return recode(own, self.classes_, known), recode(more, other.classes_, known), {"classes_": known}
+
+    def _refuse_balanced(self) -> None:
+        if self.class_weight == "balanced":
+            raise ValueError(
+                "Expected class_weight to be a dict or None for partial_fit, merge and forget, got 'balanced': the shares of "
+                "the classes are not known before the last batch, so pass sample_weight instead."
+            )
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -194,7 +252,7 @@ class TraceNormClassifier(ClassifierMixin, TraceNormModel):
 
     @available_if(has_moments)
     @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
         """Learn from more samples; afterwards the model is the one of all samples so far, to ``tol``.
 
         The samples are added to ``moments_``, those before multiplied by ``forgetting``, and the solver starts from the
@@ -205,24 +263,7 @@ class TraceNormClassifier(ClassifierMixin, TraceNormModel):
         X, y, sample_weight : as for ``fit``
         classes : array of all labels that will ever come, needed in the first call
         """
-        if self.class_weight == "balanced":
-            raise ValueError(
-                "Expected class_weight to be a dict or None for partial_fit, got 'balanced': the shares of the classes are "
-                "not known before the last batch, so pass sample_weight instead."
-            )
-        first = not hasattr(self, "moments_")
-        if first and classes is None:
-            raise ValueError(
-                "Expected classes in the first call of partial_fit, got None: name all labels that will ever come."
-            )
-        if not first and classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-            raise ValueError(
-                f"Expected the classes of the first call, {self.classes_.tolist()}, got {np.unique(classes).tolist()}."
-            )
-        known = np.unique(classes) if first else self.classes_
-        batch = self._read(X, y, sample_weight, known, reset=first)
-        self._fit_moments(self._past(batch, first), batch.shape, warm=not first)
-        return self
+        return self._learn_and_solve(X, y, sample_weight, classes)
 
     def decision_function(self, X: Any) -> Array:
         """Score every sample: one column for each class, or for two classes one score that is positive for the second."""

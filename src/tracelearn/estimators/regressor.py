@@ -10,15 +10,17 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 
-from tracelearn.estimators.base import Batch, TraceNormModel, has_moments
+from tracelearn.estimators.base import Batch
+from tracelearn.estimators.online import OnlineModel, has_moments
 from tracelearn.losses import REGRESSOR_LOSSES, Loss
+from tracelearn.moments import Moments
 from tracelearn.tensors import Array
 from tracelearn.validation import read_samples, read_targets, read_weights
 
 __all__ = ["TraceNormRegressor"]
 
 
-class TraceNormRegressor(RegressorMixin, TraceNormModel):
+class TraceNormRegressor(RegressorMixin, OnlineModel):
     """Linear regression on samples that are tensors, with weights of low rank in every mode.
 
     Minimises, over the weight tensor W and the intercept b::
@@ -98,7 +100,7 @@ class TraceNormRegressor(RegressorMixin, TraceNormModel):
     """
 
     _parameter_constraints = {  # noqa: RUF012
-        **TraceNormModel._parameter_constraints,
+        **OnlineModel._parameter_constraints,
         "loss": [StrOptions(set(REGRESSOR_LOSSES))],
         "huber_delta": [Interval(Real, 0, None, closed="neither")],
     }
@@ -167,6 +169,19 @@ class TraceNormRegressor(RegressorMixin, TraceNormModel):
         self._single, self._dtype = y.ndim == 1, rows.dtype
         return Batch(rows, y[:, None] if y.ndim == 1 else y, read_weights(sample_weight, rows), shape)
 
+    def _learned(
+        self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None, *, grow: bool = False
+    ) -> tuple[Moments, tuple[int, ...]]:
+        past = getattr(self, "moments_", None)
+        batch = self._read(X, y, sample_weight, reset=past is None)
+        return self._past(batch, past), batch.shape
+
+    def _reread(self, X: Any, y: Any, sample_weight: Any) -> Batch:
+        return self._read(X, y, sample_weight, reset=False)
+
+    def _aligned(self, other: Any) -> tuple[Moments, Moments, dict[str, Any]]:
+        return self._moments_of(self), self._others(other), {}
+
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn from all samples at once.
@@ -181,16 +196,13 @@ class TraceNormRegressor(RegressorMixin, TraceNormModel):
 
     @available_if(has_moments)
     @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn from more samples; afterwards the model is the one of all samples so far, to ``tol``.
 
         The samples are added to ``moments_``, those before multiplied by ``forgetting``, and the solver starts from the
         last solution (the paper's Algorithm 2). Parameters are those of ``fit``.
         """
-        first = not hasattr(self, "moments_")
-        batch = self._read(X, y, sample_weight, reset=first)
-        self._fit_moments(self._past(batch, first), batch.shape, warm=not first)
-        return self
+        return self._learn_and_solve(X, y, sample_weight)
 
     def predict(self, X: Any) -> Array:
         """Predict the target of each sample."""

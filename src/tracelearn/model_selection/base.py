@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.engine import Blocks
 from tracelearn.estimators.base import Batch, TraceNormModel
-from tracelearn.estimators.blocks import all_targets, fit_blocks, gathered_or_blocks
+from tracelearn.estimators.blocks import all_targets, fit_blocks, gathered_or_blocks, tell
 from tracelearn.forms import choose_form
 from tracelearn.model_selection.blocks import FoldedBlocks
 from tracelearn.moments import Moments
@@ -247,7 +247,7 @@ class SelectionCV(BaseEstimator):
         y, weight = all_targets(blocks)
         fold_of = _fold_of(self._splits(y, groups, classifier=classifier), len(y))
         found = FoldedBlocks.of(model, blocks, fold_of, y, weight)
-        found.reader.tell(model)
+        tell(found.reader.model, model)
         if found.form.name == "moments":
             whole, folds = self._held_folds(found.moments())
         else:

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tracelearn.optional import require
 from tracelearn.reproduce.claims import PAPER_ACCURACY
-from tracelearn.reproduce.optional import require
 from tracelearn.reproduce.settings import ALGORITHMS, OURS
 
 __all__ = ["FIGURES", "draw", "svg"]
