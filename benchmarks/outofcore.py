@@ -2,10 +2,11 @@
 
     python -m benchmarks.outofcore --folder DIR [--gigabytes 20] [--limit 2]
 
-Writes the tensors once (random, float64, 10x10x10, chunks of 16 MB, not compressed) and keeps them in DIR. Then one fresh
-process, whose address space is limited, measures in turns: reading the blocks and nothing else; the bare gram (one
-rank-k update for each block, over blocks that are already in memory); and the fit, which reads, checks, summarises and solves. The claim: the
-fit runs at 70 % or more of the rate of the slower of the first two. Needs numpy, scipy, scikit-learn and zarr.
+Writes the tensors once (random, float64, 10x10x10, chunks of 16 MB, not compressed) and keeps them in DIR. Then one
+fresh process, whose address space is limited, measures in turns: reading the blocks and nothing else; the bare gram
+(one rank-k update for each block, over blocks that are already in memory); and the fit, which reads, checks, summarises
+and solves. The claim: the fit runs at 70 % or more of the rate of the slower of the first two. Needs numpy, scipy,
+scikit-learn and zarr.
 """
 
 from __future__ import annotations
