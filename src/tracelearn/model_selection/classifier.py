@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import numpy as np
 from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from tracelearn.arrays import to_numpy
 from tracelearn.estimators import TraceNormClassifier
 from tracelearn.model_selection.base import SelectionCV
 from tracelearn.tensors import Array
@@ -135,11 +135,13 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
         """
         model = self._new_model()
         batch = model._read(X, y, sample_weight, reset=True)
-        labels = np.asarray(y).ravel()
-        self._known = {"classes_": model.classes_, "_dtype": np.dtype(np.float64)}
+        labels = to_numpy(y).ravel()  # folds are drawn on the processor, wherever the samples are
+        self._known = {"classes_": to_numpy(model.classes_), "_dtype": batch.Y.dtype}
         chosen = self._search(model, batch, self._splits(X, labels, groups, classifier=True), labels)
         self._finish(model, batch, chosen)
         return self
+
+    score = SelectionCV.score
 
     def decision_function(self, X: Any) -> Array:
         """Score every sample, as ``TraceNormClassifier.decision_function``."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import numpy as np
 from sklearn.base import RegressorMixin, _fit_context
 from sklearn.utils import Tags
 
+from tracelearn.arrays import to_numpy
 from tracelearn.estimators import TraceNormRegressor
 from tracelearn.model_selection.base import SelectionCV
 
@@ -129,11 +129,13 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
         """
         model = self._new_model()
         batch = model._read(X, y, sample_weight, reset=True)
-        labels = batch.Y[:, 0] if model._single else batch.Y
-        self._known = {"_single": model._single, "_dtype": np.dtype(np.float64)}
+        labels = to_numpy(batch.Y[:, 0] if model._single else batch.Y)  # folds are drawn on the processor
+        self._known = {"_single": model._single, "_dtype": batch.Y.dtype}
         chosen = self._search(model, batch, self._splits(X, labels, groups, classifier=False), labels)
         self._finish(model, batch, chosen)
         return self
+
+    score = SelectionCV.score
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
