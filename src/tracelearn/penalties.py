@@ -44,7 +44,8 @@ class Split:
 
     def take(self, index: Array) -> Split:
         """Keep some tensors of the batch."""
-        return Split(self.parts[:, index, ...], self.duals[:, index, ...], self.anchors[:, index, ...])
+        xp = array_namespace(self.parts)
+        return Split(*(xp.take(a, index, axis=1) for a in (self.parts, self.duals, self.anchors)))
 
 
 class Penalty(Protocol):

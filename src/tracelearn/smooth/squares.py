@@ -166,7 +166,8 @@ class Squares:
         xp = array_namespace(self.cross)
 
         def pick(a: Array) -> Array:
-            return xp.reshape(xp.reshape(a, (self.n_problems, -1, *a.shape[1:]))[problems, ...], (-1, *a.shape[1:]))
+            apart = xp.reshape(a, (self.n_problems, -1, *a.shape[1:]))
+            return xp.reshape(xp.take(apart, problems, axis=0), (-1, *a.shape[1:]))
 
         return replace(
             self, cross=pick(self.cross), target=pick(self.target), ridge=self.ridge[problems], y_mean=pick(self.y_mean)

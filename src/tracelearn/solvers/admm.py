@@ -74,7 +74,7 @@ def admm(
                 tensors = finished.tensors(left)
                 finish.take(left, tensors)
                 problems, rho, update = problems.take(left), rho[left], None
-                W, split = W[tensors, ...], split.take(tensors)
+                W, split = xp.take(W, tensors, axis=0), split.take(tensors)
     raise AssertionError("the last iteration always returns")
 
 
