@@ -107,7 +107,7 @@ def shrink_modes(parts: Array, thresholds: Array, modes: Sequence[int]) -> Array
     Parameters
     ----------
     parts : array of shape (M, B, I1, ..., IN)
-    thresholds : array of shape (M, B)
+    thresholds : array of shape (M, B), or (1, B) where all parts have the same
     modes : M ints
     """
     xp = array_namespace(parts)
@@ -134,7 +134,7 @@ def _together(matrices: Sequence[Array], function: Callable[[Array, Sequence[int
 
 
 def _rows_of(values: Array, own: Sequence[int]) -> Array:
-    if len(own) == values.shape[0]:
+    if values.shape[0] in (1, len(own)):
         return values
     return array_namespace(values).stack([values[m, ...] for m in own])
 

@@ -126,8 +126,10 @@ def _weights(given: tuple[float, ...] | None, default: tuple[float, ...]) -> tup
 
 def _shrink_terms(parts: Array, level: Array, terms: dict[int, float]) -> Array:
     """Shrink every part in its own mode by ``level`` (B,) times its weight."""
-    xp = array_namespace(level)
-    thresholds = xp.stack([weight * level for weight in terms.values()])
+    weights = list(terms.values())
+    if len(set(weights)) == 1:
+        return shrink_modes(parts, weights[0] * level[None, :], list(terms))
+    thresholds = array_namespace(level).stack([weight * level for weight in weights])
     return shrink_modes(parts, thresholds, list(terms))
 
 
