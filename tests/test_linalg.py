@@ -131,7 +131,7 @@ def test_systems_apply_and_solve_as_the_matrix_they_stand_for(rng, xp, p, n):
     for system, matrix in _systems(rng, xp, p, n):
         np.testing.assert_allclose(np.asarray(system.apply(xp.asarray(rows))), rows @ matrix, rtol=1e-10, atol=1e-9)
         for shift in (0.7, 5.0, 0.7):  # the last again: a factor that was kept must be the right one
-            found = np.asarray(system.solve(xp.asarray(rows), xp.asarray(np.full(3, shift))))
+            found = np.asarray(system.solver(xp.asarray(np.full(3, shift)))(xp.asarray(rows)))
             expected = np.linalg.solve(matrix + shift * np.eye(p), rows.T).T
             np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-9 * np.abs(expected).max())
 
@@ -142,7 +142,7 @@ def test_spectral_systems_solve_every_row_with_its_own_shift(rng, kind):
     system = kind(A.T @ A if kind is GramSystem else A, spectral=True)
     assert not system.shares_shift
     assert kind(A).shares_shift
-    found = system.solve(rows, shifts)
+    found = system.solver(shifts)(rows)
     for row, shift, w in zip(rows, shifts, found, strict=True):
         np.testing.assert_allclose((A.T @ A + shift * np.eye(7)) @ w, row, atol=1e-10)
 
@@ -151,7 +151,7 @@ def test_a_gram_that_is_singular_and_not_shifted_still_factors(rng):
     A = rng.standard_normal((2, 5))
     matrix = A.T @ A
     row = rng.standard_normal((1, 5)) @ matrix  # in its range, so that the equation has an answer
-    w = GramSystem(matrix).solve(row, np.zeros(1))
+    w = GramSystem(matrix).solver(np.zeros(1))(row)
     np.testing.assert_allclose(w @ matrix, row, rtol=1e-5)
 
 

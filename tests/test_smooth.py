@@ -56,7 +56,7 @@ def test_the_update_minimises_what_it_says(problem, rng, spectral):
     X, Y, w = problem
     smooth = Squares.of(Moments.of(X, Y, w), ridge=0.2, spectral=spectral)
     pull, shift = rng.standard_normal((2, 6)), np.array([0.5, 0.5])
-    V = smooth.update(np.zeros((2, 6)), pull, shift)
+    V = smooth.updater(shift)(np.zeros((2, 6)), pull)
     np.testing.assert_allclose(smooth.evaluate(V).gradient - pull + shift[:, None] * V, 0.0, atol=1e-10)
 
 

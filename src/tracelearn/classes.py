@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 from array_api_compat import device
 
+from tracelearn.arrays import to_numpy
 from tracelearn.moments import Moments
 from tracelearn.tensors import Array, array_namespace
 
@@ -31,7 +32,7 @@ def union(first: Array, second: Array) -> Array:
     >>> union(["ash", "cedar"], ["birch", "cedar"])
     array(['ash', 'birch', 'cedar'], dtype='<U5')
     """
-    first, second = np.asarray(first), np.asarray(second)
+    first, second = to_numpy(first), to_numpy(second)
     try:
         if (first.dtype.kind in "US") != (second.dtype.kind in "US") and "O" not in (
             first.dtype.kind,
@@ -70,7 +71,7 @@ def recode(moments: Moments, old_classes: Array, new_classes: Array) -> Moments:
     >>> bool(three.y_mean[1] == -1.0), bool(three.y_mean[0] == -three.y_mean[2])
     (True, True)
     """
-    old_classes, new_classes = np.asarray(old_classes), np.asarray(new_classes)
+    old_classes, new_classes = to_numpy(old_classes), to_numpy(new_classes)
     if np.array_equal(old_classes, new_classes):
         return moments
     missing = np.setdiff1d(old_classes, new_classes)

@@ -8,14 +8,18 @@ transposed where needed so that its rows are the short side.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 
 from tracelearn.tensors import Array, array_namespace
 
 __all__ = [
     "low_rank_projection",
+    "mode_spans",
+    "mode_spectral_norms",
+    "mode_trace_norms",
     "positive_part",
+    "project_modes",
     "shrink",
     "shrink_modes",
     "soft_threshold",
@@ -103,49 +107,119 @@ def shrink_modes(parts: Array, thresholds: Array, modes: Sequence[int]) -> Array
     Parameters
     ----------
     parts : array of shape (M, B, I1, ..., IN)
-    thresholds : array of shape (M, B)
+    thresholds : array of shape (M, B), or (1, B) where all parts have the same
     modes : M ints
     """
     xp = array_namespace(parts)
-    matrices = [_short_rows(parts[m, ...], mode) for m, mode in enumerate(modes)]
     shape = tuple(parts.shape[1:])
-    if len({tuple(matrix.shape) for matrix in matrices}) == 1:
-        # One call for all modes: a small eigendecomposition is mostly overhead.
-        stack = shrink(xp.stack(matrices), thresholds)
-        shrunk = [stack[m, ...] for m in range(len(modes))]
-    else:
-        shrunk = [shrink(matrix, thresholds[m, ...]) for m, matrix in enumerate(matrices)]
+    matrices = [_short_rows(parts[m, ...], mode) for m, mode in enumerate(modes)]
+    shrunk = _together(matrices, lambda stack, own: shrink(stack, _rows_of(thresholds, own)))
     return xp.stack([_refold_short_rows(M, mode, shape) for M, mode in zip(shrunk, modes, strict=True)])
+
+
+def _together(matrices: Sequence[Array], function: Callable[[Array, Sequence[int]], Array]) -> list[Array]:
+    """Apply a function to stacks of matrices of one size each, told their numbers; return its results in order.
+
+    One call for all modes of a cube: a small decomposition is mostly overhead, on a GPU about a millisecond of it.
+    """
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for m, matrix in enumerate(matrices):
+        groups.setdefault(tuple(matrix.shape), []).append(m)
+    found: list[Array] = [None] * len(matrices)
+    for own in groups.values():
+        results = function(array_namespace(matrices[0]).stack([matrices[m] for m in own]), own)
+        for place, m in enumerate(own):
+            found[m] = results[place, ...]
+    return found
+
+
+def _rows_of(values: Array, own: Sequence[int]) -> Array:
+    if values.shape[0] in (1, len(own)):
+        return values
+    return array_namespace(values).stack([values[m, ...] for m in own])
 
 
 def low_rank_projection(T: Array, pattern: Array, mode: int, *, rtol: float = 1e-10) -> Array:
     """Project the mode-``mode`` fibres of every tensor on those that the matching tensor of ``pattern`` spans."""
+    return _projected(T, mode_spans([pattern], [mode], rtol=rtol)[0], mode)
+
+
+def mode_spans(patterns: Sequence[Array] | Array, modes: Sequence[int], *, rtol: float = 1e-10) -> list[Array]:
+    """Find orthonormal columns (B, I_n, r) that span the fibres of each pattern (B, I1, ..., IN) in its own mode.
+
+    Columns beyond the rank, which differs from tensor to tensor, are zero.
+    """
+
+    def spans(fibres: Array, own: Sequence[int]) -> Array:
+        xp = array_namespace(fibres)
+        U, sigma, _ = xp.linalg.svd(fibres, full_matrices=False)
+        return U * xp.astype(sigma > rtol * sigma[..., :1], U.dtype)[..., None, :]
+
+    return _together([_fibres(patterns[m], mode) for m, mode in enumerate(modes)], spans)
+
+
+def project_modes(T: Array, spans: Sequence[Array], modes: Sequence[int]) -> Array:
+    """Project the fibres of every tensor, mode by mode."""
+    for span, mode in zip(spans, modes, strict=True):
+        T = _projected(T, span, mode)
+    return T
+
+
+def _fibres(T: Array, mode: int) -> Array:
     xp = array_namespace(T)
-    fibres = xp.reshape(xp.moveaxis(pattern, mode + 1, 1), (T.shape[0], T.shape[mode + 1], -1))
-    U, sigma, _ = xp.linalg.svd(fibres, full_matrices=False)
-    U = U * xp.astype(sigma > rtol * sigma[:, :1], U.dtype)[:, None, :]
-    rest = tuple(size for axis, size in enumerate(T.shape) if axis not in (0, mode + 1))
-    rows = xp.reshape(xp.moveaxis(T, mode + 1, 1), (T.shape[0], T.shape[mode + 1], -1))
-    projected = U @ (xp.matrix_transpose(U) @ rows)
-    return xp.moveaxis(xp.reshape(projected, (T.shape[0], T.shape[mode + 1], *rest)), 1, mode + 1)
+    return xp.reshape(xp.permute_dims(T, _mode_first(T.ndim - 1, mode)[0]), (T.shape[0], T.shape[mode + 1], -1))
+
+
+def _projected(T: Array, span: Array, mode: int) -> Array:
+    xp = array_namespace(T)
+    there, back = _mode_first(T.ndim - 1, mode)
+    rows = span @ (xp.matrix_transpose(span) @ _fibres(T, mode))
+    return xp.permute_dims(xp.reshape(rows, tuple(T.shape[axis] for axis in there)), back)
 
 
 def trace_norms(T: Array, mode: int) -> Array:
-    """Sum the singular values of one unfolding of every tensor of a batch.
+    """Sum the singular values of one unfolding of every tensor of a batch; see ``mode_trace_norms``."""
+    return mode_trace_norms([T], [mode])[0]
 
-    By a singular value decomposition: a gram would turn every zero into sqrt(eps), which a tight certificate sees.
+
+def mode_trace_norms(tensors: Sequence[Array], modes: Sequence[int]) -> list[Array]:
+    """Sum the singular values (B,) of each tensor batch (B, I1, ..., IN), unfolded in its own mode.
+
+    Never from below, but for rounding: the lengths of the rows of ``Q'M`` sum to at least the trace norm for any
+    orthonormal Q, and to just that where Q are the left singular vectors. Those of the gram are good enough, while its
+    eigenvalues are not: they would turn every zero into sqrt(eps), which a tight certificate sees.
     """
-    xp = array_namespace(T)
-    return xp.sum(xp.linalg.svdvals(_short_rows(T, mode)), axis=-1)
+
+    def norms(M: Array, own: Sequence[int]) -> Array:
+        xp = array_namespace(M)
+        M, scale = _scaled(M)
+        Q = xp.linalg.eigh(M @ xp.matrix_transpose(M))[1]
+        lengths = xp.sqrt(xp.sum((xp.matrix_transpose(Q) @ M) ** 2, axis=-1))
+        return xp.sum(lengths, axis=-1) * scale[..., 0, 0]
+
+    return _together([_short_rows(T, mode) for T, mode in zip(tensors, modes, strict=True)], norms)
 
 
 def spectral_norms(T: Array, mode: int) -> Array:
     """Find the largest singular value of one unfolding of every tensor of a batch."""
-    xp = array_namespace(T)
-    M = _short_rows(T, mode)
-    # Scaled, since the gram of entries beyond 1e154 overflows where their singular values do not.
-    scale = xp.max(xp.abs(M), axis=(1, 2), keepdims=True)
+    return mode_spectral_norms([T], [mode])[0]
+
+
+def mode_spectral_norms(tensors: Sequence[Array], modes: Sequence[int]) -> list[Array]:
+    """Find the largest singular value (B,) of each tensor batch (B, I1, ..., IN), unfolded in its own mode."""
+
+    def norms(M: Array, own: Sequence[int]) -> Array:
+        xp = array_namespace(M)
+        M, scale = _scaled(M)
+        largest = xp.linalg.eigvalsh(M @ xp.matrix_transpose(M))[..., -1]
+        return xp.sqrt(positive_part(largest)) * scale[..., 0, 0]
+
+    return _together([_short_rows(T, mode) for T, mode in zip(tensors, modes, strict=True)], norms)
+
+
+def _scaled(M: Array) -> tuple[Array, Array]:
+    """Divide matrices by their largest entry: the gram of entries beyond 1e154 overflows where M itself does not."""
+    xp = array_namespace(M)
+    scale = xp.max(xp.abs(M), axis=(-2, -1), keepdims=True)
     scale = xp.where(scale > 0, scale, xp.ones_like(scale))
-    M = M / scale
-    largest = xp.linalg.eigvalsh(M @ xp.matrix_transpose(M))[:, -1]
-    return xp.sqrt(positive_part(largest)) * scale[:, 0, 0]
+    return M / scale, scale

@@ -13,12 +13,17 @@ from typing import Any
 import numpy as np
 from array_api_compat import device, is_numpy_array
 
+from tracelearn.arrays import is_narrow, widest
 from tracelearn.tensors import Array, array_namespace
 
 __all__ = ["Moments"]
 
-# Rows are centred block by block in a buffer that stays in cache, so the data are read once and never copied whole.
+# Rows are centred block by block, so the data are never copied whole: on a processor in a buffer that stays in cache,
+# elsewhere in blocks large enough to keep the device busy.
 _BLOCK_BYTES = 16 << 20
+_DEVICE_BLOCK_BYTES = 256 << 20
+# Single precision is summed over no more rows than these before double precision takes over.
+_SINGLE_ROWS = 1 << 13
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,7 +242,7 @@ class _Fold:
     def empty(cls, n_features: int, n_targets: int, like: Array | None = None) -> _Fold:
         xp: Any = np if like is None else array_namespace(like)
         # Double precision wherever the library and the device have it: sums of many small terms need it.
-        kind = {"dtype": xp.float64} if like is None or is_numpy_array(like) else _widest(xp, like)
+        kind = {"dtype": xp.float64} if like is None or is_numpy_array(like) else widest(like)
         return cls(
             weight=0.0,
             x_mean=xp.zeros(n_features, **kind),
@@ -258,9 +263,9 @@ class _Fold:
     def add(self, X: Array, y: Array, sample_weight: Array | None = None) -> _Fold:
         xp = array_namespace(X)
         p = self.x_mean.shape[0]
-        rows = max(1, min(X.shape[0], _BLOCK_BYTES // (8 * p) if is_numpy_array(X) else X.shape[0]))
+        rows = _block_rows(X, p)
         for start in range(0, X.shape[0], rows):
-            block = slice(start, start + rows)
+            block = slice(start, min(start + rows, X.shape[0]))
             x = xp.reshape(X[block, ...], (-1, p))
             self._add_block(x, y[block, :], None if sample_weight is None else sample_weight[block])
         return self
@@ -268,7 +273,7 @@ class _Fold:
     def _add_block(self, x: Array, y: Array, weight: Array | None) -> None:
         xp = array_namespace(x)
         wide = self.x_mean.dtype
-        if not xp.isdtype(x.dtype, "real floating") or xp.finfo(x.dtype).bits < 32:
+        if is_narrow(x):
             x = xp.astype(x, wide)
         y = xp.astype(y, wide, copy=False)
         total = float(x.shape[0]) if weight is None else float(xp.sum(xp.astype(weight, wide)))
@@ -282,6 +287,11 @@ class _Fold:
         self.gram += self._square(rows)
         self.cross = self.cross + xp.astype(rows.T @ xp.astype(y_rows, rows.dtype), wide)
         self.target_sq = self.target_sq + xp.sum(y_rows**2, axis=0)
+        if self.weight > 0.0 and not is_numpy_array(x):  # Chan's correction, which in NumPy is a row of the block
+            x_move, y_move = factor * x_step, factor * y_step
+            self.gram += x_move[:, None] * x_move[None, :]
+            self.cross = self.cross + x_move[:, None] * y_move[None, :]
+            self.target_sq = self.target_sq + y_move**2
         part = total / merged
         self.x_mean = self.x_mean + part * x_step
         self.y_mean = self.y_mean + part * y_step
@@ -290,7 +300,10 @@ class _Fold:
     def _centred(
         self, use: str, x: Array, mean: Array, weight: Array | None, total: float, factor: float
     ) -> tuple[Array, Array]:
-        """Centre a block; return its weighted rows, one more row for Chan's correction, and the step of the mean."""
+        """Centre a block; return its weighted rows and the step of the mean.
+
+        In NumPy Chan's correction is one more row, which costs nothing there; elsewhere it would copy the block.
+        """
         xp = array_namespace(x)
         # Shift by the mean known so far first, then by the small rest: two subtractions keep the digits one would lose.
         shift = xp.astype(mean, x.dtype) if self.weight > 0.0 else x[0, :]
@@ -305,11 +318,10 @@ class _Fold:
         if weight is not None:
             rows *= xp.sqrt(ones)[:, None]
         step = xp.astype(shift, mean.dtype) + xp.astype(rest, mean.dtype) - mean
-        correction = xp.astype(factor * step, x.dtype)
         if is_numpy_array(x):
-            buffer[-1] = correction
+            buffer[-1] = xp.astype(factor * step, x.dtype)
             return buffer, step
-        return xp.concat([rows, correction[None, :]]), step
+        return rows, step
 
     def _square(self, rows: Array) -> Array:
         """Multiply ``rows.T @ rows``: one rank-k update of BLAS where the library sees the symmetry, as NumPy does."""
@@ -325,11 +337,10 @@ class _Fold:
         return self._buffers[key][:size].reshape(shape)
 
 
-def _widest(xp: Any, like: Array) -> dict[str, Any]:
-    """Find double precision on the device of ``like``, or the precision of ``like`` where there is none."""
-    place = device(like)
-    try:
-        xp.zeros(1, dtype=xp.float64, device=place)
-    except (TypeError, RuntimeError, ValueError):
-        return {"dtype": like.dtype, "device": place}
-    return {"dtype": xp.float64, "device": place}
+def _block_rows(X: Array, p: int) -> int:
+    """Count the rows of a block."""
+    if is_numpy_array(X):
+        return max(1, _BLOCK_BYTES // (8 * p))
+    here = "cpu" in str(device(X)).lower()
+    rows = max(1, (_BLOCK_BYTES if here else _DEVICE_BLOCK_BYTES) // (8 * p))
+    return rows if is_narrow(X) or array_namespace(X).finfo(X.dtype).bits > 32 else min(rows, _SINGLE_ROWS)

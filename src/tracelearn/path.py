@@ -11,7 +11,7 @@ from tracelearn.certificate import alpha_max
 from tracelearn.penalties import Penalty
 from tracelearn.smooth import Smooth
 from tracelearn.solvers import Solution, Solver
-from tracelearn.tensors import Array
+from tracelearn.tensors import Array, array_namespace
 
 __all__ = ["PathPoint", "alpha_grid", "walk_path"]
 
@@ -43,7 +43,8 @@ def alpha_grid(smooth: Smooth, penalty: Penalty, alphas: int | Array, eps: float
     """
     if not isinstance(alphas, int | np.integer):
         return np.sort(np.asarray(alphas, dtype=float))[::-1]
-    top = float(np.max(alpha_max(smooth, penalty)))
+    tops = alpha_max(smooth, penalty)
+    top = float(array_namespace(tops).max(tops))
     # Where no feature says anything about the target every alpha gives zero, and any grid will do.
     return np.geomspace(top, eps * top, int(alphas)) if top > 0 else np.geomspace(1.0, eps, int(alphas))
 
@@ -63,9 +64,11 @@ def walk_path(
     before = 1.0
     for alpha in alphas:
         if found is not None and found.rho is not None and before > 0 and alpha > 0:
-            found = replace(found, rho=found.rho * (alpha / before))  # forces, and so the step, scale with alpha
-        strength = np.full(smooth.n_problems, float(alpha))
+            found = replace(found, rho=found.rho * float(alpha / before))  # forces, and so the step, scale with alpha
+        reference = smooth.at_zero.value
+        xp = array_namespace(reference)
+        strength = xp.full_like(reference, float(alpha))
         found = solver(smooth, penalty, strength, tol=tol, max_iter=max_iter, start=found, exact_ranks=exact_ranks)
         before = float(alpha)
-        W = found.W.reshape(-1, smooth.n_features)
-        yield PathPoint(float(alpha), W, smooth.intercept(W), float(np.max(found.gap)), found.n_iter)
+        W = xp.reshape(found.W, (-1, smooth.n_features))
+        yield PathPoint(float(alpha), W, smooth.intercept(W), float(xp.max(found.gap)), found.n_iter)

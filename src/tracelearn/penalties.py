@@ -11,12 +11,12 @@ come from an optimum they prove it, so value and dual norm take them as evidence
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from tracelearn.linalg import low_rank_projection, shrink_modes, spectral_norms, trace_norms
+from tracelearn.linalg import mode_spans, mode_spectral_norms, mode_trace_norms, project_modes, shrink_modes
 from tracelearn.tensors import Array, array_namespace
 
 __all__ = [
@@ -44,7 +44,8 @@ class Split:
 
     def take(self, index: Array) -> Split:
         """Keep some tensors of the batch."""
-        return Split(self.parts[:, index, ...], self.duals[:, index, ...], self.anchors[:, index, ...])
+        xp = array_namespace(self.parts)
+        return Split(*(xp.take(a, index, axis=1) for a in (self.parts, self.duals, self.anchors)))
 
 
 class Penalty(Protocol):
@@ -125,9 +126,27 @@ def _weights(given: tuple[float, ...] | None, default: tuple[float, ...]) -> tup
 
 def _shrink_terms(parts: Array, level: Array, terms: dict[int, float]) -> Array:
     """Shrink every part in its own mode by ``level`` (B,) times its weight."""
-    xp = array_namespace(level)
-    thresholds = xp.stack([weight * level for weight in terms.values()])
+    weights = list(terms.values())
+    if len(set(weights)) == 1:
+        return shrink_modes(parts, weights[0] * level[None, :], list(terms))
+    thresholds = array_namespace(level).stack([weight * level for weight in weights])
     return shrink_modes(parts, thresholds, list(terms))
+
+
+def _sum_of_norms(tensors: Sequence[Array], terms: dict[int, float]) -> Array:
+    """Sum the trace norms of tensors, each in its own mode, times their weights."""
+    norms = mode_trace_norms(tensors, list(terms))
+    return sum(weight * norm for weight, norm in zip(terms.values(), norms, strict=True))
+
+
+def _spectral_levels(tensors: Sequence[Array], terms: dict[int, float]) -> list[Array]:
+    """Divide the spectral norms of tensors, each in its own mode, by their weights."""
+    norms = mode_spectral_norms(tensors, list(terms))
+    return [norm / weight for weight, norm in zip(terms.values(), norms, strict=True)]
+
+
+def _each(parts: Array) -> list[Array]:
+    return [parts[m, ...] for m in range(parts.shape[0])]
 
 
 @dataclass(frozen=True)
@@ -155,7 +174,7 @@ class OverlappedTraceNorm:
 
     def value(self, W: Array, split: Split | None = None) -> Array:
         """Evaluate the norm; the split is not needed."""
-        return sum(weight * trace_norms(W, mode) for mode, weight in self.terms.items())
+        return _sum_of_norms([W] * len(self.terms), self.terms)
 
     def dual_norm(self, G: Array, split: Split | None = None) -> Array:
         """Bound the smallest ``s`` for which G is a sum of parts with ``|V_n,(n)|_op <= s theta_n``.
@@ -165,13 +184,13 @@ class OverlappedTraceNorm:
         """
         xp = array_namespace(G)
         if split is None:
-            norms = {mode: spectral_norms(G, mode) for mode in self.terms}
+            norms = mode_spectral_norms([G] * len(self.terms), list(self.terms))
             # So small that a norm below it is zero, so large that no weight divided by it overflows.
             tiny = float(xp.finfo(G.dtype).smallest_normal) * max(1.0, 4.0 * sum(self.terms.values()))
-            return 1.0 / sum(weight / xp.clip(norms[mode], min=tiny) for mode, weight in self.terms.items())
+            pairs = zip(self.terms.values(), norms, strict=True)
+            return 1.0 / sum(weight / xp.clip(norm, min=tiny) for weight, norm in pairs)
         V = split.duals + (G - xp.sum(split.duals, axis=0))[None, ...] / len(self.terms)
-        levels = [spectral_norms(V[m, ...], mode) / weight for m, (mode, weight) in enumerate(self.terms.items())]
-        return xp.max(xp.stack(levels), axis=0)
+        return xp.max(xp.stack(_spectral_levels(_each(V), self.terms)), axis=0)
 
     def start(self, W: Array) -> Split:
         """Copy W once for each mode, without forces."""
@@ -217,9 +236,8 @@ class OverlappedTraceNorm:
 
     def tidy(self, W: Array, split: Split) -> Array:
         """Project every penalised mode on the subspace that its part spans."""
-        for m, mode in enumerate(self.terms):
-            W = low_rank_projection(W, split.parts[m, ...], mode)
-        return W
+        modes = list(self.terms)
+        return project_modes(W, mode_spans(_each(split.parts), modes), modes)
 
 
 @dataclass(frozen=True)
@@ -256,18 +274,18 @@ class LatentTraceNorm:
     def value(self, W: Array, split: Split | None = None) -> Array:
         """Bound the norm from above by the split, its rest spread evenly; without one, by the best single mode."""
         xp = array_namespace(W)
-        single = [weight * trace_norms(W, mode) for mode, weight in self.terms.items()]
+        norms = mode_trace_norms([W] * len(self.terms), list(self.terms))
+        single = [weight * norm for weight, norm in zip(self.terms.values(), norms, strict=True)]
         best = xp.min(xp.stack(single), axis=0)
         if split is None:
             return best
         parts = split.parts + (W - xp.sum(split.parts, axis=0))[None, ...] / len(self.terms)
-        shared = sum(weight * trace_norms(parts[mode, ...], mode) for mode, weight in self.terms.items())
-        return xp.minimum(best, shared)
+        return xp.minimum(best, _sum_of_norms(_each(parts), self.terms))
 
     def dual_norm(self, G: Array, split: Split | None = None) -> Array:
         """Evaluate ``max_n |G_(n)|_op / theta_n``, exactly."""
         xp = array_namespace(G)
-        return xp.max(xp.stack([spectral_norms(G, mode) / weight for mode, weight in self.terms.items()]), axis=0)
+        return xp.max(xp.stack(_spectral_levels([G] * len(self.terms), self.terms)), axis=0)
 
     def start(self, W: Array) -> Split:
         """Give every mode an equal part of W."""

@@ -30,6 +30,9 @@ __all__ = [
 _BLOCK = 128  # rows of a diagonal block of a Cholesky factor
 
 
+Rows = Callable[[Array], Array]  # from rows (R, p) to rows (R, p)
+
+
 class System(Protocol):
     """A symmetric positive operator on rows of p numbers, and its shifted solves."""
 
@@ -44,8 +47,11 @@ class System(Protocol):
     def apply(self, rows: Array) -> Array:
         """Multiply every row."""
 
-    def solve(self, rows: Array, shift: Array) -> Array:
-        """Solve ``(operator + shift I) w = r`` for every row r (R, p) with its own shift (R,)."""
+    def solver(self, shift: Array) -> Rows:
+        """Return the function that solves ``(operator + shift I) w = r`` for every row r (R, p), with its own shift (R,).
+
+        A loop asks once for each shift, so that it reads a shift from its device and factors no more often.
+        """
 
     def largest(self) -> float:
         """Bound the largest eigenvalue from above, within a few per cent."""
@@ -96,13 +102,13 @@ class GramSystem:
             self._factors[shift] = _Factor(_cholesky(self.matrix + shift * eye))
         return self._factors[shift]
 
-    def solve(self, rows: Array, shift: Array) -> Array:
-        """Solve for every row of (R, p); the shifts (R,) must be equal unless the system is spectral."""
-        xp = array_namespace(rows)
-        if self.spectral:
-            values, vectors = self._eigen
-            return ((rows @ vectors) / (values[None, :] + shift[:, None])) @ xp.matrix_transpose(vectors)
-        return self._factor(float(shift[0])).solve(rows)
+    def solver(self, shift: Array) -> Rows:
+        """Return the solve for shifts (R,) that are equal, unless the system is spectral."""
+        if not self.spectral:
+            return self._factor(float(shift[0])).solve
+        values, vectors = self._eigen
+        back, divisor = array_namespace(shift).matrix_transpose(vectors), values[None, :] + shift[:, None]
+        return lambda rows: ((rows @ vectors) / divisor) @ back
 
     def largest(self) -> float:
         """Bound the largest eigenvalue from above, within a few per cent."""
@@ -144,10 +150,10 @@ class KernelSystem:
     def _kernel(self) -> GramSystem:
         return GramSystem(self.factor @ array_namespace(self.factor).matrix_transpose(self.factor), self.spectral)
 
-    def solve(self, rows: Array, shift: Array) -> Array:
-        """Solve for every row of (R, p): ``(r - A' (A A' + s)^-1 A r) / s``."""
-        inside = self._kernel.solve(rows @ array_namespace(rows).matrix_transpose(self.factor), shift)
-        return (rows - inside @ self.factor) / shift[:, None]
+    def solver(self, shift: Array) -> Rows:
+        """Return the solve ``(r - A' (A A' + s)^-1 A r) / s``."""
+        inner, across = self._kernel.solver(shift), array_namespace(shift).matrix_transpose(self.factor)
+        return lambda rows: (rows - inner(rows @ across) @ self.factor) / shift[:, None]
 
     def largest(self) -> float:
         """Bound the largest eigenvalue from above, within a few per cent."""
@@ -188,8 +194,11 @@ class OperatorSystem:
         total, weight = self.total(products)
         return self.factor * (total - weight * self.mean)
 
-    def solve(self, rows: Array, shift: Array) -> Array:
-        """Solve by conjugate gradients, a pass for each step."""
+    def solver(self, shift: Array) -> Rows:
+        """Return the solve by conjugate gradients, a pass for each step."""
+        return lambda rows: self._solved(rows, shift)
+
+    def _solved(self, rows: Array, shift: Array) -> Array:
         xp = array_namespace(rows)
         W, residual = xp.zeros_like(rows), rows
         direction, square = residual, xp.sum(residual**2, axis=1)
@@ -234,11 +243,11 @@ class StackedSystem:
         xp = array_namespace(rows)
         return xp.concat([system.apply(rows[k : k + 1, :]) for k, system in enumerate(self.systems)])
 
-    def solve(self, rows: Array, shift: Array) -> Array:
-        """Solve every row with its own matrix."""
-        xp = array_namespace(rows)
-        pairs = enumerate(self.systems)
-        return xp.concat([system.solve(rows[k : k + 1, :], shift[k : k + 1]) for k, system in pairs])
+    def solver(self, shift: Array) -> Rows:
+        """Return the solve of every row with its own matrix."""
+        xp = array_namespace(shift)
+        solvers = [system.solver(shift[k : k + 1]) for k, system in enumerate(self.systems)]
+        return lambda rows: xp.concat([solve(rows[k : k + 1, :]) for k, solve in enumerate(solvers)])
 
     def largest(self) -> float:
         """Bound the largest eigenvalue of all."""
@@ -272,10 +281,15 @@ class CentredSystem:
         """Multiply the deviations from the mean row."""
         return self.inner.apply(rows - array_namespace(rows).mean(rows, axis=0, keepdims=True))
 
-    def solve(self, rows: Array, shift: Array) -> Array:
-        """Solve for the deviations from the mean row, and divide the mean row by the shift."""
-        mean = array_namespace(rows).mean(rows, axis=0, keepdims=True)
-        return self.inner.solve(rows - mean, shift) + mean / shift[:, None]
+    def solver(self, shift: Array) -> Rows:
+        """Return the solve for the deviations from the mean row, which divides the mean row by the shift."""
+        xp, inner = array_namespace(shift), self.inner.solver(shift)
+
+        def solve(rows: Array) -> Array:
+            mean = xp.mean(rows, axis=0, keepdims=True)
+            return inner(rows - mean) + mean / shift[:, None]
+
+        return solve
 
     def largest(self) -> float:
         """Bound the largest eigenvalue."""
@@ -312,13 +326,18 @@ class CoupledSystem:
         """Multiply all rows together."""
         return self._rows(self.inner.apply(self._coordinates(rows)), rows.shape[0])
 
-    def solve(self, rows: Array, shift: Array) -> Array:
-        """Solve for all rows together; outside the basis the matrix is zero and the shift alone divides."""
-        inside = self._coordinates(rows)
-        solved = self.inner.solve(inside, shift[:1])
-        if self.basis is None:
-            return self._rows(solved, rows.shape[0])
-        return (rows + self._rows(shift[:1, None] * solved - inside, rows.shape[0])) / shift[:, None]
+    def solver(self, shift: Array) -> Rows:
+        """Return the solve for all rows together; outside the basis the matrix is zero and the shift alone divides."""
+        inner = self.inner.solver(shift[:1])
+
+        def solve(rows: Array) -> Array:
+            inside = self._coordinates(rows)
+            solved = inner(inside)
+            if self.basis is None:
+                return self._rows(solved, rows.shape[0])
+            return (rows + self._rows(shift[:1, None] * solved - inside, rows.shape[0])) / shift[:, None]
+
+        return solve
 
     def largest(self) -> float:
         """Bound the largest eigenvalue."""
@@ -397,9 +416,12 @@ class _Factor:
 
 
 def _invert_lower(L: Array) -> Array:
-    """Invert a lower triangular matrix, half by half."""
+    """Invert a lower triangular matrix: in one call where the library has one beyond the standard, else half by half."""
     xp = array_namespace(L)
     size = L.shape[0]
+    triangular = getattr(xp.linalg, "solve_triangular", None)
+    if triangular is not None:
+        return triangular(L, xp.eye(size, dtype=L.dtype, device=device(L)), upper=False)
     if size <= 96:
         return xp.linalg.inv(L)
     half = size // 2

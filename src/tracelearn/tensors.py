@@ -27,11 +27,17 @@ __all__ = [
 ]
 
 
+# NumPy is the standard's own since 2.1, and its calls cost less unwrapped. Looking a library up takes as long as a small
+# product, so each kind of array is looked up once.
+_NAMESPACES: dict[type, Any] = {np.ndarray: np}
+
+
 def array_namespace(*arrays: Array) -> Any:
-    """Find the library of some arrays; NumPy is the standard's own since 2.1, and its calls cost less unwrapped."""
-    if type(arrays[0]) is np.ndarray:
-        return np
-    return _any_namespace(*arrays)
+    """Find the library of some arrays."""
+    kind = type(arrays[0])
+    if kind not in _NAMESPACES:
+        _NAMESPACES[kind] = _any_namespace(*arrays)
+    return _NAMESPACES[kind]
 
 
 def _unfold_axes(order: int, mode: int) -> tuple[int, ...]:

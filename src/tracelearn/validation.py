@@ -9,13 +9,26 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.validation import _check_feature_names, _check_n_features, _check_sample_weight, validate_data
 
-from tracelearn.tensors import Array
+from tracelearn.arrays import (
+    detached,
+    dtype_name,
+    is_foreign,
+    is_narrow,
+    move_to,
+    place,
+    same_place,
+    to_numpy,
+    unique_values,
+    widest,
+)
+from tracelearn.tensors import Array, array_namespace
 
 __all__ = [
     "check_range",
     "flat_samples",
+    "float_dtype",
     "read_labels",
     "read_numbers",
     "read_samples",
@@ -25,36 +38,43 @@ __all__ = [
 ]
 
 # Products of two numbers, and in double precision products of those, must neither overflow nor vanish.
-_RANGES = {4: (1e-15, 1e15), 8: (1e-50, 1e50)}
+_RANGES = {32: (1e-15, 1e15), 64: (1e-50, 1e50)}
 
 
 def check_finite(values: Array, name: str, shape: tuple[int, ...] = ()) -> None:
     """Refuse NaN and infinity, naming the place of the first."""
+    xp = array_namespace(values)
+    if not xp.isdtype(values.dtype, "real floating"):
+        return
     # One pass and no mask in the good case: a sum is finite unless a term is not, or it overflows.
     with np.errstate(over="ignore", invalid="ignore"):
-        if values.dtype.kind != "f" or math.isfinite(float(np.sum(values))):
+        if math.isfinite(float(xp.sum(values))):
             return
-    bad = ~np.isfinite(values)
-    if not bad.any():
+    bad = xp.reshape(~xp.isfinite(values), (-1,))
+    if not bool(xp.any(bad)):
         return
-    first = np.unravel_index(int(np.argmax(bad)), values.shape)
-    place = f"sample {int(first[0])}"
+    index = int(xp.argmax(xp.astype(bad, xp.uint8)))
+    first = np.unravel_index(index, tuple(values.shape))
+    where = f"sample {int(first[0])}"
     if values.ndim > 1 and len(shape) > 0:
-        place += f", entry {tuple(int(i) for i in np.unravel_index(int(first[1]), shape))}"
-    kind = "NaN" if np.isnan(values[first]) else "infinity"
+        where += f", entry {tuple(int(i) for i in np.unravel_index(int(first[1]), shape))}"
+    kind = "NaN" if math.isnan(float(xp.reshape(values, (-1,))[index])) else "infinity"
     raise ValueError(
-        f"Expected finite numbers in {name}, got {kind} at {place}: impute or drop such samples before fitting."
+        f"Expected finite numbers in {name}, got {kind} at {where}: impute or drop such samples before fitting."
     )
 
 
 def check_range(values: Array, name: str) -> None:
     """Refuse numbers so large or so small that their products overflow or vanish; all zeros are fine."""
-    largest = max(float(np.max(values, initial=0.0)), -float(np.min(values, initial=0.0)))
-    low, high = _RANGES[values.dtype.itemsize]
+    xp = array_namespace(values)
+    if 0 in values.shape or not xp.isdtype(values.dtype, "real floating"):
+        return  # whole numbers have products within the range of float64
+    largest = max(float(xp.max(values)), -float(xp.min(values)))
+    low, high = _RANGES[64 if is_narrow(values) else xp.finfo(values.dtype).bits]  # what is narrow is widened
     if largest > 0.0 and not low <= largest <= high:
         raise ValueError(
             f"Expected the largest number in {name} to be between {low:g} and {high:g}, got {largest:.1e}: products of such "
-            f"numbers leave the range of {values.dtype}, so multiply {name} by a constant first."
+            f"numbers leave the range of {dtype_name(values.dtype)}, so multiply {name} by a constant first."
         )
 
 
@@ -97,15 +117,23 @@ def flat_samples(X: Any) -> Any:
     return X.reshape(X.shape[0], -1) if X.ndim > 2 and X.shape[0] > 0 else X
 
 
-def read_samples(estimator: Any, X: Any, *, reset: bool) -> tuple[Array, tuple[int, ...]]:
+def read_samples(estimator: Any, X: Any, *, reset: bool, any_library: bool = False) -> tuple[Array, tuple[int, ...]]:
     """Check X and return it as rows (n, p), float32 or float64, with the shape of a sample.
 
-    The rows are a view of X wherever its memory allows it.
+    The rows are a view of X wherever its memory allows it. With ``any_library`` arrays of other libraries stay what and
+    where they are, and those of narrow numbers as narrow: all else is made an array of NumPy.
     """
-    if not hasattr(X, "iloc") and not sparse.issparse(X):
+    foreign = any_library and is_foreign(X)
+    if foreign:
+        X = detached(X)
+    elif not hasattr(X, "iloc") and not sparse.issparse(X):
         X = np.asarray(X)
-        if X.ndim > 2 and 0 in X.shape:
-            raise ValueError(f"Expected at least one sample with at least one entry, got an array of shape {X.shape}.")
+    if any_library and not reset:
+        _check_place(X, _known_array(estimator))
+    if (foreign or getattr(X, "ndim", 0) > 2) and len(X.shape) > 1 and 0 in X.shape:
+        raise ValueError(
+            f"Expected at least one sample with at least one entry, got an array of shape {tuple(X.shape)}."
+        )
     shape = sample_shape(X, estimator.tensor_shape)
     if not reset and shape != estimator.sample_shape_:
         known = estimator.sample_shape_
@@ -119,28 +147,72 @@ def read_samples(estimator: Any, X: Any, *, reset: bool) -> tuple[Array, tuple[i
     kind = getattr(getattr(X, "dtype", None), "kind", "f")
     if kind in "SUVmM":
         raise ValueError(f"Expected numbers in X, got {X.dtype} values: encode them as numbers first.")
-    rows = validate_data(
-        estimator,
-        flat_samples(X),
-        reset=reset,
-        dtype=[np.float64, np.float32],
-        ensure_all_finite=False,
-    )
+    if foreign:
+        rows = _foreign_rows(estimator, X, reset=reset)
+    else:
+        rows = validate_data(
+            estimator,
+            flat_samples(X),
+            reset=reset,
+            dtype=[np.float64, np.float32],
+            ensure_all_finite=False,
+        )
     check_finite(rows, "X", shape)
     return rows, shape
 
 
-def read_targets(y: Any, n_samples: int) -> Array:
-    """Check numeric targets and return them as float64, (n,) or (n, K)."""
+def _known_array(estimator: Any) -> Array:
+    """Find an array that lives where the model's do; a model that only reads blocks knows none, and those are NumPy's."""
+    if hasattr(estimator, "coef_"):
+        return estimator.coef_
+    return estimator.moments_.x_mean if hasattr(estimator, "moments_") else np.zeros(0)
+
+
+def _check_place(X: Any, known: Array) -> None:
+    """Refuse an array of another library or device than the model's: moving it is for the user to decide."""
+    if not same_place(X, known):
+        raise ValueError(
+            f"Expected X of {place(known)} as in fit, got X of {place(X)}: move X there, or fit on samples like these."
+        )
+
+
+def _foreign_rows(estimator: Any, X: Array, *, reset: bool) -> Array:
+    """Do for an array of another library what scikit-learn's ``validate_data`` does, whatever its configuration."""
+    xp = array_namespace(X)
+    _check_real(X, "X")
+    rows = xp.reshape(X, (X.shape[0], -1))
+    _check_feature_names(estimator, rows, reset=reset)
+    _check_n_features(estimator, rows, reset=reset)
+    return rows
+
+
+def _check_real(values: Array, name: str) -> None:
+    if array_namespace(values).isdtype(values.dtype, "complex floating"):
+        raise ValueError(
+            f"Expected real numbers in {name}, got {dtype_name(values.dtype)} values: Complex data not supported, so pass "
+            "real and imaginary part as two entries."
+        )
+
+
+def float_dtype(X: Array) -> Any:
+    """Find the dtype of what is learned from X: its own, or the widest of its device for narrow numbers."""
+    return widest(X)["dtype"] if is_narrow(X) else X.dtype
+
+
+def read_targets(y: Any, X: Array) -> Array:
+    """Check numeric targets and return them beside X, as float64 where its device has that, (n,) or (n, K)."""
     if y is None:
         raise ValueError("Expected a target for each sample, got y=None: this estimator requires y to be passed.")
-    y = np.asarray(y)
+    n_samples = X.shape[0]
+    y = y if is_foreign(y) else np.asarray(y)
     if y.ndim not in (1, 2) or y.shape[0] != n_samples:
         raise ValueError(
-            f"Expected y of shape ({n_samples},) or ({n_samples}, n_targets), one row for each sample, got shape {y.shape}: "
-            "samples and targets have inconsistent numbers of samples."
+            f"Expected y of shape ({n_samples},) or ({n_samples}, n_targets), one row for each sample, got shape "
+            f"{tuple(y.shape)}: samples and targets have inconsistent numbers of samples."
         )
-    if y.dtype.kind not in "fiub":
+    if is_foreign(y):
+        _check_real(y, "y")
+    elif y.dtype.kind not in "fiub":
         try:
             y = y.astype(np.float64, casting="unsafe" if y.dtype.kind in "OSU" else "same_kind")
         except (TypeError, ValueError):
@@ -148,15 +220,21 @@ def read_targets(y: Any, n_samples: int) -> Array:
             raise ValueError(
                 f"Expected numbers in y, got {y.dtype} values such as {first!r}: encode them, or use TraceNormClassifier."
             ) from None
-    y = y.astype(np.float64, copy=False)
+    y = move_to(y, X, widest(X)["dtype"] if is_foreign(X) else np.float64)
     check_finite(y, "y")
     return y
 
 
-def read_labels(y: Any, X: Array, classes: Array | None = None, *, least: int = 2) -> tuple[Array, Array]:
-    """Check labels and return them with all classes: those given, or those that occur, at least so many."""
+def read_labels(y: Any, X: Array, classes: Any = None, *, least: int = 2) -> tuple[Array, Array]:
+    """Check labels and return them with all classes: those given, or those that occur, at least so many.
+
+    Labels stay what and where they are: those of NumPy may be strings, which other libraries do not have.
+    """
     if y is None:
         raise ValueError("Expected one label for each sample: fit requires y to be passed, but the target y is None.")
+    if is_foreign(y):
+        return _foreign_labels(detached(y), X, classes, least)
+    classes = classes if classes is None else to_numpy(classes)
     y = column_or_1d(y, warn=True)
     check_consistent_length(X, y)
     check_finite(y, "y")
@@ -174,11 +252,59 @@ def read_labels(y: Any, X: Array, classes: Array | None = None, *, least: int = 
     return y, known
 
 
+def _foreign_labels(y: Array, X: Array, classes: Any, least: int) -> tuple[Array, Array]:
+    """Read labels of another library: whole numbers or booleans, also as floats."""
+    xp, n = array_namespace(y), X.shape[0]
+    if tuple(y.shape) not in ((n,), (n, 1)):
+        raise ValueError(
+            f"Expected y of shape ({n},), one label for each sample, got shape {tuple(y.shape)}: samples and labels have "
+            "inconsistent numbers of samples."
+        )
+    y = xp.reshape(y, (n,))
+    check_finite(y, "y")
+    if not xp.isdtype(y.dtype, ("bool", "integral")) and not bool(xp.all(y == xp.round(y))):
+        raise ValueError(
+            "Expected labels in y, got numbers that are not whole. Unknown label type: continuous, so use "
+            "TraceNormRegressor, or encode the classes as whole numbers."
+        )
+    known = unique_values(y) if classes is None else unique_values(move_to(classes, y, y.dtype))
+    if known.shape[0] < least:
+        only = to_numpy(known).tolist()[0]
+        raise ValueError(
+            f"Expected at least two classes in y, got one class, {only!r}: there is nothing to tell apart."
+        )
+    stray = ~xp.any(y[:, None] == known[None, :], axis=1)
+    if classes is not None and bool(xp.any(stray)):
+        unknown = to_numpy(unique_values(y[stray])).tolist()
+        raise ValueError(
+            f"Expected labels among the classes {to_numpy(known).tolist()}, got {unknown}: name all classes in the first "
+            "call."
+        )
+    return y, known
+
+
 def read_weights(sample_weight: Any, X: Array) -> Array | None:
-    """Check sample weights: finite, not negative, one for each sample, not all zero."""
+    """Check sample weights, finite, not negative, one for each sample, not all zero, and return them beside X."""
     if sample_weight is None:
         return None
-    weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    if not np.any(weight):
+    n = X.shape[0]
+    if is_foreign(sample_weight):
+        weight = _foreign_weights(detached(sample_weight), n)
+    else:
+        weight = _check_sample_weight(sample_weight, np.empty((n, 1)), dtype=np.float64, ensure_non_negative=True)
+    weight = move_to(weight, X, widest(X)["dtype"] if is_foreign(X) else np.float64)
+    if not bool(array_namespace(weight).any(weight)):
         raise ValueError("Expected some sample weight above zero, got only zeros: there is nothing to learn from.")
+    return weight
+
+
+def _foreign_weights(weight: Array, n: int) -> Array:
+    xp = array_namespace(weight)
+    if tuple(weight.shape) != (n,):
+        raise ValueError(
+            f"Expected sample_weight of shape ({n},), got shape {tuple(weight.shape)}: give one weight for each sample."
+        )
+    check_finite(weight, "sample_weight")
+    if bool(xp.any(weight < 0)):
+        raise ValueError("Expected no sample_weight below zero, got some: Negative values in data passed to fit.")
     return weight

@@ -19,6 +19,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn import paper
+from tracelearn.arrays import as_dtype, free_memory, is_narrow, move_to, place
 from tracelearn.certificate import certify
 from tracelearn.engine import Blocks, as_blocks, is_dask, lazily
 from tracelearn.estimators.blocks import fit_blocks, gathered_or_blocks
@@ -28,7 +29,7 @@ from tracelearn.moments import Moments
 from tracelearn.penalties import PENALTIES, Penalty, Split
 from tracelearn.smooth import ArraySamples, DataLoss, Samples, Smooth, Squares
 from tracelearn.solvers import SOLVERS, Solution
-from tracelearn.tensors import Array
+from tracelearn.tensors import Array, array_namespace
 from tracelearn.validation import check_range, read_numbers, read_samples
 
 logger = logging.getLogger("tracelearn")
@@ -46,18 +47,24 @@ class Batch:
     @property
     def share(self) -> Array:
         """The weights as shares of one."""
-        weight = np.ones(self.X.shape[0], self.X.dtype) if self.weight is None else self.weight.astype(self.X.dtype)
-        return weight / weight.sum()
+        xp = array_namespace(self.Y)
+        weight = xp.ones_like(self.Y[:, 0]) if self.weight is None else self.weight
+        return weight / xp.sum(weight)
 
     @property
     def total(self) -> float:
         """The sum of the weights."""
-        return float(len(self.X) if self.weight is None else self.weight.sum())
+        return float(self.X.shape[0] if self.weight is None else array_namespace(self.weight).sum(self.weight))
 
     def take(self, samples: Array) -> Batch:
         """Keep some of the samples."""
-        weight = None if self.weight is None else self.weight[samples]
-        return Batch(self.X[samples], self.Y[samples], weight, self.shape)
+        xp, samples = array_namespace(self.X), move_to(samples, self.X)
+        weight = None if self.weight is None else xp.take(self.weight, samples, axis=0)
+        return Batch(xp.take(self.X, samples, axis=0), xp.take(self.Y, samples, axis=0), weight, self.shape)
+
+    def widened(self) -> Batch:
+        """Cast the rows to the precision that solvers work in, that of the targets."""
+        return replace(self, X=as_dtype(self.X, self.Y.dtype))
 
     def check_range(self) -> None:
         """Refuse numbers whose products leave the range of floating point."""
@@ -67,9 +74,10 @@ class Batch:
     def moments(self, past: Moments | None = None) -> Moments:
         """Summarise the samples, added to what was summarised before."""
         with np.errstate(over="ignore", invalid="ignore"):  # judged below, by a look at p numbers instead of n p
-            past = Moments.zero(self.X.shape[1], self.Y.shape[1]) if past is None else past
+            past = Moments.zero(self.X.shape[1], self.Y.shape[1], like=self.X) if past is None else past
             moments = past.updated(self.X, self.Y, self.weight)
-            sizes = float(np.sum(np.diagonal(moments.gram))), float(np.sum(moments.target_sq))
+            xp = array_namespace(moments.gram)
+            sizes = float(xp.sum(xp.linalg.diagonal(moments.gram))), float(xp.sum(moments.target_sq))
         if not all(1e-30 < size < 1e30 for size in sizes):
             self.check_range()
         return moments
@@ -128,7 +136,7 @@ class TraceNormModel(BaseEstimator):
 
     def _fit_batch(self, batch: Batch) -> None:
         n, p = batch.X.shape
-        form = choose_form(n, p, has_moments=self.loss == "squared")
+        form = choose_form(n, p, has_moments=self.loss == "squared", memory=free_memory(batch.X))
         self.__dict__.pop("moments_", None)
         if form.name == "moments" or self.step == "paper":
             self._say(f"moments: {form.reason}")
@@ -136,6 +144,7 @@ class TraceNormModel(BaseEstimator):
             return
         batch.check_range()
         self._say(f"{form.name}: {form.reason}")
+        batch = batch.widened()
         smooth = self._smooth(batch, form.name, joint=self._joint(batch.Y.shape[1]))
         W = self._solve(smooth, batch.shape, batch.Y.shape[1], self.warm_start)
         self._keep_patterns(ArraySamples(batch.X, batch.Y, batch.share), W, batch.shape)
@@ -154,7 +163,7 @@ class TraceNormModel(BaseEstimator):
 
         def products(X: Array, Y: Array, share: Array, z: Array) -> tuple[Array, Array, Array]:
             scores = W @ X.T * share
-            return scores @ X, scores @ np.ones(len(share)), share @ X
+            return scores @ X, array_namespace(X).sum(scores, axis=1), share @ X
 
         together, mean_score, mean = samples.total(products)
         self.patterns_ = self._shaped(together - mean_score[:, None] * mean, shape)
@@ -164,8 +173,8 @@ class TraceNormModel(BaseEstimator):
         if form == "moments":
             moments = batch.moments() if self.fit_intercept else batch.moments().uncentred()
             return Squares.of(moments, ridge=self.ridge, joint=joint, spectral=spectral)
-        X, share = batch.X.astype(np.float64, copy=False), batch.share.astype(np.float64)
-        free = form == "matrix-free"
+        batch, free = batch.widened(), form == "matrix-free"
+        X, share = batch.X, batch.share
         samples = ArraySamples(X, batch.Y, share, blockwise=free)
         if self.loss != "squared":
             options = {"ridge": self.ridge, "joint": joint, "fit_intercept": self.fit_intercept, "matrix_free": free}
@@ -191,16 +200,17 @@ class TraceNormModel(BaseEstimator):
 
     def _solve(self, smooth: Smooth, shape: tuple[int, ...], n_targets: int, warm: bool) -> Array:
         penalty = self._penalty(shape, n_targets)
-        start = self._last_solution(penalty, n_targets) if warm else None
-        alpha = np.full(smooth.n_problems, float(self.alpha))
+        reference = smooth.at_zero.value
+        start = self._last_solution(penalty, n_targets, reference) if warm else None
+        alpha = array_namespace(reference).full_like(reference, float(self.alpha))
         solver = SOLVERS[smooth.best_solver if self.solver == "auto" else self.solver]
         watch = self._watch if self.verbose > 1 else None
         found = solver(smooth, penalty, alpha, tol=self.tol, max_iter=self.max_iter, start=start, on_iteration=watch)
-        return self._keep(smooth, found, shape, bool(np.all(found.gap <= self.tol)))
+        return self._keep(smooth, found, shape, float(array_namespace(found.gap).max(found.gap)) <= self.tol)
 
-    def _last_solution(self, penalty: Penalty, n_targets: int) -> Solution | None:
+    def _last_solution(self, penalty: Penalty, n_targets: int, like: Array) -> Solution | None:
         """Return the last solution if it is one of this problem: a split of another penalty would mislead."""
-        same = getattr(self, "_solved", None) == (penalty, n_targets)
+        same = getattr(self, "_solved", None) == (penalty, n_targets, place(like))
         return self._solution if same else None
 
     def _follow_paper(self, past: Moments, smooth: Squares, shape: tuple[int, ...], warm: bool) -> Array:
@@ -212,24 +222,25 @@ class TraceNormModel(BaseEstimator):
                 "with step='paper', which is the algorithm as printed: use step='tight' for anything else."
             )
         constants = paper.Constants(inner=self.solver.removeprefix("apg-"), lam=self.alpha * past.weight)
-        before = self._last_solution(self._penalty(shape, past.n_targets), past.n_targets) if warm else None
+        before = self._last_solution(self._penalty(shape, past.n_targets), past.n_targets, past.gram) if warm else None
         ends = []
         for k in range(past.n_targets):
             one = replace(
                 past, y_mean=past.y_mean[k : k + 1], cross=past.cross[:, k : k + 1], target_sq=past.target_sq[k : k + 1]
             )
-            start = None if before is None else paper.Iterate(before.W[k], float(np.atleast_1d(self.intercept_)[k]))
+            start = None if before is None else paper.Iterate(before.W[k, ...], self._intercept_of(k))
             run = paper.algorithm1(one, shape, constants, start, fit_intercept=self.fit_intercept)
             ends.append(deque(islice(run, self.max_iter), maxlen=1)[0])
-        W = np.stack([end.W for end in ends])
+        xp = array_namespace(past.gram)
+        W = xp.stack([end.W for end in ends])
         splits = [end.split for end in ends if end.split is not None]
         split = Split(
-            *(np.concatenate([getattr(s, name) for s in splits], axis=1) for name in ("parts", "duals", "anchors"))
+            *(xp.concat([getattr(s, name) for s in splits], axis=1) for name in ("parts", "duals", "anchors"))
         )
         split = replace(split, duals=split.duals / past.weight)  # the paper sums where we take means
-        alpha = np.full(past.n_targets, float(self.alpha))
+        alpha = xp.full_like(past.y_mean, float(self.alpha))
         proof = certify(
-            smooth.evaluate(W.reshape(len(ends), -1)),
+            smooth.evaluate(xp.reshape(W, (len(ends), -1))),
             self._penalty(shape, len(ends)),
             W,
             split,
@@ -240,15 +251,19 @@ class TraceNormModel(BaseEstimator):
         found = Solution(W, split, proof.objective, proof.gap, n_iter)
         return self._keep(smooth, found, shape, all(end.converged for end in ends))
 
+    def _intercept_of(self, target: int) -> float:
+        return float(self.intercept_ if isinstance(self.intercept_, float) else self.intercept_[target])
+
     def _keep(self, smooth: Smooth, found: Solution, shape: tuple[int, ...], converged: bool) -> Array:
+        xp = array_namespace(found.W)
         self._solution = found
         self.n_iter_ = found.n_iter
-        self.objective_ = float(np.sum(found.objective))
-        self.dual_gap_ = float(np.max(found.gap))
+        self.objective_ = float(xp.sum(found.objective))
+        self.dual_gap_ = float(xp.max(found.gap))
         self.sample_shape_ = shape
-        W = found.W.reshape(-1, smooth.n_features)
-        self._solved = self._penalty(shape, W.shape[0]), W.shape[0]
-        self.intercept_ = self._scalar(smooth.intercept(W) if self.fit_intercept else np.zeros(W.shape[0]))
+        W = xp.reshape(found.W, (-1, smooth.n_features))
+        self._solved = self._penalty(shape, W.shape[0]), W.shape[0], place(W)
+        self.intercept_ = self._scalar(smooth.intercept(W) if self.fit_intercept else xp.zeros_like(W[:, 0]))
         self.coef_ = self._shaped(W, shape)
         self._say(f"relative duality gap {self.dual_gap_:.1e} after {self.n_iter_} iterations")
         if not converged:
@@ -275,7 +290,8 @@ class TraceNormModel(BaseEstimator):
             logger.info("%s: %s", type(self).__name__, message)
 
     def _watch(self, so_far: Solution) -> None:
-        self._say(f"iteration {so_far.n_iter}, relative duality gap {float(np.max(so_far.gap)):.1e}")
+        gap = float(array_namespace(so_far.gap).max(so_far.gap))
+        self._say(f"iteration {so_far.n_iter}, relative duality gap {gap:.1e}")
 
     # --- the model ---------------------------------------------------------------------------------------------------
 
@@ -294,9 +310,12 @@ class TraceNormModel(BaseEstimator):
         return np.concatenate([getattr(self, function)(block[1]) for block in blocks.batches])
 
     def _scores(self, X: Any) -> Array:
-        rows, _ = read_samples(self, X, reset=False)
-        coef = self.coef_.reshape(-1, rows.shape[1])
-        return rows @ coef.T + self.intercept_
+        rows, _ = read_samples(self, X, reset=False, any_library=True)
+        xp = array_namespace(rows)
+        coef = xp.reshape(self.coef_, (-1, rows.shape[1]))
+        dtype = coef.dtype if is_narrow(rows) else xp.result_type(rows, coef)
+        shift = self.intercept_ if isinstance(self.intercept_, float) else as_dtype(self.intercept_, dtype)
+        return as_dtype(rows, dtype) @ as_dtype(coef, dtype).T + shift
 
     @property
     def mode_factors_(self) -> list[tuple[Array, Array]]:
@@ -306,12 +325,12 @@ class TraceNormModel(BaseEstimator):
         entry of largest size of every factor is positive.
         """
         check_is_fitted(self)
+        xp = array_namespace(self.coef_)
         factors = []
         for axis in self._mode_axes():
-            unfolding = np.moveaxis(self.coef_, axis, 0).reshape(self.coef_.shape[axis], -1)
-            U, s, _ = np.linalg.svd(unfolding, full_matrices=False)
-            signs = np.sign(U[np.argmax(np.abs(U), axis=0), np.arange(U.shape[1])])
-            factors.append((U * np.where(signs == 0, 1.0, signs), s))
+            U, s, _ = xp.linalg.svd(_fibres(self.coef_, axis), full_matrices=False)
+            ones = xp.ones_like(s)
+            factors.append((U * xp.where(xp.max(U, axis=0) >= -xp.min(U, axis=0), ones, -ones), s))
         return factors
 
     @property
@@ -321,9 +340,9 @@ class TraceNormModel(BaseEstimator):
         if self.coef_.ndim == len(self.sample_shape_) or self._shares_modes():
             tensors = [self.coef_]
         else:
-            tensors = list(self.coef_)
-        ranks = np.array([[_rank(W, mode) for mode in range(W.ndim)] for W in tensors])
-        return ranks[0] if len(tensors) == 1 else ranks
+            tensors = [self.coef_[k, ...] for k in range(self.coef_.shape[0])]
+        ranks = [[_rank(W, mode) for mode in range(W.ndim)] for W in tensors]
+        return move_to(np.array(ranks[0] if len(tensors) == 1 else ranks), self.coef_)
 
     def _mode_axes(self) -> range:
         first = 0 if self.coef_.ndim == len(self.sample_shape_) or self._shares_modes() else 1
@@ -336,10 +355,18 @@ class TraceNormModel(BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
         tags.input_tags.sparse = True
+        tags.array_api_support = True
         return tags
 
 
+def _fibres(W: Array, axis: int) -> Array:
+    xp = array_namespace(W)
+    return xp.reshape(xp.moveaxis(W, axis, 0), (W.shape[axis], -1))
+
+
 def _rank(W: Array, mode: int) -> int:
-    values = np.linalg.svd(np.moveaxis(W, mode, 0).reshape(W.shape[mode], -1), compute_uv=False)
+    xp = array_namespace(W)
+    values = xp.linalg.svdvals(_fibres(W, mode))
     # Rounding of float32 coefficients, the coarsest that are stored.
-    return int(np.sum(values > max(W.shape) * 10 * np.finfo(W.dtype).eps * values[0])) if values[0] > 0 else 0
+    level = max(W.shape) * 10 * float(xp.finfo(W.dtype).eps) * values[0]
+    return int(xp.sum(xp.astype((values > level) & (values > 0), xp.int64)))

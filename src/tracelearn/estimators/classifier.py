@@ -10,13 +10,15 @@ from sklearn.utils import compute_sample_weight
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
 
+from tracelearn.arrays import as_dtype, is_foreign, move_to, to_numpy, widest
 from tracelearn.classes import recode, union
 from tracelearn.estimators.base import Batch
 from tracelearn.estimators.online import OnlineModel, has_moments
+from tracelearn.estimators.scores import accuracy
 from tracelearn.losses import CLASSIFIER_LOSSES, Loss, Multinomial
 from tracelearn.moments import Moments
-from tracelearn.tensors import Array
-from tracelearn.validation import read_labels, read_samples, read_weights
+from tracelearn.tensors import Array, array_namespace
+from tracelearn.validation import float_dtype, read_labels, read_samples, read_weights
 
 __all__ = ["TraceNormClassifier"]
 
@@ -163,29 +165,45 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
         return CLASSIFIER_LOSSES[self.loss](n_targets)
 
     def _shaped(self, W: Array, shape: tuple[int, ...]) -> Array:
-        return W.reshape(-1, *shape).astype(self._dtype, copy=False)
+        xp = array_namespace(W)
+        return xp.astype(xp.reshape(W, (-1, *shape)), self._dtype, copy=False)
 
     def _scalar(self, intercept: Array) -> Array:
-        return intercept
+        return as_dtype(intercept, self._dtype)
 
     def _read(
         self, X: Any, y: Any, sample_weight: Any, classes: Any = None, *, reset: bool, grow: bool = False
     ) -> Batch:
-        rows, shape = read_samples(self, X, reset=reset)
+        rows, shape = read_samples(self, X, reset=reset, any_library=True)
         y, known = read_labels(y, rows, classes, least=1 if grow else 2)
         if grow and classes is None and not reset:
-            known = union(self.classes_, known)
-        self.classes_, self._dtype = known, rows.dtype
+            known = move_to(union(self.classes_, known), known)
+        self.classes_, self._dtype = known, float_dtype(rows)
         weight = read_weights(sample_weight, rows)
+        hits = y[:, None] == known[None, :]
         if self.class_weight is not None:
-            balance = compute_sample_weight(self.class_weight, y)
-            weight = read_weights(balance if weight is None else balance * weight, rows)
-        return Batch(rows, self._coded(y), weight, shape)
+            balance = self._balance(y, hits)
+            weight = read_weights(balance if weight is None else move_to(balance, rows, weight.dtype) * weight, rows)
+        return Batch(rows, self._coded(move_to(hits, rows)), weight, shape)
 
-    def _coded(self, y: Array) -> Array:
+    def _balance(self, y: Array, hits: Array) -> Array:
+        """Weigh every sample by its class."""
+        if not is_foreign(y):
+            return compute_sample_weight(self.class_weight, y)
+        xp, count = array_namespace(y), hits.shape[1]
+        columns = xp.astype(hits, widest(y)["dtype"])
+        if isinstance(self.class_weight, str):
+            balance = y.shape[0] / (count * xp.sum(columns, axis=0))
+        else:
+            names = to_numpy(self.classes_).tolist()
+            balance = move_to(np.array([float(self.class_weight.get(name, 1.0)) for name in names]), y, columns.dtype)
+        return columns @ balance
+
+    def _coded(self, hits: Array) -> Array:
         """Code labels as -1 and 1, in one column for two classes; as 0 and 1 for the multinomial loss."""
-        columns = (y[:, None] == self.classes_[None, :]).astype(np.float64)
-        if len(self.classes_) == 2:
+        xp = array_namespace(hits)
+        columns = xp.astype(hits, widest(hits)["dtype"])
+        if columns.shape[1] == 2:
             return 2.0 * columns[:, 1:] - 1.0
         return 2.0 * columns - 1.0 if self._loss(columns.shape[1]).is_separable else columns
 
@@ -205,15 +223,15 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
         """Return the classes that samples may have: those of the first call, or with ``grow`` None for any."""
         self._refuse_balanced()
         before = self.classes_ if hasattr(self, "moments_") else None
-        if before is None and classes is None and not grow:
+        named = None if classes is None else np.unique(to_numpy(classes))
+        if before is None and named is None and not grow:
             raise ValueError(
                 "Expected classes in the first call of partial_fit, got None: name all labels that will ever come."
             )
-        if before is not None and classes is not None and not np.array_equal(np.unique(classes), before):
-            raise ValueError(
-                f"Expected the classes of the first call, {before.tolist()}, got {np.unique(classes).tolist()}."
-            )
-        return None if grow and classes is None else before if classes is None else np.unique(classes)
+        if before is not None and named is not None and not np.array_equal(named, to_numpy(before)):
+            known = to_numpy(before).tolist()
+            raise ValueError(f"Expected the classes of the first call, {known}, got {named.tolist()}.")
+        return None if grow and named is None else before if named is None else named
 
     def _coded_alike(self, found: Any, classes: Any) -> tuple[Moments, dict[str, Any]]:
         known = self._named(classes)
@@ -271,15 +289,26 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
 
     def _decide(self, X: Any) -> Array:
         scores = self._scores(X)
-        return scores[:, 0] if len(self.classes_) == 2 else scores
+        return scores[:, 0] if self.classes_.shape[0] == 2 else scores
 
     def predict(self, X: Any) -> Array:
-        """Predict the label of each sample."""
+        """Predict the label of each sample, in the library that the labels of ``fit`` were of."""
         return self._apply("_predict", X)
 
     def _predict(self, X: Any) -> Array:
         scores = self._decide(X)
-        return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)]
+        xp = array_namespace(scores)
+        index = xp.astype(scores > 0, xp.int64) if scores.ndim == 1 else xp.argmax(scores, axis=1)
+        return array_namespace(self.classes_).take(self.classes_, move_to(index, self.classes_), axis=0)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of labels that are right."""
+        if not is_foreign(self.classes_):
+            weight = None if sample_weight is None else to_numpy(sample_weight)
+            return float(super().score(X, to_numpy(y) if is_foreign(y) else y, weight))
+        found = self.predict(X)
+        y = array_namespace(found).reshape(move_to(y, found), found.shape)
+        return accuracy(y, found, read_weights(sample_weight, found))
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> Array:
@@ -289,10 +318,12 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
     def _probabilities(self, X: Any) -> Array:
         scores = self._scores(X)
         if scores.shape[1] == 1:
-            scores = np.hstack([np.zeros_like(scores), scores])
+            xp = array_namespace(scores)
+            scores = xp.concat([xp.zeros_like(scores), scores], axis=1)
         return Multinomial().probabilities(scores)
 
     @available_if(_has_probabilities)
     def predict_log_proba(self, X: Any) -> Array:
         """Predict the logarithm of the probability of each class (logistic loss)."""
-        return np.log(self.predict_proba(X))
+        found = self.predict_proba(X)
+        return array_namespace(found).log(found)

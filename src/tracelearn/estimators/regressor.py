@@ -10,12 +10,14 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 
+from tracelearn.arrays import as_dtype, is_foreign
 from tracelearn.estimators.base import Batch
 from tracelearn.estimators.online import OnlineModel, has_moments
+from tracelearn.estimators.scores import r_squared
 from tracelearn.losses import REGRESSOR_LOSSES, Loss
 from tracelearn.moments import Moments
-from tracelearn.tensors import Array
-from tracelearn.validation import read_samples, read_targets, read_weights
+from tracelearn.tensors import Array, array_namespace
+from tracelearn.validation import float_dtype, read_samples, read_targets, read_weights
 
 __all__ = ["TraceNormRegressor"]
 
@@ -150,23 +152,24 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
         return REGRESSOR_LOSSES[self.loss](self.huber_delta)
 
     def _shaped(self, W: Array, shape: tuple[int, ...]) -> Array:
-        return W.reshape(shape if self._single else (-1, *shape)).astype(self._dtype, copy=False)
+        xp = array_namespace(W)
+        return xp.astype(xp.reshape(W, shape if self._single else (-1, *shape)), self._dtype, copy=False)
 
     def _scalar(self, intercept: Array) -> Any:
-        return float(intercept[0]) if self._single else intercept
+        return float(intercept[0]) if self._single else as_dtype(intercept, self._dtype)
 
     def _read(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> Batch:
         if y is None:
             raise ValueError(
                 "Expected one target for each sample: fit requires y to be passed, but the target y is None."
             )
-        rows, shape = read_samples(self, X, reset=reset)
-        y = read_targets(y, rows.shape[0])
+        rows, shape = read_samples(self, X, reset=reset, any_library=True)
+        y = read_targets(y, rows)
         if not reset and (y.ndim == 1) != self._single:
             raise ValueError(
-                f"Expected y of the order of the first batch, got shape {y.shape}: keep its number of targets."
+                f"Expected y of the order of the first batch, got shape {tuple(y.shape)}: keep its number of targets."
             )
-        self._single, self._dtype = y.ndim == 1, rows.dtype
+        self._single, self._dtype = y.ndim == 1, float_dtype(rows)
         return Batch(rows, y[:, None] if y.ndim == 1 else y, read_weights(sample_weight, rows), shape)
 
     def _learned(
@@ -211,6 +214,13 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
     def _predict(self, X: Any) -> Array:
         scores = self._scores(X)
         return scores[:, 0] if self._single else scores
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of the variance of y that is explained, R², averaged over targets."""
+        if not is_foreign(X):
+            return float(super().score(X, y, sample_weight))
+        found = self.predict(X)
+        return r_squared(read_targets(y, found), found, read_weights(sample_weight, found))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

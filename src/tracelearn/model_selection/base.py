@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import wraps
 from itertools import product
 from numbers import Integral, Real
 from typing import Any, Self
@@ -22,6 +23,7 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from tracelearn.arrays import free_memory, is_foreign, move_to, to_numpy
 from tracelearn.engine import Blocks
 from tracelearn.estimators.base import Batch, TraceNormModel
 from tracelearn.estimators.blocks import all_targets, fit_blocks, gathered_or_blocks, tell
@@ -32,7 +34,7 @@ from tracelearn.path import PathPoint, alpha_grid, walk_path
 from tracelearn.penalties import Penalty
 from tracelearn.smooth import DataLoss, Smooth, Squares
 from tracelearn.solvers import SOLVERS
-from tracelearn.tensors import Array
+from tracelearn.tensors import Array, array_namespace
 
 # Held-out errors differ by far more than this between neighbouring alphas: paths need no tighter gap to choose one.
 _PATH_TOL = 1e-4
@@ -190,7 +192,7 @@ class SelectionCV(BaseEstimator):
     ) -> tuple[Callable[[Candidate], Smooth], list[Fold]]:
         """Read the samples once and return the smooth half of all of them, and the folds."""
         n, p = batch.X.shape
-        form = choose_form(n, p, has_moments=self.loss == "squared")
+        form = choose_form(n, p, has_moments=self.loss == "squared", memory=free_memory(batch.X))
         model._say(f"{form.name}: {form.reason}")
         if form.name == "moments":
             return self._moment_folds(batch, splits, labels)
@@ -205,10 +207,11 @@ class SelectionCV(BaseEstimator):
         self, batch: Batch, splits: list[tuple[Array, Array]], labels: Array
     ) -> tuple[Callable[[Candidate], Smooth], list[Fold]]:
         held = [batch.take(test).moments() for _, test in splits]
-        covered = np.zeros(len(batch.X), dtype=int)
+        n = batch.X.shape[0]
+        covered = np.zeros(n, dtype=int)
         for _, test in splits:
             covered[test] += 1
-        partition = bool(np.all(covered == 1)) and all(len(train) + len(test) == len(batch.X) for train, test in splits)
+        partition = bool(np.all(covered == 1)) and all(len(train) + len(test) == n for train, test in splits)
         judges = None
         if self.scoring is not None:
             judges = [self._judge(None, batch.take(test), labels[test]) for _, test in splits]
@@ -266,12 +269,13 @@ class SelectionCV(BaseEstimator):
 
         def smooth(candidate: Candidate) -> Smooth:
             joint = Squares.of(past, joint=candidate.class_mode)
-            return replace(joint, system=shared.system, ridge=np.full_like(joint.ridge, candidate.ridge))
+            return replace(joint, system=shared.system, ridge=_filled(joint.ridge, candidate.ridge))
 
         return smooth
 
     def _moment_judge(self, held: Moments) -> Callable[[PathPoint], float]:
-        return lambda point: float(np.mean(held.squared_error(point.W, point.intercept)))
+        xp = array_namespace(held.gram)
+        return lambda point: float(xp.mean(held.squared_error(point.W, point.intercept)))
 
     def _rows_smooth(self, model: TraceNormModel, batch: Batch, form: str) -> Callable[[Candidate], Smooth]:
         return _kept(lambda joint: model._smooth(batch, form, joint=joint, spectral=True))
@@ -280,10 +284,12 @@ class SelectionCV(BaseEstimator):
         """Judge by the mean loss on held-out samples, or by minus the score of the user's scorer."""
         if self.scoring is None:
             assert model is not None
-            loss, share = model._loss(held.Y.shape[1]), held.share
+            loss, held, share = model._loss(held.Y.shape[1]), held.widened(), held.share
+            xp = array_namespace(share)
 
             def mean_loss(point: PathPoint) -> float:
-                return float(np.sum(share @ loss.value(held.Y, held.X @ point.W.T + point.intercept)) / held.Y.shape[1])
+                values = share @ loss.value(held.Y, held.X @ point.W.T + point.intercept)
+                return float(xp.sum(values)) / float(held.Y.shape[1])
 
             return mean_loss
         scorer = get_scorer(self.scoring) if isinstance(self.scoring, str) else self.scoring
@@ -301,6 +307,11 @@ class SelectionCV(BaseEstimator):
         model.sample_shape_, model.n_features_in_ = (held.X.shape[1],), held.X.shape[1]
         model.coef_, model.intercept_ = model._shaped(point.W, model.sample_shape_), model._scalar(point.intercept)
         model.tensor_shape = None
+        if is_foreign(held.X):
+            # Scorers are for NumPy: the samples stay where they are, and only what is predicted comes to the processor.
+            for name in ("predict", "decision_function", "predict_proba"):
+                if hasattr(model, name):
+                    setattr(model, name, _at_host(getattr(model, name)))
         return model
 
     # --- the model that was found ------------------------------------------------------------------------------------
@@ -340,6 +351,9 @@ class SelectionCV(BaseEstimator):
         for name in known[:3]:
             if hasattr(best, name):
                 setattr(self, name, getattr(best, name))
+        self.alphas_, self.mse_path_ = (
+            move_to(a, best.coef_, best.coef_.dtype) for a in (self.alphas_, self.mse_path_)
+        )
         self.__dict__.pop("_known", None)
 
     @property
@@ -359,15 +373,33 @@ class SelectionCV(BaseEstimator):
         check_is_fitted(self)
         return self.best_estimator_.predict(X)
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Score the model that was found, as it does itself."""
+        check_is_fitted(self)
+        return float(self.best_estimator_.score(X, y, sample_weight))
+
     def _splits(self, y: Array, groups: Any, *, classifier: bool) -> list[tuple[Array, Array]]:
         splitter = check_cv(self.cv, y, classifier=classifier)
-        return list(splitter.split(np.zeros(len(y)), y, groups))
+        return list(splitter.split(np.zeros(len(y)), y, None if groups is None else to_numpy(groups)))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
         tags.input_tags.sparse = True
+        tags.array_api_support = True
         return tags
+
+
+def _filled(like: Array, value: float) -> Array:
+    return array_namespace(like).full_like(like, value)
+
+
+def _at_host(method: Callable[[Any], Array]) -> Callable[[Any], Array]:
+    @wraps(method)
+    def at_host(X: Any) -> Array:
+        return to_numpy(method(X))
+
+    return at_host
 
 
 def _kept(build: Callable[[bool], Squares | DataLoss]) -> Callable[[Candidate], Smooth]:
@@ -378,7 +410,7 @@ def _kept(build: Callable[[bool], Squares | DataLoss]) -> Callable[[Candidate], 
         joint = candidate.class_mode
         if joint not in kept:
             kept[joint] = build(joint)
-        found: Smooth = replace(kept[joint], ridge=np.full_like(kept[joint].ridge, candidate.ridge))
+        found: Smooth = replace(kept[joint], ridge=_filled(kept[joint].ridge, candidate.ridge))
         return found
 
     return smooth

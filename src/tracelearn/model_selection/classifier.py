@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import numpy as np
 from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from tracelearn.arrays import to_numpy
 from tracelearn.estimators import TraceNormClassifier
 from tracelearn.estimators.base import Batch
 from tracelearn.model_selection.base import SelectionCV
@@ -137,8 +137,10 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
         return self._select_and_fit(X, y, sample_weight, groups, classifier=True)
 
     def _labels(self, model: Any, batch: Batch, y: Any) -> Array:
-        self._known = {"classes_": model.classes_, "_dtype": np.dtype(np.float64)}
-        return np.asarray(y).ravel()
+        self._known = {"classes_": to_numpy(model.classes_), "_dtype": batch.Y.dtype}
+        return to_numpy(y).ravel()  # folds are drawn on the processor, wherever the samples are
+
+    score = SelectionCV.score
 
     def decision_function(self, X: Any) -> Array:
         """Score every sample, as ``TraceNormClassifier.decision_function``."""

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from tracelearn.arrays import free_memory
 from tracelearn.estimators import TraceNormRegressor
 from tracelearn.estimators.base import TraceNormModel
 from tracelearn.forms import choose_form
 from tracelearn.path import alpha_grid, walk_path
 from tracelearn.solvers import SOLVERS
-from tracelearn.tensors import Array
+from tracelearn.tensors import Array, array_namespace
 
 __all__ = ["TraceNormPath", "trace_norm_path"]
 
@@ -61,16 +62,18 @@ def trace_norm_path(
     model._validate_params()
     batch = model._read(X, y, sample_weight, reset=True)
     n_targets = batch.Y.shape[1]
-    form = choose_form(*batch.X.shape, has_moments=model.loss == "squared")
+    form = choose_form(*batch.X.shape, has_moments=model.loss == "squared", memory=free_memory(batch.X))
     smooth = model._smooth(batch, form.name, joint=model._joint(n_targets), spectral=True)
     penalty = model._penalty(batch.shape, n_targets)
     grid = alpha_grid(smooth, penalty, alphas, eps)
     solver = SOLVERS[smooth.best_solver if model.solver == "auto" else model.solver]
     points = list(walk_path(smooth, penalty, grid, solver, tol=model.tol, max_iter=model.max_iter))
+    xp = array_namespace(batch.X)
+    intercepts = [model._scalar(point.intercept) for point in points]
     return TraceNormPath(
         alphas=grid,
-        coefs=np.array([model._shaped(point.W, batch.shape) for point in points]),
-        intercepts=np.array([model._scalar(point.intercept) for point in points]),
+        coefs=xp.stack([model._shaped(point.W, batch.shape) for point in points]),
+        intercepts=np.array(intercepts) if isinstance(intercepts[0], float) else xp.stack(intercepts),
         dual_gaps=np.array([point.gap for point in points]),
         n_iters=np.array([point.n_iter for point in points]),
     )

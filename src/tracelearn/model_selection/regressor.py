@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import numpy as np
 from sklearn.base import RegressorMixin, _fit_context
 from sklearn.utils import Tags
 
+from tracelearn.arrays import to_numpy
 from tracelearn.estimators import TraceNormRegressor
 from tracelearn.estimators.base import Batch
 from tracelearn.model_selection.base import SelectionCV
@@ -132,8 +132,10 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
         return self._select_and_fit(X, y, sample_weight, groups, classifier=False)
 
     def _labels(self, model: Any, batch: Batch, y: Any) -> Array:
-        self._known = {"_single": model._single, "_dtype": np.dtype(np.float64)}
-        return batch.Y[:, 0] if model._single else batch.Y
+        self._known = {"_single": model._single, "_dtype": batch.Y.dtype}
+        return to_numpy(batch.Y[:, 0] if model._single else batch.Y)  # folds are drawn on the processor
+
+    score = SelectionCV.score
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -152,11 +152,16 @@ class DataLoss:
         gradient = gradient + 2.0 * repeated(self.ridge, W.shape[0])[:, None] * W
         return DataEvaluation(summed(value, self.n_problems) + ridge_value, gradient, self, scores, shift, ridge_value)
 
-    def update(self, W: Array, pull: Array, shift: Array) -> Array:
-        """Minimise the quadratic bound of the loss around W; one pass over the samples, one solve."""
-        ridge = repeated(self.ridge, W.shape[0])
-        free = self.evaluate(W).gradient - 2.0 * ridge[:, None] * W
-        return self.system.solve(self.system.apply(W) - free + pull, 2.0 * ridge + repeated(shift, W.shape[0]))
+    def updater(self, shift: Array) -> Callable[[Array, Array], Array]:
+        """Return the minimiser of the quadratic bound of the loss around W: one pass over the samples, one solve."""
+        ridge = repeated(self.ridge, self.samples.n_targets)
+        solve = self.system.solver(2.0 * ridge + repeated(shift, self.samples.n_targets))
+
+        def update(W: Array, pull: Array) -> Array:
+            free = self.evaluate(W).gradient - 2.0 * ridge[:, None] * W
+            return solve(self.system.apply(W) - free + pull)
+
+        return update
 
     def model(self, W: Array, at: DataEvaluation) -> Squares | None:
         """Expand the loss to second order around W, the intercept eliminated, as one problem of squares.

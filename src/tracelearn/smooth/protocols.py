@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from tracelearn.systems import System
@@ -60,8 +61,11 @@ class Smooth(Protocol):
     def evaluate(self, W: Array) -> Evaluation:
         """Evaluate at W (B K, p)."""
 
-    def update(self, W: Array, pull: Array, shift: Array) -> Array:
-        """Minimise ``f(V) - <pull, V> + shift/2 |V|^2`` over V, or a quadratic bound of it around W."""
+    def updater(self, shift: Array) -> Callable[[Array, Array], Array]:
+        """Return the function of W and pull that minimises ``f(V) - <pull, V> + shift/2 |V|^2`` over V.
+
+        Or a quadratic bound of it around W.
+        """
 
     def lipschitz(self) -> float:
         """Bound the Lipschitz constant of the gradient."""

@@ -9,13 +9,14 @@ __all__ = ["least_value", "repeated", "summed"]
 
 def repeated(per_problem: Array, n_rows: int) -> Array:
     """Repeat a (B,) array for each of the rows of its problem."""
-    return array_namespace(per_problem).repeat(per_problem, n_rows // per_problem.shape[0])
+    count = n_rows // per_problem.shape[0]
+    return per_problem if count == 1 else array_namespace(per_problem).repeat(per_problem, count)
 
 
 def summed(per_row: Array, n_problems: int) -> Array:
     """Sum an array over the rows of each problem."""
     xp = array_namespace(per_row)
-    return xp.sum(xp.reshape(per_row, (n_problems, -1)), axis=1)
+    return per_row if per_row.shape == (n_problems,) else xp.sum(xp.reshape(per_row, (n_problems, -1)), axis=1)
 
 
 def least_value(value: Array, gradient: Array, curvature: Array) -> Array:

@@ -71,7 +71,7 @@ class ArraySamples:
     def _blocks(self) -> Iterator[slice]:
         n, p = self.X.shape
         rows = max(1, _BLOCK_BYTES // (8 * p)) if self.blockwise else n
-        return (slice(start, start + rows) for start in range(0, n, rows))
+        return (slice(start, min(start + rows, n)) for start in range(0, n, rows))
 
     def total(self, term: Term, scores: Array | None = None) -> Any:
         """Sum over the blocks."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -143,9 +144,10 @@ class Squares:
         value = positive_part(xp.sum(W * half, axis=1) + slope)
         return SquaresEvaluation(self._problems(value), 2.0 * half, self._problems(slope), self)
 
-    def update(self, W: Array, pull: Array, shift: Array) -> Array:
-        """Solve the normal equations, shifted."""
-        return self.system.solve(2.0 * self.cross + pull, self._rows(2.0 * self.ridge + shift))
+    def updater(self, shift: Array) -> Callable[[Array, Array], Array]:
+        """Return the solve of the normal equations, shifted."""
+        solve, constant = self.system.solver(self._rows(2.0 * self.ridge + shift)), 2.0 * self.cross
+        return lambda W, pull: solve(constant + pull)
 
     def lipschitz(self) -> float:
         """Return twice the largest eigenvalue of C, plus the ridge: the tight constant."""
@@ -164,7 +166,8 @@ class Squares:
         xp = array_namespace(self.cross)
 
         def pick(a: Array) -> Array:
-            return xp.reshape(xp.reshape(a, (self.n_problems, -1, *a.shape[1:]))[problems, ...], (-1, *a.shape[1:]))
+            apart = xp.reshape(a, (self.n_problems, -1, *a.shape[1:]))
+            return xp.reshape(xp.take(apart, problems, axis=0), (-1, *a.shape[1:]))
 
         return replace(
             self, cross=pick(self.cross), target=pick(self.target), ridge=self.ridge[problems], y_mean=pick(self.y_mean)

@@ -50,14 +50,17 @@ def admm(
     # The problems of an earlier batch may have ended apart, each with a step of its own.
     rho = _first_rho(problems) if found.rho is None else _shared(found.rho, shares)
     finish, finished = Finish(problems, tol, exact_ranks), Finished(problems)
+    update = None  # made anew for a new step: on a GPU the loop then waits for nothing between certificates
     for iteration in range(1, max_iter + 1):
-        level = problems.each(rho)
-        pull, shift = penalty.pull(split, level)
-        W = problems.tensors(problems.smooth.update(problems.rows(W), problems.rows(pull), problems.gathered(shift)))
-        before, split = split, penalty.push(split, W, problems.each(problems.alpha), level, _RELAX)
+        if update is None:
+            level, strength = problems.each(rho), problems.each(problems.alpha)
+            update = problems.smooth.updater(problems.gathered(penalty.pull(split, level)[1]))
+        pull, _ = penalty.pull(split, level)
+        W = problems.tensors(update(problems.rows(W), problems.rows(pull)))
+        before, split = split, penalty.push(split, W, strength, level, _RELAX)
         if iteration == review:
             primal, dual = penalty.residuals(before, split, W, level)
-            rho = _balanced(rho, problems.gathered(primal), problems.gathered(dual), shares)
+            rho, update = _balanced(rho, problems.gathered(primal), problems.gathered(dual), shares), None
             # A new step costs a factorisation, about a hundred iterations' worth, unless the system is spectral.
             review = 2 * review if shares else review + _REVIEW_EVERY
         if iteration % CHECK_EVERY == 0 or iteration == max_iter:
@@ -70,8 +73,8 @@ def admm(
                 left = finished.add(found, done)
                 tensors = finished.tensors(left)
                 finish.take(left, tensors)
-                problems, rho = problems.take(left), rho[left]
-                W, split = W[tensors, ...], split.take(tensors)
+                problems, rho, update = problems.take(left), rho[left], None
+                W, split = xp.take(W, tensors, axis=0), split.take(tensors)
     raise AssertionError("the last iteration always returns")
 
 

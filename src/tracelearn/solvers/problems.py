@@ -49,10 +49,14 @@ class Problems:
 
     def each(self, per_problem: Array) -> Array:
         """Repeat a (B,) array for each tensor of its problem."""
+        if self.per_problem == 1:
+            return per_problem
         return array_namespace(per_problem).repeat(per_problem, self.per_problem)
 
     def gathered(self, per_tensor: Array) -> Array:
         """Take the largest of a (T,) array over the tensors of each problem."""
+        if self.per_problem == 1:
+            return per_tensor
         xp = array_namespace(per_tensor)
         return xp.max(xp.reshape(per_tensor, (self.alpha.shape[0], -1)), axis=1)
 

@@ -30,7 +30,8 @@ class Solution:
         """Keep some problems, given their index (B',) and that of their tensors (T',)."""
         rho = None if self.rho is None else self.rho[problems]
         split = self.split.take(tensors)
-        return Solution(self.W[tensors, ...], split, self.objective[problems], self.gap[problems], self.n_iter, rho)
+        W = array_namespace(self.W).take(self.W, tensors, axis=0)
+        return Solution(W, split, self.objective[problems], self.gap[problems], self.n_iter, rho)
 
     def where(self, chosen: Array, other: Solution) -> Solution:
         """Take the weights and the certificate of another solution for the chosen problems (B,)."""

@@ -1,0 +1,49 @@
+"""What ``score`` returns for arrays of other libraries, in their library: scikit-learn's metrics, by their definitions."""
+
+from __future__ import annotations
+
+from tracelearn.tensors import Array, array_namespace
+
+__all__ = ["accuracy", "r_squared"]
+
+
+def _mean(values: Array, weight: Array | None) -> Array:
+    """Average over samples, the first axis."""
+    xp = array_namespace(values)
+    if weight is None:
+        return xp.mean(values, axis=0)
+    return (weight @ values) / xp.sum(weight)
+
+
+def r_squared(y: Array, found: Array, weight: Array | None = None) -> float:
+    """Average over targets the share of the variance of y that is explained; of a constant y all or nothing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.estimators.scores import r_squared
+    >>> r_squared(np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 2.0]))
+    0.5
+    """
+    xp = array_namespace(y)
+    found = xp.astype(found, y.dtype, copy=False)
+    left, spread = _mean((y - found) ** 2, weight), _mean((y - _mean(y, weight)) ** 2, weight)
+    ones, nothing = xp.ones_like(spread), xp.zeros_like(spread)
+    share = xp.where(spread > 0, 1.0 - left / xp.where(spread > 0, spread, ones), xp.where(left > 0, nothing, ones))
+    return float(xp.mean(share))
+
+
+def accuracy(y: Array, found: Array, weight: Array | None = None) -> float:
+    """Find the share of labels that are right.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.estimators.scores import accuracy
+    >>> accuracy(np.array([0, 1, 2, 3]), np.array([0, 1, 2, 2]))
+    0.75
+    """
+    xp = array_namespace(y)
+    right = xp.astype(y == found, xp.float32 if weight is None else weight.dtype)
+    # Summed and divided here: a mean in single precision would not count beyond 2^24.
+    return int(xp.sum(xp.astype(y == found, xp.int64))) / y.shape[0] if weight is None else float(_mean(right, weight))
