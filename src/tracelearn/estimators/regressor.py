@@ -70,6 +70,7 @@ class TraceNormRegressor(RegressorMixin, TraceNormModel):
     Attributes
     ----------
     coef_ : array of shape (I1, ..., IN), or (K, I1, ..., IN) for y of shape (n_samples, K)
+        Of the library, device and precision of X.
     intercept_ : float, or array of shape (K,)
     n_iter_ : int
     objective_ : float
@@ -177,7 +178,9 @@ class TraceNormRegressor(RegressorMixin, TraceNormModel):
         Parameters
         ----------
         X : array of shape (n_samples, I1, ..., IN), or (n_samples, n_features) with ``tensor_shape``
+            Of NumPy, or of any library of the array API standard, in which and on whose device all is then computed.
         y : array of shape (n_samples,) or (n_samples, K)
+            Of X's library, or of NumPy and then moved to X.
         sample_weight : array of shape (n_samples,), default=None
         """
         self._fit_batch(self._read(X, y, sample_weight, reset=True))
