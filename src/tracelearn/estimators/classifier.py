@@ -79,8 +79,7 @@ class TraceNormClassifier(ClassifierMixin, TraceNormModel):
     ----------
     classes_ : array of shape (n_classes,)
     coef_ : array of shape (K, I1, ..., IN)
-        Of the library, device and precision of X.
-        One weight tensor for each class, or a single one for two classes.
+        One weight tensor for each class, or a single one for two classes; of the library, device and precision of X.
     intercept_ : array of shape (K,)
     n_iter_ : int
     objective_ : float
