@@ -90,7 +90,7 @@ MODELS = {
     "scaled latent": (TraceNormRegressor(alpha=0.1, tol=1e-9, penalty="scaled_latent", max_iter=5000), "y"),
     "huber": (TraceNormRegressor(alpha=0.1, tol=TOL, loss="huber"), "y"),
     "apg": (TraceNormRegressor(alpha=0.1, tol=1e-9, solver="apg-adm", max_iter=5000), "y"),
-    "paper": (TraceNormRegressor(alpha=0.1, step="paper", solver="apg-dr", max_iter=30), "both"),
+    "paper": (TraceNormRegressor(alpha=0.1, step="paper", solver="apg-dr", max_iter=5), "both"),
     "squared classes": (TraceNormClassifier(alpha=0.02, tol=TOL), "three"),
     "class mode": (TraceNormClassifier(alpha=0.02, tol=TOL, class_mode=True), "three"),
     "balanced": (TraceNormClassifier(alpha=0.02, tol=TOL, class_weight="balanced"), "three"),
@@ -184,7 +184,7 @@ def test_nothing_goes_through_numpy(name, lib, no_numpy):
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 def test_single_precision_stays_single_and_is_as_good_as_it_can_be(loss, lib):
-    P = problem(4000)
+    P = problem(1000)
     X, y = lib.put(P.X, np.float32), lib.put(P.three)
     model = TraceNormClassifier(alpha=0.02, loss=loss).fit(X, y)
     expected = TraceNormClassifier(alpha=0.02, loss=loss).fit(P.X, P.three)

@@ -82,7 +82,7 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
     ----------
     classes_ : array of shape (n_classes,)
     coef_ : array of shape (K, I1, ..., IN)
-        One weight tensor for each class, or a single one for two classes.
+        One weight tensor for each class, or a single one for two classes; of the library, device and precision of X.
     intercept_ : array of shape (K,)
     n_iter_ : int
     objective_ : float
@@ -263,7 +263,9 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
         Parameters
         ----------
         X : array of shape (n_samples, I1, ..., IN), or (n_samples, n_features) with ``tensor_shape``
+            Of NumPy, or of any library of the array API standard, in which and on whose device all is then computed.
         y : array of labels of shape (n_samples,)
+            Of X's library or of NumPy, then also strings: ``classes_`` and predictions are of the library of y.
         sample_weight : array of shape (n_samples,), default=None
         """
         return self._fit(X, y, sample_weight)

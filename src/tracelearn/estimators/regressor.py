@@ -72,6 +72,7 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
     Attributes
     ----------
     coef_ : array of shape (I1, ..., IN), or (K, I1, ..., IN) for y of shape (n_samples, K)
+        Of the library, device and precision of X.
     intercept_ : float, or array of shape (K,)
     n_iter_ : int
     objective_ : float
@@ -192,7 +193,9 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
         Parameters
         ----------
         X : array of shape (n_samples, I1, ..., IN), or (n_samples, n_features) with ``tensor_shape``
+            Of NumPy, or of any library of the array API standard, in which and on whose device all is then computed.
         y : array of shape (n_samples,) or (n_samples, K)
+            Of X's library, or of NumPy and then moved to X.
         sample_weight : array of shape (n_samples,), default=None
         """
         return self._fit(X, y, sample_weight)
