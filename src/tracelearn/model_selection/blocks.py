@@ -53,7 +53,7 @@ class FoldedBlocks:
         def parts(block: tuple[int, Any, Any, Any]) -> tuple[Moments, ...]:
             batch = reader.read(block)
             own = fold_of[block[0] : block[0] + len(batch.X)]
-            return tuple(batch.take(own == f).moments() for f in range(n_folds))
+            return tuple(batch.take(np.flatnonzero(own == f)).moments() for f in range(n_folds))
 
         return list(self.blocks.engine.total(parts, self.blocks.batches))
 
