@@ -1,6 +1,6 @@
 """Copy what was measured into README.md, between its marks.
 
-``python -m benchmarks.readme`` copies the table of results.md; ``python -m benchmarks.readme out/paper`` the final table
+``python -m benchmarks.readme`` copies the tables of results.json, outofcore.json and gpu.json; ``python -m benchmarks.readme out/paper`` the final table
 and the two figures of a reproduction.
 """
 
@@ -35,6 +35,28 @@ def copy(folder: Path = HERE) -> None:
         lines.append(f"| {row['question']}: {row['case']} | {ratio} | {row['aim']} | {met} |")
     summary = (folder / "results.md").read_text().strip().rsplit("\n", 1)[-1]
     put("results", "\n".join(lines) + f"\n\n{summary} Times, notes and what was tried: [benchmarks/](benchmarks).\n")
+
+
+def copy_big(folder: Path = HERE) -> None:
+    """Copy what the scripts for big data and for a GPU measured."""
+    disk, gpu = (json.loads((folder / name).read_text()) for name in ("outofcore.json", "gpu.json"))
+    rate, device = disk["samples_per_second"], gpu["machine"]["device"]
+    fit, host = gpu["regressor float64"], gpu["CPU, NumPy: regressor float64"]
+    gram, torch = gpu["gram float64"]["seconds"], gpu["CPU, torch: regressor float64"]["seconds"]
+    logistic, slow = (gpu[name + "logistic, 2 classes, 50000 samples"]["seconds"] for name in ("", "CPU, NumPy: "))
+    lines = [
+        "| what | measured |",
+        "|---|---|",
+        f"| {disk['gigabytes']:g} GB of 10×10×10 in Zarr, process limited to {disk['limit_gib']:g} GiB | "
+        f"{rate['fit']:,} samples/s, {disk['fit_over_gram']:.0%} of the bare gram in memory ({rate['gram']:,}), "
+        f"{disk['fit_over_slower']:.0%} of the slower of gram and reading ({rate['read']:,}); "
+        f"peak memory {disk['peak_rss_mib']} MiB |",
+        f"| {gpu['n']:,} of 10×10×10 on an {device}, float64, proven to {fit['gap']:.0e} | {1e3 * fit['seconds']:.0f} ms "
+        f"({1e3 * gram:.1f} ms of it the gram); {host['seconds'] / fit['seconds']:.0f} times faster than NumPy on "
+        f"{gpu['machine']['threads']} cores of that machine, {torch / fit['seconds']:.0f} times than PyTorch on them |",
+        f"| 50,000 of 10×10×10, logistic, on that GPU | {1e3 * logistic:.0f} ms; {slow / logistic:.0f} times faster than NumPy |",
+    ]
+    put("big", "\n".join(lines) + "\n")
 
 
 def copy_reproduction(folder: Path) -> None:
@@ -75,3 +97,4 @@ if __name__ == "__main__":
         copy_reproduction(Path(sys.argv[1]))
     else:
         copy()
+        copy_big()

@@ -16,7 +16,7 @@ from array_api_compat import device, is_numpy_array
 from tracelearn.arrays import is_narrow, widest
 from tracelearn.tensors import Array, array_namespace
 
-__all__ = ["Moments"]
+__all__ = ["Fold", "Moments"]
 
 # Rows are centred block by block, so the data are never copied whole: on a processor in a buffer that stays in cache,
 # elsewhere in blocks large enough to keep the device busy.
@@ -67,7 +67,7 @@ class Moments:
     @classmethod
     def zero(cls, n_features: int, n_targets: int = 1, *, like: Array | None = None) -> Moments:
         """Make the moments of no sample at all, the neutral element of ``+``."""
-        fold = _Fold.empty(n_features, n_targets, like)
+        fold = Fold.empty(n_features, n_targets, like)
         return fold.freeze()
 
     @classmethod
@@ -81,7 +81,7 @@ class Moments:
         sample_weight : array of shape (n,), not negative, or None for ones
         """
         y = y[:, None] if y.ndim == 1 else y
-        return _Fold.empty(math.prod(X.shape[1:]), y.shape[1], X).add(X, y, sample_weight).freeze()
+        return Fold.empty(math.prod(X.shape[1:]), y.shape[1], X).add(X, y, sample_weight).freeze()
 
     @property
     def n_features(self) -> int:
@@ -97,7 +97,7 @@ class Moments:
         """Add samples: ``self + Moments.of(X, y, sample_weight)``, with one p by p array less."""
         y = y[:, None] if y.ndim == 1 else y
         self._check_same(math.prod(X.shape[1:]), y.shape[1])
-        return _Fold.thaw(self).add(X, y, sample_weight).freeze()
+        return Fold.thaw(self).add(X, y, sample_weight).freeze()
 
     def __add__(self, other: Moments) -> Moments:
         self._check_same(other.n_features, other.n_targets)
@@ -227,8 +227,8 @@ class Moments:
 
 
 @dataclass
-class _Fold:
-    """The one mutable object of this module: owns its arrays while a fold runs, then freezes into moments."""
+class Fold:
+    """Moments in the making, the one mutable object of this module: owns its arrays and buffers until it freezes."""
 
     weight: float
     x_mean: Array
@@ -239,7 +239,8 @@ class _Fold:
     _buffers: dict[Any, Any] = field(default_factory=dict)
 
     @classmethod
-    def empty(cls, n_features: int, n_targets: int, like: Array | None = None) -> _Fold:
+    def empty(cls, n_features: int, n_targets: int, like: Array | None = None) -> Fold:
+        """Begin with no sample."""
         xp: Any = np if like is None else array_namespace(like)
         # Double precision wherever the library and the device have it: sums of many small terms need it.
         kind = {"dtype": xp.float64} if like is None or is_numpy_array(like) else widest(like)
@@ -253,14 +254,17 @@ class _Fold:
         )
 
     @classmethod
-    def thaw(cls, moments: Moments) -> _Fold:
+    def thaw(cls, moments: Moments) -> Fold:
+        """Go on from moments, which stay as they are."""
         gram = array_namespace(moments.gram).asarray(moments.gram, copy=True)
         return cls(moments.weight, moments.x_mean, moments.y_mean, gram, moments.cross, moments.target_sq)
 
     def freeze(self) -> Moments:
+        """Return the moments of all that was added; nothing is to be added afterwards."""
         return Moments(self.weight, self.x_mean, self.y_mean, self.gram, self.cross, self.target_sq)
 
-    def add(self, X: Array, y: Array, sample_weight: Array | None = None) -> _Fold:
+    def add(self, X: Array, y: Array, sample_weight: Array | None = None) -> Fold:
+        """Add samples (n, ...), targets (n, K) and weights (n,)."""
         xp = array_namespace(X)
         p = self.x_mean.shape[0]
         rows = _block_rows(X, p)
@@ -280,6 +284,9 @@ class _Fold:
         if total == 0.0:
             return
         merged = self.weight + total
+        if is_numpy_array(x) and x.dtype == wide and total <= self.weight:
+            self._add_shifted(x, y, weight, total)
+            return
         factor = math.sqrt(self.weight / merged * total)
         rows, x_step = self._centred("x", x, self.x_mean, weight, total, factor)
         y_rows, y_step = self._centred("y", y, self.y_mean, weight, total, factor)
@@ -296,6 +303,32 @@ class _Fold:
         self.x_mean = self.x_mean + part * x_step
         self.y_mean = self.y_mean + part * y_step
         self.weight = merged
+
+    def _add_shifted(self, x: Array, y: Array, weight: Array | None, total: float) -> None:
+        """Add a block that weighs no more than all before, about their mean, and correct for that afterwards.
+
+        It is off its own mean by some ``rest``, of which the correction takes back at most half the square: no digits are
+        lost, and the block is passed over once less than to centre it.
+        """
+        merged = self.weight + total
+        rows, x_rest = self._shifted("x", x, self.x_mean, weight, total)
+        y_rows, y_rest = self._shifted("y", y, self.y_mean, weight, total)
+        self.gram += self._square(rows)
+        back = total * total / merged
+        self.gram -= np.multiply(x_rest[:, None], back * x_rest, out=self._buffer("square", self.gram.shape, x.dtype))
+        self.cross = self.cross + (rows.T @ y_rows - back * np.outer(x_rest, y_rest))
+        self.target_sq = self.target_sq + (np.sum(y_rows**2, axis=0) - back * y_rest**2)
+        self.x_mean = self.x_mean + (total / merged) * x_rest
+        self.y_mean = self.y_mean + (total / merged) * y_rest
+        self.weight = merged
+
+    def _shifted(self, use: str, x: Array, mean: Array, weight: Array | None, total: float) -> tuple[Array, Array]:
+        """Subtract the mean known so far; return weighted rows, and how far the block's own mean is from it."""
+        rows = np.subtract(x, mean, out=self._buffer(use, x.shape, x.dtype))
+        rest = (np.ones(len(x)) if weight is None else weight) @ rows / total
+        if weight is not None:
+            rows *= np.sqrt(weight)[:, None]
+        return rows, rest
 
     def _centred(
         self, use: str, x: Array, mean: Array, weight: Array | None, total: float, factor: float

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracelearn import Moments
+from tracelearn.moments import Fold
 from tracelearn.tensors import grid_trace, kronecker
 
 FIELDS = ("weight", "x_mean", "y_mean", "gram", "cross", "target_sq")
@@ -282,3 +283,25 @@ def test_removing_more_than_was_added_is_refused(rng):
 def test_a_factor_that_is_no_weight_is_refused(factor):
     with pytest.raises(ValueError, match="finite factor of at least 0"):
         Moments.zero(2).scaled(factor)
+
+
+@pytest.mark.parametrize("sizes", [(50, 50, 50), (10, 60, 80), (100, 30, 20)])
+@pytest.mark.parametrize("jump", [0.0, 1.0, 1e3, 1e6])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_blocks_whose_means_drift_lose_no_digits(sizes, jump, weighted, rng):
+    """A block that weighs no more than those before is summed about their mean, a heavier one about its own."""
+    X = np.concatenate([rng.standard_normal((size, 5)) + k * jump for k, size in enumerate(sizes)])
+    y = X[:, :1] + rng.standard_normal((len(X), 1))
+    weight = rng.uniform(0.1, 2.0, len(X)) if weighted else np.ones(len(X))
+    fold = Fold.empty(5, 1)
+    for block in np.split(np.arange(len(X)), np.cumsum(sizes)[:-1]):
+        fold.add(X[block], y[block], weight[block] if weighted else None)
+    found = fold.freeze()
+    wide = X.astype(np.longdouble)
+    mean = weight @ wide / weight.sum()
+    gram = ((wide - mean) * weight[:, None]).T @ (wide - mean)
+    scale = float(np.max(np.abs(gram)))
+    np.testing.assert_allclose(found.gram, gram.astype(float), rtol=0, atol=1e-14 * scale)
+    np.testing.assert_allclose(found.x_mean, mean.astype(float), rtol=1e-14, atol=1e-14)
+    cross = ((wide - mean) * weight[:, None]).T @ (y - weight @ y / weight.sum())
+    np.testing.assert_allclose(found.cross, cross.astype(float), rtol=0, atol=1e-14 * scale)

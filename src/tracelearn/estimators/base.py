@@ -25,7 +25,7 @@ from tracelearn.engine import Blocks, as_blocks, is_dask, lazily
 from tracelearn.estimators.blocks import fit_blocks, gathered_or_blocks
 from tracelearn.forms import choose_form
 from tracelearn.losses import Loss
-from tracelearn.moments import Moments
+from tracelearn.moments import Fold, Moments
 from tracelearn.penalties import PENALTIES, Penalty, Split
 from tracelearn.smooth import ArraySamples, DataLoss, Samples, Smooth, Squares
 from tracelearn.solvers import SOLVERS, Solution
@@ -73,14 +73,19 @@ class Batch:
 
     def moments(self, past: Moments | None = None) -> Moments:
         """Summarise the samples, added to what was summarised before."""
+        n_features, n_targets = self.X.shape[1], self.Y.shape[1]
+        fold = Fold.empty(n_features, n_targets, self.X) if past is None else Fold.thaw(past)
+        return self.add_to(fold).freeze()
+
+    def add_to(self, fold: Fold) -> Fold:
+        """Add the samples to moments in the making."""
+        xp = array_namespace(fold.gram)
         with np.errstate(over="ignore", invalid="ignore"):  # judged below, by a look at p numbers instead of n p
-            past = Moments.zero(self.X.shape[1], self.Y.shape[1], like=self.X) if past is None else past
-            moments = past.updated(self.X, self.Y, self.weight)
-            xp = array_namespace(moments.gram)
-            sizes = float(xp.sum(xp.linalg.diagonal(moments.gram))), float(xp.sum(moments.target_sq))
+            fold.add(self.X, self.Y, self.weight)
+            sizes = float(xp.sum(xp.linalg.diagonal(fold.gram))), float(xp.sum(fold.target_sq))
         if not all(1e-30 < size < 1e30 for size in sizes):
             self.check_range()
-        return moments
+        return fold
 
 
 class TraceNormModel(BaseEstimator):

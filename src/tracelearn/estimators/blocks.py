@@ -11,7 +11,7 @@ from sklearn.utils import compute_class_weight, compute_sample_weight
 
 from tracelearn.engine import Block, Blocks, BlockSamples, as_blocks
 from tracelearn.forms import Form, available_memory, choose_form
-from tracelearn.moments import Moments
+from tracelearn.moments import Fold, Moments
 from tracelearn.smooth import DataLoss, Squares
 from tracelearn.tensors import Array
 from tracelearn.validation import sample_shape
@@ -227,11 +227,10 @@ def _folded(reader: BlockReader, blocks: Blocks) -> Moments:
     if not blocks.is_local:
         found: Moments = blocks.engine.total(reader.moments, blocks.batches)
         return found
-    past = None
+    fold = Fold.empty(reader.model.n_features_in_, reader.n_targets)
     for block in blocks.batches:
-        past = reader.read(block).moments(past)
-    assert past is not None
-    return past
+        reader.read(block).add_to(fold)
+    return fold.freeze()
 
 
 def smooth_of(model: TraceNormModel, samples: BlockSamples, form: Form, *, joint: bool) -> Squares | DataLoss:

@@ -83,7 +83,7 @@ def open_source(
     weight : str, path or None
         Name of the sample weights, or the path of another file that is one array.
     block_bytes : int, optional
-        Size of a block of samples; the smaller of 64 MiB and an eighth of the free memory by default. Blocks are whole
+        Size of a block of samples; the smaller of 16 MiB and an eighth of the free memory by default. Blocks are whole
         samples and whole chunks, and so can be larger.
 
     Returns
