@@ -1,7 +1,7 @@
 """Copy what was measured into README.md, between its marks.
 
-``python -m benchmarks.readme`` copies the tables of results.json, outofcore.json and gpu.json; ``python -m benchmarks.readme out/paper`` the final table
-and the two figures of a reproduction.
+``python -m benchmarks.readme`` copies the tables of results.json, outofcore.json and gpu.json;
+``python -m benchmarks.readme out/paper`` the final table and the two figures of a reproduction.
 """
 
 import json

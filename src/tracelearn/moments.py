@@ -21,6 +21,7 @@ __all__ = ["Fold", "Moments"]
 # Rows are centred block by block, so the data are never copied whole: on a processor in a buffer that stays in cache,
 # elsewhere in blocks large enough to keep the device busy.
 _BLOCK_BYTES = 16 << 20
+_EXCESS = 64  # corrections that are kept until they are made
 _DEVICE_BLOCK_BYTES = 256 << 20
 # Single precision is summed over no more rows than these before double precision takes over.
 _SINGLE_ROWS = 1 << 13
@@ -96,11 +97,10 @@ class Moments:
     def updated(self, X: Array, y: Array, sample_weight: Array | None = None) -> Moments:
         """Add samples: ``self + Moments.of(X, y, sample_weight)``, with one p by p array less."""
         y = y[:, None] if y.ndim == 1 else y
-        self._check_same(math.prod(X.shape[1:]), y.shape[1])
         return Fold.thaw(self).add(X, y, sample_weight).freeze()
 
     def __add__(self, other: Moments) -> Moments:
-        self._check_same(other.n_features, other.n_targets)
+        _check_same((self.n_features, self.n_targets), (other.n_features, other.n_targets))
         if other.weight == 0.0:
             return self
         if self.weight == 0.0:
@@ -109,7 +109,7 @@ class Moments:
 
     def __sub__(self, other: Moments) -> Moments:
         """Remove samples that were added before; what is left is what it would be without them."""
-        self._check_same(other.n_features, other.n_targets)
+        _check_same((self.n_features, self.n_targets), (other.n_features, other.n_targets))
         if other.weight == 0.0:
             return self
         left = self.weight - other.weight
@@ -215,13 +215,6 @@ class Moments:
         trace = float(xp.sum(xp.linalg.diagonal(self.gram))) + self.weight * float(xp.sum(self.x_mean**2))
         return 2.0 * self.n_features * trace
 
-    def _check_same(self, n_features: int, n_targets: int) -> None:
-        if (n_features, n_targets) != (self.n_features, self.n_targets):
-            raise ValueError(
-                f"Expected moments of {self.n_features} features and {self.n_targets} targets, got {n_features} and "
-                f"{n_targets}: only summaries of samples of one kind can be combined."
-            )
-
     def __repr__(self) -> str:
         return f"Moments(weight={self.weight}, n_features={self.n_features}, n_targets={self.n_targets})"
 
@@ -237,6 +230,7 @@ class Fold:
     cross: Array
     target_sq: Array
     _buffers: dict[Any, Any] = field(default_factory=dict)
+    _excess: list[Any] = field(default_factory=list)
 
     @classmethod
     def empty(cls, n_features: int, n_targets: int, like: Array | None = None) -> Fold:
@@ -261,12 +255,14 @@ class Fold:
 
     def freeze(self) -> Moments:
         """Return the moments of all that was added; nothing is to be added afterwards."""
+        self._settle()
         return Moments(self.weight, self.x_mean, self.y_mean, self.gram, self.cross, self.target_sq)
 
     def add(self, X: Array, y: Array, sample_weight: Array | None = None) -> Fold:
         """Add samples (n, ...), targets (n, K) and weights (n,)."""
         xp = array_namespace(X)
         p = self.x_mean.shape[0]
+        _check_same((p, self.y_mean.shape[0]), (math.prod(X.shape[1:]), y.shape[1]))
         rows = _block_rows(X, p)
         for start in range(0, X.shape[0], rows):
             block = slice(start, min(start + rows, X.shape[0]))
@@ -315,12 +311,21 @@ class Fold:
         y_rows, y_rest = self._shifted("y", y, self.y_mean, weight, total)
         self.gram += self._square(rows)
         back = total * total / merged
-        self.gram -= np.multiply(x_rest[:, None], back * x_rest, out=self._buffer("square", self.gram.shape, x.dtype))
+        self._excess.append(math.sqrt(back) * x_rest)
+        if len(self._excess) == _EXCESS:
+            self._settle()
         self.cross = self.cross + (rows.T @ y_rows - back * np.outer(x_rest, y_rest))
         self.target_sq = self.target_sq + (np.sum(y_rows**2, axis=0) - back * y_rest**2)
         self.x_mean = self.x_mean + (total / merged) * x_rest
         self.y_mean = self.y_mean + (total / merged) * y_rest
         self.weight = merged
+
+    def _settle(self) -> None:
+        """Take back what blocks were off their means by: many at once cost as much as one."""
+        if self._excess:
+            rows = np.array(self._excess)
+            self.gram -= rows.T @ rows
+            self._excess.clear()
 
     def _shifted(self, use: str, x: Array, mean: Array, weight: Array | None, total: float) -> tuple[Array, Array]:
         """Subtract the mean known so far; return weighted rows, and how far the block's own mean is from it."""
@@ -368,6 +373,15 @@ class Fold:
         if key not in self._buffers or self._buffers[key].size < size:
             self._buffers[key] = np.empty(size, dtype)
         return self._buffers[key][:size].reshape(shape)
+
+
+def _check_same(known: tuple[int, int], found: tuple[int, int]) -> None:
+    """Refuse other numbers of features and targets."""
+    if found != known:
+        raise ValueError(
+            f"Expected moments of {known[0]} features and {known[1]} targets, got {found[0]} and {found[1]}: only summaries of "
+            "samples of one kind can be combined."
+        )
 
 
 def _block_rows(X: Array, p: int) -> int:

@@ -117,11 +117,14 @@ def flat_samples(X: Any) -> Any:
     return X.reshape(X.shape[0], -1) if X.ndim > 2 and X.shape[0] > 0 else X
 
 
-def read_samples(estimator: Any, X: Any, *, reset: bool, any_library: bool = False) -> tuple[Array, tuple[int, ...]]:
+def read_samples(
+    estimator: Any, X: Any, *, reset: bool, any_library: bool = False, finite: bool = True
+) -> tuple[Array, tuple[int, ...]]:
     """Check X and return it as rows (n, p), float32 or float64, with the shape of a sample.
 
     The rows are a view of X wherever its memory allows it. With ``any_library`` arrays of other libraries stay what and
-    where they are, and those of narrow numbers as narrow: all else is made an array of NumPy.
+    where they are, and those of narrow numbers as narrow: all else is made an array of NumPy. Without ``finite`` the
+    caller looks for NaN and infinity itself.
     """
     foreign = any_library and is_foreign(X)
     if foreign:
@@ -144,9 +147,7 @@ def read_samples(estimator: Any, X: Any, *, reset: bool, any_library: bool = Fal
                 hint = "bring the axes into the order of fit, or pass flat samples."
             raise ValueError(f"Expected samples of shape {known} as in fit, got samples of shape {shape}: {hint}")
         shape = known
-    kind = getattr(getattr(X, "dtype", None), "kind", "f")
-    if kind in "SUVmM":
-        raise ValueError(f"Expected numbers in X, got {X.dtype} values: encode them as numbers first.")
+    _check_kind(X)
     if foreign:
         rows = _foreign_rows(estimator, X, reset=reset)
     else:
@@ -157,8 +158,15 @@ def read_samples(estimator: Any, X: Any, *, reset: bool, any_library: bool = Fal
             dtype=[np.float64, np.float32],
             ensure_all_finite=False,
         )
-    check_finite(rows, "X", shape)
+    if finite:
+        check_finite(rows, "X", shape)
     return rows, shape
+
+
+def _check_kind(X: Any) -> None:
+    """Refuse text, dates and records."""
+    if getattr(getattr(X, "dtype", None), "kind", "f") in "SUVmM":
+        raise ValueError(f"Expected numbers in X, got {X.dtype} values: encode them as numbers first.")
 
 
 def _known_array(estimator: Any) -> Array:

@@ -30,7 +30,7 @@ from tracelearn.penalties import PENALTIES, Penalty, Split
 from tracelearn.smooth import ArraySamples, DataLoss, Samples, Smooth, Squares
 from tracelearn.solvers import SOLVERS, Solution
 from tracelearn.tensors import Array, array_namespace
-from tracelearn.validation import check_range, read_numbers, read_samples
+from tracelearn.validation import check_finite, check_range, read_numbers, read_samples
 
 logger = logging.getLogger("tracelearn")
 
@@ -66,8 +66,9 @@ class Batch:
         """Cast the rows to the precision that solvers work in, that of the targets."""
         return replace(self, X=as_dtype(self.X, self.Y.dtype))
 
-    def check_range(self) -> None:
-        """Refuse numbers whose products leave the range of floating point."""
+    def check_numbers(self) -> None:
+        """Refuse NaN, infinity, and numbers whose products leave the range of floating point."""
+        check_finite(self.X, "X", self.shape)
         check_range(self.X, "X")
         check_range(self.Y, "y")
 
@@ -83,8 +84,9 @@ class Batch:
         with np.errstate(over="ignore", invalid="ignore"):  # judged below, by a look at p numbers instead of n p
             fold.add(self.X, self.Y, self.weight)
             sizes = float(xp.sum(xp.linalg.diagonal(fold.gram))), float(xp.sum(fold.target_sq))
+        # NaN and infinity are found here as well: the products that contain them are neither small nor large.
         if not all(1e-30 < size < 1e30 for size in sizes):
-            self.check_range()
+            self.check_numbers()
         return fold
 
 
@@ -147,8 +149,8 @@ class TraceNormModel(BaseEstimator):
             self._say(f"moments: {form.reason}")
             self._fit_moments(batch.moments(), batch.shape, self.warm_start)
             return
-        batch.check_range()
         self._say(f"{form.name}: {form.reason}")
+        batch.check_numbers()  # before they are widened, since single precision has a smaller range
         batch = batch.widened()
         smooth = self._smooth(batch, form.name, joint=self._joint(batch.Y.shape[1]))
         W = self._solve(smooth, batch.shape, batch.Y.shape[1], self.warm_start)
@@ -178,6 +180,7 @@ class TraceNormModel(BaseEstimator):
         if form == "moments":
             moments = batch.moments() if self.fit_intercept else batch.moments().uncentred()
             return Squares.of(moments, ridge=self.ridge, joint=joint, spectral=spectral)
+        batch.check_numbers()
         batch, free = batch.widened(), form == "matrix-free"
         X, share = batch.X, batch.share
         samples = ArraySamples(X, batch.Y, share, blockwise=free)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -115,17 +117,18 @@ class BlockReader:
         return cls(reader, reader.sample_shape_, n_targets, total)
 
     def read(self, block: tuple[int, Any, Any, Any]) -> Batch:
-        """Check one block."""
+        """Check the shapes and targets of one block; its numbers are looked at where they are used."""
         first, X, y, weight = block
-        try:
-            return self._read(X, y, weight)
-        except ValueError as error:
-            raise ValueError(f"{error} (in the block that begins at sample {first})") from error
-
-    def _read(self, X: Any, y: Any, weight: Any) -> Batch:
         options = {"classes": self.model.classes_, "grow": True} if hasattr(self.model, "classes_") else {}
-        batch: Batch = self.model._read(X, y, weight, reset=False, **options)
+        with _naming(first):
+            batch: Batch = self.model._read(X, y, weight, reset=False, **options)
         return batch
+
+    def add(self, block: tuple[int, Any, Any, Any], fold: Fold) -> None:
+        """Add one block to moments in the making."""
+        batch = self.read(block)
+        with _naming(block[0]):
+            batch.add_to(fold)
 
     def weights_of(self, y: Array, weight: Array | None) -> Array:
         """Weigh all samples (n,) by their own weight and that of their class."""
@@ -136,13 +139,26 @@ class BlockReader:
 
     def moments(self, block: tuple[int, Any, Any, Any]) -> Moments:
         """Summarise one block."""
-        return self.read(block).moments()
+        fold = Fold.empty(self.model.n_features_in_, self.n_targets)
+        self.add(block, fold)
+        return fold.freeze()
 
     def block(self, block: tuple[int, Any, Any, Any]) -> Block:
         """Check one block, in double precision, with its weights as shares of the whole."""
         batch = self.read(block)
+        with _naming(block[0]):
+            batch.check_numbers()
         weight = np.ones(len(batch.X)) if batch.weight is None else batch.weight
         return Block(batch.X.astype(np.float64, copy=False), batch.Y, weight / self.total)
+
+
+@contextmanager
+def _naming(first: int) -> Iterator[None]:
+    """Say in an error which block it is about."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{error} (in the block that begins at sample {first})") from error
 
 
 def _class_weights(class_weight: Any, found: LabelCount) -> dict[Any, float] | None:
@@ -229,7 +245,7 @@ def _folded(reader: BlockReader, blocks: Blocks) -> Moments:
         return found
     fold = Fold.empty(reader.model.n_features_in_, reader.n_targets)
     for block in blocks.batches:
-        reader.read(block).add_to(fold)
+        reader.add(block, fold)
     return fold.freeze()
 
 

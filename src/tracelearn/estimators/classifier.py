@@ -174,7 +174,7 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
     def _read(
         self, X: Any, y: Any, sample_weight: Any, classes: Any = None, *, reset: bool, grow: bool = False
     ) -> Batch:
-        rows, shape = read_samples(self, X, reset=reset, any_library=True)
+        rows, shape = read_samples(self, X, reset=reset, any_library=True, finite=False)
         y, known = read_labels(y, rows, classes, least=1 if grow else 2)
         if grow and classes is None and not reset:
             known = move_to(union(self.classes_, known), known)

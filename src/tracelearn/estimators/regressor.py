@@ -164,7 +164,7 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
             raise ValueError(
                 "Expected one target for each sample: fit requires y to be passed, but the target y is None."
             )
-        rows, shape = read_samples(self, X, reset=reset, any_library=True)
+        rows, shape = read_samples(self, X, reset=reset, any_library=True, finite=False)
         y = read_targets(y, rows)
         if not reset and (y.ndim == 1) != self._single:
             raise ValueError(
