@@ -56,7 +56,7 @@ def measure(path: Path, limit: float, passes: int) -> dict:
     peak = 0.0
     for _ in range(passes):
         began = time.perf_counter()
-        model = TraceNormRegressor(alpha=1e-3).fit(path)
+        model = TraceNormRegressor(alpha=0.1).fit(path)
         rates["fit"].append(n / (time.perf_counter() - began))
         peak = (
             peak or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
