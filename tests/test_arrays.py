@@ -10,7 +10,9 @@ from types import SimpleNamespace
 import array_api_strict
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
+import tracelearn
 from tracelearn import (
     Moments,
     TraceNormClassifier,
@@ -441,3 +443,24 @@ def test_scikit_learns_own_checks_pass_with_dispatch_on():
 def test_the_estimators_say_that_they_take_arrays_of_any_library():
     for model in (TraceNormRegressor(), TraceNormClassifier(), TraceNormRegressorCV(), TraceNormClassifierCV()):
         assert model.__sklearn_tags__().array_api_support
+
+
+def test_a_model_of_any_library_is_saved_with_arrays_of_numpy(tmp_path):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 4, 3))
+    labels = (X[:, 0, 0] > 0).astype(int)
+    for model, y in (
+        (TraceNormRegressor(), X[:, 0, 0]),
+        (TraceNormClassifier(), labels),
+        (TraceNormRegressorCV(alphas=3), X[:, 0, 0]),
+    ):
+        fitted = model.fit(torch.asarray(X), torch.asarray(y))
+        tracelearn.save(fitted, tmp_path / "model.tracelearn")
+        again = tracelearn.load(tmp_path / "model.tracelearn")
+        assert type(again.coef_) is np.ndarray
+        assert_allclose(again.coef_, fitted.coef_.numpy(), rtol=1e-12)
+        assert_allclose(again.predict(X), fitted.predict(torch.asarray(X)).numpy(), rtol=1e-10)
+        assert isinstance(fitted.coef_, torch.Tensor)  # the model itself stays where it is
+        if hasattr(again, "partial_fit"):
+            assert type(again.partial_fit(X, y).coef_) is np.ndarray

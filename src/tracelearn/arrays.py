@@ -6,6 +6,7 @@ array from one library or device to another unless its name says so.
 
 from __future__ import annotations
 
+import copy
 import sys
 from typing import Any
 
@@ -26,6 +27,7 @@ from tracelearn.tensors import Array, array_namespace
 
 __all__ = [
     "as_dtype",
+    "at_host",
     "detached",
     "dtype_name",
     "free_memory",
@@ -91,6 +93,33 @@ def to_numpy(X: Array) -> Array:
     if is_jax_array(X):
         return np.asarray(X)
     return np.from_dlpack(X.detach().cpu() if is_torch_array(X) else X)
+
+
+def at_host(value: Any) -> Any:
+    """Bring every array in a model, in moments or in a sequence of such to the processor; what has none stays the same.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.arrays import at_host
+    >>> at_host((np.ones(2), "b"))
+    (array([1., 1.]), 'b')
+    """
+    if is_foreign(value):
+        return to_numpy(value)
+    if type(value).__module__.split(".")[0] in ("torch", "jax", "cupy"):  # their dtypes
+        return np.dtype(dtype_name(value))
+    if isinstance(value, list | tuple):
+        return type(value)(at_host(item) for item in value)
+    if not type(value).__module__.startswith("tracelearn.") or not hasattr(value, "__dict__"):
+        return value
+    found = {name: at_host(item) for name, item in vars(value).items()}
+    if all(found[name] is item for name, item in vars(value).items() if not isinstance(item, list | tuple)):
+        return value
+    host = copy.copy(value)
+    for name, item in found.items():
+        object.__setattr__(host, name, item)  # our values are frozen, and this one is new
+    return host
 
 
 def move_to(X: Any, like: Array, dtype: Any = None) -> Array:

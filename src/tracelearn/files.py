@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from tracelearn.arrays import at_host
 from tracelearn.moments import Moments
 from tracelearn.optional import require
 
@@ -105,7 +106,8 @@ def save(thing: Any, path: str | os.PathLike[str]) -> None:
     """Write a model or moments to a file, whole or not at all.
 
     The file holds parameters, everything learned and the last solution, so that what ``load`` returns predicts, merges and
-    goes on learning as the original does, to the last bit. It holds no code, and reading it runs none.
+    goes on learning as the original does, to the last bit. It holds no code, and reading it runs none. A model fitted on a GPU
+    is written with arrays of NumPy, and that is what it has when it is read.
 
     Parameters
     ----------
@@ -125,7 +127,7 @@ def save(thing: Any, path: str | os.PathLike[str]) -> None:
     >>> bool((again.predict(X) == model.predict(X)).all())
     True
     """
-    write_atomically(path, pack(_kind(thing), thing))
+    write_atomically(path, pack(_kind(thing), at_host(thing)))
 
 
 def _kind(thing: Any) -> str:
