@@ -147,7 +147,7 @@ class PathDisplay:
         for k, (curve, label) in enumerate(zip(curves, self.labels, strict=True)):
             looks: dict[str, Any] = {"color": COLOURS[k % len(COLOURS)], "linestyle": DASHES[k % len(DASHES)]}
             if len(curves) > 1:  # wide below narrow, so that equal ranks do not hide each other
-                looks |= {"linewidth": 1.4 + 1.6 * (len(curves) - 1 - k), "drawstyle": "steps-mid"}
+                looks |= {"linewidth": 1.4 + 1.2 * (len(curves) - 1 - k), "drawstyle": "steps-mid"}
             self.lines_ += axes.plot(self.alphas, curve, label=label, **looks)
         if self.standard_error is not None:
             low, high = self.values - self.standard_error, self.values + self.standard_error
@@ -237,7 +237,7 @@ class ConvergenceDisplay:
         looks = {"color": COLOURS[0], "marker": "o", "markersize": 5 if len(gaps) <= 30 else 2.5, "linewidth": 1.4}
         (self.line_,) = axes.plot(iterations, gaps, label="relative duality gap", **looks)
         axes.axhline(self.tol, color=COLOURS[1], linestyle=(0, (4, 2)), linewidth=1.4, label=f"tol = {self.tol:g}")
-        axes.set_xlim(left=0.0)
+        axes.set_xlim(left=-0.02 * max(float(iterations[-1]), 1.0))
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.set_xlabel("iteration")
         axes.set_ylabel("relative duality gap")

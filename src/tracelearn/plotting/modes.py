@@ -45,7 +45,7 @@ class Mode:
     def entry(self, index: int) -> str:
         """Name one entry."""
         value = self.values[index]
-        text = str(value) if self.has_names else f"{value:.4g}"
+        text = str(value) if self.has_names else f"{value:.3g}"
         return f"{self.name} {text}" if self.unit is None else f"{self.name} {text} {self.unit}"
 
     def edges(self) -> tuple[float, float]:
@@ -69,8 +69,11 @@ class Mode:
             looks = {"color": COLOURS[k % len(COLOURS)], "label": label, "zorder": 3}
             if self.has_names:
                 x = np.arange(len(curve)) + 0.5 * (k - 0.5 * (len(curves) - 1)) / max(len(curves), 2)
-                axes.vlines(x, 0.0, curve, color=looks["color"], linewidth=1.2)
-                drawn += axes.plot(x, curve, linestyle="none", marker=MARKERS[k % len(MARKERS)], markersize=5, **looks)
+                size = 5 if len(curve) <= 20 else 3
+                axes.vlines(x, 0.0, curve, color=looks["color"], linewidth=1.2 if size == 5 else 0.8)
+                drawn += axes.plot(
+                    x, curve, linestyle="none", marker=MARKERS[k % len(MARKERS)], markersize=size, **looks
+                )
             else:
                 marker = MARKERS[k % len(MARKERS)] if len(curve) <= 12 else None
                 dash = DASHES[k % len(DASHES)]

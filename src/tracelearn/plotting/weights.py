@@ -139,8 +139,8 @@ class WeightsDisplay:
             for cut in cuts
         ]
         if len(self.tensors) == 1 or len(cuts) == 1:
-            across = min(_COLUMNS, len(panes))
-            grid = -(-len(panes) // across), across
+            down = -(-len(panes) // _COLUMNS)
+            grid = down, -(-len(panes) // down)
         else:
             grid = len(self.tensors), len(cuts)
         self.axes_, self.figure_ = panels(ax, grid, 2.9, 2.5, "one for each image", len(panes))
@@ -225,8 +225,7 @@ def _number(target: Any, names: list[Any], kind: str) -> int:
 
 def _image_modes(modes: Any, order: int) -> tuple[int, int]:
     found = (order - 2, order - 1) if modes is None else tuple(modes) if np.iterable(modes) else (modes,)
-    whole = all(isinstance(mode, Integral) and 0 <= int(mode) < order for mode in found)
-    if len(found) != 2 or not whole or found[0] == found[1]:
+    if len(found) != 2 or found[0] == found[1] or not all(mode in range(order) for mode in found):
         raise ValueError(
             f"Expected two different modes between 0 and {order - 1}, got {modes!r}: name those of rows and columns."
         )
@@ -239,7 +238,7 @@ def _cuts(slices: Any, sizes: tuple[int, ...], names: list[str]) -> list[tuple[i
         return [()]
     if isinstance(slices, str) and slices == "mean":
         return [None]
-    if isinstance(slices, Integral) and not isinstance(slices, bool) and slices >= 1:
+    if isinstance(slices, Integral) and not isinstance(slices, bool) and int(slices) >= 1:
         total = int(np.prod(sizes))
         flat = np.unique(np.linspace(0, total - 1, min(int(slices), total)).round().astype(int))
         return [tuple(int(i) for i in np.unravel_index(number, sizes)) for number in flat]
