@@ -292,7 +292,7 @@ def test_any_two_modes_make_an_image(modes):
     display = WeightsDisplay.from_estimator(model, modes=modes, slices=[(1, 2), (0, 0)])
     moved = np.transpose(model.coef_, (*rest, *modes))
     np.testing.assert_array_equal(display.images_[0].get_array(), moved[1, 2])
-    assert display.axes_[0].get_title() == f"mode {rest[0]} 1, mode {rest[1]} 2"
+    assert display.axes_[0].get_title() == f"mode {rest[0]} = 1, mode {rest[1]} = 2"
     (mean,) = WeightsDisplay.from_estimator(model, modes=modes, slices="mean").images_
     np.testing.assert_allclose(mean.get_array(), moved.mean(axis=(0, 1)), atol=1e-15)
 
@@ -300,7 +300,7 @@ def test_any_two_modes_make_an_image(modes):
 def test_slices_are_spread_evenly_and_as_many_as_asked():
     model = fitted((9, 2, 3))
     display = WeightsDisplay.from_estimator(model, slices=3)
-    assert [ax.get_title() for ax in display.axes_] == ["mode 0 0", "mode 0 4", "mode 0 8"]
+    assert [ax.get_title() for ax in display.axes_] == ["mode 0 = 0", "mode 0 = 4", "mode 0 = 8"]
 
 
 def test_a_colour_bar_on_given_axes_is_drawn_when_asked_for():
@@ -374,6 +374,11 @@ def test_ranks_along_a_path_are_those_of_models(tiny, shape, targets):
     assert len(display.lines_) == len(shape)
     drawn = np.stack([line.get_ydata() for line in display.lines_], axis=1)
     assert not drawn[0].any()
+    low, high = display.ax_.get_ylim()
+    assert low <= 0
+    assert high >= drawn.max() > 0
+    left, right = display.ax_.get_xlim()
+    assert left <= path.alphas.min() < path.alphas.max() <= right
     for alpha, ranks in zip(path.alphas[1:3], drawn[1:3], strict=True):
         model = TraceNormRegressor(alpha).fit(X, y)
         np.testing.assert_array_equal(ranks, np.atleast_2d(model.mode_ranks_).max(axis=0))

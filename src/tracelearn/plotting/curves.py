@@ -9,6 +9,7 @@ import numpy as np
 
 from tracelearn.arrays import to_numpy
 from tracelearn.model_selection import TraceNormPath
+from tracelearn.optional import require
 from tracelearn.plotting.canvas import COLOURS, DASHES, INK, MARKERS, one_axes, plain
 from tracelearn.plotting.modes import as_modes, check_model
 from tracelearn.streams import StreamReport
@@ -146,9 +147,10 @@ class PathDisplay:
         self.lines_, self.band_ = [], None
         for k, (curve, label) in enumerate(zip(curves, self.labels, strict=True)):
             looks: dict[str, Any] = {"color": COLOURS[k % len(COLOURS)], "linestyle": DASHES[k % len(DASHES)]}
-            if len(curves) > 1:  # wide below narrow, so that equal ranks do not hide each other
-                looks |= {"linewidth": 1.4 + 1.2 * (len(curves) - 1 - k), "drawstyle": "steps-mid"}
+            if len(curves) > 1:
+                looks |= {"drawstyle": "steps-mid", "linewidth": 1.8}
             self.lines_ += axes.plot(self.alphas, curve, label=label, **looks)
+            self.lines_[-1].set_transform(_shifted(axes, (k - 0.5 * (len(curves) - 1)) * 3.0 / 72.0))
         if self.standard_error is not None:
             low, high = self.values - self.standard_error, self.values + self.standard_error
             looks = {"color": COLOURS[0], "alpha": 0.22, "linewidth": 0}
@@ -164,6 +166,12 @@ class PathDisplay:
         plain(axes)
         _legend_above(axes)
         return self
+
+
+def _shifted(axes: Any, inches: float) -> Any:
+    """Return the way from numbers to paper, a little higher, so that equal ranks do not hide each other."""
+    move = require("matplotlib.transforms", "plot").ScaledTranslation
+    return axes.transData + move(0.0, inches, axes.figure.dpi_scale_trans)
 
 
 def _alpha_axis(axes: Any, alphas: Array) -> None:

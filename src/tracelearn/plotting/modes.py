@@ -45,8 +45,8 @@ class Mode:
     def entry(self, index: int) -> str:
         """Name one entry."""
         value = self.values[index]
-        text = str(value) if self.has_names else f"{value:.3g}"
-        return f"{self.name} {text}" if self.unit is None else f"{self.name} {text} {self.unit}"
+        text = f"{self.name} {value}" if self.has_names else f"{self.name} = {value:.3g}"
+        return text if self.unit is None else f"{text} {self.unit}"
 
     def edges(self) -> tuple[float, float]:
         """Return where the first and the last entry of an image begin and end, in coordinates or counted."""

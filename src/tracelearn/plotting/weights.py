@@ -52,7 +52,7 @@ class WeightsDisplay:
     >>> model = TraceNormRegressor(alpha=2.0).fit(X, y)
     >>> display = WeightsDisplay.from_estimator(model, mode_names=("channel", "time", "frequency"))
     >>> [ax.get_title() for ax in display.axes_]
-    ['channel 0', 'channel 1', 'channel 2']
+    ['channel = 0', 'channel = 1', 'channel = 2']
     """
 
     axes_: Array
