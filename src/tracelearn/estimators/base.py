@@ -23,6 +23,7 @@ from tracelearn.arrays import as_dtype, free_memory, is_narrow, move_to, place
 from tracelearn.certificate import certify
 from tracelearn.engine import Blocks, as_blocks, is_dask, lazily
 from tracelearn.estimators.blocks import fit_blocks, gathered_or_blocks
+from tracelearn.estimators.convergence import Record
 from tracelearn.forms import choose_form
 from tracelearn.losses import Loss
 from tracelearn.moments import Fold, Moments
@@ -212,9 +213,10 @@ class TraceNormModel(BaseEstimator):
         start = self._last_solution(penalty, n_targets, reference) if warm else None
         alpha = array_namespace(reference).full_like(reference, float(self.alpha))
         solver = SOLVERS[smooth.best_solver if self.solver == "auto" else self.solver]
-        watch = self._watch if self.verbose > 1 else None
-        found = solver(smooth, penalty, alpha, tol=self.tol, max_iter=self.max_iter, start=start, on_iteration=watch)
-        return self._keep(smooth, found, shape, float(array_namespace(found.gap).max(found.gap)) <= self.tol)
+        record = Record(self._watch if self.verbose > 1 else None)
+        found = solver(smooth, penalty, alpha, tol=self.tol, max_iter=self.max_iter, start=start, on_iteration=record)
+        converged = float(array_namespace(found.gap).max(found.gap)) <= self.tol
+        return self._keep(smooth, found, shape, converged, record)
 
     def _last_solution(self, penalty: Penalty, n_targets: int, like: Array) -> Solution | None:
         """Return the last solution if it is one of this problem: a split of another penalty would mislead."""
@@ -257,17 +259,18 @@ class TraceNormModel(BaseEstimator):
         )
         n_iter = max(end.n_iter for end in ends)
         found = Solution(W, split, proof.objective, proof.gap, n_iter)
-        return self._keep(smooth, found, shape, all(end.converged for end in ends))
+        return self._keep(smooth, found, shape, all(end.converged for end in ends), Record())
 
     def _intercept_of(self, target: int) -> float:
         return float(self.intercept_ if isinstance(self.intercept_, float) else self.intercept_[target])
 
-    def _keep(self, smooth: Smooth, found: Solution, shape: tuple[int, ...], converged: bool) -> Array:
+    def _keep(self, smooth: Smooth, found: Solution, shape: tuple[int, ...], converged: bool, record: Record) -> Array:
         xp = array_namespace(found.W)
         self._solution = found
         self.n_iter_ = found.n_iter
         self.objective_ = float(xp.sum(found.objective))
         self.dual_gap_ = float(xp.max(found.gap))
+        self._convergence = record.until(self.n_iter_, self.dual_gap_)
         self.sample_shape_ = shape
         W = xp.reshape(found.W, (-1, smooth.n_features))
         self._solved = self._penalty(shape, W.shape[0]), W.shape[0], place(W)
@@ -351,6 +354,12 @@ class TraceNormModel(BaseEstimator):
             tensors = [self.coef_[k, ...] for k in range(self.coef_.shape[0])]
         ranks = [[_rank(W, mode) for mode in range(W.ndim)] for W in tensors]
         return move_to(np.array(ranks[0] if len(tensors) == 1 else ranks), self.coef_)
+
+    @property
+    def convergence_(self) -> Array:
+        """Iteration and relative duality gap, the largest over targets, at every check of the last solve."""
+        check_is_fitted(self)
+        return np.stack(self._convergence, axis=1)
 
     def _mode_axes(self) -> range:
         first = 0 if self.coef_.ndim == len(self.sample_shape_) or self._shares_modes() else 1

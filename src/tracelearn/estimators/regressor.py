@@ -79,6 +79,9 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
         The minimum that was found, summed over targets.
     dual_gap_ : float
         Proven bound on its distance from the optimum, relative to the objective at W = 0; the largest over targets.
+    convergence_ : NumPy array of shape (n_checks, 2)
+        Iteration and largest relative duality gap at every check of the last solve; the last row is ``n_iter_`` and
+        ``dual_gap_``. With ``step="paper"``, which has no gap on its way, it is the only one.
     mode_ranks_ : array of ints
         Rank of the weights in each mode.
     mode_factors_ : list of (factors, singular values), one for each mode

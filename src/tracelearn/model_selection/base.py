@@ -368,6 +368,12 @@ class SelectionCV(BaseEstimator):
         check_is_fitted(self)
         return self.best_estimator_.mode_factors_
 
+    @property
+    def convergence_(self) -> Array:
+        """Iteration and relative duality gap at every check, on the way to the model that was found."""
+        check_is_fitted(self)
+        return self.best_estimator_.convergence_
+
     def predict(self, X: Any) -> Array:
         """Predict each sample with the model that was found."""
         check_is_fitted(self)

@@ -1,0 +1,332 @@
+"""Displays of curves: the choice of alpha, the way to the optimum, errors along a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from tracelearn.arrays import to_numpy
+from tracelearn.model_selection import TraceNormPath
+from tracelearn.optional import require
+from tracelearn.plotting.canvas import COLOURS, DASHES, INK, MARKERS, one_axes, plain
+from tracelearn.plotting.modes import as_modes, check_model
+from tracelearn.streams import StreamReport
+from tracelearn.tensors import Array, n_rank
+
+__all__ = ["ConvergenceDisplay", "PathDisplay", "PrequentialDisplay"]
+
+
+class PathDisplay:
+    """What alpha does: the score of cross-validation, or the ranks of the weights, over a range of alphas.
+
+    Parameters
+    ----------
+    alphas : array of shape (n_alphas,)
+    values : array of shape (n_alphas,) or (n_alphas, n_curves)
+    labels : list of str, one for each curve
+    quantity : str
+        What the values are, beside their axis.
+    standard_error : array of shape (n_alphas,), default=None
+        Half the height of a band about a single curve.
+    alpha : float, default=None
+        The one that was chosen.
+
+    Attributes
+    ----------
+    ax_ : matplotlib axes
+    figure_ : matplotlib figure
+    lines_ : list of matplotlib lines, one for each curve
+    band_ : matplotlib collection, or None
+
+    Examples
+    --------
+    >>> from tracelearn import TraceNormRegressorCV, trace_norm_path
+    >>> from tracelearn.datasets import make_low_rank_regression
+    >>> from tracelearn.plotting import PathDisplay
+    >>> X, y, W = make_low_rank_regression(200, (5, 4), rank=1, random_state=0)
+    >>> PathDisplay.from_estimator(TraceNormRegressorCV(alphas=10).fit(X, y)).ax_.get_ylabel()
+    'held-out loss'
+    >>> PathDisplay.from_path(trace_norm_path(X, y, alphas=10)).values.shape
+    (10, 2)
+    """
+
+    ax_: Any
+    figure_: Any
+    lines_: list[Any]
+    band_: Any
+
+    def __init__(
+        self,
+        *,
+        alphas: Array,
+        values: Array,
+        labels: Sequence[str],
+        quantity: str,
+        standard_error: Array | None = None,
+        alpha: float | None = None,
+    ) -> None:
+        self.alphas = alphas
+        self.values = values
+        self.labels = list(labels)
+        self.quantity = quantity
+        self.standard_error = standard_error
+        self.alpha = alpha
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: Any = None) -> Self:
+        """Draw what cross-validation found: the mean over folds with its standard error, and the chosen alpha.
+
+        Parameters
+        ----------
+        estimator : fitted TraceNormRegressorCV or TraceNormClassifierCV
+        ax : matplotlib axes, default=None
+            None makes a figure.
+        """
+        results = check_model(estimator, "cv_results_")
+        chosen = {name: getattr(estimator, f"{name}_") for name in ("mode_weights", "ridge", "class_mode")}
+        best = results["candidates"].index(chosen)
+        scoring = estimator.scoring
+        quantity = (
+            "held-out loss"
+            if scoring is None
+            else f"held-out {scoring.replace('_', ' ')}"
+            if isinstance(scoring, str)
+            else "held-out score"
+        )
+        return cls(
+            alphas=to_numpy(results["alphas"])[best],
+            values=to_numpy(results["mean_error"])[best],
+            labels=["mean over folds"],
+            quantity=quantity,
+            standard_error=to_numpy(results["standard_error"])[best],
+            alpha=estimator.alpha_,
+        ).plot(ax)
+
+    @classmethod
+    def from_path(
+        cls, path: TraceNormPath, *, sample_shape: Any = None, mode_names: Any = None, ax: Any = None
+    ) -> Self:
+        """Draw the rank of the weights in each mode; with several targets, the largest over them.
+
+        Parameters
+        ----------
+        path : what ``trace_norm_path`` returns
+        sample_shape : tuple of ints, default=None
+            The shape of a sample; None finds it in the path.
+        mode_names : sequence of N str, default=None
+        ax : matplotlib axes, default=None
+            None makes a figure.
+        """
+        if not isinstance(path, TraceNormPath):
+            raise ValueError(
+                f"Expected what trace_norm_path returns, got {type(path).__name__}: pass a model with cross-validation to "
+                "from_estimator."
+            )
+        coefs = to_numpy(path.coefs)
+        single = to_numpy(path.intercepts).ndim == 1
+        shape = coefs.shape[1 if single else 2 :] if sample_shape is None else tuple(sample_shape)
+        if coefs.shape[coefs.ndim - len(shape) :] != shape or coefs.ndim - len(shape) not in (1, 2):
+            raise ValueError(
+                f"Expected the shape of a sample at the end of that of the weights, {coefs.shape[1:]}, got {shape}: leave "
+                "sample_shape out."
+            )
+        tensors = coefs.reshape(len(coefs), -1, *shape)
+        # The level below which mode_ranks_ of a model takes a singular value for rounding.
+        level = 10 * max(shape) * float(np.finfo(coefs.dtype).eps)
+        ranks = [[max(n_rank(W, mode, rtol=level) for W in point) for mode in range(len(shape))] for point in tensors]
+        names = [mode.name for mode in as_modes(shape, mode_names)]
+        quantity = "rank" if tensors.shape[1] == 1 else "largest rank over targets"
+        return cls(alphas=to_numpy(path.alphas), values=np.array(ranks), labels=names, quantity=quantity).plot(ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw on the axes that are given, or on a new figure."""
+        self.ax_, self.figure_ = one_axes(ax)
+        axes, curves = self.ax_, np.reshape(self.values, (len(self.alphas), -1)).T
+        self.lines_, self.band_ = [], None
+        for k, (curve, label) in enumerate(zip(curves, self.labels, strict=True)):
+            looks: dict[str, Any] = {"color": COLOURS[k % len(COLOURS)], "linestyle": DASHES[k % len(DASHES)]}
+            if len(curves) > 1:
+                looks |= {"drawstyle": "steps-mid", "linewidth": 1.8}
+            self.lines_ += axes.plot(self.alphas, curve, label=label, **looks)
+            self.lines_[-1].set_transform(_shifted(axes, (k - 0.5 * (len(curves) - 1)) * 3.0 / 72.0))
+        if self.standard_error is not None:
+            low, high = self.values - self.standard_error, self.values + self.standard_error
+            looks = {"color": COLOURS[0], "alpha": 0.22, "linewidth": 0}
+            self.band_ = axes.fill_between(self.alphas, low, high, label="± one standard error", **looks)
+        if self.alpha is not None:
+            label = f"chosen alpha, {self.alpha:.3g}"
+            axes.axvline(self.alpha, color=COLOURS[1], linestyle=(0, (4, 2)), linewidth=1.4, label=label)
+        _alpha_axis(axes, self.alphas)
+        axes.set_ylabel(self.quantity)
+        if self.values.dtype.kind in "iu":
+            axes.yaxis.get_major_locator().set_params(integer=True)
+            axes.set_ylim(bottom=-0.05 * max(int(self.values.max()), 1))
+        plain(axes)
+        _legend_above(axes)
+        return self
+
+
+def _shifted(axes: Any, inches: float) -> Any:
+    """Return the way from numbers to paper, a little higher, so that equal ranks do not hide each other."""
+    move = require("matplotlib.transforms", "plot").ScaledTranslation
+    return axes.transData + move(0.0, inches, axes.figure.dpi_scale_trans)
+
+
+def _alpha_axis(axes: Any, alphas: Array) -> None:
+    positive = alphas[alphas > 0]
+    if len(positive) == len(alphas):
+        axes.set_xscale("log")
+    elif len(positive):  # alpha = 0 has no logarithm, and is a model all the same
+        axes.set_xscale("symlog", linthresh=float(positive.min()))
+    axes.set_xlabel("alpha")
+
+
+def _legend_above(axes: Any) -> None:
+    """Put the legend where it can hide nothing."""
+    count = len(axes.get_legend_handles_labels()[0])
+    options = {"frameon": False, "fontsize": "small", "columnspacing": 1.2, "handlelength": 2.2}
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(count, 4), **options)
+
+
+class ConvergenceDisplay:
+    """The relative duality gap at every check of the last solve, with the ``tol`` that it had to reach.
+
+    Parameters
+    ----------
+    convergence : array of shape (n_checks, 2)
+        Iterations and gaps.
+    tol : float
+
+    Attributes
+    ----------
+    ax_ : matplotlib axes
+    figure_ : matplotlib figure
+    line_ : matplotlib line
+
+    Examples
+    --------
+    >>> from tracelearn import TraceNormRegressor
+    >>> from tracelearn.datasets import make_low_rank_regression
+    >>> from tracelearn.plotting import ConvergenceDisplay
+    >>> X, y, W = make_low_rank_regression(200, (5, 4), rank=1, random_state=0)
+    >>> display = ConvergenceDisplay.from_estimator(TraceNormRegressor().fit(X, y))
+    >>> display.ax_.get_yscale(), bool(display.line_.get_ydata()[-1] <= 1e-6)
+    ('log', True)
+    """
+
+    ax_: Any
+    figure_: Any
+    line_: Any
+
+    def __init__(self, *, convergence: Array, tol: float) -> None:
+        self.convergence = convergence
+        self.tol = tol
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: Any = None) -> Self:
+        """Draw how a fitted model was found.
+
+        Parameters
+        ----------
+        estimator : fitted regressor or classifier, with or without cross-validation
+        ax : matplotlib axes, default=None
+            None makes a figure.
+        """
+        return cls(convergence=check_model(estimator, "convergence_"), tol=estimator.tol).plot(ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw on the axes that are given, or on a new figure."""
+        self.ax_, self.figure_ = one_axes(ax)
+        axes = self.ax_
+        axes.set_yscale("log", nonpositive="mask")  # a gap of zero, which is possible, has no place on this axis
+        iterations, gaps = self.convergence.T
+        looks = {"color": COLOURS[0], "marker": "o", "markersize": 5 if len(gaps) <= 30 else 2.5, "linewidth": 1.4}
+        (self.line_,) = axes.plot(iterations, gaps, label="relative duality gap", **looks)
+        axes.axhline(self.tol, color=COLOURS[1], linestyle=(0, (4, 2)), linewidth=1.4, label=f"tol = {self.tol:g}")
+        axes.set_xlim(left=-0.02 * max(float(iterations[-1]), 1.0))
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.set_xlabel("iteration")
+        axes.set_ylabel("relative duality gap")
+        plain(axes)
+        _legend_above(axes)
+        return self
+
+
+class PrequentialDisplay:
+    """The errors of a stream on samples that were not learned yet: in each interval, and on all so far.
+
+    Parameters
+    ----------
+    n_seen, error, cumulative_error : arrays of shape (n_points,)
+    measure : str, default="error"
+        What the errors are, beside their axis.
+
+    Attributes
+    ----------
+    ax_ : matplotlib axes
+    figure_ : matplotlib figure
+    lines_ : two matplotlib lines: errors in each interval, errors so far
+
+    Examples
+    --------
+    >>> from tracelearn import TraceNormRegressor, stream
+    >>> from tracelearn.datasets import make_low_rank_regression
+    >>> from tracelearn.plotting import PrequentialDisplay
+    >>> X, y, W = make_low_rank_regression(3000, (4, 3), rank=1, random_state=0)
+    >>> batches = [(X[i : i + 100], y[i : i + 100]) for i in range(0, 3000, 100)]
+    >>> report = stream(batches, TraceNormRegressor(alpha=0.1), refresh_samples=500)
+    >>> PrequentialDisplay.from_report(report, measure="mean squared error").n_seen
+    array([1000, 1500, 2000, 2500, 3000])
+    """
+
+    ax_: Any
+    figure_: Any
+    lines_: list[Any]
+
+    def __init__(self, *, n_seen: Array, error: Array, cumulative_error: Array, measure: str = "error") -> None:
+        self.n_seen = n_seen
+        self.error = error
+        self.cumulative_error = cumulative_error
+        self.measure = measure
+
+    @classmethod
+    def from_report(cls, report: StreamReport, *, measure: str = "error", ax: Any = None) -> Self:
+        """Draw the curve of a stream.
+
+        Parameters
+        ----------
+        report : what ``stream`` returns, or gives to ``on_refresh``
+        measure : str, default="error"
+            What the errors are: mean squared error for numbers, share of wrong labels for classes.
+        ax : matplotlib axes, default=None
+            None makes a figure.
+        """
+        if not isinstance(report, StreamReport):
+            raise ValueError(f"Expected what stream returns, got {type(report).__name__}: pass a StreamReport.")
+        if not report.curve:
+            raise ValueError(
+                "Expected a report with points, got an empty curve: let the stream go on until its second refresh."
+            )
+        names = ("n_seen", "error", "cumulative_error")
+        columns = {name: np.array([getattr(point, name) for point in report.curve]) for name in names}
+        return cls(**columns, measure=measure).plot(ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw on the axes that are given, or on a new figure."""
+        self.ax_, self.figure_ = one_axes(ax)
+        axes = self.ax_
+        marker = MARKERS[0] if len(self.n_seen) <= 60 else None
+        looks: dict[str, Any] = {"color": COLOURS[5], "marker": marker, "markersize": 3.5, "linewidth": 1.2}
+        self.lines_ = axes.plot(self.n_seen, self.error, label="since the last refresh", **looks)
+        looks = {"color": COLOURS[1], "linestyle": DASHES[1], "linewidth": 2.0}
+        self.lines_ += axes.plot(self.n_seen, self.cumulative_error, label="on all samples so far", **looks)
+        axes.set_ylim(bottom=0.0)
+        axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
+        axes.set_xlabel("samples learned")
+        axes.set_ylabel(self.measure)
+        axes.grid(axis="y", color=INK, alpha=0.15, linewidth=0.8)
+        plain(axes)
+        _legend_above(axes)
+        return self

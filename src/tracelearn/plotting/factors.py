@@ -1,0 +1,208 @@
+"""Displays of the weights mode by mode: singular values and factors of the unfoldings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from tracelearn.arrays import to_numpy
+from tracelearn.plotting.canvas import COLOURS, INK, panels, plain
+from tracelearn.plotting.modes import Mode, as_modes, check_model, target_names
+from tracelearn.tensors import Array
+
+__all__ = ["ModeFactorsDisplay", "ModeSpectrumDisplay"]
+
+
+def _modes_of(estimator: Any, mode_names: Any, coordinates: Any, units: Any) -> list[Mode]:
+    """Describe all modes of the weights; where targets are a mode, it is the first."""
+    modes = as_modes(estimator.sample_shape_, mode_names, coordinates, units)
+    if len(estimator.mode_factors_) > len(modes):
+        kind, names = target_names(estimator, estimator.coef_.shape[0])
+        modes.insert(0, Mode(kind, np.array([str(name) for name in names])))
+    return modes
+
+
+class ModeSpectrumDisplay:
+    """Singular values of the weights' unfoldings, one panel for each mode, with the rank marked.
+
+    Several targets are unfolded side by side, as in ``mode_factors_``; their ranks are each target's own, as in
+    ``mode_ranks_``, so that the values of all together may go on beyond the rank of any.
+
+    Parameters
+    ----------
+    singular_values : list of arrays, one for each mode
+    ranks : array of ints of shape (n_modes,), or (n_targets, n_modes)
+    mode_names : list of str
+
+    Attributes
+    ----------
+    axes_ : array of matplotlib axes, one for each mode
+    figure_ : matplotlib figure
+    lines_ : list of matplotlib lines
+        The singular values.
+
+    Examples
+    --------
+    >>> from tracelearn import TraceNormRegressor
+    >>> from tracelearn.datasets import make_low_rank_regression
+    >>> from tracelearn.plotting import ModeSpectrumDisplay
+    >>> X, y, W = make_low_rank_regression(500, (6, 5, 4), rank=1, random_state=0)
+    >>> model = TraceNormRegressor(alpha=2.0).fit(X, y)
+    >>> display = ModeSpectrumDisplay.from_estimator(model, mode_names=("channel", "time", "frequency"))
+    >>> [ax.get_title() for ax in display.axes_]
+    ['channel: rank 1', 'time: rank 1', 'frequency: rank 1']
+    """
+
+    axes_: Array
+    figure_: Any
+    lines_: list[Any]
+
+    def __init__(self, *, singular_values: Sequence[Array], ranks: Array, mode_names: Sequence[str]) -> None:
+        self.singular_values = list(singular_values)
+        self.ranks = ranks
+        self.mode_names = list(mode_names)
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, mode_names: Any = None, ax: Any = None) -> Self:
+        """Draw the spectra of a fitted model.
+
+        Parameters
+        ----------
+        estimator : fitted regressor or classifier, with or without cross-validation
+        mode_names : sequence of N str, default=None
+        ax : N matplotlib axes, default=None
+            One for each mode, and before them one for the targets where they are a mode. None makes a figure.
+        """
+        factors = check_model(estimator, "mode_factors_")
+        modes = _modes_of(estimator, mode_names, None, None)
+        values = [to_numpy(s) for _, s in factors]
+        names = [mode.name for mode in modes]
+        return cls(singular_values=values, ranks=to_numpy(estimator.mode_ranks_), mode_names=names).plot(ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw on the axes that are given, or on a new figure."""
+        count = len(self.singular_values)
+        self.axes_, self.figure_ = panels(ax, (1, count), 3.2, 2.9, "one for each mode")
+        self.lines_ = []
+        ranks = np.atleast_2d(self.ranks)
+        for n, (axes, values) in enumerate(zip(self.axes_, self.singular_values, strict=True)):
+            numbers = np.arange(1, len(values) + 1)
+            size = 5 if len(values) <= 25 else 3
+            self.lines_ += axes.plot(numbers, values, color=COLOURS[0], marker="o", markersize=size, linewidth=1.2)
+            own = sorted({int(rank) for rank in ranks[:, n]})
+            for rank in own:
+                axes.axvline(rank + 0.5, color=COLOURS[1], linestyle=(0, (4, 2)), linewidth=1.4, zorder=1)
+            told = f"rank {own[0]}" if len(own) == 1 else f"ranks {own[0]} to {own[-1]}"
+            axes.set_title(f"{self.mode_names[n]}: {told}", fontsize="medium")
+            axes.set_xlim(0.4, len(values) + 0.7)
+            axes.set_ylim(bottom=0.0)
+            axes.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+            axes.set_xlabel("number")
+            plain(axes)
+        self.axes_[0].set_ylabel("singular value")
+        return self
+
+
+class ModeFactorsDisplay:
+    """The leading factors of the weights in each mode, over the coordinates of that mode.
+
+    Factors are the left singular vectors of the unfoldings, of length one. A sign says nothing by itself: the entry of
+    largest size is positive. The legend gives the share of each factor in the squared norm of the weights; factors of
+    singular value zero are left out.
+
+    Parameters
+    ----------
+    factors : list of arrays of shape (I_n, n_components)
+    shares : list of arrays of shape (n_components,)
+        Squared singular values as shares of their sum.
+    modes : list of Mode
+        Names, coordinates and units.
+
+    Attributes
+    ----------
+    axes_ : array of matplotlib axes, one for each mode
+    figure_ : matplotlib figure
+    lines_ : list, one for each mode, of lists of matplotlib lines
+        One for each factor; for coordinates that are names, its markers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn import TraceNormRegressor
+    >>> from tracelearn.datasets import make_low_rank_regression
+    >>> from tracelearn.plotting import ModeFactorsDisplay
+    >>> X, y, W = make_low_rank_regression(500, (3, 5, 4), rank=1, random_state=0)
+    >>> model = TraceNormRegressor(alpha=2.0).fit(X, y)
+    >>> display = ModeFactorsDisplay.from_estimator(
+    ...     model,
+    ...     mode_names=("channel", "time", "frequency"),
+    ...     coordinates=[["C3", "Cz", "C4"], np.linspace(0.0, 1.0, 5), None],
+    ...     units=[None, "s", "Hz"],
+    ... )
+    >>> [ax.get_xlabel() for ax in display.axes_]
+    ['channel', 'time (s)', 'frequency (Hz)']
+    """
+
+    axes_: Array
+    figure_: Any
+    lines_: list[list[Any]]
+
+    def __init__(self, *, factors: Sequence[Array], shares: Sequence[Array], modes: Sequence[Mode]) -> None:
+        self.factors = list(factors)
+        self.shares = list(shares)
+        self.modes = list(modes)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        *,
+        n_components: int = 3,
+        mode_names: Any = None,
+        coordinates: Any = None,
+        units: Any = None,
+        ax: Any = None,
+    ) -> Self:
+        """Draw the factors of a fitted model.
+
+        Parameters
+        ----------
+        estimator : fitted regressor or classifier, with or without cross-validation
+        n_components : int, default=3
+            How many factors of each mode to draw, at most.
+        mode_names, units : sequences of N str or None, default=None
+        coordinates : sequence of N arrays or None, default=None
+            Numbers are drawn as lines, names as stems; None counts from 0.
+        ax : N matplotlib axes, default=None
+            One for each mode, and before them one for the targets where they are a mode. None makes a figure.
+        """
+        if not n_components >= 1:
+            raise ValueError(f"Expected n_components of at least 1, got {n_components}: ask for one factor or more.")
+        found = [(to_numpy(U), to_numpy(s)) for U, s in check_model(estimator, "mode_factors_")]
+        factors, shares = [], []
+        for U, s in found:
+            level = 10 * max(max(U.shape) * float(np.finfo(s.dtype).eps) * float(s[0]), 1e-300)
+            count = min(int(n_components), int(np.sum(s > level)))
+            factors.append(U[:, :count])
+            shares.append(s[:count] ** 2 / max(float(np.sum(s**2)), 1e-300))
+        modes = _modes_of(estimator, mode_names, coordinates, units)
+        return cls(factors=factors, shares=shares, modes=modes).plot(ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw on the axes that are given, or on a new figure."""
+        self.axes_, self.figure_ = panels(ax, (1, len(self.modes)), 3.6, 3.2, "one for each mode")
+        self.lines_ = []
+        for axes, mode, factors, shares in zip(self.axes_, self.modes, self.factors, self.shares, strict=True):
+            labels = [f"{k} ({share:.0%})" for k, share in enumerate(shares, start=1)]
+            self.lines_.append(mode.draw(axes, list(factors.T), labels))
+            plain(axes)
+            if labels:
+                options = {"ncols": min(len(labels), 3), "frameon": False, "fontsize": "small"}
+                spacing = {"handlelength": 1.8, "columnspacing": 1.0, "handletextpad": 0.4}
+                axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), **options, **spacing)
+            else:
+                axes.text(0.5, 0.6, "all weights are zero", transform=axes.transAxes, ha="center", color=INK)
+        self.axes_[0].set_ylabel("factor")
+        return self

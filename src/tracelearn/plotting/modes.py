@@ -1,0 +1,128 @@
+"""The modes of a sample as a reader knows them: names, coordinates, units."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from tracelearn.arrays import to_numpy
+from tracelearn.plotting.canvas import COLOURS, DASHES, INK, MARKERS, tick_names
+from tracelearn.tensors import Array
+
+__all__ = ["Mode", "as_modes", "check_model", "target_names"]
+
+
+@dataclass(frozen=True, eq=False)
+class Mode:
+    """One mode: its name, its unit, and the coordinates of its entries, numbers or names."""
+
+    name: str
+    values: Array
+    unit: str | None = None
+
+    @property
+    def has_names(self) -> bool:
+        """Whether entries are known by name, so that no line may join them."""
+        return self.values.dtype.kind not in "iuf"
+
+    @property
+    def label(self) -> str:
+        """What to write below an axis."""
+        return self.name if self.unit is None else f"{self.name} ({self.unit})"
+
+    @property
+    def is_even(self) -> bool:
+        """Whether coordinates are numbers at equal distances, so that an axis may count in them."""
+        if self.has_names or len(self.values) < 2:
+            return False
+        steps = np.diff(self.values)
+        return bool(steps[0] != 0 and np.allclose(steps, steps[0], rtol=1e-3, atol=0.0))
+
+    def entry(self, index: int) -> str:
+        """Name one entry."""
+        value = self.values[index]
+        text = f"{self.name} {value}" if self.has_names else f"{self.name} = {value:.3g}"
+        return text if self.unit is None else f"{text} {self.unit}"
+
+    def edges(self) -> tuple[float, float]:
+        """Return where the first and the last entry of an image begin and end, in coordinates or counted."""
+        if not self.is_even:
+            return -0.5, len(self.values) - 0.5
+        half = 0.5 * float(self.values[1] - self.values[0])
+        return float(self.values[0]) - half, float(self.values[-1]) + half
+
+    def name_ticks(self, axis: Any, inches: float = 3.0) -> None:
+        """Write names, or numbers at unequal distances, at the ticks of an axis that counts entries."""
+        texts = [str(value) if self.has_names else f"{value:.3g}" for value in self.values]
+        tick_names(axis, texts, inches)
+
+    def draw(self, axes: Any, curves: Sequence[Array], labels: Sequence[str]) -> list[Any]:
+        """Draw curves over this mode: lines over numbers, stems over names; return the lines or markers."""
+        axes.axhline(0.0, color=INK, linewidth=0.8, zorder=1)
+        axes.set_xlabel(self.label)
+        drawn = []
+        for k, (curve, label) in enumerate(zip(curves, labels, strict=True)):
+            looks = {"color": COLOURS[k % len(COLOURS)], "label": label, "zorder": 3}
+            if self.has_names:
+                x = np.arange(len(curve)) + 0.5 * (k - 0.5 * (len(curves) - 1)) / max(len(curves), 2)
+                size = 5 if len(curve) <= 20 else 3
+                axes.vlines(x, 0.0, curve, color=looks["color"], linewidth=1.2 if size == 5 else 0.8)
+                drawn += axes.plot(
+                    x, curve, linestyle="none", marker=MARKERS[k % len(MARKERS)], markersize=size, **looks
+                )
+            else:
+                marker = MARKERS[k % len(MARKERS)] if len(curve) <= 12 else None
+                dash = DASHES[k % len(DASHES)]
+                drawn += axes.plot(self.values, curve, linestyle=dash, marker=marker, markersize=4, **looks)
+        if self.has_names:
+            self.name_ticks(axes.xaxis)
+        elif self.values.dtype.kind in "iu":
+            axes.xaxis.get_major_locator().set_params(integer=True)
+        return drawn
+
+
+def as_modes(shape: Sequence[int], mode_names: Any = None, coordinates: Any = None, units: Any = None) -> list[Mode]:
+    """Describe the modes of samples of a shape; what is not given is counted from 0."""
+    given = {"mode_names": mode_names, "coordinates": coordinates, "units": units}
+    lists = {}
+    for argument, values in given.items():
+        lists[argument] = [None] * len(shape) if values is None else list(values)
+        if isinstance(values, str) or len(lists[argument]) != len(shape):
+            got = repr(values) if isinstance(values, str) else len(lists[argument])
+            raise ValueError(
+                f"Expected {len(shape)} {argument} for samples of shape {tuple(shape)}, got {got}: give one for each mode, or "
+                "None."
+            )
+    columns = zip(shape, *lists.values(), strict=True)
+    return [_mode(n, size, name, values, unit) for n, (size, name, values, unit) in enumerate(columns)]
+
+
+def _mode(number: int, size: int, name: Any, values: Any, unit: Any) -> Mode:
+    found = np.arange(size) if values is None else to_numpy(values)
+    if found.shape != (size,):
+        raise ValueError(
+            f"Expected {size} coordinates for mode {number}, got shape {found.shape}: give one for each entry of the mode."
+        )
+    return Mode(f"mode {number}" if name is None else str(name), found, None if unit is None else str(unit))
+
+
+def check_model(estimator: Any, attribute: str) -> Any:
+    """Refuse what is not a fitted model of ours; return an attribute of it."""
+    check_is_fitted(estimator)
+    value = getattr(estimator, attribute, None)
+    if value is None:
+        advice = "one of its estimators_" if hasattr(estimator, "estimators_") else "a fitted model of tracelearn"
+        raise ValueError(f"Expected a model with {attribute}, got {type(estimator).__name__}: pass {advice}.")
+    return value
+
+
+def target_names(estimator: Any, n_targets: int) -> tuple[str, list[Any]]:
+    """Say what the targets of a model are, and name those that have weights: of two classes the second."""
+    if hasattr(estimator, "classes_"):
+        classes = to_numpy(estimator.classes_).tolist()
+        return "class", classes[1:] if n_targets == 1 else classes
+    return "target", list(range(n_targets))
