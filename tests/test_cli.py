@@ -21,6 +21,7 @@ from tracelearn import (
     progress,
     save,
 )
+from tracelearn.cli import stream as cli_stream
 from tracelearn.reproduce import experiment, settings
 from tracelearn.streams import Point
 
@@ -232,8 +233,8 @@ def test_ctrl_c_ends_a_stream_with_a_model(capsys, tmp_path, data, monkeypatch):
 
         return some
 
-    opened = cli._open_data
-    monkeypatch.setattr(cli, "_open_data", interrupted)
+    opened = cli_stream._open_batches
+    monkeypatch.setattr(cli_stream, "_open_batches", interrupted)
     paths = ["--checkpoint", str(tmp_path / "kept"), "--out", str(tmp_path / "model")]
     code, out, _ = call(capsys, "stream", str(data[0]), *paths)
     assert code == 130

@@ -1,0 +1,5 @@
+"""x."""
+
+
+def fit_command() -> None:
+    """X."""

@@ -1,0 +1,5 @@
+"""x."""
+
+
+def inspect_command() -> None:
+    """X."""

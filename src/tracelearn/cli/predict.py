@@ -1,0 +1,5 @@
+"""x."""
+
+
+def predict_command() -> None:
+    """X."""
