@@ -169,11 +169,16 @@ def _split(data: _Data, cv: int, task: str) -> _Splits:
 
 def _check_folds(data: _Data, cv: int, task: str) -> None:
     """Refuse what cannot be cross-validated, before anything is learned."""
+    if task == "classification" and data.y.ndim != 1:
+        raise MistakeError(
+            f"Expected one label for each sample, got targets of shape {data.y.shape}: choose one column, or say --task "
+            "regression."
+        )
     if data.groups is not None and len(np.unique(data.groups)) < cv:
         raise MistakeError(
             f"Expected at least {cv} groups for {cv} folds, got {len(np.unique(data.groups))}: choose a smaller --cv."
         )
-    if task != "classification" or data.y.ndim != 1:
+    if task != "classification":
         if len(data.y) < 2 * cv:
             raise MistakeError(
                 f"Expected at least {2 * cv} samples for {cv} folds, got {len(data.y)}: choose a smaller --cv."
@@ -299,9 +304,7 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
     kind = "classifier" if facts["task"] == "classification" else "regressor"
     told = f"{score['mean']:.3f} ± {score['standard_error']:.3f} on {score['folds']} held-out folds"
     rows = {
-        "model": f"{kind}, because {facts['reason']}"
-        if not facts["reason"].startswith("asked")
-        else f"{kind}, {facts['reason']}",
+        "model": f"{kind}, because {facts['reason']}",
         "samples": f"{facts['n_samples']:,}",
         "shape": " × ".join(map(str, facts["sample_shape"])),
         "classes": "" if facts["classes"] is None else _counted(facts["classes"]),
@@ -310,7 +313,7 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
         "mode weights": "equal" if weights is None else ", ".join(f"{weight:g}" for weight in weights),
         "R²" if score["measure"] == "R2" else score["measure"]: told,
         f"{score['baseline_is']} alone": f"{score['baseline']:.3f}",
-        "note": "alpha was chosen on the same folds: slightly optimistic"
+        "note": "alpha, mode weights chosen on these folds: slightly optimistic"
         if score["alpha_chosen_on_same_folds"]
         else "",
         "mode ranks": spans(facts["mode_ranks"]),

@@ -96,7 +96,7 @@ def find_task(y: NDArray[Any], task: str) -> Task:
     if task not in _TASKS:
         raise MistakeError(f"Expected a task among {', '.join(_TASKS)}, got {task!r}: choose one of them with --task.")
     if task != "auto":
-        return Task(task, f"asked for with --task {task}")
+        return Task(task, f"--task {task} asks for it")
     if y.dtype.kind in "OSUTb":
         return Task("classification", "the target is truth values" if y.dtype.kind == "b" else "the target is text")
     if y.ndim > 1:
