@@ -21,6 +21,7 @@ from tracelearn import (
     progress,
     save,
 )
+from tracelearn.cli import stream as cli_stream
 from tracelearn.reproduce import experiment, settings
 from tracelearn.streams import Point
 
@@ -46,7 +47,7 @@ def test_version(capsys):
 def test_help_names_the_command_and_its_options(capsys):
     code, out, _ = call(capsys, "--help")
     assert code == 0
-    for command in ("reproduce", "stream", "merge"):
+    for command in ("fit", "predict", "inspect", "reproduce", "stream", "merge"):
         assert command in out
     code, out, _ = call(capsys, "reproduce", "--help")
     assert code == 0
@@ -232,8 +233,8 @@ def test_ctrl_c_ends_a_stream_with_a_model(capsys, tmp_path, data, monkeypatch):
 
         return some
 
-    opened = cli._open_data
-    monkeypatch.setattr(cli, "_open_data", interrupted)
+    opened = cli_stream._open_batches
+    monkeypatch.setattr(cli_stream, "_open_batches", interrupted)
     paths = ["--checkpoint", str(tmp_path / "kept"), "--out", str(tmp_path / "model")]
     code, out, _ = call(capsys, "stream", str(data[0]), *paths)
     assert code == 130

@@ -8,7 +8,21 @@ from pathlib import Path
 
 import tracelearn
 
-OPTIONAL = ["torch", "matplotlib", "typer", "rich", "dask", "cupy", "jax", "zarr", "pyarrow", "h5py", "cvxpy", "skops"]
+OPTIONAL = [
+    "torch",
+    "matplotlib",
+    "typer",
+    "rich",
+    "dask",
+    "cupy",
+    "jax",
+    "zarr",
+    "pyarrow",
+    "h5py",
+    "cvxpy",
+    "skops",
+    "onnx",
+]
 PUBLIC = {
     "HierarchicalTraceNormClassifier",
     "ModePCA",
@@ -24,6 +38,7 @@ PUBLIC = {
     "save",
     "stream",
     "tensor_trace_norm",
+    "to_onnx",
     "trace_norm_path",
 }
 

@@ -5,6 +5,7 @@ from tracelearn.files import load, save
 from tracelearn.hierarchy import HierarchicalTraceNormClassifier
 from tracelearn.model_selection import TraceNormClassifierCV, TraceNormRegressorCV, trace_norm_path
 from tracelearn.moments import Moments
+from tracelearn.onnx import to_onnx
 from tracelearn.penalties import tensor_trace_norm
 from tracelearn.preprocessing import ModePCA, TensorStandardScaler
 from tracelearn.sources import open_source
@@ -25,6 +26,7 @@ __all__ = [
     "save",
     "stream",
     "tensor_trace_norm",
+    "to_onnx",
     "trace_norm_path",
 ]
 __version__ = "0.1.0.dev0"

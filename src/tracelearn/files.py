@@ -26,7 +26,7 @@ from tracelearn.arrays import at_host
 from tracelearn.moments import Moments
 from tracelearn.optional import require
 
-__all__ = ["DamagedFileError", "Header", "load", "pack", "save", "unpack", "write_atomically"]
+__all__ = ["DamagedFileError", "Header", "load", "pack", "read_header", "save", "unpack", "write_atomically"]
 
 FORMAT = 1
 _MAGIC = b"tracelearn file\n"
@@ -216,6 +216,12 @@ def unpack(path: str | os.PathLike[str]) -> tuple[str, Any]:
         return header.kind, skops.loads(payload, trusted=list(_TRUSTED))
     except Exception as error:  # whatever a hostile payload makes of skops and NumPy
         raise _unreadable(error, where) from error
+
+
+def read_header(path: str | os.PathLike[str]) -> Header:
+    """Read what a file says of itself; its content is not looked at."""
+    with open(path, "rb") as file:
+        return _read_header(file.read(len(_MAGIC)), file.readline(_HEADER_BYTES), path)
 
 
 def _read(path: str | os.PathLike[str]) -> tuple[Header, bytes]:

@@ -1,0 +1,86 @@
+"""The command line: ``tracelearn COMMAND``, one module for each command."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+from tracelearn import __version__
+from tracelearn.cli.fit import fit_command
+from tracelearn.cli.inspect import inspect_command
+from tracelearn.cli.merge import merge_command
+from tracelearn.cli.predict import predict_command
+from tracelearn.cli.reproduce import reproduce_command
+from tracelearn.cli.shared import INTERRUPTED, MistakeError
+from tracelearn.cli.stream import stream_command
+from tracelearn.optional import MissingExtraError, require
+
+try:
+    import typer
+except ImportError:  # main says so in one sentence
+    pass
+
+__all__ = ["app", "main"]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tracelearn {__version__}")
+        raise typer.Exit
+
+
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and leave.")
+    ] = False,
+) -> None:
+    """Low-rank linear models for samples that are tensors, with a proof of optimality."""
+
+
+def app() -> typer.Typer:
+    """Build the application with all commands."""
+    built = typer.Typer(
+        name="tracelearn",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="markdown",
+    )
+    built.callback()(_common)  # with a callback, a single command stays a subcommand
+    built.command("fit")(fit_command)
+    built.command("predict")(predict_command)
+    built.command("inspect")(inspect_command)
+    built.command("reproduce")(reproduce_command)
+    built.command("stream")(stream_command)
+    built.command("merge")(merge_command)
+    return built
+
+
+def _fail(message: str, code: int = 2) -> int:
+    print(f"tracelearn: {' '.join(message.split())}", file=sys.stderr)  # noqa: T201
+    return code
+
+
+def _run(arguments: list[str] | None) -> int:
+    try:
+        require("typer", "cli")
+        require("rich", "cli")
+        return int(app()(prog_name="tracelearn", args=arguments, standalone_mode=False) or 0)
+    except (MissingExtraError, MistakeError) as error:
+        return _fail(str(error))
+    except OSError as error:
+        return _fail(f"cannot use {error.filename}: {error.strerror}." if error.filename else str(error))
+    except KeyboardInterrupt:
+        return _fail("Interrupted.", INTERRUPTED)
+    except Exception as error:
+        if isinstance(error, typer.Abort):  # what becomes of a second Ctrl-C
+            return _fail("Interrupted.", INTERRUPTED)
+        # Usage errors of typer, whichever click it carries: they know their sentence and their exit code.
+        if getattr(error, "exit_code", None) is not None:
+            told = getattr(error, "format_message", lambda: "")()
+            return _fail(told, error.exit_code) if told else int(error.exit_code)  # type: ignore[attr-defined]
+        raise
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and leave with its exit code: 0, 2 for a mistake in the input, 130 after Ctrl-C."""
+    sys.exit(_run(arguments))

@@ -1,0 +1,410 @@
+"""``tracelearn fit``: a model of a file, with an honest score."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import re
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, check_cv
+
+from tracelearn import (
+    TraceNormClassifier,
+    TraceNormClassifierCV,
+    TraceNormRegressor,
+    TraceNormRegressorCV,
+    files,
+)
+from tracelearn.cli.shared import MistakeError, Task, find_task, one_line, open_data, show_table, spans
+from tracelearn.estimators.scores import accuracy, r_squared
+from tracelearn.forms import available_memory
+from tracelearn.losses import CLASSIFIER_LOSSES, REGRESSOR_LOSSES
+from tracelearn.optional import require
+from tracelearn.penalties import PENALTIES
+from tracelearn.sources import Source
+
+try:
+    import rich.console
+    import typer
+except ImportError:  # main says so in one sentence
+    pass
+
+__all__ = ["fit_command"]
+
+_Splits = list[tuple[NDArray[Any], NDArray[Any]]]
+_Say = Callable[[str], None]
+_OUT = Path("model.tracelearn")
+_SHOWN_CLASSES = 20
+
+
+# --- data -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Some samples of a source that is too large for memory; every pass reads them anew."""
+
+    source: Source
+    keep: NDArray[np.bool_]
+
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        first = 0
+        for X, y, _ in self.source.batches():
+            kept = self.keep[first : first + len(X)]
+            first += len(X)
+            if kept.any():
+                yield X[kept], y[kept]
+
+
+@dataclass(frozen=True, eq=False)
+class _Data:
+    """Samples, in memory if they fit, with their targets and groups."""
+
+    X: NDArray[Any] | Source
+    y: NDArray[Any]
+    groups: NDArray[Any] | None
+
+    def fit(self, model: Any, rows: NDArray[Any] | None = None) -> Any:
+        """Fit a model to all samples, or to some."""
+        if not isinstance(self.X, Source):
+            return model.fit(self.X, self.y) if rows is None else model.fit(self.X[rows], self.y[rows])
+        return model.fit(self.X if rows is None else _Rows(self.X, self._mask(rows)))
+
+    def predict(self, model: Any, rows: NDArray[Any]) -> NDArray[Any]:
+        """Predict some samples, in their order in the file."""
+        if not isinstance(self.X, Source):
+            return np.asarray(model.predict(self.X[rows]))
+        return np.concatenate([model.predict(X) for X, _ in _Rows(self.X, self._mask(rows))])
+
+    def _mask(self, rows: NDArray[Any]) -> NDArray[np.bool_]:
+        mask = np.zeros(len(self.y), dtype=bool)
+        mask[rows] = True
+        return mask
+
+
+def _targets_of(source: Source, data: Path) -> NDArray[Any]:
+    parts = [y for y, _ in source.targets()]
+    if parts[0] is None:
+        raise MistakeError(
+            f"Expected targets beside the samples, got {data}, which is one array: name another file with --target."
+        )
+    return np.concatenate(parts)
+
+
+def _read(data: Path, samples: str, target: str, groups: str | None) -> _Data:
+    """Read what fits in memory, and leave the rest where it is."""
+    source = open_data(data, samples, target)
+    try:
+        y = _targets_of(source, data)
+        named = None if groups is None else _targets_of(open_data(data, samples, groups, "groups"), data)
+        shape, dtype = source.sample_shape, source.dtype
+        assert shape is not None
+        assert dtype is not None
+        size = len(y) * math.prod(shape) * dtype.itemsize
+        # Folds are copies of the samples, and so is what a solver widens.
+        fits = 4 * size <= available_memory()
+        X = np.concatenate([X for X, _, _ in source.batches()]) if fits else source
+    except (ValueError, ImportError) as error:
+        raise MistakeError(str(error)) from error
+    return _Data(X, y, named)
+
+
+# --- model ------------------------------------------------------------------------------------------------------------
+
+
+def _one_of(name: str, value: str, known: Any) -> str:
+    if value not in known:
+        raise MistakeError(f"Expected a {name} among {', '.join(known)}, got {value!r}: choose one with --{name}.")
+    return value
+
+
+def _number(name: str, text: str, words: str = "a number of at least 0") -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0.0 <= value < math.inf:
+        raise MistakeError(f"Expected {words} for --{name}, got {text!r}: correct it.")
+    return value
+
+
+def _shape(text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    sizes = tuple(int(size) if size.strip().isdecimal() else 0 for size in text.split(","))
+    if min(sizes) < 1:
+        raise MistakeError(f"Expected sizes such as 8,100,20 for --tensor-shape, got {text!r}: name every mode's size.")
+    return sizes
+
+
+def _make_model(task: str, alpha: str, ridge: float, splits: _Splits, options: dict[str, Any]) -> Any:
+    is_classifier = task == "classification"
+    if alpha == "auto":
+        kind: Any = TraceNormClassifierCV if is_classifier else TraceNormRegressorCV
+        return kind(ridges=(ridge,), cv=splits, **options)
+    kind = TraceNormClassifier if is_classifier else TraceNormRegressor
+    return kind(alpha=_number("alpha", alpha, "'auto' or a number of at least 0"), ridge=ridge, **options)
+
+
+def _split(data: _Data, cv: int, task: str) -> _Splits:
+    """Draw folds as the CV estimators do; groups stay together."""
+    is_classifier = task == "classification"
+    if data.groups is None:
+        splitter = check_cv(cv, data.y, classifier=is_classifier)
+    else:
+        splitter = (StratifiedGroupKFold if is_classifier else GroupKFold)(cv)
+    return list(splitter.split(np.zeros(len(data.y)), data.y, data.groups))
+
+
+def _check_folds(data: _Data, cv: int, task: str) -> None:
+    """Refuse what cannot be cross-validated, before anything is learned."""
+    if task == "classification" and data.y.ndim != 1:
+        raise MistakeError(
+            f"Expected one label for each sample, got targets of shape {data.y.shape}: choose one column, or say --task "
+            "regression."
+        )
+    if data.groups is not None and len(np.unique(data.groups)) < cv:
+        raise MistakeError(
+            f"Expected at least {cv} groups for {cv} folds, got {len(np.unique(data.groups))}: choose a smaller --cv."
+        )
+    if task != "classification":
+        if len(data.y) < 2 * cv:
+            raise MistakeError(
+                f"Expected at least {2 * cv} samples for {cv} folds, got {len(data.y)}: choose a smaller --cv."
+            )
+        return
+    labels, counts = np.unique(data.y, return_counts=True)
+    if len(labels) < 2:
+        raise MistakeError(f"Expected at least two classes, got one, {labels[0]!s}: add samples of another class.")
+    if counts.min() < cv:
+        rare = labels[np.argmin(counts)]
+        raise MistakeError(
+            f"Expected at least {cv} samples of each class for {cv} folds, got {counts.min()} of {rare!s}: choose a smaller "
+            "--cv, or leave that class out."
+        )
+
+
+# --- score ------------------------------------------------------------------------------------------------------------
+
+
+def _baseline(y: NDArray[Any], count: int, task: str) -> NDArray[Any]:
+    """Predict the most frequent label, or the mean, of the training samples."""
+    if task == "classification":
+        labels, counts = np.unique(y, return_counts=True)
+        return np.repeat(labels[np.argmax(counts)], count)
+    return np.repeat(np.mean(y, axis=0, keepdims=True), count, axis=0)
+
+
+def _cross_validate(model: Any, data: _Data, splits: _Splits, task: str, say: _Say) -> dict[str, Any]:
+    """Learn anew without each fold and score on it, beside a prediction that does not look at the samples."""
+    measure = accuracy if task == "classification" else r_squared
+    plain = getattr(model, "best_estimator_", model)
+    scores, baselines = [], []
+    for number, (train, test) in enumerate(splits, start=1):
+        say(f"scoring on fold {number} of {len(splits)}")
+        held = np.sort(test)
+        truth = data.y[held] if task == "classification" else np.asarray(data.y[held], dtype=float)
+        found = data.predict(data.fit(clone(plain), np.sort(train)), held)
+        scores.append(measure(truth, found))
+        baselines.append(measure(truth, _baseline(data.y[train], len(held), task)))
+    return {
+        "measure": "accuracy" if task == "classification" else "R2",
+        "mean": float(np.mean(scores)),
+        "standard_error": float(np.std(scores, ddof=1) / math.sqrt(len(scores))),
+        "folds": len(scores),
+        "baseline": float(np.mean(baselines)),
+        "baseline_is": "majority" if task == "classification" else "mean",
+        "alpha_chosen_on_same_folds": hasattr(model, "alpha_"),
+    }
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+class _Told(logging.Handler):
+    """Passes on what the search logs about the time that is left."""
+
+    def __init__(self, say: _Say) -> None:
+        super().__init__()
+        self.say = say
+
+    def emit(self, record: logging.LogRecord) -> None:
+        found = re.search(r"(fold \d+ of \d+).*(about \d+ s left)", record.getMessage())
+        if found:
+            self.say(f"choosing alpha: {found[1]}, {found[2]}")
+
+
+@contextmanager
+def _progress(console: rich.console.Console) -> Iterator[_Say | None]:
+    """Show a line that changes on a terminal, nothing elsewhere."""
+    if not console.is_terminal or console.quiet:
+        yield None
+        return
+    logger = logging.getLogger("tracelearn")
+    level, propagates = logger.level, logger.propagate
+    with console.status("learning") as status:
+        handler = _Told(status.update)
+        logger.addHandler(handler)
+        logger.propagate = False
+        try:
+            yield status.update
+        finally:
+            logger.removeHandler(handler)
+            logger.setLevel(level)
+            logger.propagate = propagates
+
+
+def _describe(model: Any, data: _Data, task: Task) -> dict[str, Any]:
+    """Gather the facts about a fitted model."""
+    plain = getattr(model, "best_estimator_", model)
+    classes = None
+    if task.name == "classification":
+        labels, counts = np.unique(data.y, return_counts=True)
+        classes = {str(label): int(count) for label, count in zip(labels.tolist(), counts.tolist(), strict=True)}
+    weights = plain.mode_weights
+    return {
+        "model": type(model).__name__,
+        "task": task.name,
+        "reason": task.reason,
+        "n_samples": len(data.y),
+        "sample_shape": [int(size) for size in model.sample_shape_],
+        "classes": classes,
+        "loss": plain.loss,
+        "penalty": plain.penalty,
+        "alpha": float(plain.alpha),
+        "ridge": float(plain.ridge),
+        "mode_weights": None if weights is None else [float(weight) for weight in weights],
+        "class_mode": bool(plain.class_mode),
+        "mode_ranks": np.asarray(model.mode_ranks_).tolist(),
+        "dual_gap": float(model.dual_gap_),
+        "n_iter": int(model.n_iter_),
+    }
+
+
+def _counted(classes: dict[str, int]) -> str:
+    shown = ", ".join(f"{label}: {count:,}" for label, count in list(classes.items())[:_SHOWN_CLASSES])
+    more = len(classes) - _SHOWN_CLASSES
+    return f"{len(classes)} ({shown}{f', and {more} more' if more > 0 else ''})"
+
+
+def _rows(facts: dict[str, Any]) -> dict[str, str]:
+    """Write the facts for people."""
+    score, weights = facts["score"], facts["mode_weights"]
+    kind = "classifier" if facts["task"] == "classification" else "regressor"
+    told = f"{score['mean']:.3f} ± {score['standard_error']:.3f} on {score['folds']} held-out folds"
+    rows = {
+        "model": f"{kind}, because {facts['reason']}",
+        "samples": f"{facts['n_samples']:,}",
+        "shape": " × ".join(map(str, facts["sample_shape"])),
+        "classes": "" if facts["classes"] is None else _counted(facts["classes"]),
+        "alpha": f"{facts['alpha']:.4g}" + (" (chosen)" if score["alpha_chosen_on_same_folds"] else ""),
+        "ridge": f"{facts['ridge']:g}",
+        "mode weights": "equal" if weights is None else ", ".join(f"{weight:g}" for weight in weights),
+        "R²" if score["measure"] == "R2" else score["measure"]: told,
+        f"{score['baseline_is']} alone": f"{score['baseline']:.3f}",
+        "note": "alpha, mode weights chosen on these folds: slightly optimistic"
+        if score["alpha_chosen_on_same_folds"]
+        else "",
+        "mode ranks": spans(facts["mode_ranks"]),
+        "duality gap": f"{facts['dual_gap']:.1e} after {facts['n_iter']} iterations",
+        "seconds": f"{facts['seconds']:.1f}",
+        "file": facts["file"],
+    }
+    return {name: value for name, value in rows.items() if value}
+
+
+# --- command ----------------------------------------------------------------------------------------------------------
+
+
+def _learn(data: _Data, task: Task, model: Any, splits: _Splits, console: rich.console.Console) -> dict[str, Any]:
+    """Fit and score a model; return the facts."""
+    began = time.perf_counter()
+    with _progress(console) as say, warnings.catch_warnings():
+        warnings.showwarning = one_line
+        model.verbose = 0 if say is None else 1
+        data.fit(model)
+        # Neither the folds of these samples nor this terminal are of use to those who load the model.
+        model.verbose = 0
+        if hasattr(model, "cv"):
+            model.cv, model.best_estimator_.verbose = len(splits), 0
+        score = _cross_validate(model, data, splits, task.name, say or (lambda message: None))
+    return {**_describe(model, data, task), "score": score, "seconds": time.perf_counter() - began}
+
+
+def fit_command(
+    data: Annotated[
+        Path,
+        typer.Argument(help="File of samples and targets: .npz, .npy, .zarr, .h5 or .parquet.", show_default=False),
+    ],
+    target: Annotated[str, typer.Option(help="Name of the targets in the file, or another file: .npy.")] = "y",
+    samples: Annotated[str, typer.Option(help="Name of the samples in the file.")] = "X",
+    groups: Annotated[
+        str | None, typer.Option(help="Name of groups, such as subjects, that no two folds may share.")
+    ] = None,
+    task: Annotated[str, typer.Option(help="auto, classification or regression.")] = "auto",
+    alpha: Annotated[
+        str, typer.Option(help="Strength of the trace norm, or auto: chosen by cross-validation.")
+    ] = "auto",
+    loss: Annotated[str, typer.Option(help="squared, logistic, squared_hinge or huber.")] = "squared",
+    penalty: Annotated[str, typer.Option(help="overlapped, latent or scaled_latent.")] = "overlapped",
+    ridge: Annotated[float, typer.Option(help="Strength of the squared norm.", min=0.0)] = 0.0,
+    cv: Annotated[int, typer.Option(help="Number of folds.", min=2)] = 5,
+    class_mode: Annotated[
+        bool, typer.Option("--class-mode", help="Let classes, or targets, be one more mode of the weights.")
+    ] = False,
+    tensor_shape: Annotated[
+        str | None, typer.Option(help="Shape of a sample where samples are flat, such as 8,100,20.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="File for the model.")] = _OUT,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file of the model if it is there.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the facts as one JSON object.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but what went wrong.")] = False,
+) -> None:
+    """Fit a model to a file of samples, and say how well it predicts samples it has not seen.
+
+    Labels get a classifier, numbers a regressor. Alpha and the mode weights are chosen by cross-validation.
+    """
+    require("skops.io", "files")
+    _check_out(out, force=force)
+    options: dict[str, Any] = {"penalty": _one_of("penalty", penalty, PENALTIES), "class_mode": class_mode}
+    options["tensor_shape"] = _shape(tensor_shape)
+    found = _read(data, samples, target, groups)
+    chosen = find_task(found.y, task)
+    losses = CLASSIFIER_LOSSES if chosen.name == "classification" else REGRESSOR_LOSSES
+    options["loss"] = _one_of("loss", loss, losses)
+    _check_folds(found, cv, chosen.name)
+    try:
+        splits = _split(found, cv, chosen.name)
+        model = _make_model(chosen.name, alpha, _number("ridge", str(ridge)), splits, options)
+        facts = _learn(found, chosen, model, splits, rich.console.Console(quiet=quiet or as_json))
+        files.save(model, out)
+    except ValueError as error:
+        raise MistakeError(str(error)) from error
+    facts["file"] = str(out)
+    if quiet:
+        return
+    if as_json:
+        typer.echo(json.dumps(facts))
+    else:
+        show_table(_rows(facts), rich.console.Console())
+
+
+def _check_out(out: Path, *, force: bool) -> None:
+    """Refuse a place for the model before learning rather than after."""
+    if out.is_dir():
+        raise MistakeError(f"Expected a file for the model, got the folder {out}: name a file in it with --out.")
+    if out.exists() and not force:
+        raise MistakeError(f"Expected a new file for the model, got {out}, which exists: name another, or add --force.")
+    if not out.absolute().parent.is_dir():
+        raise MistakeError(f"Expected a file in a folder that exists, got {out}: make the folder first.")

@@ -1,0 +1,181 @@
+"""``tracelearn reproduce``: the paper's experiment."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated, Any
+
+from tracelearn.cli.shared import INTERRUPTED, MistakeError
+from tracelearn.optional import require
+from tracelearn.reproduce import figures, page
+from tracelearn.reproduce.experiment import RESULTS, Reporter, load, run
+from tracelearn.reproduce.settings import ALGORITHMS, OURS, SCALES, make_settings
+
+try:
+    import rich.console
+    import rich.progress
+    import rich.table
+    import typer
+except ImportError:  # main says so in one sentence
+    pass
+
+__all__ = ["reproduce_command"]
+
+_OUT = Path("tracelearn-reproduce")
+_BUDGETS = ", ".join(f"{scale.budget:g} for {name}" for name, scale in SCALES.items())
+_TITLES = {
+    "data": "drawing tensors",
+    OURS: f"{OURS}, all training tensors",
+    "optimum": "exact optimum of the batch problem",
+    "minibatch": "mini-batch study",
+    "report": "figures and page",
+}
+
+
+def _columns() -> tuple[Any, ...]:
+    progress = rich.progress
+
+    class TimeLeft(progress.ProgressColumn):
+        """The expected seconds of all that is not done: the stages have budgets, so nothing needs guessing."""
+
+        def render(self, task: rich.progress.Task) -> str:
+            left = max(0.0, (task.total or 0.0) - task.completed)
+            return f"{left / 60:.0f} min left" if left > 90 else f"{left:.0f} s left"
+
+    return (
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.TaskProgressColumn(),
+        TimeLeft(),
+    )
+
+
+class _Terminal(Reporter):
+    """A progress bar on a terminal; elsewhere one plain line for each algorithm that has finished."""
+
+    def __init__(self, console: rich.console.Console) -> None:
+        self.console = console
+        self.stages: dict[str, float] = {}
+        self.done = 0.0
+        self.current = ""
+        self.since = 0.0
+        self.bar = rich.progress.Progress(*_columns(), console=console, transient=True, disable=not console.is_terminal)
+        self.task: Any = None
+
+    def __enter__(self) -> _Terminal:
+        self.bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.bar.stop()
+
+    def plan(self, stages: dict[str, float]) -> None:
+        self.stages = {**stages, "report": 5.0}
+        self.task = self.bar.add_task("", total=sum(self.stages.values()))
+
+    def begin(self, stage: str) -> None:
+        self.current, self.since = stage, time.perf_counter()
+        self.bar.update(self.task, description=_TITLES.get(stage, stage), completed=self.done)
+
+    def advance(self, share: float) -> None:
+        self.bar.update(self.task, completed=self.done + min(share, 1.0) * self.stages[self.current])
+
+    def end(self, stage: str, outcome: dict[str, Any]) -> None:
+        self.done += self.stages[stage]
+        self.bar.update(self.task, completed=self.done)
+        if not self.console.is_terminal and "final_accuracy" in outcome:
+            self.console.print(
+                f"{stage}: {outcome['seconds'][-1]:.1f} s of learning, accuracy {outcome['final_accuracy']:.3f}, "
+                f"mean squared error {outcome['final_mse']:.3f}",
+                soft_wrap=True,
+                highlight=False,
+            )
+
+
+def _summary(results: dict[str, Any], files: list[Path], console: rich.console.Console) -> None:
+    table = rich.table.Table(box=None, pad_edge=False)
+    for heading in ("algorithm", "learning time", "accuracy", "mean squared error"):
+        table.add_column(heading, justify="left" if heading == "algorithm" else "right", no_wrap=True)
+    for name, curve in results["algorithms"].items():
+        seconds, accuracy, mse = curve["seconds"][-1], curve["final_accuracy"], curve["final_mse"]
+        table.add_row(name, f"{seconds:.1f} s", f"{100 * accuracy:.1f} %", f"{mse:.3f}")
+    console.print()
+    console.print(table)
+    console.print()
+    # One line each, whole, so that a terminal makes them links and a script can cut them out.
+    kinds = {".png": "figure", ".json": "results", ".html": "the page to read"}
+    for file in files:
+        console.print(f"{kinds[file.suffix]}: {file}", soft_wrap=True, highlight=False)
+
+
+def _report(results: dict[str, Any], out: Path) -> list[Path]:
+    """Draw and write whatever the results allow; return the files, the page last."""
+    if not results["algorithms"]:
+        return [out / RESULTS]
+    return [*figures.draw(results, out), out / RESULTS, page.write(results, out)]
+
+
+def _fresh(out: Path) -> None:
+    """Remove the figures and the page of an earlier run, which would contradict the new results."""
+    out.mkdir(parents=True, exist_ok=True)
+    for name in (page.REPORT, *(f"{kind}.png" for kind in figures.FIGURES)):
+        (out / name).unlink(missing_ok=True)
+
+
+def _reproduce(options: dict[str, Any], out: Path) -> int:
+    """Run the experiment and report it; return the exit code."""
+    try:
+        settings = make_settings(**options)
+    except ValueError as error:
+        raise MistakeError(str(error)) from error
+    require("matplotlib.figure", "plot")  # now, rather than after all the learning
+    console = rich.console.Console()
+    _fresh(out)
+    try:
+        with _Terminal(console) as terminal:
+            results = run(settings, out, terminal)
+            terminal.begin("report")
+            files = _report(results, out)
+    except KeyboardInterrupt:
+        results = load(out)
+        files = _report(results, out)
+        _summary(results, files, console)
+        finished = f"{len(results['algorithms'])} of {len(ALGORITHMS) + 1} algorithms had finished and are"
+        print(f"Interrupted: {finished} in {out / RESULTS}.", file=sys.stderr)  # noqa: T201
+        return INTERRUPTED
+    _summary(results, files, console)
+    return 0
+
+
+def reproduce_command(
+    scale: Annotated[
+        str, typer.Option(help="quick (about 80 seconds) or full (the paper's size, about 20 minutes).")
+    ] = "quick",
+    out: Annotated[Path, typer.Option(help="Folder for figures, results.json and report.html.")] = _OUT,
+    budget: Annotated[
+        float | None, typer.Option(help="Seconds of learning for each algorithm.", show_default=_BUDGETS)
+    ] = None,
+    batch_size: Annotated[int, typer.Option(help="Tensors in a mini-batch.")] = 100,
+    max_iter_per_update: Annotated[int, typer.Option(help="Iterations of an online update, at most.")] = 10,
+    inner_iter_per_update: Annotated[int, typer.Option(help="Iterations of a proximal point in it, at most.")] = 5,
+    max_rank: Annotated[int, typer.Option(help="Ranks are uniform from 1 to this.")] = 4,
+    seed: Annotated[int, typer.Option(help="Decides the tensors and their order.")] = 0,
+) -> None:
+    """Repeat the paper's rank identification experiment.
+
+    Six algorithms of the paper and ours learn to tell the rank of a tensor. Draws error and accuracy over learning
+    time, and writes a page that puts every claim of the paper beside what was measured. Ctrl-C keeps what has finished.
+    """
+    options = {
+        "scale": scale,
+        "budget": budget,
+        "batch_size": batch_size,
+        "max_iter_per_update": max_iter_per_update,
+        "inner_iter_per_update": inner_iter_per_update,
+        "max_rank": max_rank,
+        "seed": seed,
+    }
+    raise typer.Exit(_reproduce(options, out))

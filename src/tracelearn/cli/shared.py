@@ -1,0 +1,133 @@
+"""What commands share: mistakes, opening files, labels or numbers, tables."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tracelearn import files
+from tracelearn.sources import Source, open_source
+
+try:
+    import rich.console
+    import rich.table
+    import rich.text
+except ImportError:  # main says so in one sentence
+    pass
+
+__all__ = [
+    "INTERRUPTED",
+    "MistakeError",
+    "Task",
+    "find_task",
+    "load_file",
+    "one_line",
+    "open_data",
+    "show_table",
+    "spans",
+    "suggest_options",
+]
+
+INTERRUPTED = 130  # what shells report of a program that Ctrl-C ended
+_TASKS = ("auto", "classification", "regression")
+_MOST_CLASSES = 20  # of whole numbers; more are taken for numbers
+_ADVICE = re.compile(r"with open_source\(path, (\w+)=\.\.\.\)")
+
+
+class MistakeError(Exception):
+    """What the user asked for cannot be done; the message says why in one sentence."""
+
+
+def one_line(message: Warning | str, *args: Any, **options: Any) -> None:
+    """Write a warning as one line on the error output, in the place of ``warnings.showwarning``."""
+    print(f"tracelearn: {' '.join(str(message).split())}", file=sys.stderr)  # noqa: T201
+
+
+def suggest_options(message: str, role: str = "target") -> str:
+    """Put the options of the command line in the place of the arguments that an error speaks of."""
+    told = _ADVICE.sub(r"with --\1", message)
+    if role != "target":
+        told = told.replace("Expected target ", f"Expected {role} ").replace("--target", f"--{role}")
+    return told
+
+
+def open_data(path: Path, samples: str, target: str | None, role: str = "target") -> Source:
+    """Open a file of samples, or say in one sentence why not."""
+    try:
+        return open_source(path, samples=samples, target=target)
+    except (ValueError, OSError, ImportError) as error:
+        raise MistakeError(suggest_options(str(error), role)) from error
+
+
+def load_file(path: Path) -> Any:
+    """Load a model or moments, or say in one sentence why not."""
+    try:
+        return files.load(path)
+    except IsADirectoryError as error:
+        raise MistakeError(f"Expected the file of a model, got the folder {path}: name a file in it.") from error
+    except ValueError as error:
+        raise MistakeError(str(error)) from error
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be learned, and why that was concluded."""
+
+    name: str
+    reason: str
+
+
+def find_task(y: NDArray[Any], task: str) -> Task:
+    """Decide between labels and numbers by the targets.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.cli.shared import find_task
+    >>> find_task(np.array([0, 1, 1]), "auto")
+    Task(name='classification', reason='the target is 2 different whole numbers')
+    """
+    if task not in _TASKS:
+        raise MistakeError(f"Expected a task among {', '.join(_TASKS)}, got {task!r}: choose one of them with --task.")
+    if task != "auto":
+        return Task(task, f"--task {task} asks for it")
+    if y.dtype.kind in "OSUTb":
+        return Task("classification", "the target is truth values" if y.dtype.kind == "b" else "the target is text")
+    if y.ndim > 1:
+        return Task("regression", "the target is several numbers for each sample")
+    count = len(np.unique(y))
+    if y.dtype.kind in "iu":
+        name = "classification" if count <= _MOST_CLASSES else "regression"
+        return Task(name, f"the target is {count:,} different whole numbers")
+    hint = " (labels? say --task classification)" if count <= _MOST_CLASSES else ""
+    return Task("regression", f"the target is {count:,} different decimal numbers{hint}")
+
+
+def spans(ranks: Any) -> str:
+    """Write ranks of each mode, over several targets from the lowest to the highest.
+
+    Examples
+    --------
+    >>> from tracelearn.cli.shared import spans
+    >>> spans([2, 1, 3]), spans([[2, 1, 3], [2, 4, 0]])
+    ('2, 1, 3', '2, 1 to 4, 0 to 3')
+    """
+    table = np.atleast_2d(np.asarray(ranks))
+    pairs = zip(table.min(axis=0).tolist(), table.max(axis=0).tolist(), strict=True)
+    return ", ".join(str(low) if low == high else f"{low} to {high}" for low, high in pairs)
+
+
+def show_table(rows: dict[str, str], console: rich.console.Console) -> None:
+    """Print names and values side by side; a value wraps within its column."""
+    table = rich.table.Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column(overflow="fold")
+    for name, value in rows.items():
+        table.add_row(name, rich.text.Text(value))  # as it is: labels may contain what rich takes for markup
+    console.print(table)

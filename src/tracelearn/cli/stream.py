@@ -1,0 +1,113 @@
+"""``tracelearn stream``: learning from a stream, with checkpoints."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+
+from tracelearn import TraceNormClassifier, TraceNormRegressor, files, progress
+from tracelearn.cli.shared import INTERRUPTED, MistakeError, find_task, one_line, open_data
+from tracelearn.optional import require
+from tracelearn.streams import StreamReport, stream
+
+try:
+    import rich.console
+    import typer
+except ImportError:  # main says so in one sentence
+    pass
+
+__all__ = ["stream_command"]
+
+_MEASURES = {"classification": "share of wrong labels", "regression": "mean squared error"}
+_Batches = Callable[[int], Iterator[tuple[Any, Any, Any]]]
+
+
+def _open_batches(path: Path, samples: str, target: str, batch: int) -> _Batches:
+    """Open a file of samples as a function from the first sample wanted to batches."""
+    source = open_data(path, samples, target)
+
+    def batches(start: int) -> Iterator[tuple[Any, Any, Any]]:
+        for X, y, weight in source.batches(start):
+            for first in range(0, len(X), batch):
+                part = slice(first, first + batch)
+                yield X[part], y[part], None if weight is None else weight[part]
+
+    return batches
+
+
+def _task_of(batches: _Batches, task: str) -> str:
+    """Decide between labels and numbers by the first targets."""
+    if task != "auto":
+        return find_task(np.empty(0), task).name
+    first = next(batches(0), None)
+    if first is None:
+        raise MistakeError("Expected at least one sample in the data, got none.")
+    return find_task(np.asarray(first[1]), task).name
+
+
+def _stream(
+    batches: _Batches, task: str, options: dict[str, Any], model_options: dict[str, Any], *, quiet: bool
+) -> tuple[Any, StreamReport]:
+    """Run a stream and show it; return the model and the report."""
+    model = (TraceNormClassifier if task == "classification" else TraceNormRegressor)(**model_options)
+    console = rich.console.Console(quiet=quiet)
+    try:
+        with warnings.catch_warnings(), progress.StreamView(console, task, _MEASURES[task]) as view:
+            warnings.showwarning = one_line
+            report = stream(batches, model, on_refresh=view, **options)
+    except ValueError as error:
+        raise MistakeError(str(error).replace("resume=True", "--resume")) from error
+    console.print(progress.summary(report, _MEASURES[task]), soft_wrap=True, highlight=False)
+    if report.resumed_from is not None:
+        console.print(f"resumed after sample {report.resumed_from:,}", soft_wrap=True, highlight=False)
+    return model, report
+
+
+def stream_command(
+    data: Annotated[Path, typer.Argument(help="File of samples and targets: .npz.", show_default=False)],
+    checkpoint: Annotated[Path, typer.Option(help="Folder for checkpoints.", show_default=False)],
+    target: Annotated[str, typer.Option(help="Name of the targets in the file.")] = "y",
+    samples: Annotated[str, typer.Option(help="Name of the samples in the file.")] = "X",
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest good checkpoint.")] = False,
+    task: Annotated[str, typer.Option(help="auto, classification or regression.")] = "auto",
+    alpha: Annotated[float, typer.Option(help="Strength of the trace norm.")] = 0.01,
+    forgetting: Annotated[float, typer.Option(help="What each batch multiplies the weight of the past with.")] = 1.0,
+    refresh_samples: Annotated[
+        int | None, typer.Option(help="Solve again after so many samples.", show_default="1000")
+    ] = None,
+    refresh_seconds: Annotated[float | None, typer.Option(help="Solve again after so many seconds.")] = None,
+    batch: Annotated[int, typer.Option(help="Samples that are learned at once.", min=1)] = 100,
+    max_samples: Annotated[int | None, typer.Option(help="Stop after so many samples.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File for the model.")] = None,
+    figure: Annotated[Path | None, typer.Option(help="File for a figure of the error: .png, .svg or .pdf.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but what went wrong.")] = False,
+) -> None:
+    """Learn from a stream of samples, and measure how well on the way.
+
+    Every batch is predicted, then learned. Killed at any moment, it goes on with --resume as if nothing had happened.
+    """
+    require("skops.io", "files")
+    if figure is not None:
+        require("matplotlib.figure", "plot")
+    batches = _open_batches(data, samples, target, batch)
+    options = {
+        "refresh_samples": refresh_samples,
+        "refresh_seconds": refresh_seconds,
+        "checkpoint": checkpoint,
+        "resume": resume,
+        "max_samples": max_samples,
+    }
+    chosen = _task_of(batches, task)
+    model, report = _stream(batches, chosen, options, {"alpha": alpha, "forgetting": forgetting}, quiet=quiet)
+    try:
+        if out is not None:
+            files.save(model, out)
+        if figure is not None:
+            progress.draw_curve(report, figure, _MEASURES[chosen])
+    except ValueError as error:
+        raise MistakeError(str(error)) from error
+    raise typer.Exit(INTERRUPTED if report.interrupted else 0)

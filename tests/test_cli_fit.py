@@ -1,0 +1,432 @@
+"""fit, predict and inspect: what they print, what they leave on disk, how they end."""
+
+import csv
+import io
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import rich.console
+
+from tracelearn import (
+    ModePCA,
+    Moments,
+    TraceNormClassifier,
+    TraceNormClassifierCV,
+    TraceNormRegressor,
+    TraceNormRegressorCV,
+    cli,
+    load,
+    save,
+)
+from tracelearn.cli import fit as cli_fit
+
+FAST = ("--alpha", "0.05", "--cv", "3")
+
+
+def call(capsys, *arguments):
+    with pytest.raises(SystemExit) as leaving:
+        cli.main([str(argument) for argument in arguments])
+    output = capsys.readouterr()
+    return leaving.value.code, output.out, output.err
+
+
+@pytest.fixture
+def arrays():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((150, 4, 3, 2))
+    y = X[:, 0, 0, 0] - X[:, 1, 1, 0] + 0.3 * rng.standard_normal(150)
+    broken = X.copy()
+    broken[7, 1, 2, 0] = np.nan
+    return {
+        "X": X,
+        "y": y,
+        "label": np.where(y > 0, "up", "down"),
+        "three": np.digitize(y, [-0.7, 0.7]),
+        "both": np.stack([y, -y], axis=1),
+        "zero_one": (y > 0).astype(float),
+        "who": np.arange(150) % 6,
+        "two": np.arange(150) % 2,
+        "rare": np.array(["a"] * 149 + ["b"]),
+        "same": np.ones(150, dtype=int),
+        "flat": X.reshape(150, -1),
+        "broken": broken,
+        "small": X[:, :2],
+    }
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, arrays):
+    monkeypatch.chdir(tmp_path)
+    np.savez(tmp_path / "data.npz", **arrays)
+    (tmp_path / "text.npz").write_text("no arrays")
+    (tmp_path / "exists").write_text("mine")
+    return tmp_path
+
+
+# --- fit ---------------------------------------------------------------------------------------------------------------
+
+
+def write_npy(path, arrays):
+    np.save(path / "X.npy", arrays["X"])
+    np.save(path / "y.npy", arrays["label"])
+    return "X.npy", "y.npy"
+
+
+def write_zarr(path, arrays):
+    zarr = pytest.importorskip("zarr")
+    group = zarr.open_group(str(path / "data.zarr"), mode="w")
+    for name in ("X", "three"):
+        group.create_array(name, data=arrays[name])
+    return "data.zarr", "three"
+
+
+def write_hdf5(path, arrays):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(path / "data.h5", "w") as file:
+        file["X"] = arrays["X"]
+        file["label"] = [str(label) for label in arrays["label"]]
+    return "data.h5", "label"
+
+
+def write_parquet(path, arrays):
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    X = pa.FixedShapeTensorArray.from_numpy_ndarray(arrays["X"])
+    parquet.write_table(pa.table({"X": X, "label": arrays["label"].tolist()}), path / "data.parquet")
+    return "data.parquet", "label"
+
+
+def write_npz(path, arrays):
+    return "data.npz", "label"
+
+
+@pytest.mark.parametrize("write", [write_npz, write_npy, write_zarr, write_hdf5, write_parquet])
+def test_every_format_is_fitted_and_predicted(capsys, folder, arrays, write):
+    data, target = write(folder, arrays)
+    code, out, err = call(capsys, "fit", data, "--target", target, *FAST, "--out", "model")
+    assert (code, err) == (0, "")
+    assert "4 × 3 × 2" in out
+    assert "150" in out
+    y = arrays["three" if target == "three" else "label"]
+    wanted = TraceNormClassifier(alpha=0.05).fit(arrays["X"], y)
+    np.testing.assert_allclose(load("model").coef_, wanted.coef_)
+    code, out, _ = call(capsys, "predict", "model", data, "--target", target, "--out", "found.npy")
+    assert code == 0
+    assert f"150 samples predicted, accuracy {wanted.score(arrays['X'], y):.4f}: found.npy" in out
+    np.testing.assert_array_equal(np.load("found.npy"), wanted.predict(arrays["X"]))
+
+
+@pytest.mark.parametrize(
+    ("target", "more", "kind", "why"),
+    [
+        ("y", [], TraceNormRegressor, "150 different decimal numbers"),
+        ("both", [], TraceNormRegressor, "several numbers"),
+        ("label", [], TraceNormClassifier, "text"),
+        ("three", [], TraceNormClassifier, "3 different whole numbers"),
+        ("three", ["--task", "regression"], TraceNormRegressor, "--task regression"),
+        ("zero_one", [], TraceNormRegressor, "--task classification"),
+        ("zero_one", ["--task", "classification"], TraceNormClassifier, "--task classification"),
+        ("y", ["--loss", "huber", "--ridge", "0.1"], TraceNormRegressor, "decimal"),
+        ("three", ["--loss", "logistic", "--class-mode"], TraceNormClassifier, "whole"),
+        ("label", ["--penalty", "latent"], TraceNormClassifier, "text"),
+        ("label", ["--samples", "flat", "--tensor-shape", "4,3,2"], TraceNormClassifier, "text"),
+    ],
+)
+def test_labels_get_a_classifier_and_numbers_a_regressor(capsys, folder, target, more, kind, why):
+    code, out, err = call(capsys, "fit", "data.npz", "--target", target, *FAST, *more)
+    assert (code, err) == (0, "")
+    first = out.splitlines()[0]
+    assert ("classifier" if kind is TraceNormClassifier else "regressor") in first
+    assert why in out
+    model = load("model.tracelearn")
+    assert type(model) is kind
+    assert model.sample_shape_ == (4, 3, 2)
+
+
+def test_json_is_one_object_with_the_facts(capsys, folder, arrays):
+    code, out, err = call(capsys, "fit", "data.npz", "--target", "label", "--cv", "3", "--json")
+    assert (code, err, out.count("\n")) == (0, "", 1)
+    facts = json.loads(out)
+    model = load("model.tracelearn")
+    assert type(model) is TraceNormClassifierCV
+    assert (model.cv, model.verbose) == (3, 0)
+    assert facts["n_samples"] == 150
+    assert facts["sample_shape"] == [4, 3, 2]
+    labels, counts = np.unique(arrays["label"], return_counts=True)
+    assert facts["classes"] == dict(zip(labels.tolist(), counts.tolist(), strict=True))
+    assert facts["alpha"] == model.alpha_
+    assert facts["mode_ranks"] == model.mode_ranks_.tolist()
+    assert facts["dual_gap"] == model.dual_gap_ <= 1e-6
+    assert facts["score"]["alpha_chosen_on_same_folds"]
+    assert facts["score"]["baseline"] < facts["score"]["mean"] < 1.0
+    assert facts["file"] == "model.tracelearn"
+
+
+def test_the_score_is_that_of_samples_that_were_held_out(capsys, folder):
+    # Labels drawn at random, and more weights than samples: the model knows all it has seen, and nothing else.
+    rng = np.random.default_rng(1)
+    X, y = rng.standard_normal((60, 10, 10)), np.arange(60) % 2
+    np.savez("noise.npz", X=X, y=y)
+    code, out, _ = call(capsys, "fit", "noise.npz", "--alpha", "1e-4", "--json")
+    assert code == 0
+    score = json.loads(out)["score"]
+    assert load("model.tracelearn").score(X, y) == 1.0
+    assert score["mean"] < 0.75
+    assert score["baseline"] == 0.5
+    assert score["measure"] == "accuracy"
+    assert not score["alpha_chosen_on_same_folds"]
+
+
+def test_the_score_agrees_with_scikit_learn(capsys, folder, arrays):
+    model_selection = pytest.importorskip("sklearn.model_selection")
+    for target, model in (("y", TraceNormRegressor(alpha=0.05)), ("label", TraceNormClassifier(alpha=0.05))):
+        wanted = model_selection.cross_val_score(model, arrays["X"], arrays[target], cv=3)
+        _, out, _ = call(capsys, "fit", "data.npz", "--target", target, *FAST, "--json", "--force")
+        score = json.loads(out)["score"]
+        assert score["mean"] == pytest.approx(wanted.mean(), abs=1e-9)
+        assert score["standard_error"] == pytest.approx(wanted.std(ddof=1) / np.sqrt(3), abs=1e-9)
+
+
+def test_groups_stay_together(capsys, folder, arrays):
+    data = cli_fit._Data(arrays["X"], arrays["label"], arrays["who"])
+    for task in ("classification", "regression"):
+        for train, test in cli_fit._split(data, 3, task):
+            assert not set(arrays["who"][train]) & set(arrays["who"][test])
+    code, out, err = call(capsys, "fit", "data.npz", "--target", "y", "--groups", "who", "--cv", "3", "--json")
+    assert (code, err) == (0, "")
+    assert type(load("model.tracelearn")) is TraceNormRegressorCV
+    assert json.loads(out)["score"]["measure"] == "R2"
+
+
+@pytest.mark.parametrize("more", [["--alpha", "0.05"], ["--loss", "logistic", "--alpha", "0.05"], []])
+def test_samples_beyond_memory_give_the_same_model(capsys, folder, monkeypatch, more):
+    arguments = ["fit", "data.npz", "--target", "label", "--groups", "who", "--cv", "3", "--json", *more]
+    whole = json.loads(call(capsys, *arguments, "--out", "whole")[1])
+    monkeypatch.setattr(cli_fit, "available_memory", lambda: 1000)
+    blocks = json.loads(call(capsys, *arguments, "--out", "blocks")[1])
+    np.testing.assert_allclose(load("whole").coef_, load("blocks").coef_, atol=1e-4)
+    assert blocks["score"] == pytest.approx(whole["score"])
+    assert blocks["alpha"] == pytest.approx(whole["alpha"])
+
+
+def test_quiet_is_silent(capsys, folder):
+    assert call(capsys, "fit", "data.npz", *FAST, "--quiet") == (0, "", "")
+    assert type(load("model.tracelearn")) is TraceNormRegressor
+
+
+def test_where_there_is_no_terminal_there_are_no_control_characters(capsys, folder):
+    code, out, err = call(capsys, "fit", "data.npz", *FAST)
+    assert (code, err) == (0, "")
+    assert not re.search(r"[\x00-\x09\x0b-\x1f]", out)
+    assert "s left" not in out
+    assert "scoring" not in out
+
+
+def test_on_a_terminal_the_time_left_is_shown_and_logging_is_left_as_it_was(folder, arrays):
+    written = io.StringIO()
+    console = rich.console.Console(file=written, force_terminal=True, width=100)
+    said = []
+    logger = logging.getLogger("tracelearn")
+    before = logger.level, list(logger.handlers), logger.propagate
+    with cli_fit._progress(console) as say:
+        assert say is not None
+        handler = logger.handlers[-1]
+        handler.say = said.append
+        TraceNormRegressorCV(alphas=3, cv=2, mode_weights=None, verbose=1).fit(arrays["X"], arrays["y"])
+    assert re.fullmatch(r"choosing alpha: fold 2 of 2, about 0 s left", said[-1])
+    assert (logger.level, logger.handlers, logger.propagate) == before
+
+
+def test_a_model_that_is_there_is_replaced_only_by_force(capsys, folder):
+    code, out, err = call(capsys, "fit", "data.npz", *FAST, "--out", "exists")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "--force" in err
+    assert (folder / "exists").read_text() == "mine"
+    assert call(capsys, "fit", "data.npz", *FAST, "--out", "exists", "--force")[0] == 0
+    assert type(load("exists")) is TraceNormRegressor
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fit"], "data"),
+        (["fit", "missing.npz"], "missing.npz"),
+        (["fit", "text.npz"], "text.npz"),
+        (["fit", "exists"], "exists"),
+        (["fit", "data.npz", "--target", "z"], "--target"),
+        (["fit", "data.npz", "--samples", "Z"], "--samples"),
+        (["fit", "data.npz", "--groups", "Z"], "--groups"),
+        (["fit", "data.npz", "--groups", "two"], "at least 5 groups"),
+        (["fit", "data.npz", "--samples", "broken"], "NaN"),
+        (["fit", "data.npz", "--samples", "broken", "--alpha", "1"], "NaN"),
+        (["fit", "data.npz", "--samples", "label"], "shape (150,)"),
+        (["fit", "data.npz", "--target", "same"], "two classes"),
+        (["fit", "data.npz", "--target", "rare"], "1 of b"),
+        (["fit", "data.npz", "--target", "label", "--task", "regression"], "numbers"),
+        (["fit", "data.npz", "--target", "both", "--task", "classification"], "one label"),
+        (["fit", "data.npz", "--task", "magic"], "magic"),
+        (["fit", "data.npz", "--alpha", "-1"], "--alpha"),
+        (["fit", "data.npz", "--alpha", "much"], "'much'"),
+        (["fit", "data.npz", "--ridge", "-1"], "ridge"),
+        (["fit", "data.npz", "--ridge", "nan"], "ridge"),
+        (["fit", "data.npz", "--loss", "logistic"], "huber"),
+        (["fit", "data.npz", "--penalty", "none"], "scaled_latent"),
+        (["fit", "data.npz", "--cv", "1"], "cv"),
+        (["fit", "data.npz", "--cv", "100"], "200 samples"),
+        (["fit", "data.npz", "--tensor-shape", "4,x"], "--tensor-shape"),
+        (["fit", "data.npz", "--samples", "flat", "--tensor-shape", "4,4"], "(4, 4)"),
+        (["fit", "X.npy"], "--target"),
+        (["fit", "data.npz", "--out", "."], "folder"),
+        (["fit", "data.npz", "--out", "nowhere/model"], "nowhere"),
+        (["predict", "model"], "data"),
+        (["predict", "missing", "data.npz"], "missing"),
+        (["predict", ".", "data.npz"], "folder"),
+        (["predict", "text.npz", "data.npz"], "tracelearn wrote"),
+        (["predict", "moments", "data.npz"], "Moments"),
+        (["predict", "pca", "data.npz"], "ModePCA"),
+        (["predict", "model", "missing.npz"], "missing.npz"),
+        (["predict", "model", "data.npz", "--samples", "small"], "(4, 3, 2)"),
+        (["predict", "model", "data.npz", "--samples", "broken"], "NaN"),
+        (["predict", "model", "data.npz", "--target", "z"], "--target"),
+        (["predict", "model", "data.npz", "--target", "label"], "target"),
+        (["predict", "classes", "data.npz", "--target", "y"], "labels such as"),
+        (["predict", "model", "data.npz", "--proba"], "logistic"),
+        (["predict", "model", "data.npz", "--out", "found.txt"], ".csv"),
+        (["predict", "model", "data.npz", "--out", "nowhere/found.csv"], "nowhere"),
+        (["inspect"], "model"),
+        (["inspect", "missing"], "missing"),
+        (["inspect", "data.npz"], "tracelearn wrote"),
+    ],
+)
+def test_a_mistake_is_one_line_and_code_2(capsys, folder, arrays, arguments, message):
+    np.save("X.npy", arrays["X"])
+    save(TraceNormRegressor().fit(arrays["X"], arrays["y"]), "model")
+    save(TraceNormClassifier().fit(arrays["X"], arrays["label"]), "classes")
+    save(Moments.of(arrays["X"], arrays["y"]), "moments")
+    save(ModePCA().fit(arrays["X"]), "pca")
+    before = {file.name for file in folder.iterdir()}
+    code, out, err = call(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert message.lower() in err.lower()
+    assert "open_source" not in err
+    assert {file.name for file in folder.iterdir()} == before
+
+
+# --- predict -----------------------------------------------------------------------------------------------------------
+
+
+def test_predictions_are_printed_as_csv(capsys, folder, arrays):
+    X = arrays["X"]
+    save(TraceNormClassifier().fit(X, arrays["three"]), "model")
+    code, out, err = call(capsys, "predict", "model", "data.npz")
+    assert (code, err) == (0, "150 samples predicted\n")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert list(rows[0]) == ["index", "prediction", "score_0", "score_1", "score_2"]
+    model = load("model")
+    assert [int(row["prediction"]) for row in rows] == model.predict(X).tolist()
+    assert [float(row["score_2"]) for row in rows] == model.decision_function(X)[:, 2].tolist()
+
+
+def test_predictions_are_written_in_each_format(capsys, folder, arrays):
+    X = arrays["X"]
+    model = TraceNormClassifier(loss="logistic").fit(X, arrays["label"])
+    save(model, "model")
+    for proba, wanted in ((["--proba"], model.predict_proba(X)), ([], model.decision_function(X))):
+        for suffix in ("npy", "npz", "csv"):
+            code, out, err = call(capsys, "predict", "model", "data.npz", "--out", f"found.{suffix}", *proba)
+            assert (code, out, err) == (0, f"150 samples predicted: found.{suffix}\n", "")
+        alone = np.load("found.npy")
+        np.testing.assert_array_equal(alone, wanted if proba else model.predict(X))
+        with np.load("found.npz") as found:
+            np.testing.assert_array_equal(found["prediction"], model.predict(X))
+            np.testing.assert_array_equal(found["probabilities" if proba else "scores"], wanted)
+            assert found["classes"].tolist() == ["down", "up"]
+        heads = (folder / "found.csv").read_text().splitlines()[0]
+        assert heads == "index,prediction," + ("probability_down,probability_up" if proba else "score")
+
+
+def test_regressors_are_compared_by_r_squared(capsys, folder, arrays):
+    model = TraceNormRegressor().fit(arrays["X"], arrays["both"])
+    save(model, "model")
+    code, out, err = call(capsys, "predict", "model", "data.npz", "--target", "both")
+    assert code == 0
+    assert out.startswith("index,prediction_1,prediction_2\n")
+    assert f"R² {model.score(arrays['X'], arrays['both']):.4f}" in err
+
+
+# --- inspect -----------------------------------------------------------------------------------------------------------
+
+
+def test_inspect_says_what_a_model_is(capsys, folder, arrays):
+    model = TraceNormClassifier(alpha=0.03, class_weight={"up": 2.0}).fit(arrays["X"], arrays["label"])
+    save(model, "model")
+    code, out, err = call(capsys, "inspect", "model")
+    assert (code, err) == (0, "")
+    for words in ("TraceNormClassifier", "alpha=0.03", "4 × 3 × 2", "down, up", "█", "iterations", "written by"):
+        assert words in out
+    assert "max_iter" not in out
+    assert "\x1b" not in out
+    facts = json.loads(call(capsys, "inspect", "model", "--json")[1])
+    assert facts["parameters"] == {"alpha": 0.03, "class_weight": {"up": 2.0}}
+    assert facts["mode_ranks"] == model.mode_ranks_.tolist()
+    assert facts["singular_values"][0] == model.mode_factors_[0][1].tolist()
+    assert (facts["dual_gap"], facts["objective"], facts["n_iter"]) == (
+        model.dual_gap_,
+        model.objective_,
+        model.n_iter_,
+    )
+    assert facts["moments"]
+    assert facts["format"] == 1
+
+
+def test_inspect_reads_whatever_save_writes(capsys, folder, arrays):
+    from sklearn.pipeline import make_pipeline
+
+    X, y = arrays["X"], arrays["y"]
+    things = {
+        "Moments": Moments.of(X, y),
+        "ModePCA": ModePCA().fit(X),
+        "Pipeline": make_pipeline(ModePCA(), TraceNormRegressor()).fit(X, y),
+        "TraceNormRegressorCV": TraceNormRegressorCV(alphas=3, cv=2).fit(X, y),
+        "TraceNormRegressor": TraceNormRegressor(),
+        "TraceNormClassifier": TraceNormClassifier(loss="logistic").fit(X, arrays["three"]),
+    }
+    for name, thing in things.items():
+        save(thing, name)
+        code, out, err = call(capsys, "inspect", name)
+        assert (code, err) == (0, ""), name
+        assert name in out.splitlines()[0]
+        assert json.loads(call(capsys, "inspect", name, "--json")[1])["kind"] == name
+    facts = json.loads(call(capsys, "inspect", "Moments", "--json")[1])
+    assert (facts["weight"], facts["n_features"], facts["n_targets"]) == (150, 24, 1)
+
+
+# --- completion --------------------------------------------------------------------------------------------------------
+
+
+def test_shells_complete_commands_and_options(capsys):
+    assert "--install-completion" in call(capsys, "--help")[1]
+    for words, wanted in (
+        ("tracelearn ", {"fit", "predict", "inspect", "stream", "merge"}),
+        ("tracelearn fit --al", {"--alpha"}),
+    ):
+        asked = {
+            "_TRACELEARN_COMPLETE": "complete_bash",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(len(words.split(" ")) - 1),
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", "from tracelearn.cli import main; main()"],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, **asked},
+        )
+        assert wanted <= set(done.stdout.split())

@@ -1,0 +1,112 @@
+"""Models as ONNX graphs: a runtime says what the model says."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tracelearn import (
+    TensorStandardScaler,
+    TraceNormClassifier,
+    TraceNormClassifierCV,
+    TraceNormRegressor,
+    TraceNormRegressorCV,
+    to_onnx,
+)
+
+runtime = pytest.importorskip("onnxruntime")
+
+
+@pytest.fixture
+def samples():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((120, 4, 3, 2))
+    return X, X[:, 0, 0, 0] - X[:, 1, 1, 0] + 0.3 * rng.standard_normal(120)
+
+
+def run(graph, X):
+    session = runtime.InferenceSession(graph.SerializeToString(), providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, {"X": X}), strict=True))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("n_targets", [1, 2])
+def test_a_regressor_predicts_the_same(samples, dtype, n_targets):
+    X, y = samples[0].astype(dtype), samples[1]
+    model = TraceNormRegressor(alpha=0.05).fit(X, y if n_targets == 1 else np.stack([y, -2.0 * y + 1.0], axis=1))
+    found = run(to_onnx(model), X)
+    assert set(found) == {"prediction"}
+    assert found["prediction"].dtype == dtype
+    assert found["prediction"].shape == model.predict(X).shape
+    np.testing.assert_allclose(found["prediction"], model.predict(X), atol=1e-12 if dtype == np.float64 else 1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("loss", ["squared", "logistic", "squared_hinge"])
+@pytest.mark.parametrize("labels", ["binary", "text", "three", "truth", "decimal"])
+def test_a_classifier_predicts_and_scores_the_same(samples, dtype, loss, labels):
+    X, signal = samples[0].astype(dtype), samples[1]
+    y = {
+        "binary": np.where(signal > 0, 7, -2),
+        "text": np.array(["low", "mid", "high"])[np.digitize(signal, [-0.7, 0.7])],
+        "three": np.digitize(signal, [-0.7, 0.7]).astype(np.int32),
+        "truth": signal > 0,
+        "decimal": np.where(signal > 0, 1.0, 0.0),
+    }[labels]
+    model = TraceNormClassifier(alpha=0.02, loss=loss).fit(X, y)
+    found = run(to_onnx(model), X)
+    assert set(found) == {"prediction", "scores"} | ({"probabilities"} if loss == "logistic" else set())
+    assert found["prediction"].tolist() == model.predict(X).tolist()
+    wanted = {"text": object, "decimal": np.float64}.get(labels, np.int64)
+    assert found["prediction"].dtype == wanted
+    tolerance = 1e-12 if dtype == np.float64 else 1e-5
+    np.testing.assert_allclose(found["scores"], model.decision_function(X), atol=tolerance)
+    if loss == "logistic":
+        np.testing.assert_allclose(found["probabilities"], model.predict_proba(X), atol=tolerance)
+
+
+def test_the_model_found_by_cross_validation_is_what_is_translated(samples, tmp_path):
+    X, y = samples
+    for model, target in (
+        (TraceNormRegressorCV(alphas=3, cv=2, mode_weights=None), y),
+        (TraceNormClassifierCV(alphas=3, cv=2, mode_weights=None), np.where(y > 0, "up", "down")),
+    ):
+        model.fit(X, target)
+        graph = to_onnx(model, tmp_path / "model.onnx")
+        assert (tmp_path / "model.onnx").read_bytes() == graph.SerializeToString()
+        assert [one.dim_value for one in graph.graph.input[0].type.tensor_type.shape.dim[1:]] == [4, 3, 2]
+        found = run(graph, X[:1])["prediction"]
+        np.testing.assert_array_equal(
+            found, model.predict(X[:1])
+        ) if found.dtype == object else np.testing.assert_allclose(found, model.predict(X[:1]))
+
+
+def test_flat_samples_and_matrices_of_one_mode(samples):
+    X, y = samples
+    flat = TraceNormRegressor(alpha=0.05, tensor_shape=(4, 3, 2)).fit(X.reshape(120, -1), y)
+    np.testing.assert_allclose(run(to_onnx(flat), X)["prediction"], flat.predict(X.reshape(120, -1)))
+    line = TraceNormRegressor(alpha=0.05).fit(X[:, :, 0, 0], y)
+    np.testing.assert_allclose(run(to_onnx(line), X[:, :, 0, 0])["prediction"], line.predict(X[:, :, 0, 0]))
+
+
+def test_what_is_no_model_or_not_fitted_is_refused(samples):
+    with pytest.raises(ValueError, match=r"^Expected a TraceNormRegressor.*got TensorStandardScaler"):
+        to_onnx(TensorStandardScaler().fit(samples[0]))
+    with pytest.raises(ValueError, match="not fitted"):
+        to_onnx(TraceNormRegressor())
+
+
+def test_without_onnx_the_extra_is_named():
+    code = """
+import sys
+sys.modules["onnx"] = None
+from tracelearn import TraceNormRegressor, to_onnx
+try:
+    to_onnx(TraceNormRegressor())
+except ImportError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "tracelearn[onnx]" in done.stdout
