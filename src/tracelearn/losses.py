@@ -90,7 +90,8 @@ def _balanced_intercept(loss: Loss, average: Average, start: Array) -> Array:
 
     mean, size = force(b)
     for _ in range(300):
-        if bool(xp.all(xp.abs(mean) <= _ROUNDING * eps * size)):
+        done = xp.abs(mean) <= _ROUNDING * eps * size
+        if bool(xp.all(done)):
             break
         low, high = xp.where(mean < 0, b, low), xp.where(mean > 0, b, high)
         inside = xp.isfinite(low) & xp.isfinite(high)
@@ -102,7 +103,7 @@ def _balanced_intercept(loss: Loss, average: Average, start: Array) -> Array:
         # A step that did not halve the mean is followed by a bisection: secants alone may creep.
         good = (newton > low) & (newton < high) & (xp.abs(newton - b) <= step_back) & (xp.abs(mean) < 0.5 * before)
         before = xp.abs(mean)
-        following = xp.where(good, newton, middle)
+        following = xp.where(done, b, xp.where(good, newton, middle))  # a column that is done waits for the others
         if bool(xp.all(following == b)):
             break
         moved = xp.where(following != b, following - b, xp.ones_like(b))
