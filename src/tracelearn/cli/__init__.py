@@ -11,7 +11,7 @@ from tracelearn.cli.inspect import inspect_command
 from tracelearn.cli.merge import merge_command
 from tracelearn.cli.predict import predict_command
 from tracelearn.cli.reproduce import reproduce_command
-from tracelearn.cli.shared import INTERRUPTED, MistakeError
+from tracelearn.cli.shared import INTERRUPTED, MistakeError, one_line
 from tracelearn.cli.stream import stream_command
 from tracelearn.optional import MissingExtraError, require
 
@@ -56,7 +56,7 @@ def app() -> typer.Typer:
 
 
 def _fail(message: str, code: int = 2) -> int:
-    print(f"tracelearn: {' '.join(message.split())}", file=sys.stderr)  # noqa: T201
+    one_line(message)
     return code
 
 

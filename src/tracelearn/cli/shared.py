@@ -45,7 +45,7 @@ class MistakeError(Exception):
 
 
 def one_line(message: Warning | str, *args: Any, **options: Any) -> None:
-    """Write a warning as one line on the error output, in the place of ``warnings.showwarning``."""
+    """Write a message as one line on the error output; it can take the place of ``warnings.showwarning``."""
     print(f"tracelearn: {' '.join(str(message).split())}", file=sys.stderr)  # noqa: T201
 
 
