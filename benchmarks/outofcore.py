@@ -86,6 +86,12 @@ def measure(path: Path, limit: float, passes: int) -> dict:
     }
 
 
+def _peak_mib() -> float:
+    """Read the peak of this process; ``ru_maxrss`` would count that of the process that started it, which wrote the data."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--folder", type=Path, required=True)
