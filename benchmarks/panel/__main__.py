@@ -1,0 +1,65 @@
+"""Run the panel: ``python -m benchmarks.panel [--data FOLDER] [--quick]`` writes panel.json, panel.md and panel.png."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections import defaultdict
+from pathlib import Path
+
+from joblib import Parallel, delayed
+
+from benchmarks import machine
+from benchmarks.panel import data, page, protocol
+
+HERE = Path(__file__).parent
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.panel", description=__doc__)
+    parser.add_argument("--data", type=Path, help="a folder of .npz files with X, y and perhaps groups, to run as well")
+    parser.add_argument("--only", nargs="*", default=[], help="sets whose names contain one of these")
+    parser.add_argument("--quick", action="store_true", help="the first three sets, to try it out")
+    parser.add_argument("--repeats", type=int, default=1, help="repetitions of the outer cross-validation")
+    parser.add_argument("--jobs", type=int, default=2, help="fits at the same time, each with one BLAS thread")
+    parser.add_argument("--out", type=Path, default=HERE, help="folder to write to; by default this one")
+    options = parser.parse_args()
+    sets = [load() for load in data.LOADERS[: 3 if options.quick else None]]
+    sets += [] if options.data is None else list(data.from_folder(options.data))
+    if options.only:
+        sets = [one for one in sets if any(part in one.name for part in options.only)]
+    options.out.mkdir(parents=True, exist_ok=True)
+    where, began = machine.describe(), time.perf_counter()
+    results: list[protocol.Result] = []
+    with Parallel(n_jobs=options.jobs, inner_max_num_threads=1, backend="loky") as parallel:
+        for one in sets:
+            at = time.perf_counter()
+            results += compete(one, options.repeats, parallel)
+            print(f"{one.name} ({one.sentence()}): {time.perf_counter() - at:.0f} s", flush=True)
+            print(page.table([r for r in results if r.data == one.name]), flush=True)
+    found = {
+        "quick": options.quick,
+        "repeats": options.repeats,
+        "seconds": round(time.perf_counter() - began, 1),
+        "machine": where,
+        "sets": {one.name: one.sentence() for one in sets},
+        "results": [result.as_dict() for result in results],
+    }
+    (options.out / "panel.json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    page.write(found, options.out)
+
+
+def compete(one: data.DataSet, repeats: int, parallel: Parallel) -> list[protocol.Result]:
+    """Run every entry on one set."""
+    todo = list(protocol.tasks(one, repeats))
+    found = parallel(delayed(protocol.run)(one, *task) for task in todo)
+    grouped: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for (entry, _, _), outcome in zip(todo, found, strict=True):
+        if outcome is not None:
+            grouped[entry].append(outcome)
+    return [protocol.Result(one.name, entry, *map(tuple, zip(*runs, strict=True))) for entry, runs in grouped.items()]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,229 @@
+"""The competitors. Each chooses its own settings on the inner folds, and scaling among them.
+
+An entry is a function of the data set and the inner folds that returns a scikit-learn estimator for tensors. A new one is a
+function and a line in ``ENTRIES``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
+from sklearn.cross_decomposition import PLSRegression
+from sklearn.decomposition import PCA
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+
+from benchmarks.panel.data import DataSet
+from tracelearn import TraceNormClassifierCV, TraceNormRegressorCV
+from tracelearn.preprocessing import ModePCA
+
+Folds = list[tuple[np.ndarray, np.ndarray]]
+Entry = Callable[[DataSet, Folds], Any]
+
+
+class Flat(TransformerMixin, BaseEstimator):
+    """Write each sample as one row."""
+
+    def fit(self, X: np.ndarray, y: Any = None) -> Self:
+        return self
+
+    def transform(self, X: np.ndarray) -> np.ndarray:
+        return X.reshape(len(X), -1)
+
+
+class OneScale(TransformerMixin, BaseEstimator):
+    """Centre every feature and divide all of them by one number, which keeps their ratios."""
+
+    def fit(self, X: np.ndarray, y: Any = None) -> Self:
+        self.mean_ = X.mean(axis=0)
+        self.scale_ = float((X - self.mean_).std()) or 1.0
+        return self
+
+    def transform(self, X: np.ndarray) -> np.ndarray:
+        return (X - self.mean_) / self.scale_
+
+
+class Windows(TransformerMixin, BaseEstimator):
+    """Average over ten windows of the longest mode, as event-related responses are read."""
+
+    def fit(self, X: np.ndarray, y: Any = None) -> Self:
+        self.mode_ = 1 + int(np.argmax(X.shape[1:]))
+        return self
+
+    def transform(self, X: np.ndarray) -> np.ndarray:
+        parts = np.array_split(X, min(10, X.shape[self.mode_]), axis=self.mode_)
+        return np.stack([part.mean(axis=self.mode_) for part in parts], axis=-1).reshape(len(X), -1)
+
+
+SCALES = [OneScale(), StandardScaler()]
+STRENGTHS = np.logspace(-2, 5, 15)
+INVERSES = np.logspace(-5, 2, 8)
+
+
+def searched(steps: list[tuple[str, Any]], grid: dict[str, Any], inner: Folds) -> GridSearchCV:
+    return GridSearchCV(Pipeline(steps), grid, cv=inner)
+
+
+def ours(data: DataSet, inner: Folds) -> Any:
+    """With its defaults; only the folds are given, as to everybody."""
+    return (TraceNormRegressorCV if data.classes is None else TraceNormClassifierCV)(cv=inner)
+
+
+def ridge(data: DataSet, inner: Folds) -> Any:
+    model = Ridge() if data.classes is None else RidgeClassifier()
+    grid = {"scale": SCALES, "model__alpha": STRENGTHS}
+    return searched([("flat", Flat()), ("scale", OneScale()), ("model", model)], grid, inner)
+
+
+def logistic(data: DataSet, inner: Folds) -> Any:
+    if data.classes is None:
+        return None
+    grid = {"scale": SCALES, "model__C": INVERSES}
+    return searched([("flat", Flat()), ("scale", OneScale()), ("model", LogisticRegression(max_iter=300))], grid, inner)
+
+
+def shrunken_lda(data: DataSet, inner: Folds) -> Any:
+    if data.classes is None:
+        return None
+    model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
+    return searched([("flat", Flat()), ("scale", OneScale()), ("model", model)], {"scale": SCALES}, inner)
+
+
+def linear_svm(data: DataSet, inner: Folds) -> Any:
+    if data.classes is None:
+        return None
+    grid = {"scale": SCALES, "model__C": INVERSES[:-1]}
+    return searched([("flat", Flat()), ("scale", OneScale()), ("model", LinearSVC(max_iter=2000))], grid, inner)
+
+
+def pls(data: DataSet, inner: Folds) -> Any:
+    if data.classes is not None:
+        return None
+    grid = {"scale": SCALES, "model__n_components": [1, 2, 3, 5, 8, 12]}
+    return searched([("flat", Flat()), ("scale", OneScale()), ("model", PLSRegression(scale=False))], grid, inner)
+
+
+def windows_logistic(data: DataSet, inner: Folds) -> Any:
+    if data.classes is None:
+        return None
+    grid = {"model__C": INVERSES}
+    return searched(
+        [("average", Windows()), ("scale", StandardScaler()), ("model", LogisticRegression(max_iter=300))], grid, inner
+    )
+
+
+def pca_logistic(data: DataSet, inner: Folds) -> Any:
+    model = Ridge() if data.classes is None else LogisticRegression(max_iter=300)
+    strength = {"model__alpha": STRENGTHS[::2]} if data.classes is None else {"model__C": INVERSES[::2]}
+    steps = [("flat", Flat()), ("scale", OneScale()), ("reduce", PCA()), ("rescale", OneScale()), ("model", model)]
+    return searched(steps, {"scale": SCALES, "reduce__n_components": [0.8, 0.95, 0.99], **strength}, inner)
+
+
+def mpca_logistic(data: DataSet, inner: Folds) -> Any:
+    model = Ridge() if data.classes is None else LogisticRegression(max_iter=300)
+    strength = {"model__alpha": STRENGTHS[::2]} if data.classes is None else {"model__C": INVERSES[::2]}
+    steps = [("reduce", ModePCA()), ("flat", Flat()), ("rescale", OneScale()), ("model", model)]
+    return searched(steps, {"reduce__n_components": [0.8, 0.95, 0.99], "rescale": SCALES, **strength}, inner)
+
+
+class TensorLy(BaseEstimator):
+    """TensorLy's regression on one-hot targets, on centred samples, with an intercept from the means."""
+
+    def __init__(self, kind: str = "cp", rank: int = 2, reg: float = 1.0) -> None:
+        self.kind = kind
+        self.rank = rank
+        self.reg = reg
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
+        from tensorly.regression import CPRegressor, TuckerRegressor
+
+        targets = self._targets(y)
+        self.x_mean_, self.y_mean_ = X.mean(axis=0), targets.mean(axis=0)
+        self.scale_ = float((X - self.x_mean_).std()) or 1.0
+        centred = (X - self.x_mean_) / self.scale_
+        settings = {"reg_W": self.reg, "n_iter_max": 50, "tol": 1e-5, "random_state": 0, "verbose": 0}
+        if self.kind == "cp":
+            model = CPRegressor(self.rank, **settings)
+        else:
+            sizes = [*X.shape[1:], *targets.shape[1:]]
+            model = TuckerRegressor([min(self.rank, size) for size in sizes], **settings)
+        model.fit(centred, targets - self.y_mean_)
+        self.weights_ = np.asarray(model.weight_tensor_).reshape(centred[0].size, *targets.shape[1:])
+        return self
+
+    def _scores(self, X: np.ndarray) -> np.ndarray:
+        centred = (X - self.x_mean_) / self.scale_
+        return centred.reshape(len(X), -1) @ self.weights_ + self.y_mean_
+
+    def _targets(self, y: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
+
+
+class TensorLyClassifier(ClassifierMixin, TensorLy):
+    def _targets(self, y: np.ndarray) -> np.ndarray:
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        return np.eye(len(self.classes_))[codes]
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        return self.classes_[np.argmax(self._scores(X), axis=1)]
+
+
+class TensorLyRegressor(RegressorMixin, TensorLy):
+    def _targets(self, y: np.ndarray) -> np.ndarray:
+        return y
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        return self._scores(X)
+
+
+def _tensorly(kind: str) -> Entry:
+    def entry(data: DataSet, inner: Folds) -> Any:
+        model = (TensorLyRegressor if data.classes is None else TensorLyClassifier)(kind)
+        return GridSearchCV(model, {"rank": [1, 2, 4, 6], "reg": [1.0, 30.0]}, cv=inner)
+
+    return entry
+
+
+def riemann(data: DataSet, inner: Folds) -> Any:
+    """Covariances of the channels in the tangent space, for signals."""
+    if data.classes is None or not data.signal:
+        return None
+    from pyriemann.estimation import Covariances
+    from pyriemann.tangentspace import TangentSpace
+
+    class Channels(Flat):
+        def transform(self, X: np.ndarray) -> np.ndarray:
+            return X.reshape(len(X), -1, X.shape[-1])
+
+    steps = [("channels", Channels()), ("covariances", Covariances("oas")), ("tangent", TangentSpace())]
+    steps += [("scale", StandardScaler()), ("model", LogisticRegression(max_iter=300))]
+    return searched(steps, {"model__C": INVERSES}, inner)
+
+
+ENTRIES: dict[str, Entry] = {
+    "tracelearn": ours,
+    "ridge": ridge,
+    "logistic": logistic,
+    "LDA, shrinkage": shrunken_lda,
+    "linear SVM": linear_svm,
+    "PLS": pls,
+    "PCA, then linear": pca_logistic,
+    "MPCA, then linear": mpca_logistic,
+    "windows, logistic": windows_logistic,
+    "TensorLy CP": _tensorly("cp"),
+    "TensorLy Tucker": _tensorly("tucker"),
+    "Riemann, logistic": riemann,
+}
+
+
+def score(data: DataSet, truth: np.ndarray, predicted: np.ndarray) -> float:
+    """Accuracy, or R² where the target is a number."""
+    return float(r2_score(truth, predicted) if data.classes is None else accuracy_score(truth, predicted))

@@ -1,0 +1,171 @@
+"""The panel for people: a table of scores, one of differences, and a figure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import machine
+from benchmarks.panel.entries import ENTRIES
+from benchmarks.panel.protocol import Result, difference, ranks
+
+OURS = "tracelearn"
+
+
+def read(found: dict[str, Any]) -> list[Result]:
+    return [
+        Result(r["data"], r["entry"], tuple(r["scores"]), tuple(r["seconds"]), r["note"]) for r in found["results"]
+    ]
+
+
+def _entries(results: list[Result]) -> list[str]:
+    there = {result.entry for result in results}
+    return [entry for entry in ENTRIES if entry in there]
+
+
+def table(results: list[Result]) -> str:
+    """Scores: mean over outer folds, the best of each set in bold; below, ours against each competitor."""
+    entries, sets = _entries(results), list(dict.fromkeys(result.data for result in results))
+    by = {(result.data, result.entry): result for result in results}
+    lines = ["| set | " + " | ".join(entries) + " |", "|---" * (len(entries) + 1) + "|"]
+    for name in sets:
+        means = {e: float(np.mean(by[name, e].scores)) for e in entries if (name, e) in by}
+        top = max(means.values())
+        cells = []
+        for entry in entries:
+            if entry not in means:
+                cells.append("–")
+                continue
+            text = f"{means[entry]:.3f}".removeprefix("0") if means[entry] >= 0 else f"{means[entry]:.3f}"
+            text = f"**{text}**" if means[entry] == top else text
+            cells.append(text + ("" if entry == OURS else f" ({_apart(by, name, entry)})"))
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _apart(by: dict[tuple[str, str], Result], name: str, entry: str) -> str:
+    mean, error = difference(by[name, OURS], by[name, entry])
+    return f"{mean:+.3f} ± {error:.3f}".replace("0.", ".")
+
+
+def seconds(results: list[Result]) -> str:
+    """Seconds of one fit with its inner cross-validation, the median over outer folds."""
+    entries, sets = _entries(results), list(dict.fromkeys(result.data for result in results))
+    by = {(result.data, result.entry): result for result in results}
+    lines = ["| set | " + " | ".join(entries) + " |", "|---" * (len(entries) + 1) + "|"]
+    for name in sets:
+        cells = [f"{np.median(by[name, e].seconds):.3g}" if (name, e) in by else "–" for e in entries]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def losses(results: list[Result]) -> list[str]:
+    """Name every set and competitor where ours is worse by more than a standard error."""
+    by = {(result.data, result.entry): result for result in results}
+    found = []
+    for result in results:
+        if result.entry != OURS:
+            mean, error = difference(by[result.data, OURS], result)
+            if mean < -error:
+                found.append(f"{result.data}, {result.entry}: {mean:+.3f} ± {error:.3f}")
+    return found
+
+
+def write(found: dict[str, Any], out: Path) -> None:
+    """Write panel.md and panel.png."""
+    results = read(found)
+    worse = losses(results)
+    text = [
+        "# Accuracy on real data",
+        "",
+        "Nested cross-validation, five outer and five inner folds, the same for everybody; groups are held out whole. "
+        "Accuracy (R² where the target is a number). In brackets, ours minus theirs over the same folds, ± its standard "
+        "error corrected for the overlap of the training sets. Ours has its defaults on every set.",
+        "",
+        *(f"- {name}: {sentence}" for name, sentence in found["sets"].items()),
+        "",
+        table(results),
+        "Seconds of one fit, the choice of its settings included, on one core:",
+        "",
+        seconds(results),
+        "Ours is worse by more than a standard error: " + ("; ".join(worse) if worse else "nowhere") + ".",
+        "",
+        machine.sentence(found["machine"]) + f" The whole panel took {found['seconds'] / 60:.0f} minutes.",
+        "",
+        "![Ranks and differences](panel.png)",
+        "",
+    ]
+    (out / "panel.md").write_text("\n".join(text))
+    figure(results, out / "panel.png")
+    print("\n".join(text))
+
+
+def figure(results: list[Result], file: Path) -> None:
+    """Draw mean ranks with the critical difference, and the paired differences on every set."""
+    import matplotlib as mpl
+
+    mpl.use("agg")
+    import matplotlib.pyplot as plt
+
+    canvas, (left, right) = plt.subplots(1, 2, figsize=(13, 5.4), width_ratios=(1, 1.35), layout="constrained")
+    _ranked(left, results)
+    _differences(right, results)
+    canvas.savefig(file, dpi=130)
+    plt.close(canvas)
+
+
+def _ranked(ax: Any, results: list[Result]) -> None:
+    """Mean ranks, with the width within which they are not told apart (Nemenyi, 5 %)."""
+    from scipy.stats import studentized_range
+
+    sets = list(dict.fromkeys(r.data for r in results))
+    everywhere = [e for e in _entries(results) if sum(r.entry == e for r in results) >= len(sets) - _numbers(results)]
+    table = ranks(results, everywhere)
+    means, k = table.mean(axis=0), len(everywhere)
+    width = studentized_range.ppf(0.95, k, np.inf) / np.sqrt(2) * np.sqrt(k * (k + 1) / (6 * len(table)))
+    order = np.argsort(means)
+    for at, i in enumerate(order):
+        ours = everywhere[i] == OURS
+        ax.plot([means[i]], [at], "o", color="#d55e00" if ours else "#0072b2", ms=9 if ours else 7)
+        ax.annotate(f"{means[i]:.1f}", (means[i], at), (8, -3), textcoords="offset points", fontsize=9)
+    best = means[order[0]]
+    ax.axvspan(best, best + width, color="0.9", zorder=0, label=f"within the critical difference, {width:.1f}")
+    ax.set_yticks(range(k), [everywhere[i] for i in order])
+    ax.invert_yaxis()
+    ax.set_xlabel(f"mean rank over {len(table)} sets (1 is best)")
+    ax.legend(loc="lower right", fontsize=8)
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def _numbers(results: list[Result]) -> int:
+    """Count the sets whose target is a number: classifiers cannot be ranked there."""
+    sets = {r.data for r in results}
+    return sum(not any(r.data == name and r.entry == "logistic" for r in results) for name in sets)
+
+
+def _differences(ax: Any, results: list[Result]) -> None:
+    """Ours minus theirs on every set, with its standard error, for the linear models that are inside our family."""
+    by = {(result.data, result.entry): result for result in results}
+    sets = list(dict.fromkeys(r.data for r in results))
+    shown = {"ridge": "#0072b2", "logistic": "#009e73", "LDA, shrinkage": "#cc79a7", "TensorLy Tucker": "#e69f00"}
+    for number, (entry, colour) in enumerate(shown.items()):
+        at = [i for i, name in enumerate(sets) if (name, entry) in by]
+        pairs = np.array([difference(by[sets[i], OURS], by[sets[i], entry]) for i in at]).reshape(-1, 2)
+        ax.errorbar(
+            100 * pairs[:, 0],
+            np.array(at) + 0.17 * (number - 1.5),
+            xerr=100 * pairs[:, 1],
+            fmt="o",
+            color=colour,
+            label=entry,
+            capsize=2,
+            ms=5,
+        )
+    ax.axvline(0, color="0.4", lw=1)
+    ax.set_yticks(range(len(sets)), sets)
+    ax.invert_yaxis()
+    ax.set_xlabel("tracelearn minus the other, per cent of accuracy (R²), ± standard error")
+    ax.legend(fontsize=8, loc="best")
+    ax.spines[["top", "right"]].set_visible(False)
