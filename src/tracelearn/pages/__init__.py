@@ -31,13 +31,13 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "") ->
 
 
 def as_json(value: Any) -> str:
-    """Write a value as JSON that can stand in a script element: no text in it can end the element.
+    r"""Write a value as JSON that can stand in a script element: no text in it can end the element.
 
     Examples
     --------
     >>> from tracelearn.pages import as_json
     >>> as_json({"class": "</script>"})
-    '{"class":"\\\\u003c/script\\\\u003e"}'
+    '{"class":"\\u003c/script\\u003e"}'
     """
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

@@ -8,7 +8,7 @@ from typing import Any
 from tracelearn.arrays import to_numpy
 from tracelearn.files import write_atomically
 from tracelearn.report.model import gather
-from tracelearn.report.page import Evaluation, Origin, render
+from tracelearn.report.page import Evaluation, render
 from tracelearn.report.scores import compare
 
 __all__ = ["model_page", "write_model_page"]

@@ -34,6 +34,7 @@ class Components:
     factors: Array
     shares: Array
     ranks: list[int]
+    count: int  # of singular values above zero
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,13 +213,14 @@ def _components(last: Any, coef: Array, names: Any, coordinates: Any, units: Any
     found = []
     for n, (mode, (U, s)) in enumerate(zip(modes, factors, strict=True)):
         level = 10 * max(max(U.shape) * float(np.finfo(s.dtype).eps) * float(s[0]), 1e-300)
-        count = min(MOST_COMPONENTS, int(np.sum(s > level)))
+        above = int(np.sum(s > level))
+        count = min(MOST_COMPONENTS, above)
         together = s[:count] ** 2 / max(float(np.sum(s**2)), 1e-300)
         if n < extra or len(coef) == 1:  # where targets are a mode, a target has no share in it
             shares = np.tile(together, (len(coef) + 1, 1))
         else:
             shares = np.vstack([together, _own_shares(coef, U[:, :count], n - extra)])
-        found.append(Components(mode, s, U[:, :count].T, shares, sorted(set(ranks[:, n].tolist()))))
+        found.append(Components(mode, s, U[:, :count].T, shares, sorted(set(ranks[:, n].tolist())), above))
     return found
 
 

@@ -85,7 +85,8 @@ function plot(holder, { height, x, y, right = 14, top = 12, gridLines = true }) 
   const longest = x.names ? Math.max(...x.names.map((text) => textWidth(shortened(text, 14)))) : 0;
   const upright = x.names !== undefined && x.names !== null && longest + 8 > (width - left - right) / x.names.length;
   const bottom = upright ? 30 + Math.min(longest, 90) : 40;
-  const xTicks = ticksOf(x, width - left - right, x.names ? (upright ? 15 : 8) : 64);
+  height += bottom - 40; // names take no room from the curves
+  const xTicks = ticksOf(x, width - left - right, x.names ? (upright ? 15 : 8) : x.each || 64);
   const svg = element(holder, "svg", { viewBox: `0 0 ${width} ${height}` });
   const toX = scale(x, left, width - right), toY = scale(y, height - bottom, top);
   for (const { at, text } of yTicks) {
@@ -133,6 +134,7 @@ function drawFactors(holder) {
   mode.factors.forEach((factor, k) => {
     const group = element(chart.svg, "g", { "data-component": k + 1, class: "curve" });
     element(group, "title", {}, `component ${k + 1}`);
+    group.style.setProperty("--strength", 0.3 + 0.7 * Math.sqrt(mode.shares[0][k] / mode.shares[0][0])); // what matters less steps back
     const shift = mode.names ? (k - (mode.factors.length - 1) / 2) * Math.min(6, (chart.right - chart.left) / factor.length / 8) : 0;
     const xs = factor.map((_, i) => chart.toX(mode.names ? i : mode.x[i]) + shift), ys = factor.map(chart.toY);
     if (mode.names)
@@ -148,7 +150,7 @@ function drawFactors(holder) {
 
 function drawValues(holder) {
   const mode = data.components[holder.dataset.mode], values = mode.values;
-  const x = { low: 0.4, high: values.length + 0.6, whole: true, label: "component" };
+  const x = { low: 0.4, high: values.length + 0.6, whole: true, each: 34, label: "component" };
   const y = { low: 0, high: 1.05 * (Math.max(...values) || 1), label: "singular value" };
   const chart = plot(holder, { height: 170, x, y, top: 20 });
   const room = chart.toX(2) - chart.toX(1), width = Math.min(0.7 * room, 34);
@@ -207,6 +209,13 @@ function weightAt(at) {
   return (tensor.limit * tensor.parts[place]) / weights.whole;
 }
 
+// The largest weight of the chosen target, in any slice.
+function limitOf() {
+  const tensor = weights[state.kind], size = tensor.parts.length / weights.shape[0], first = Math.max(state.target, 0) * size;
+  const most = tensor.parts.slice(first, first + size).reduce((high, part) => Math.max(high, Math.abs(part)), 0);
+  return (tensor.limit * most) / weights.whole || 1;
+}
+
 function colour(name) {
   const probe = byId("slice").appendChild(document.createElement("i"));
   probe.style.color = `var(--${name})`;
@@ -239,12 +248,12 @@ function imageAxis(mode, count) {
 }
 
 function drawImage(holder) {
-  const { rows, columns } = weights, limit = weights[state.kind].limit || 1;
+  const { rows, columns } = weights, limit = limitOf();
   const [height, width] = [lengthOf(rows), lengthOf(columns)];
   const x = imageAxis(weights.modes[columns], width), y = imageAxis(weights.modes[rows], height);
   if (y.names) [y.low, y.high] = [y.high, y.low]; // names begin at the top, as in a table; numbers grow upwards
   const tall = Math.max(200, Math.min(460, 18 * height + 60, 0.75 * holder.clientWidth + 60));
-  const chart = plot(holder, { height: tall, x, y, right: 78, gridLines: false });
+  const chart = plot(holder, { height: tall, x, y, right: 94, gridLines: false });
   const at = (row, column) => state.at.map((i, n) => (n === rows ? (y.names ? row : height - 1 - row) : n === columns ? column : i));
   const box = { x: chart.left, y: chart.top, width: chart.right - chart.left, height: chart.bottom - chart.top };
   const looks = { preserveAspectRatio: "none", style: "image-rendering: pixelated" };
@@ -268,21 +277,21 @@ function drawScale(chart, limit, looks) {
   const image = imageOf(1, 101, (row) => 1 - row / 50);
   element(chart.svg, "image", { x, y: chart.top, width: 12, height, ...looks, href: image });
   element(chart.svg, "rect", { x, y: chart.top, width: 12, height, class: "frame" });
+  const middle = chart.top + height / 2, far = chart.right + 88;
+  const name = state.kind === "coef" ? "weight" : "pattern";
+  element(chart.svg, "text", { class: "title", x: far, y: middle, "text-anchor": "middle", transform: `rotate(-90 ${far} ${middle})` }, name);
   for (const share of [1, 0, -1])
     element(chart.svg, "text", { x: x + 17, y: chart.top + ((1 - share) / 2) * height + (share ? 4 + 4 * share : 4) }, written(share * limit, 2));
 }
 
 function drawLine(holder) {
   const count = lengthOf(0), values = Array.from({ length: count }, (_, i) => weightAt([i]));
-  const mode = weights.modes[0], limit = weights[state.kind].limit || 1;
+  const mode = weights.modes[0], limit = limitOf();
   const y = { low: -1.06 * limit, high: 1.06 * limit, label: state.kind === "coef" ? "weight" : "pattern" };
   const chart = plot(holder, { height: 280, x: entryAxis(mode, count), y });
   const xs = values.map((_, i) => chart.toX(mode.names ? i : mode.x[i]));
   element(chart.svg, "line", { class: "zero", x1: chart.left, x2: chart.right, y1: chart.toY(0), y2: chart.toY(0) });
-  const group = element(chart.svg, "g", { "data-component": 1 });
-  element(group, "path", { class: "line", d: pathOf(xs, values.map(chart.toY)) });
-  group.removeAttribute("data-component");
-  group.querySelector(".line").style.stroke = "var(--c1)";
+  element(chart.svg, "path", { class: "line", d: pathOf(xs, values.map(chart.toY)) }).style.stroke = "var(--c1)";
   const cursor = element(chart.svg, "circle", { class: "cursor", r: 5, visibility: "hidden" });
   return {
     shape: [1, count],

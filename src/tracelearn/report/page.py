@@ -13,28 +13,20 @@ import numpy as np
 
 from tracelearn.pages import document, read_text, table
 from tracelearn.plotting.canvas import COLOURS
-from tracelearn.plotting.modes import Mode
+from tracelearn.report import quality
+from tracelearn.report.drawings import image_modes, numbers
 from tracelearn.report.model import ModelFacts, Weights, changed_parameters, spans
-from tracelearn.report.scores import Confusion, Folds, Residuals
-from tracelearn.tensors import Array
+from tracelearn.report.quality import Evaluation
 
 __all__ = ["Evaluation", "Origin", "render"]
 
-_MOST_CLASSES = 25  # in a table of confusions
 _SHOWN_CLASSES = 12  # in a sentence
-_LONGEST = 1000  # points of a line
-_MOST_VALUES = 40  # bars of singular values
-_PARTS = 9999  # weights are whole numbers of so many parts of the largest: four digits, and a small page
+_KINDS = (
+    '<div class="buttons" role="group" aria-label="What is shown">'
+    '<button type="button" data-kind="coef" aria-pressed="true">weights</button>'
+    '<button type="button" data-kind="patterns" aria-pressed="false">patterns</button></div>'
+)
 _LIBRARIES = ("tracelearn", "numpy", "scipy", "scikit-learn")
-
-
-@dataclass(frozen=True, eq=False)
-class Evaluation:
-    """Predictions beside the truth, and words for the samples; folds where each was predicted without its own fold."""
-
-    result: Confusion | Residuals
-    samples: str
-    folds: Folds | None = None
 
 
 @dataclass(frozen=True)
@@ -55,7 +47,8 @@ def _power(value: float) -> str:
     if value == 0.0:
         return "0"
     digits, exponent = f"{value:.1e}".split("e")
-    return f"{digits} × 10{str(int(exponent)).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
+    raised = "10" + str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return raised if digits == "1.0" else f"{digits.removesuffix('.0')} × {raised}"
 
 
 def _times(sizes: Sequence[int]) -> str:
@@ -65,10 +58,6 @@ def _times(sizes: Sequence[int]) -> str:
 def _listed(names: Sequence[str], most: int = _SHOWN_CLASSES) -> str:
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return escape(", ".join(names[:most]) + more)
-
-
-def _range(interval: tuple[float, float]) -> str:
-    return f"{interval[0]:.3f} to {interval[1]:.3f}"
 
 
 def _sum_of(facts: ModelFacts) -> str:
@@ -85,7 +74,7 @@ def _title(facts: ModelFacts) -> str:
             if len(facts.targets) == 1
             else f"A linear model of {len(facts.targets)} numbers"
         )
-    return f"A linear classifier of {len(facts.classes)} classes"
+    return f"A linear classifier for {len(facts.classes)} classes"
 
 
 def _lead(facts: ModelFacts) -> str:
@@ -113,20 +102,9 @@ def _lead(facts: ModelFacts) -> str:
 def _low_rank(facts: ModelFacts) -> str:
     if facts.is_zero:
         return "All its weights are zero: it ignores the samples, and always predicts the same."
-    parts = [
-        f"{_span(one.ranks)} of {len(one.mode.values)} in {escape(one.mode.name)}"
-        for one in facts.components
-        if len(one.mode.values) > 1
-    ]
-    return (
-        f"Its weights are built from few patterns in each mode: {', '.join(parts)}."
-        if _is_low(facts)
-        else ("Its weights have full rank in every mode: the penalty found no small number of patterns that suffices.")
-    )
-
-
-def _is_low(facts: ModelFacts) -> bool:
-    return any(max(one.ranks) < min(len(one.mode.values), len(one.values)) for one in facts.components)
+    parts = [f"{_span(one.ranks)} of {len(one.mode.values):,} in {escape(one.mode.name)}" for one in facts.components]
+    listed = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+    return f"The rank of its weights, the number of patterns they are built from, is {listed}."
 
 
 def _span(ranks: list[int]) -> str:
@@ -137,7 +115,7 @@ def _span(ranks: list[int]) -> str:
 
 
 def _tiles(facts: ModelFacts, evaluation: Evaluation | None) -> str:
-    name, value, more = _headline(facts, evaluation)
+    name, value, more = quality.headline(facts, evaluation)
     tiles = [(name, value, more)]
     ranks = [_span(one.ranks).replace(" to ", "–") for one in facts.components]
     sizes = _times([len(one.mode.values) for one in facts.components])
@@ -149,37 +127,6 @@ def _tiles(facts: ModelFacts, evaluation: Evaluation | None) -> str:
     tiles.append(("alpha, strength of the penalty", f"{alpha:.3g}", by))
     cells = "".join(f"<div><dt>{a}</dt><dd><b>{b}</b><span>{c}</span></dd></div>" for a, b, c in tiles)
     return f'<dl class="tiles">{cells}</dl>'
-
-
-def _headline(facts: ModelFacts, evaluation: Evaluation | None) -> tuple[str, str, str]:
-    """Choose the score that says most."""
-    if evaluation is not None:
-        result, folds = evaluation.result, evaluation.folds
-        if isinstance(result, Confusion):
-            name, value, interval, other = (
-                "accuracy",
-                result.accuracy,
-                result.interval,
-                f"majority alone {result.majority:.3f}",
-            )
-        else:
-            name, value, interval, other = "R²", result.r2, result.interval, "mean alone 0"
-        if folds is not None:
-            return (
-                f"{name} on {folds.count} held-out folds",
-                f"{folds.mean:.3f}",
-                f"± {folds.standard_error:.3f}; {other}",
-            )
-        told = f"95 % interval {_range(interval)}; " if interval is not None else ""
-        return f"{name} on {result.total:,} samples", f"{value:.3f}", told + other
-    chosen = facts.chosen
-    if chosen is None:
-        return "score", "unknown", "no data were given"
-    if chosen.explains is not None:
-        return "R² of cross-validation", f"{chosen.explains:.3f}", f"{chosen.n_folds} folds; mean alone 0"
-    told = f"± {chosen.standard_error[chosen.at]:.2g}"
-    told += "" if chosen.baseline is None else f"; zero weights {chosen.baseline:.3g}"
-    return escape(chosen.quantity), f"{chosen.mean[chosen.at]:.3g}", told
 
 
 def _what(facts: ModelFacts) -> str:
@@ -217,123 +164,6 @@ def _parameters(model: Any) -> str:
     changed = changed_parameters(model)
     told = ", ".join(f"<code>{escape(name)}={escape(repr(value))}</code>" for name, value in changed.items())
     return f"{told}; others as by default" if told else "all as by default"
-
-
-def _score(facts: ModelFacts, evaluation: Evaluation | None) -> str:
-    parts = ["<h2>How well it does, and how sure that is</h2>"]
-    if evaluation is not None:
-        parts.append(_evaluated(facts, evaluation))
-    if facts.chosen is not None:
-        parts.append(_cross_validated(facts, alone=evaluation is None))
-    elif evaluation is None:
-        parts.append(
-            '<p class="note">Nothing is known of the score: the model has no cross-validation, and no data were given. '
-            "Samples that it has not seen would tell: <code>--data FILE</code>.</p>"
-        )
-    return "".join(parts)
-
-
-def _evaluated(facts: ModelFacts, evaluation: Evaluation) -> str:
-    result, folds = evaluation.result, evaluation.folds
-    if isinstance(result, Confusion):
-        told = (
-            f"Of {evaluation.samples}, the model calls <b>{result.accuracy:.1%}</b> what they are; with 95 % confidence "
-            f"{result.interval[0]:.1%} to {result.interval[1]:.1%} (Wilson), if the samples are independent of each other. "
-            f"Always saying the most frequent class gets {result.majority:.1%}."
-        )
-        drawn = _confusion(result)
-    else:
-        sure = "" if result.interval is None else f", with 95 % confidence {_range(result.interval)}"
-        told = (
-            f"On {evaluation.samples}, the model explains <b>R² = {result.r2:.3f}</b> of the variance{sure}, if the samples "
-            f"are independent of each other; always predicting their mean explains 0. A residual is typically "
-            f"{', '.join(f'{value:.3g}' for value in result.rmse)} large (root mean square)."
-        )
-        drawn = _residuals(result)
-    return f"<p>{told}</p>{_caution(folds)}{drawn}"
-
-
-def _caution(folds: Folds | None) -> str:
-    if folds is None:
-        return (
-            '<p class="note">Whether the model learned from these very samples is not known to this page; if it did, the '
-            "score is too good. Epochs of one subject or session resemble each other, and make the interval too narrow.</p>"
-        )
-    told = (
-        f"Each sample was predicted by a model that was fitted without its fold. The mean over {folds.count} folds is "
-        f"{folds.mean:.3f} ± {folds.standard_error:.3f} (standard error)."
-    )
-    if folds.is_optimistic:
-        told += " Alpha and mode weights were chosen on the same folds, so this is slightly optimistic."
-    return f'<p class="note">{told}</p>'
-
-
-def _confusion(result: Confusion) -> str:
-    if len(result.labels) > _MOST_CLASSES:
-        return _frequent_confusions(result)
-    head = "".join(f'<th scope="col">{escape(label)}</th>' for label in result.labels)
-    rows = ""
-    for i, label in enumerate(result.labels):
-        cells = "".join(
-            f'<td class="s{round(10 * share)}{" right" if i == j else ""}"><b>{count:,}</b><span>{share:.0%}</span></td>'
-            for j, (count, share) in enumerate(zip(result.counts[i], result.shares[i], strict=True))
-        )
-        rows += f'<tr><th scope="row">{escape(label)}</th>{cells}</tr>'
-    return (
-        '<figure><div class="scroll" tabindex="0" role="group" aria-label="Confusion matrix"><table class="confusion">'
-        f'<thead><tr><td></td><th colspan="{len(result.labels)}" scope="colgroup">predicted</th></tr>'
-        f'<tr><th scope="col">true</th>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
-        "<figcaption>Counts, and the share of each row: how the samples of one class were called. Framed cells are right."
-        "</figcaption></figure>"
-    )
-
-
-def _frequent_confusions(result: Confusion) -> str:
-    wrong = result.counts * (1 - np.eye(len(result.labels), dtype=int))
-    order = np.argsort(-wrong, axis=None, kind="stable")[:_MOST_CLASSES]
-    rows = []
-    for i, j in zip(*np.unravel_index(order, wrong.shape), strict=True):
-        if wrong[i, j]:
-            labels = escape(result.labels[i]), escape(result.labels[j])
-            rows.append([*labels, f"{wrong[i, j]:,}", f"{result.shares[i, j]:.0%}"])
-    return (
-        f"<p>The {len(rows)} most frequent confusions; the whole table of {len(result.labels)} classes would be too large for a "
-        "page.</p>" + table(["true", "predicted", "samples", "of the true class"], rows, "numbers")
-    )
-
-
-def _residuals(result: Residuals) -> str:
-    shown = len(result.points()[0])
-    part = "" if shown == result.total else f" {shown:,} of {result.total:,} samples, at equal distances."
-    return (
-        '<div class="grid"><figure><div class="chart" id="residuals" role="img" aria-label="Residuals against predictions">'
-        f"</div><figcaption>Residual (true minus predicted) against prediction.{part} A trend or a funnel here would say that a "
-        'linear model is not enough.</figcaption></figure><figure><div class="chart" id="histogram" role="img" '
-        'aria-label="Histogram of residuals"></div><figcaption>How often residuals of each size occur, over all samples.'
-        "</figcaption></figure></div>"
-    )
-
-
-def _cross_validated(facts: ModelFacts, *, alone: bool) -> str:
-    chosen = facts.chosen
-    assert chosen is not None
-    mean, error = chosen.mean[chosen.at], chosen.standard_error[chosen.at]
-    told = (
-        f"Cross-validation with {chosen.n_folds} folds found a {escape(chosen.quantity)} of <b>{mean:.4g} ± {error:.2g}</b> "
-        f"(standard error over folds), at the alpha that it chose"
-    )
-    if chosen.baseline is not None:
-        told += f"; a model that ignores the samples has {chosen.baseline:.4g}"
-    if chosen.explains is not None:
-        told += f", so the share of variance that is explained, R², is <b>{chosen.explains:.3f}</b>"
-    told += ". Since alpha was chosen on the same folds, this is slightly optimistic."
-    note = (
-        '<p class="note">No data were given, so the score is that of cross-validation only. Samples that the model has not '
-        "seen would tell more: <code>--data FILE</code>.</p>"
-        if alone
-        else ""
-    )
-    return f"<p>{told}</p>{note}"
 
 
 def _selector(facts: ModelFacts, name: str, *, together: bool) -> str:
@@ -381,8 +211,8 @@ def _shares(facts: ModelFacts, most: int) -> str:
             f'<tr data-component="{k + 1}"><th scope="row"><button type="button" data-pick="{k + 1}" aria-pressed="false">'
             f"component {k + 1}</button></th>{cells}</tr>"
         )
-    longest = max(int(np.sum(one.values > 0)) for one in facts.components)
-    more = f" Components after the {most}th are not drawn." if longest > most and max(_all_ranks(facts)) > most else ""
+    hidden = max(one.count for one in facts.components) - most
+    more = f" The {hidden} smallest components are not drawn." if hidden > 0 else ""
     joint = (
         f" Factors are those of all {len(facts.targets)} {facts.target_kind} weights side by side; the list above shows the "
         "shares of one."
@@ -396,24 +226,12 @@ def _shares(facts: ModelFacts, most: int) -> str:
     )
 
 
-def _all_ranks(facts: ModelFacts) -> list[int]:
-    return [rank for one in facts.components for rank in one.ranks]
-
-
 def _weights(facts: ModelFacts) -> str:
     weights = facts.weights
     if facts.is_zero or not len(weights.coef):
         return ""
-    rows, columns = _image_modes(weights)
-    kinds = (
-        ""
-        if weights.patterns is None
-        else (
-            '<div class="buttons" role="group" aria-label="What is shown"><button type="button" data-kind="coef" '
-            'aria-pressed="true">weights</button><button type="button" data-kind="patterns" aria-pressed="false">patterns</button>'
-            "</div>"
-        )
-    )
+    rows, columns = image_modes(weights)
+    kinds = "" if weights.patterns is None else _KINDS
     sliders = "".join(
         f'<label class="slide">{escape(mode.name)} <input type="range" min="0" max="{len(mode.values) - 1}" value="0" '
         f'data-mode="{n}"><output></output></label>'
@@ -441,31 +259,21 @@ def _slice_caption(weights: Weights) -> str:
     if len(weights.modes) == 1:
         return "Move over the line, or use the arrow keys, to read a value."
     return (
-        "One colour scale for all slices and classes, symmetric about zero. Move over the image, or use the arrow keys, to read "
+        "One colour scale for all slices, symmetric about zero. Move over the image, or use the arrow keys, to read "
         "a value."
     )
-
-
-def _image_modes(weights: Weights) -> tuple[int, int]:
-    """Choose what an image shows: the two longest modes, so that few slices are left to slide through."""
-    if len(weights.modes) == 1:
-        return 0, 0
-    longest = np.argsort([-len(mode.values) for mode in weights.modes], kind="stable")[:2]
-    return int(longest.min()), int(longest.max())
 
 
 def _path(facts: ModelFacts) -> str:
     chosen = facts.chosen
     if chosen is None:
         return ""
-    more = (
-        ""
-        if chosen.n_candidates == 1
-        else (
-            f" Beside alpha, {chosen.n_candidates} combinations of mode weights, ridge and class mode were tried; this is the curve "
-            "of the one that was chosen."
+    more = ""
+    if chosen.n_candidates > 1:
+        more = (
+            f" Beside alpha, {chosen.n_candidates} combinations of mode weights, ridge and class mode were tried; this is the "
+            "curve of the one that was chosen."
         )
-    )
     edge = ""
     if chosen.at in (0, len(chosen.alphas) - 1) and len(chosen.alphas) > 1:
         end = "largest" if chosen.at == 0 else "smallest"
@@ -473,22 +281,18 @@ def _path(facts: ModelFacts) -> str:
     return (
         "<h2>The choice of alpha</h2><p>A larger alpha makes the weights simpler. Cross-validation tried "
         f"{len(chosen.alphas)} of them on {chosen.n_folds} folds and took {chosen.alpha:.4g}, where the ranks are "
-        f"{spans(np.reshape(_rank_table(facts), (-1, len(facts.components))))}.{more}</p>{edge}"
+        f"{', '.join(_span(one.ranks) for one in facts.components)}.{more}</p>{edge}"
         '<figure><div class="chart" id="path" role="img" aria-label="Held-out score against alpha"></div><figcaption>Mean over '
         "folds with a band of one standard error. The dashed line is the chosen alpha.</figcaption></figure>"
     )
 
 
-def _rank_table(facts: ModelFacts) -> Array:
-    return np.array([[one.ranks[0] for one in facts.components], [one.ranks[-1] for one in facts.components]])
-
-
 def _proof(facts: ModelFacts) -> str:
     proof = facts.certificate
     reached = (
-        f"That is within the tolerance of {proof.tol:g} that was asked for."
+        f"That is within the tolerance of {_power(proof.tol)} that was asked for."
         if proof.gap <= proof.tol
-        else f"That is more than the tolerance of {proof.tol:g} that was asked for: the fit stopped early."
+        else f"That is more than the tolerance of {_power(proof.tol)} that was asked for: the fit stopped early."
     )
     value = "" if proof.objective is None else f" (here {proof.objective:.6g})"
     drawn = ""
@@ -499,8 +303,8 @@ def _proof(facts: ModelFacts) -> str:
             f"<figcaption>The gap{which} at every check on the way. The dashed line is the tolerance.</figcaption></figure>"
         )
     return (
-        f"<h2>The certificate</h2><p>The relative duality gap is <b>{_power(proof.gap)}</b> after {proof.n_iter:,} iterations. It "
-        f"means: no other weights make the training objective{value} smaller by more than this share of its value at zero "
+        f"<h2>The certificate</h2><p>The relative duality gap is <b>{_power(proof.gap)}</b> after {proof.n_iter:,} iterations. "
+        f"It means: no other weights make the training objective{value} smaller by more than this share of its value at zero "
         f"weights. This is proven, not estimated; it says that the problem is solved, not that the model predicts well. "
         f"{reached}</p>{drawn}"
     )
@@ -522,118 +326,19 @@ def _again(facts: ModelFacts, origin: Origin) -> str:
         rows.append(["<b>SHA-256 of the file</b>", f'<code class="hash">{origin.sha256}</code>'])
     commands = "".join(f"<pre><code>{escape(command)}</code></pre>" for command in origin.commands)
     limits = (
-        "The answer to a given problem is unique, so the same samples give the same model, to the tolerance."
-        + (
-            " The model file does not hold the folds: where groups or folds were given to fit, give them again."
-            if facts.chosen
-            else ""
-        )
-        + " The samples are not in the file."
+        "Fitting involves no chance: the same samples give the same model, to the tolerance. They are not in the file"
     )
-    return f"<h2>Do it again</h2>{commands}<pre><code>{escape(code)}</code></pre><p>{limits}</p>" + table(
-        ["", ""], rows, "facts"
-    )
+    limits += "; nor are folds or groups, where such were given to fit." if facts.chosen else "."
+    code = f"<pre><code>{escape(code)}</code></pre>"
+    return f"<h2>Do it again</h2>{commands}{code}<p>{limits}</p>" + table(["", ""], rows, "facts")
 
 
 def _versions() -> str:
-    return ", ".join(
-        [f"{name} {metadata.version(name)}" for name in _LIBRARIES] + [f"Python {platform.python_version()}"]
-    )
+    libraries = [f"{name} {metadata.version(name)}" for name in _LIBRARIES]
+    return ", ".join([*libraries, f"Python {platform.python_version()}"])
 
 
-# --- numbers for the drawings -----------------------------------------------------------------------------------------
-
-
-def _short(values: Any) -> Any:
-    """Write numbers with five digits; what is not finite has no place on an axis."""
-    if np.ndim(values) == 0:
-        return float(f"{float(values):.5g}") if np.isfinite(values) else None
-    return [_short(value) for value in values]
-
-
-def _axis(mode: Mode, step: int = 1) -> dict[str, Any]:
-    values = mode.values[::step]
-    return {
-        "name": mode.name,
-        "label": mode.label,
-        "unit": mode.unit,
-        "names": [str(value) for value in values] if mode.has_names else None,
-        "x": None if mode.has_names else _short(values),
-    }
-
-
-def _component_data(facts: ModelFacts) -> list[dict[str, Any]]:
-    found = []
-    for one in facts.components:
-        step = -(-len(one.mode.values) // _LONGEST)
-        found.append(
-            {
-                **_axis(one.mode, step),
-                "factors": _short(one.factors[:, ::step]),
-                "values": _short(one.values[:_MOST_VALUES]),
-                "ranks": one.ranks,
-                "shares": _short(one.shares),
-            }
-        )
-    return found
-
-
-def _parts(tensor: Array | None) -> dict[str, Any] | None:
-    """Write a tensor as whole numbers of parts of its largest entry."""
-    if tensor is None:
-        return None
-    largest = float(np.max(np.abs(tensor), initial=0.0))
-    parts = np.rint(np.ravel(tensor).astype(float) * (_PARTS / largest if largest else 0.0)).astype(int)
-    return {"limit": _short(largest), "parts": parts.tolist()}
-
-
-def _weight_data(weights: Weights) -> dict[str, Any]:
-    rows, columns = _image_modes(weights)
-    return {
-        "modes": [_axis(mode) for mode in weights.modes],
-        "shape": list(weights.coef.shape),
-        "rows": rows,
-        "columns": columns,
-        "whole": _PARTS,
-        "coef": _parts(weights.coef),
-        "patterns": _parts(weights.patterns),
-    }
-
-
-def _residual_data(result: Residuals) -> list[dict[str, Any]]:
-    predicted, left = result.points()
-    found = []
-    for k in range(predicted.shape[1]):
-        counts, edges = result.histogram(k)
-        one = {"predicted": _short(predicted[:, k]), "left": _short(left[:, k])}
-        found.append({**one, "counts": counts.tolist(), "edges": _short(edges)})
-    return found
-
-
-def _data(facts: ModelFacts, evaluation: Evaluation | None) -> dict[str, Any]:
-    chosen, proof = facts.chosen, facts.certificate
-    data: dict[str, Any] = {
-        "targets": facts.targets,
-        "targetKind": facts.target_kind,
-        "components": _component_data(facts),
-        "weights": _weight_data(facts.weights),
-        "convergence": {
-            "iterations": _short(proof.convergence[:, 0]),
-            "gaps": _short(proof.convergence[:, 1]),
-            "tol": proof.tol,
-        },
-    }
-    if chosen is not None:
-        data["path"] = {
-            "alphas": _short(chosen.alphas),
-            "mean": _short(chosen.mean),
-            "error": _short(chosen.standard_error),
-            "alpha": chosen.alpha,
-            "quantity": chosen.quantity,
-        }
-    if evaluation is not None and isinstance(evaluation.result, Residuals):
-        data["residuals"] = _residual_data(evaluation.result)
-    return data
+# --- the whole --------------------------------------------------------------------------------------------------------
 
 
 def _style() -> str:
@@ -650,7 +355,7 @@ def render(facts: ModelFacts, evaluation: Evaluation | None = None, origin: Orig
     origin = Origin() if origin is None else origin
     sections = {
         "what": _what(facts),
-        "score": _score(facts, evaluation),
+        "score": quality.section(facts, evaluation),
         "components": _components(facts),
         "weights": _weights(facts),
         "path": _path(facts),
@@ -666,5 +371,5 @@ def render(facts: ModelFacts, evaluation: Evaluation | None = None, origin: Orig
         f'<h1>{_title(facts)}</h1><p class="lead">{_lead(facts)}</p>{_tiles(facts, evaluation)}<nav aria-label="Sections">'
         f"{links}</nav><noscript><p class='note'>The drawings of this page need JavaScript; its text does not.</p></noscript>"
     )
-    script = read_text("tracelearn.report", "page.js")
-    return document(_title(facts), top + body, _style(), script, _data(facts, evaluation))
+    data = numbers(facts, None if evaluation is None else evaluation.result)
+    return document(_title(facts), top + body, _style(), read_text("tracelearn.report", "page.js"), data)
