@@ -1,7 +1,8 @@
-"""The numbers that the script of a page draws, short enough to be sent."""
+"""What the script of a page draws: numbers, short enough to be sent, and the choice among targets."""
 
 from __future__ import annotations
 
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from tracelearn.report.model import ModelFacts, Weights
 from tracelearn.report.scores import Confusion, Residuals
 from tracelearn.tensors import Array
 
-__all__ = ["image_modes", "numbers"]
+__all__ = ["image_modes", "numbers", "selector"]
 
 _LONGEST = 1000  # points of a line
 _MOST_VALUES = 40  # bars of singular values
@@ -117,3 +118,12 @@ def numbers(facts: ModelFacts, result: Confusion | Residuals | None) -> dict[str
     if isinstance(result, Residuals):
         data["residuals"] = _residual_data(result)
     return data
+
+
+def selector(facts: ModelFacts, name: str, *, together: bool = False) -> str:
+    """Make a list of the targets to choose from; nothing where there is but one."""
+    if len(facts.targets) < 2:
+        return ""
+    options = '<option value="-1">all together</option>' if together else ""
+    options += "".join(f'<option value="{k}">{escape(label)}</option>' for k, label in enumerate(facts.targets))
+    return f'<label>{facts.target_kind} <select class="target" id="{name}">{options}</select></label>'

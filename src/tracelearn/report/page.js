@@ -102,9 +102,9 @@ function plot(holder, { height, x, y, right = 14, top = 12, gridLines = true }) 
     } else element(svg, "text", { x: place, y: base + 18, "text-anchor": "middle" }, text);
   }
   element(svg, "line", { class: "axis", x1: left, x2: width - right, y1: height - bottom, y2: height - bottom });
-  element(svg, "text", { class: "title", x: (left + width - right) / 2, y: height - 3, "text-anchor": "middle" }, x.label);
+  element(svg, "text", { class: "title", x: (left + width - right) / 2, y: height - 3, "text-anchor": "middle" }, shortened(x.label, Math.floor((width - left - right) / 6.7)));
   const middle = (top + height - bottom) / 2;
-  element(svg, "text", { class: "title", x: 12, y: middle, "text-anchor": "middle", transform: `rotate(-90 12 ${middle})` }, y.label);
+  element(svg, "text", { class: "title", x: 12, y: middle, "text-anchor": "middle", transform: `rotate(-90 12 ${middle})` }, shortened(y.label, Math.floor((height - bottom) / 6.7)));
   return { svg, toX, toY, left, right: width - right, top, bottom: height - bottom };
 }
 
@@ -214,6 +214,18 @@ function limitOf() {
   const tensor = weights[state.kind], size = tensor.parts.length / weights.shape[0], first = Math.max(state.target, 0) * size;
   const most = tensor.parts.slice(first, first + size).reduce((high, part) => Math.max(high, Math.abs(part)), 0);
   return (tensor.limit * most) / weights.whole || 1;
+}
+
+// Where the largest weight of all is: the slice to begin with.
+function largestAt() {
+  const parts = weights.coef.parts;
+  let place = parts.reduce((best, part, i) => (Math.abs(part) > Math.abs(parts[best]) ? i : best), 0);
+  const at = [];
+  for (let n = order - 1; n >= 0; n--) {
+    at.unshift(place % lengthOf(n));
+    place = Math.floor(place / lengthOf(n));
+  }
+  return at;
 }
 
 function colour(name) {
@@ -340,7 +352,9 @@ function watchSlice() {
     const [row, column] = state.cursor || [0, -step[1]];
     moveCursor(row + step[0], column + step[1]);
   });
+  state.at = largestAt();
   for (const input of all(".slide input")) {
+    input.value = state.at[input.dataset.mode];
     const n = Number(input.dataset.mode), output = input.parentNode.querySelector("output");
     const slide = () => {
       state.at[n] = Number(input.value);
@@ -469,8 +483,8 @@ function watchTheme() {
 for (const button of all("button[data-pick]"))
   button.addEventListener("click", () => (button.dataset.pick === "0" ? ((state.component = 0), showComponent()) : pick(Number(button.dataset.pick))));
 for (const select of all("select.target")) select.addEventListener("change", () => setTarget(Number(select.value)));
-drawAll();
 if (byId("slice")) watchSlice();
+drawAll();
 watchTheme();
 let width = innerWidth;
 addEventListener("resize", () => {

@@ -14,7 +14,7 @@ import numpy as np
 from tracelearn.pages import document, read_text, table
 from tracelearn.plotting.canvas import COLOURS
 from tracelearn.report import quality
-from tracelearn.report.drawings import image_modes, numbers
+from tracelearn.report.drawings import image_modes, numbers, selector
 from tracelearn.report.model import ModelFacts, Weights, changed_parameters, spans
 from tracelearn.report.quality import Evaluation
 
@@ -166,14 +166,6 @@ def _parameters(model: Any) -> str:
     return f"{told}; others as by default" if told else "all as by default"
 
 
-def _selector(facts: ModelFacts, name: str, *, together: bool) -> str:
-    if len(facts.targets) < 2:
-        return ""
-    options = '<option value="-1">all together</option>' if together else ""
-    options += "".join(f'<option value="{k}">{escape(label)}</option>' for k, label in enumerate(facts.targets))
-    return f'<label>{facts.target_kind} <select class="target" id="{name}">{options}</select></label>'
-
-
 def _components(facts: ModelFacts) -> str:
     most = max((len(one.factors) for one in facts.components), default=0)
     if most == 0:
@@ -195,7 +187,7 @@ def _components(facts: ModelFacts) -> str:
         "everywhere. Components are numbered by size in each mode by itself: the second of one mode need not belong to the "
         "second of another. The sign of a factor says nothing; its largest entry is positive.</p>"
         f'<div class="controls"><div class="buttons" role="group" aria-label="Component">{buttons}</div>'
-        f'{_selector(facts, "share-target", together=True)}</div><div class="grid modes">{cards}</div>{_shares(facts, most)}'
+        f'{selector(facts, "share-target", together=True)}</div><div class="grid modes">{cards}</div>{_shares(facts, most)}'
     )
 
 
@@ -243,12 +235,12 @@ def _weights(facts: ModelFacts) -> str:
         for mode, step in zip(weights.modes, weights.steps, strict=True)
         if step > 1
     ]
-    cut = f" To keep the page small, only {' and '.join(thin)} is shown; the model has all." if thin else ""
+    cut = f" To keep the page small, it shows only {' and '.join(thin)}; the model has all." if thin else ""
     return (
         "<h2>Weights and patterns</h2><p>Weights say how the model reads a sample. They also cancel noise, so a large weight "
         "need not mean that the signal is there. Patterns (Haufe et al., 2014: the covariance of the samples times the weights) "
         f"say how a sample changes with what the model reads: look at them to ask where the signal is.{cut}</p>"
-        f'<div class="controls">{kinds}{_selector(facts, "weight-target", together=False)}{sliders}</div>'
+        f'<div class="controls">{kinds}{selector(facts, "weight-target")}{sliders}</div>'
         '<figure><div class="chart" id="slice" tabindex="0" role="group" aria-label="Slice of the weights; arrow keys move over '
         'its entries"></div><output id="reading" aria-live="polite"></output><figcaption>'
         f"{_slice_caption(weights)}</figcaption></figure>"

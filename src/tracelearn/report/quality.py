@@ -8,6 +8,7 @@ from html import escape
 import numpy as np
 
 from tracelearn.pages import table
+from tracelearn.report.drawings import selector
 from tracelearn.report.model import ModelFacts
 from tracelearn.report.scores import Confusion, Folds, Residuals
 
@@ -64,7 +65,7 @@ def section(facts: ModelFacts, evaluation: Evaluation | None) -> str:
     """Say what is known of the score, and what is not."""
     parts = ["<h2>How well it does, and how sure that is</h2>"]
     if evaluation is not None:
-        parts.append(_evaluated(evaluation))
+        parts.append(_evaluated(facts, evaluation))
     if facts.chosen is not None:
         parts.append(_cross_validated(facts, alone=evaluation is None))
     elif evaluation is None:
@@ -75,7 +76,7 @@ def section(facts: ModelFacts, evaluation: Evaluation | None) -> str:
     return "".join(parts)
 
 
-def _evaluated(evaluation: Evaluation) -> str:
+def _evaluated(facts: ModelFacts, evaluation: Evaluation) -> str:
     result, samples = evaluation.result, escape(evaluation.samples)
     if isinstance(result, Confusion):
         told = (
@@ -88,10 +89,10 @@ def _evaluated(evaluation: Evaluation) -> str:
         sure = "" if result.interval is None else f", with 95% confidence {_range(result.interval)}"
         told = (
             f"On {samples}, the model explains <b>R² = {_signed(result.r2)}</b> of the variance{sure}, if the samples "
-            f"are independent of each other; always predicting their mean explains 0. A residual is typically "
-            f"{', '.join(f'{value:.3g}' for value in result.rmse)} large (root mean square)."
+            f"are independent of each other; always predicting their mean explains 0. The root mean square "
+            f"of the residuals is {', '.join(f'{value:.3g}' for value in result.rmse)}."
         )
-        drawn = _residuals(result)
+        drawn = _residuals(facts, result)
     return f"<p>{told}</p>{_caution(evaluation.folds)}{drawn}"
 
 
@@ -144,12 +145,15 @@ def _frequent_confusions(result: Confusion) -> str:
     )
 
 
-def _residuals(result: Residuals) -> str:
+def _residuals(facts: ModelFacts, result: Residuals) -> str:
     shown = len(result.points()[0])
     part = "" if shown == result.total else f" {shown:,} of {result.total:,} samples, at equal distances."
+    choice = selector(facts, "residual-target")
+    controls = f'<div class="controls">{choice}</div>' if choice else ""
     return (
-        '<div class="grid"><figure><div class="chart" id="residuals" role="img" aria-label="Residuals against predictions">'
-        f"</div><figcaption>Residual (true minus predicted) against prediction.{part} A trend or a funnel here would say that a "
+        f'{controls}<div class="grid"><figure><div class="chart" id="residuals" role="img" '
+        'aria-label="Residuals against predictions"></div>'
+        f"<figcaption>Residual (true minus predicted) against prediction.{part} A trend or a funnel here would say that a "
         'linear model is not enough.</figcaption></figure><figure><div class="chart" id="histogram" role="img" '
         'aria-label="Histogram of residuals"></div><figcaption>How often residuals of each size occur, over all samples.'
         "</figcaption></figure></div>"
