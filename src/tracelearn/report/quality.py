@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from html import escape
 
@@ -30,6 +31,12 @@ def _signed(value: float) -> str:
     return f"{value:.3f}".replace("-", "−")
 
 
+def _rounded(mean: float, error: float) -> tuple[str, str]:
+    """Write a mean with as many digits as two digits of its standard error say something about."""
+    digits = 4 if error <= 0.0 else min(max(1 - math.floor(math.log10(error)), 0), 8)
+    return f"{mean:.{digits}f}".replace("-", "−"), f"{error:.{digits}f}"
+
+
 def _range(interval: tuple[float, float]) -> str:
     return f"{_signed(interval[0])} to {_signed(interval[1])}"
 
@@ -42,10 +49,13 @@ def headline(facts: ModelFacts, evaluation: Evaluation | None) -> tuple[str, str
     if chosen is None:
         return "score", "unknown", "no data were given"
     if chosen.explains is not None:
-        return "R² of cross-validation", _signed(chosen.explains), f"{chosen.n_folds} folds; mean alone 0"
-    told = f"± {chosen.standard_error[chosen.at]:.2g}"
+        assert chosen.baseline is not None
+        sure = f"± {chosen.standard_error[chosen.at] / chosen.baseline:.3f}; mean alone 0"
+        return f"R² on {chosen.n_folds} held-out folds", _signed(chosen.explains), sure
+    value, error = _rounded(chosen.mean[chosen.at], chosen.standard_error[chosen.at])
+    told = f"± {error}"
     told += "" if chosen.baseline is None else f"; zero weights {chosen.baseline:.3g}"
-    return escape(chosen.quantity), f"{chosen.mean[chosen.at]:.3g}", told
+    return escape(chosen.quantity), value, told
 
 
 def _measured(evaluation: Evaluation) -> tuple[str, str, str]:
@@ -163,9 +173,9 @@ def _residuals(facts: ModelFacts, result: Residuals) -> str:
 def _cross_validated(facts: ModelFacts, *, alone: bool) -> str:
     chosen = facts.chosen
     assert chosen is not None
-    mean, error = chosen.mean[chosen.at], chosen.standard_error[chosen.at]
+    mean, error = _rounded(chosen.mean[chosen.at], chosen.standard_error[chosen.at])
     told = (
-        f"Cross-validation with {chosen.n_folds} folds found a {escape(chosen.quantity)} of <b>{mean:.4g} ± {error:.2g}</b> "
+        f"Cross-validation with {chosen.n_folds} folds found a {escape(chosen.quantity)} of <b>{mean} ± {error}</b> "
         f"(standard error over folds), at the alpha that it chose"
     )
     if chosen.baseline is not None:
