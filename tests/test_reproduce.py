@@ -267,7 +267,8 @@ def test_page_is_complete_and_needs_no_network(finished, tmp_path):
     for name in results["algorithms"]:
         assert f"<b>{name}</b>" in html
     assert html.count('class="verdict') == len(results["claims"]) == 7
-    assert "prefers-color-scheme: dark" in html
+    assert "color-scheme: light dark" in html
+    assert "--paper: light-dark(" in html
     assert "nan" not in re.sub(r"<[^>]*>", " ", html).lower().split()
 
 

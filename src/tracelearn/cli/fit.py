@@ -26,12 +26,26 @@ from tracelearn import (
     TraceNormRegressorCV,
     files,
 )
-from tracelearn.cli.shared import MistakeError, Task, find_task, one_line, open_data, show_table, spans
+from tracelearn.cli.shared import (
+    MistakeError,
+    Task,
+    check_page,
+    command_line,
+    find_task,
+    one_line,
+    open_data,
+    origin_of,
+    show_table,
+    split_names,
+)
 from tracelearn.estimators.scores import accuracy, r_squared
 from tracelearn.forms import available_memory
 from tracelearn.losses import CLASSIFIER_LOSSES, REGRESSOR_LOSSES
 from tracelearn.optional import require
 from tracelearn.penalties import PENALTIES
+from tracelearn.report.model import gather, spans
+from tracelearn.report.page import Evaluation, render
+from tracelearn.report.scores import Folds, compare
 from tracelearn.sources import Source
 
 try:
@@ -206,19 +220,36 @@ def _baseline(y: NDArray[Any], count: int, task: str) -> NDArray[Any]:
     return np.repeat(np.mean(y, axis=0, keepdims=True), count, axis=0)
 
 
-def _cross_validate(model: Any, data: _Data, splits: _Splits, task: str, say: _Say) -> dict[str, Any]:
+@dataclass(frozen=True, eq=False)
+class _Held:
+    """What was predicted of every held-out sample, beside the truth, and the scores of the folds."""
+
+    truth: NDArray[Any]
+    found: NDArray[Any]
+    score: dict[str, Any]
+
+    def evaluation(self, model: Any) -> Evaluation:
+        """Set predictions beside the truth, for a page."""
+        score = self.score
+        folds = Folds(score["mean"], score["standard_error"], score["folds"], score["alpha_chosen_on_same_folds"])
+        return Evaluation(compare(model, self.truth, self.found), f"{len(self.truth):,} held-out samples", folds)
+
+
+def _cross_validate(model: Any, data: _Data, splits: _Splits, task: str, say: _Say) -> _Held:
     """Learn anew without each fold and score on it, beside a prediction that does not look at the samples."""
     measure = accuracy if task == "classification" else r_squared
     plain = getattr(model, "best_estimator_", model)
-    scores, baselines = [], []
+    scores, baselines, truths, predictions = [], [], [], []
     for number, (train, test) in enumerate(splits, start=1):
         say(f"scoring on fold {number} of {len(splits)}")
         held = np.sort(test)
         truth = data.y[held] if task == "classification" else np.asarray(data.y[held], dtype=float)
         found = data.predict(data.fit(clone(plain), np.sort(train)), held)
+        truths.append(truth)
+        predictions.append(found)
         scores.append(measure(truth, found))
         baselines.append(measure(truth, _baseline(data.y[train], len(held), task)))
-    return {
+    score = {
         "measure": "accuracy" if task == "classification" else "R2",
         "mean": float(np.mean(scores)),
         "standard_error": float(np.std(scores, ddof=1) / math.sqrt(len(scores))),
@@ -227,6 +258,7 @@ def _cross_validate(model: Any, data: _Data, splits: _Splits, task: str, say: _S
         "baseline_is": "majority" if task == "classification" else "mean",
         "alpha_chosen_on_same_folds": hasattr(model, "alpha_"),
     }
+    return _Held(np.concatenate(truths), np.concatenate(predictions), score)
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
@@ -320,6 +352,7 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
         "duality gap": f"{facts['dual_gap']:.1e} after {facts['n_iter']} iterations",
         "seconds": f"{facts['seconds']:.1f}",
         "file": facts["file"],
+        "page": facts.get("page", ""),
     }
     return {name: value for name, value in rows.items() if value}
 
@@ -327,8 +360,10 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
 # --- command ----------------------------------------------------------------------------------------------------------
 
 
-def _learn(data: _Data, task: Task, model: Any, splits: _Splits, console: rich.console.Console) -> dict[str, Any]:
-    """Fit and score a model; return the facts."""
+def _learn(
+    data: _Data, task: Task, model: Any, splits: _Splits, console: rich.console.Console
+) -> tuple[dict[str, Any], _Held]:
+    """Fit and score a model; return the facts, and what was predicted of held-out samples."""
     began = time.perf_counter()
     with _progress(console) as say, warnings.catch_warnings():
         warnings.showwarning = one_line
@@ -338,11 +373,12 @@ def _learn(data: _Data, task: Task, model: Any, splits: _Splits, console: rich.c
         model.verbose = 0
         if hasattr(model, "cv"):
             model.cv, model.best_estimator_.verbose = len(splits), 0
-        score = _cross_validate(model, data, splits, task.name, say or (lambda message: None))
-    return {**_describe(model, data, task), "score": score, "seconds": time.perf_counter() - began}
+        held = _cross_validate(model, data, splits, task.name, say or (lambda message: None))
+    return {**_describe(model, data, task), "score": held.score, "seconds": time.perf_counter() - began}, held
 
 
 def fit_command(
+    context: typer.Context,
     data: Annotated[
         Path,
         typer.Argument(help="File of samples and targets: .npz, .npy, .zarr, .h5 or .parquet.", show_default=False),
@@ -367,6 +403,12 @@ def fit_command(
         str | None, typer.Option(help="Shape of a sample where samples are flat, such as 8,100,20.")
     ] = None,
     out: Annotated[Path, typer.Option(help="File for the model.")] = _OUT,
+    html: Annotated[
+        Path | None, typer.Option(help="File for a page about the model, to open in a browser.", show_default=False)
+    ] = None,
+    mode_names: Annotated[
+        str | None, typer.Option(help="Names of the modes for the page, such as channel,time.", show_default=False)
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file of the model if it is there.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the facts as one JSON object.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but what went wrong.")] = False,
@@ -377,6 +419,8 @@ def fit_command(
     """
     require("skops.io", "files")
     _check_out(out, force=force)
+    if html is not None:
+        check_page(html)
     options: dict[str, Any] = {"penalty": _one_of("penalty", penalty, PENALTIES), "class_mode": class_mode}
     options["tensor_shape"] = _shape(tensor_shape)
     found = _read(data, samples, target, groups)
@@ -387,11 +431,18 @@ def fit_command(
     try:
         splits = _split(found, cv, chosen.name)
         model = _make_model(chosen.name, alpha, _number("ridge", str(ridge)), splits, options)
-        facts = _learn(found, chosen, model, splits, rich.console.Console(quiet=quiet or as_json))
+        facts, held = _learn(found, chosen, model, splits, rich.console.Console(quiet=quiet or as_json))
         files.save(model, out)
+        if html is not None:
+            page = render(
+                gather(model, mode_names=split_names(mode_names)),
+                held.evaluation(model),
+                origin_of(out, command_line(context)),
+            )
+            files.write_atomically(html, page.encode())
     except ValueError as error:
         raise MistakeError(str(error)) from error
-    facts["file"] = str(out)
+    facts |= {"file": str(out)} | ({} if html is None else {"page": str(html)})
     if quiet:
         return
     if as_json:

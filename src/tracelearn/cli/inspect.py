@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-import inspect
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
-
 from tracelearn import Moments, files
-from tracelearn.cli.shared import load_file, show_table, spans
+from tracelearn.cli.predict import check_truth, load_to_predict, predict_all
+from tracelearn.cli.shared import (
+    MistakeError,
+    check_page,
+    command_line,
+    load_file,
+    open_data,
+    origin_of,
+    show_table,
+    split_names,
+)
 from tracelearn.progress import sparkline
+from tracelearn.report.model import changed_parameters, gather, plain, spans
+from tracelearn.report.page import Evaluation, render
+from tracelearn.report.scores import compare
 
 try:
     import rich.console
@@ -24,40 +35,22 @@ __all__ = ["inspect_command"]
 _SHOWN = 20  # classes, and singular values of a mode
 
 
-def _plain(value: Any) -> Any:
-    """Make of a value what JSON can hold."""
-    if isinstance(value, dict):
-        return {str(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    if isinstance(value, np.ndarray | np.generic):
-        return _plain(value.tolist())
-    return value if value is None or isinstance(value, bool | int | float | str) else repr(value)
-
-
-def _changed(model: Any) -> dict[str, Any]:
-    """Find the parameters that differ from their defaults."""
-    defaults = {name: one.default for name, one in inspect.signature(type(model).__init__).parameters.items()}
-    given = model.get_params(deep=False)
-    return {name: _plain(value) for name, value in given.items() if _plain(value) != _plain(defaults.get(name))}
-
-
 def _of_moments(moments: Moments) -> dict[str, Any]:
     return {"weight": float(moments.weight), "n_features": len(moments.x_mean), "n_targets": moments.n_targets}
 
 
 def _of_model(model: Any) -> dict[str, Any]:
     """Gather what a model knows of itself; transformers and models that are not fitted know less."""
-    facts: dict[str, Any] = {"parameters": _changed(model)}
-    chosen = {name: _plain(getattr(model, f"{name}_", None)) for name in ("alpha", "ridge", "mode_weights")}
+    facts: dict[str, Any] = {"parameters": changed_parameters(model)}
+    chosen = {name: plain(getattr(model, f"{name}_", None)) for name in ("alpha", "ridge", "mode_weights")}
     if chosen["alpha"] is not None:
         facts["chosen"] = chosen
     for name in ("sample_shape", "classes", "mode_ranks", "dual_gap", "objective", "n_iter"):
         value = getattr(model, f"{name}_", None)
         if value is not None:
-            facts[name] = _plain(value)
+            facts[name] = plain(value)
     if hasattr(model, "coef_"):
-        facts["singular_values"] = [_plain(values) for _, values in model.mode_factors_]
+        facts["singular_values"] = [plain(values) for _, values in model.mode_factors_]
         moments = getattr(model, "moments_", None)
         facts["moments"] = moments is not None
         facts["weight"] = None if moments is None else float(moments.weight)
@@ -128,13 +121,63 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
     return rows
 
 
+def _evaluate(model: Any, data: Path, samples: str, target: str) -> Evaluation:
+    """Predict the samples of a file and set the truth beside."""
+    found = predict_all(model, open_data(data, samples, target))
+    if found.truth is None:
+        raise MistakeError(
+            f"Expected targets beside the samples, got {data}, which is one array: name another file with --target."
+        )
+    check_truth(model, found, found.truth)
+    return Evaluation(compare(model, found.truth, found.prediction), f"{len(found.truth):,} samples in {data.name}")
+
+
+def _write_page(
+    path: Path, html: Path, names: str | None, evaluate: Callable[[Any], Evaluation | None], told: str
+) -> None:
+    check_page(html)
+    model = load_to_predict(path)
+    try:
+        facts = gather(model, mode_names=split_names(names))
+        page = render(facts, evaluate(model), origin_of(path, told))
+    except ValueError as error:
+        raise MistakeError(str(error)) from error
+    files.write_atomically(html, page.encode())
+
+
 def inspect_command(
+    context: typer.Context,
     model: Annotated[Path, typer.Argument(help="File of a model or of moments.", show_default=False)],
     as_json: Annotated[bool, typer.Option("--json", help="Print the facts as one JSON object.")] = False,
+    html: Annotated[
+        Path | None, typer.Option(help="File for a page about the model, to open in a browser.", show_default=False)
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="File of samples that the model has not seen, for the page: how well it does.", show_default=False
+        ),
+    ] = None,
+    samples: Annotated[str, typer.Option(help="Name of the samples in the file of --data.")] = "X",
+    target: Annotated[str, typer.Option(help="Name of the targets in the file of --data, or another file.")] = "y",
+    mode_names: Annotated[
+        str | None, typer.Option(help="Names of the modes for the page, such as channel,time.", show_default=False)
+    ] = None,
 ) -> None:
     """Say what is in a file: the model, its weights, and how well it is solved."""
+    if html is not None:
+
+        def evaluate(loaded: Any) -> Evaluation | None:
+            return None if data is None else _evaluate(loaded, data, samples, target)
+
+        _write_page(model, html, mode_names, evaluate, command_line(context))
+    elif data is not None or mode_names is not None:
+        name = "--mode-names" if data is None else "--data"
+        raise MistakeError(f"Expected --html beside {name}, which is for a page, got none: name a file with --html.")
     facts = _describe(model)
     if as_json:
         typer.echo(json.dumps(facts))
+    elif html is not None:
+        typer.echo(f"page of {facts['kind']}: {html}")
     else:
         show_table(_rows(facts), rich.console.Console())

@@ -21,13 +21,13 @@ try:
 except ImportError:  # main says so in one sentence
     pass
 
-__all__ = ["predict_command"]
+__all__ = ["Found", "check_truth", "load_to_predict", "predict_all", "predict_command"]
 
 _SUFFIXES = (".npy", ".npz", ".csv")
 
 
 @dataclass(frozen=True, eq=False)
-class _Found:
+class Found:
     """Predictions with the scores or probabilities behind them, and the truth where it is known."""
 
     prediction: NDArray[Any]
@@ -63,17 +63,20 @@ def _score_method(model: Any, *, proba: bool) -> str | None:
     return "predict_proba"
 
 
-def _predict(model: Any, source: Source, *, proba: bool) -> _Found:
+def predict_all(model: Any, source: Source, *, proba: bool = False) -> Found:
     """Predict block by block, so that the samples need not fit in memory."""
     method = _score_method(model, proba=proba)
     predictions, scores, truths = [], [], []
-    for X, y, _ in source.batches():
-        predictions.append(np.asarray(model.predict(X)))
-        if method is not None:
-            scores.append(np.asarray(getattr(model, method)(X)))
-        if y is not None:
-            truths.append(np.asarray(y))
-    return _Found(
+    try:
+        for X, y, _ in source.batches():
+            predictions.append(np.asarray(model.predict(X)))
+            if method is not None:
+                scores.append(np.asarray(getattr(model, method)(X)))
+            if y is not None:
+                truths.append(np.asarray(y))
+    except ValueError as error:
+        raise MistakeError(str(error)) from error
+    return Found(
         np.concatenate(predictions),
         np.concatenate(scores) if scores else None,
         np.concatenate(truths) if truths else None,
@@ -87,7 +90,7 @@ def _plain(values: NDArray[Any]) -> NDArray[Any]:
     return values.astype(str) if values.dtype.kind == "O" else values
 
 
-def _as_csv(found: _Found) -> str:
+def _as_csv(found: Found) -> str:
     columns = found.columns()
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -96,7 +99,7 @@ def _as_csv(found: _Found) -> str:
     return text.getvalue()
 
 
-def _as_bytes(found: _Found, suffix: str) -> bytes:
+def _as_bytes(found: Found, suffix: str) -> bytes:
     """Write predictions in the format of a suffix."""
     if suffix == ".csv":
         return _as_csv(found).encode()
@@ -113,24 +116,37 @@ def _as_bytes(found: _Found, suffix: str) -> bytes:
     return data.getvalue()
 
 
-def _quality(model: Any, found: _Found) -> str:
-    """Compare with the truth, where it is known."""
-    if found.truth is None:
-        return ""
-    truth = found.truth
+def check_truth(model: Any, found: Found, truth: NDArray[Any]) -> None:
+    """Refuse targets that the model cannot have been fitted to."""
     if hasattr(model, "classes_"):
         if (truth.dtype.kind in "OSUT") != (found.prediction.dtype.kind in "OSUT"):
             raise MistakeError(
                 f"Expected labels such as {found.classes[0]} in the target, got {truth[0]!s}: name the target the model was "
                 "fitted to."
             )
-        return f", accuracy {accuracy(truth, found.prediction):.4f}"
-    if truth.shape != found.prediction.shape or truth.dtype.kind not in "fiub":
+    elif truth.shape != found.prediction.shape or truth.dtype.kind not in "fiub":
         raise MistakeError(
             f"Expected numbers of shape {found.prediction.shape} in the target, got {truth.dtype} values of shape "
             f"{truth.shape}: name the target the model was fitted to."
         )
-    return f", R² {r_squared(truth.astype(float), found.prediction):.4f}"
+
+
+def _quality(model: Any, found: Found) -> str:
+    """Compare with the truth, where it is known."""
+    if found.truth is None:
+        return ""
+    check_truth(model, found, found.truth)
+    if hasattr(model, "classes_"):
+        return f", accuracy {accuracy(found.truth, found.prediction):.4f}"
+    return f", R² {r_squared(found.truth.astype(float), found.prediction):.4f}"
+
+
+def load_to_predict(model: Path) -> Any:
+    """Load what can predict, or say in one sentence why not."""
+    loaded = load_file(model)
+    if not hasattr(loaded, "predict"):
+        raise MistakeError(f"Expected a model that predicts, got {type(loaded).__name__} in {model}: name a model.")
+    return loaded
 
 
 def predict_command(
@@ -150,14 +166,9 @@ def predict_command(
     """Predict the samples in a file with a model."""
     if out is not None and out.suffix.lower() not in _SUFFIXES:
         raise MistakeError(f"Expected a file that ends in {', '.join(_SUFFIXES)}, got {out}: name it so.")
-    loaded = load_file(model)
-    if not hasattr(loaded, "predict"):
-        raise MistakeError(f"Expected a model that predicts, got {type(loaded).__name__} in {model}: name a model.")
+    loaded = load_to_predict(model)
     source = open_data(data, samples, target)
-    try:
-        found = _predict(loaded, source, proba=proba)
-    except ValueError as error:
-        raise MistakeError(str(error)) from error
+    found = predict_all(loaded, source, proba=proba)
     told = f"{len(found.prediction):,} samples predicted{_quality(loaded, found)}"
     if out is None:
         typer.echo(_as_csv(found), nl=False)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracelearn import files
+from tracelearn.report.page import Origin
 from tracelearn.sources import Source, open_source
 
 try:
     import rich.console
     import rich.table
     import rich.text
+    import typer
 except ImportError:  # main says so in one sentence
     pass
 
@@ -25,12 +29,15 @@ __all__ = [
     "INTERRUPTED",
     "MistakeError",
     "Task",
+    "check_page",
+    "command_line",
     "find_task",
     "load_file",
     "one_line",
     "open_data",
+    "origin_of",
     "show_table",
-    "spans",
+    "split_names",
     "suggest_options",
 ]
 
@@ -75,6 +82,12 @@ def load_file(path: Path) -> Any:
         raise MistakeError(str(error)) from error
 
 
+def origin_of(path: Path, *commands: str) -> Origin:
+    """Say where a model comes from: its file, and the commands that made model and page."""
+    checksum = hashlib.sha256(path.read_bytes()).hexdigest()
+    return Origin(path.name, checksum, files.read_header(path).tracelearn, commands)
+
+
 @dataclass(frozen=True)
 class Task:
     """What is to be learned, and why that was concluded."""
@@ -109,18 +122,27 @@ def find_task(y: NDArray[Any], task: str) -> Task:
     return Task("regression", f"the target is {count:,} different decimal numbers{hint}")
 
 
-def spans(ranks: Any) -> str:
-    """Write ranks of each mode, over several targets from the lowest to the highest.
+def command_line(context: typer.Context) -> str:
+    """Write the command that is running, with the options that differ from their defaults."""
+    words = ["tracelearn", str(context.info_name)]
+    for one in context.command.params:
+        value = context.params.get(str(one.name))
+        if one.param_type_name == "argument":
+            words.append(str(value))
+        elif value is not None and value != one.default:
+            words += [one.opts[0]] if value is True else [one.opts[0], str(value)]
+    return shlex.join(words)
 
-    Examples
-    --------
-    >>> from tracelearn.cli.shared import spans
-    >>> spans([2, 1, 3]), spans([[2, 1, 3], [2, 4, 0]])
-    ('2, 1, 3', '2, 1 to 4, 0 to 3')
-    """
-    table = np.atleast_2d(np.asarray(ranks))
-    pairs = zip(table.min(axis=0).tolist(), table.max(axis=0).tolist(), strict=True)
-    return ", ".join(str(low) if low == high else f"{low} to {high}" for low, high in pairs)
+
+def check_page(path: Path) -> None:
+    """Refuse a place for a page before the work rather than after."""
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise MistakeError(f"Expected a file in a folder that exists for the page, got {path}: name one with --html.")
+
+
+def split_names(names: str | None) -> list[str] | None:
+    """Read names that are separated by commas."""
+    return None if names is None else [name.strip() for name in names.split(",")]
 
 
 def show_table(rows: dict[str, str], console: rich.console.Console) -> None:

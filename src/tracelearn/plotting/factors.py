@@ -9,19 +9,10 @@ import numpy as np
 
 from tracelearn.arrays import to_numpy
 from tracelearn.plotting.canvas import COLOURS, INK, panels, plain
-from tracelearn.plotting.modes import Mode, as_modes, check_model, target_names
+from tracelearn.plotting.modes import Mode, check_model, modes_of_weights
 from tracelearn.tensors import Array
 
 __all__ = ["ModeFactorsDisplay", "ModeSpectrumDisplay"]
-
-
-def _modes_of(estimator: Any, mode_names: Any, coordinates: Any, units: Any) -> list[Mode]:
-    """Describe all modes of the weights; where targets are a mode, it is the first."""
-    modes = as_modes(estimator.sample_shape_, mode_names, coordinates, units)
-    if len(estimator.mode_factors_) > len(modes):
-        kind, names = target_names(estimator, estimator.coef_.shape[0])
-        modes.insert(0, Mode(kind, np.array([str(name) for name in names])))
-    return modes
 
 
 class ModeSpectrumDisplay:
@@ -76,7 +67,7 @@ class ModeSpectrumDisplay:
             One for each mode, and before them one for the targets where they are a mode. None makes a figure.
         """
         factors = check_model(estimator, "mode_factors_")
-        modes = _modes_of(estimator, mode_names, None, None)
+        modes = modes_of_weights(estimator, mode_names, None, None)
         values = [to_numpy(s) for _, s in factors]
         names = [mode.name for mode in modes]
         return cls(singular_values=values, ranks=to_numpy(estimator.mode_ranks_), mode_names=names).plot(ax)
@@ -187,7 +178,7 @@ class ModeFactorsDisplay:
             count = min(int(n_components), int(np.sum(s > level)))
             factors.append(U[:, :count])
             shares.append(s[:count] ** 2 / max(float(np.sum(s**2)), 1e-300))
-        modes = _modes_of(estimator, mode_names, coordinates, units)
+        modes = modes_of_weights(estimator, mode_names, coordinates, units)
         return cls(factors=factors, shares=shares, modes=modes).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:

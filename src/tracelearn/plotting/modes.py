@@ -13,7 +13,7 @@ from tracelearn.arrays import to_numpy
 from tracelearn.plotting.canvas import COLOURS, DASHES, INK, MARKERS, tick_names
 from tracelearn.tensors import Array
 
-__all__ = ["Mode", "as_modes", "check_model", "target_names"]
+__all__ = ["Mode", "as_modes", "check_model", "modes_of_weights", "target_names"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,3 +126,12 @@ def target_names(estimator: Any, n_targets: int) -> tuple[str, list[Any]]:
         classes = to_numpy(estimator.classes_).tolist()
         return "class", classes[1:] if n_targets == 1 else classes
     return "target", list(range(n_targets))
+
+
+def modes_of_weights(estimator: Any, mode_names: Any = None, coordinates: Any = None, units: Any = None) -> list[Mode]:
+    """Describe all modes of the weights; where targets are a mode, it is the first."""
+    modes = as_modes(estimator.sample_shape_, mode_names, coordinates, units)
+    if len(estimator.mode_factors_) > len(modes):
+        kind, names = target_names(estimator, estimator.coef_.shape[0])
+        modes.insert(0, Mode(kind, np.array([str(name) for name in names])))
+    return modes

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from tracelearn.pages import document, read_text, table
 from tracelearn.reproduce import figures
 from tracelearn.reproduce.claims import PAPER_ACCURACY, power
 from tracelearn.reproduce.settings import ALGORITHMS, OURS
@@ -32,18 +32,6 @@ def _duration(seconds: float) -> str:
     if seconds < 0.0995:
         return f"{1000 * seconds:.0f}&nbsp;ms"
     return f"{seconds:.1f}&nbsp;s" if seconds < 9.95 else f"{seconds:,.0f}&nbsp;s"
-
-
-def _table(head: list[str], rows: list[list[str]], kind: str = "") -> str:
-    """Lay out cells that are HTML already; ``data-label`` lets a narrow screen stack them."""
-    top = "".join(f"<th>{cell}</th>" for cell in head)
-    body = "".join(
-        "<tr>"
-        + "".join(f'<td data-label="{label}">{cell}</td>' for label, cell in zip(head, row, strict=True))
-        + "</tr>"
-        for row in rows
-    )
-    return f'<div class="scroll"><table class="{kind}"><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def _figure(kind: str, results: Results, caption: str) -> str:
@@ -90,7 +78,7 @@ def _claims(results: Results) -> str:
         ]
         for claim in results["claims"]
     ]
-    return "<h2>Claim by claim</h2>" + _table(["The paper says", "This run measured", "Verdict"], rows, "claims stack")
+    return "<h2>Claim by claim</h2>" + table(["The paper says", "This run measured", "Verdict"], rows, "claims stack")
 
 
 def _curves(results: Results) -> str:
@@ -130,7 +118,7 @@ def _final_table(results: Results) -> str:
         "<p>Converged means: by the paper’s stopping rule, within the budget; for online algorithms, in the last update; "
         f"for {OURS}, that the duality gap is at most the tolerance of {power(results['tol'])}.</p>"
     )
-    return "<h2>Where each one ended</h2>" + _table(head, rows, "numbers stack") + rule
+    return "<h2>Where each one ended</h2>" + table(head, rows, "numbers stack") + rule
 
 
 def _minibatch(results: Results) -> str:
@@ -158,7 +146,7 @@ def _minibatch(results: Results) -> str:
         f"update of BLAS. An update below is the statistics plus {results['max_iter_per_update']} iterations of APG_ADM; "
         "both ways run the same iterations.</p>"
         + _figure("figure_minibatch", results, "Tensors learned per second over the size of the mini-batch.")
-        + _table(head, rows, "numbers stack")
+        + table(head, rows, "numbers stack")
     )
 
 
@@ -237,16 +225,12 @@ def _again(results: Results) -> str:
 
 def render(results: Results) -> str:
     """Make the page from the results alone."""
-    style = (files("tracelearn.reproduce") / "page.css").read_text(encoding="utf-8")
     sections = (_lead, _claims, _curves, _final_table, _minibatch, _traps, _setup, _again)
     body = "".join(f"<section>{html}</section>" for html in (section(results) for section in sections) if html)
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<meta name="color-scheme" content="light dark"><title>How many rank-one terms? A reproduction</title>'
-        f"<style>{style}</style></head><body><main>"
-        '<p class="kicker">tracelearn reproduce</p><h1>How many rank-one terms make a tensor?</h1>'
-        f"{body}</main></body></html>\n"
+    return document(
+        "How many rank-one terms? A reproduction",
+        f'<p class="kicker">tracelearn reproduce</p><h1>How many rank-one terms make a tensor?</h1>{body}',
+        read_text("tracelearn.reproduce", "page.css"),
     )
 
 

@@ -1,0 +1,53 @@
+"""A page for people about one model: what it is, how well it does, what it has learned, how to repeat it."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from tracelearn.arrays import to_numpy
+from tracelearn.files import write_atomically
+from tracelearn.report.model import gather
+from tracelearn.report.page import Evaluation, render
+from tracelearn.report.scores import compare
+
+__all__ = ["model_page", "write_model_page"]
+
+
+def model_page(
+    model: Any, X: Any = None, y: Any = None, *, mode_names: Any = None, coordinates: Any = None, units: Any = None
+) -> str:
+    """Return the page of a fitted model: one HTML text with everything in it, which loads nothing.
+
+    Parameters
+    ----------
+    model : fitted regressor or classifier of tracelearn, alone or at the end of a Pipeline
+    X, y : arrays, default=None
+        Samples that the model has not seen, with their targets: the page then shows how well it predicts them.
+    mode_names, units : sequences of N str or None, default=None
+    coordinates : sequence of N arrays or None, default=None
+        Numbers are drawn as lines, names as stems; None counts from 0.
+
+    Examples
+    --------
+    >>> from tracelearn import TraceNormRegressor
+    >>> from tracelearn.datasets import make_low_rank_regression
+    >>> from tracelearn.report import model_page
+    >>> X, y, W = make_low_rank_regression(300, (6, 5), rank=1, random_state=0)
+    >>> model = TraceNormRegressor(alpha=1.0).fit(X[:200], y[:200])
+    >>> html = model_page(model, X[200:], y[200:], mode_names=("channel", "time"))
+    >>> "A linear model of a number" in html, "http://" in html.replace("http://www.w3.org/2000/svg", "")
+    (True, False)
+    """
+    facts = gather(model, mode_names=mode_names, coordinates=coordinates, units=units)
+    if X is None:
+        return render(facts)
+    if y is None:
+        raise ValueError("Expected targets y beside X, got None: give both, or neither.")
+    result = compare(model, y, to_numpy(model.predict(X)))
+    return render(facts, Evaluation(result, f"{result.total:,} samples"))
+
+
+def write_model_page(model: Any, path: str | os.PathLike[str], X: Any = None, y: Any = None, **options: Any) -> None:
+    """Write the page of a model to a file; all other parameters are those of ``model_page``."""
+    write_atomically(path, model_page(model, X, y, **options).encode())

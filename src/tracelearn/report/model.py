@@ -1,0 +1,239 @@
+"""What a fitted model knows of itself, as plain arrays and words for a page."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
+
+from tracelearn.arrays import to_numpy
+from tracelearn.plotting.canvas import COLOURS
+from tracelearn.plotting.modes import Mode, as_modes, modes_of_weights, target_names
+from tracelearn.report.scores import Chosen, chosen_by_cv
+from tracelearn.tensors import Array, unfold
+
+__all__ = ["Certificate", "Components", "ModelFacts", "Weights", "changed_parameters", "gather", "plain", "spans"]
+
+MOST_COMPONENTS = len(COLOURS)  # as many as have a colour of their own
+MOST_NUMBERS = 400_000  # of weights and patterns together: some 2 MB of page
+
+
+@dataclass(frozen=True, eq=False)
+class Components:
+    """One mode of the weights: singular values, leading factors, and what share of the weights each of them carries.
+
+    ``shares`` has a first row for all targets together, then one for each target.
+    """
+
+    mode: Mode
+    values: Array
+    factors: Array
+    shares: Array
+    ranks: list[int]
+    count: int  # of singular values above zero
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """Weights and patterns of each target, of shape (K, I1, ..., IN), every ``steps[n]``-th entry of mode n."""
+
+    coef: Array
+    patterns: Array | None
+    modes: list[Mode]
+    steps: tuple[int, ...]
+
+    @classmethod
+    def thinned(cls, coef: Array, patterns: Array | None, modes: list[Mode], most: int) -> Weights:
+        """Leave out entries of the longest modes until few enough numbers are left."""
+        steps, copies = [1] * len(modes), 1 if patterns is None else 2
+
+        def lengths() -> list[int]:
+            return [-(-size // step) for size, step in zip(coef.shape[1:], steps, strict=True)]
+
+        while copies * len(coef) * int(np.prod(lengths())) > most and max(lengths()) > 1:
+            steps[int(np.argmax(lengths()))] += 1
+        cut = (slice(None), *(slice(None, None, step) for step in steps))
+        kept = [Mode(mode.name, mode.values[::step], mode.unit) for mode, step in zip(modes, steps, strict=True)]
+        return cls(coef[cut], None if patterns is None else patterns[cut], kept, tuple(steps))
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """The proof that a model is solved: its gap, what was asked for, and the way there."""
+
+    gap: float
+    tol: float
+    n_iter: int
+    objective: float | None
+    convergence: Array
+
+
+@dataclass(frozen=True, eq=False)
+class ModelFacts:
+    """All that a page tells of a model by itself."""
+
+    model: Any  # as it was given
+    last: Any  # what predicts: the model, or the last step of a pipeline
+    before: list[str]  # names of the steps before
+    modes: list[Mode]
+    target_kind: str
+    targets: list[str]  # those that have weights
+    classes: list[str] | None
+    components: list[Components]
+    weights: Weights
+    certificate: Certificate
+    chosen: Chosen | None
+    n_samples: float | None
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether the samples are ignored."""
+        return not np.any(self.last.coef_)
+
+
+def plain(value: Any) -> Any:
+    """Make of a value what JSON can hold."""
+    if isinstance(value, dict):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    return value if value is None or isinstance(value, bool | int | float | str) else repr(value)
+
+
+def changed_parameters(model: Any) -> dict[str, Any]:
+    """Find the parameters that differ from their defaults."""
+    defaults = {name: one.default for name, one in inspect.signature(type(model).__init__).parameters.items()}
+    given = model.get_params(deep=False)
+    return {name: plain(value) for name, value in given.items() if plain(value) != plain(defaults.get(name))}
+
+
+def spans(ranks: Any) -> str:
+    """Write ranks of each mode, over several targets from the lowest to the highest.
+
+    Examples
+    --------
+    >>> from tracelearn.report.model import spans
+    >>> spans([2, 1, 3]), spans([[2, 1, 3], [2, 4, 0]])
+    ('2, 1, 3', '2, 1 to 4, 0 to 3')
+    """
+    table = np.atleast_2d(np.asarray(ranks))
+    pairs = zip(table.min(axis=0).tolist(), table.max(axis=0).tolist(), strict=True)
+    return ", ".join(str(low) if low == high else f"{low} to {high}" for low, high in pairs)
+
+
+def gather(
+    model: Any, *, mode_names: Any = None, coordinates: Any = None, units: Any = None, most: int = MOST_NUMBERS
+) -> ModelFacts:
+    """Read all facts from a fitted model, alone or at the end of a pipeline."""
+    steps = [step for _, step in model.steps] if hasattr(model, "steps") else [model]
+    last = steps[-1]
+    _check_fitted(last)
+    shape = tuple(last.sample_shape_)
+    names = [f"mode {n}" for n in range(1, len(shape) + 1)] if mode_names is None else mode_names
+    modes = as_modes(shape, names, coordinates, units)
+    coef = to_numpy(last.coef_).reshape(-1, *shape)
+    kind, targets = _targets(last, len(coef))
+    moments = getattr(last, "moments_", None)
+    return ModelFacts(
+        model=model,
+        last=last,
+        before=[type(step).__name__ for step in steps[:-1]],
+        modes=modes,
+        target_kind=kind,
+        targets=targets,
+        classes=[str(label) for label in to_numpy(last.classes_).tolist()] if hasattr(last, "classes_") else None,
+        components=_components(last, coef, names, coordinates, units),
+        weights=Weights.thinned(coef, _patterns(last, coef.shape), modes, most),
+        certificate=_certificate(last),
+        chosen=chosen_by_cv(last),
+        n_samples=None if moments is None else float(moments.weight),
+    )
+
+
+def _check_fitted(last: Any) -> None:
+    try:
+        check_is_fitted(last)
+        fitted = hasattr(last, "coef_") and hasattr(last, "predict")
+    except (NotFittedError, TypeError):
+        fitted = False
+    if not fitted:
+        raise ValueError(
+            f"Expected a fitted regressor or classifier of tracelearn, got {type(last).__name__}: fit one, or name its file."
+        )
+
+
+def _targets(last: Any, count: int) -> tuple[str, list[str]]:
+    """Say what has weights of its own: classes, targets, or the steps of a tree of classes."""
+    if hasattr(last, "nodes_"):
+        sides = [(", ".join(map(str, left)), ", ".join(map(str, right))) for left, right in last.nodes_]
+        return "step", [f"{left} | {right}" for left, right in sides]
+    kind, names = target_names(last, count)
+    return kind, [str(name + 1 if kind == "target" else name) for name in names]
+
+
+def _patterns(last: Any, shape: tuple[int, ...]) -> Array | None:
+    if hasattr(last, "estimators_"):
+        found = [to_numpy(one.patterns_) for one in last.estimators_ if hasattr(one, "patterns_")]
+        return np.concatenate(found).reshape(shape) if found else None
+    patterns = getattr(last, "patterns_", None)
+    return None if patterns is None else to_numpy(patterns).reshape(shape)
+
+
+def _factors(last: Any, coef: Array) -> list[tuple[Array, Array]]:
+    """Return factors and singular values of each mode; the steps of a tree are unfolded side by side."""
+    if hasattr(last, "mode_factors_"):
+        return [(to_numpy(U), to_numpy(s)) for U, s in last.mode_factors_]
+    found = []
+    for mode in range(1, coef.ndim):
+        U, s, _ = np.linalg.svd(unfold(coef, mode), full_matrices=False)
+        found.append((U * np.where(U.max(axis=0) >= -U.min(axis=0), 1.0, -1.0), s))
+    return found
+
+
+def _ranks(last: Any, n_modes: int) -> Array:
+    found = [one.mode_ranks_ for one in last.estimators_] if hasattr(last, "estimators_") else last.mode_ranks_
+    return np.reshape(np.array(found, dtype=int) if isinstance(found, list) else to_numpy(found), (-1, n_modes))
+
+
+def _components(last: Any, coef: Array, names: Any, coordinates: Any, units: Any) -> list[Components]:
+    if len(coef) == 0:  # a tree of one class
+        return []
+    factors = _factors(last, coef)
+    if hasattr(last, "mode_factors_"):
+        modes = modes_of_weights(last, names, coordinates, units)
+    else:
+        modes = as_modes(last.sample_shape_, names, coordinates, units)
+    ranks, extra = _ranks(last, len(modes)), len(modes) - (coef.ndim - 1)
+    found = []
+    for n, (mode, (U, s)) in enumerate(zip(modes, factors, strict=True)):
+        level = 10 * max(max(U.shape) * float(np.finfo(s.dtype).eps) * float(s[0]), 1e-300)
+        above = int(np.sum(s > level))
+        count = min(MOST_COMPONENTS, above)
+        together = s[:count] ** 2 / max(float(np.sum(s**2)), 1e-300)
+        if n < extra or len(coef) == 1:  # where targets are a mode, a target has no share in it
+            shares = np.tile(together, (len(coef) + 1, 1))
+        else:
+            shares = np.vstack([together, _own_shares(coef, U[:, :count], n - extra)])
+        found.append(Components(mode, s, U[:, :count].T, shares, sorted(set(ranks[:, n].tolist())), above))
+    return found
+
+
+def _own_shares(coef: Array, factors: Array, mode: int) -> Array:
+    """Find for every target the share of its squared norm that lies along each factor of a mode."""
+    rows = np.moveaxis(coef, mode + 1, 1).reshape(len(coef), coef.shape[mode + 1], -1)
+    along = np.sum((factors.T @ rows) ** 2, axis=2)
+    return np.asarray(along / np.maximum(np.sum(rows**2, axis=(1, 2)), 1e-300)[:, None])
+
+
+def _certificate(last: Any) -> Certificate:
+    parts = getattr(last, "estimators_", None)
+    curves = [to_numpy(one.convergence_) for one in (parts if parts is not None else [last])]
+    hardest = max(curves, key=lambda curve: float(curve[-1, 1]), default=np.zeros((0, 2)))
+    objective = None if parts is not None else float(last.objective_)
+    return Certificate(float(last.dual_gap_), float(last.tol), int(last.n_iter_), objective, hardest)

@@ -1,0 +1,192 @@
+"""How well a model does, and how sure that is: shares and their intervals, confusions, residuals."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tracelearn.arrays import to_numpy
+from tracelearn.estimators.scores import r_squared
+from tracelearn.tensors import Array
+
+__all__ = ["Chosen", "Confusion", "Folds", "Residuals", "chosen_by_cv", "compare", "wilson"]
+
+_Z = 1.959963984540054  # 95 % of a normal distribution lie within so many standard deviations
+_MOST_POINTS = 2000
+_MOST_BARS = 60
+
+
+@dataclass(frozen=True)
+class Folds:
+    """The score on held-out folds: its mean, and the standard error of that mean."""
+
+    mean: float
+    standard_error: float
+    count: int
+    is_optimistic: bool  # alpha was chosen on the same folds
+
+
+@dataclass(frozen=True, eq=False)
+class Confusion:
+    """Predicted against true labels: ``counts[i, j]`` samples of label i were called j."""
+
+    labels: list[str]
+    counts: Array
+
+    @property
+    def total(self) -> int:
+        """The number of samples."""
+        return int(self.counts.sum())
+
+    @property
+    def accuracy(self) -> float:
+        """The share of samples that were called what they are."""
+        return float(np.trace(self.counts)) / self.total
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % of intervals made so contain the accuracy on all samples of the kind, if these are independent."""
+        return wilson(int(np.trace(self.counts)), self.total)
+
+    @property
+    def majority(self) -> float:
+        """The accuracy of always calling the most frequent label."""
+        return float(self.counts.sum(axis=1).max()) / self.total
+
+    @property
+    def shares(self) -> Array:
+        """The counts as shares of their row; a label that never came has zeros."""
+        return self.counts / np.maximum(self.counts.sum(axis=1, keepdims=True), 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Residuals:
+    """What was predicted and what was left over, both of shape (n, K)."""
+
+    predicted: Array
+    left: Array
+
+    @property
+    def total(self) -> int:
+        """The number of samples."""
+        return len(self.left)
+
+    @property
+    def r2(self) -> float:
+        """The share of variance that is explained, the mean over targets."""
+        return r_squared(self.predicted + self.left, self.predicted)
+
+    @property
+    def rmse(self) -> Array:
+        """The root of the mean squared residual of each target."""
+        return np.sqrt(np.mean(self.left**2, axis=0))
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % interval of R², by the delta method; None where the target does not vary."""
+        truth = self.predicted + self.left
+        spread, error = (truth - truth.mean(axis=0)) ** 2, self.left**2
+        variance, mse = spread.mean(axis=0), error.mean(axis=0)
+        if self.total < 3 or np.any(variance == 0.0):
+            return None
+        # How much each sample moves R², to first order.
+        pull = np.mean((mse - error) / variance + mse / variance**2 * (spread - variance), axis=1)
+        half = _Z * float(np.std(pull, ddof=1)) / math.sqrt(self.total)
+        return self.r2 - half, min(self.r2 + half, 1.0)
+
+    def points(self) -> tuple[Array, Array]:
+        """Return what a scatter plot shows: at most 2,000 samples, at equal distances in their order."""
+        kept = np.unique(np.linspace(0, self.total - 1, min(self.total, _MOST_POINTS)).round().astype(int))
+        return self.predicted[kept], self.left[kept]
+
+    def histogram(self, target: int) -> tuple[Array, Array]:
+        """Count the residuals of one target in equal bins; return counts and edges."""
+        left = self.left[:, target]
+        edges = np.histogram_bin_edges(left, "auto")
+        bins = min(len(edges) - 1, _MOST_BARS)
+        return np.histogram(left, bins)
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """What cross-validation measured at every alpha it tried, with the candidate that was chosen."""
+
+    alphas: Array
+    mean: Array
+    standard_error: Array
+    alpha: float
+    quantity: str
+    n_folds: int
+    n_candidates: int
+    baseline: float | None  # the same measure of a model whose weights are zero, where the path begins at one
+    explains: float | None  # R² on held-out samples, for the squared loss of numbers
+
+    @property
+    def at(self) -> int:
+        """The place of the alpha that was chosen."""
+        return int(np.argmin(np.abs(self.alphas - self.alpha)))
+
+
+def wilson(right: int, total: int) -> tuple[float, float]:
+    """Return the 95 % interval of Wilson for a share.
+
+    Examples
+    --------
+    >>> from tracelearn.report.scores import wilson
+    >>> [round(end, 3) for end in wilson(8, 10)]
+    [0.49, 0.943]
+    """
+    share, z2 = right / total, _Z**2
+    centre = (share + z2 / (2 * total)) / (1 + z2 / total)
+    half = _Z * math.sqrt(share * (1 - share) / total + z2 / (4 * total**2)) / (1 + z2 / total)
+    return (0.0 if right == 0 else centre - half), (1.0 if right == total else centre + half)
+
+
+def compare(model: Any, truth: Any, predicted: Any) -> Confusion | Residuals:
+    """Set predictions beside the truth: labels as a table of counts, numbers as residuals."""
+    truth, predicted = to_numpy(truth), to_numpy(predicted)
+    if not hasattr(model, "classes_"):
+        table = np.asarray(predicted, dtype=float).reshape(len(predicted), -1)
+        return Residuals(table, np.asarray(truth, dtype=float).reshape(table.shape) - table)
+    known = to_numpy(model.classes_).tolist()
+    labels = known + [label for label in np.unique(truth).tolist() if label not in known]
+    place = {label: k for k, label in enumerate(labels)}
+    counts = np.zeros((len(labels), len(labels)), dtype=int)
+    np.add.at(counts, ([place[t] for t in truth.tolist()], [place[p] for p in predicted.tolist()]), 1)
+    return Confusion([str(label) for label in labels], counts)
+
+
+def chosen_by_cv(model: Any) -> Chosen | None:
+    """Read what cross-validation left in a model; None without it."""
+    if not hasattr(model, "cv_results_"):
+        return None
+    results = model.cv_results_
+    found = {name: getattr(model, f"{name}_") for name in ("mode_weights", "ridge", "class_mode")}
+    best = results["candidates"].index(found)
+    alphas, mean = to_numpy(results["alphas"])[best], to_numpy(results["mean_error"])[best]
+    # A grid of our own begins at the smallest alpha whose weights are all zero.
+    baseline = float(mean[0]) if isinstance(model.alphas, int) and model.scoring is None else None
+    numbers = baseline is not None and model.loss == "squared" and not hasattr(model, "classes_")
+    chosen = Chosen(
+        alphas=alphas,
+        mean=mean,
+        standard_error=to_numpy(results["standard_error"])[best],
+        alpha=float(model.alpha_),
+        quantity=_quantity(model),
+        n_folds=int(to_numpy(model.mse_path_).shape[1]),
+        n_candidates=len(results["candidates"]),
+        baseline=baseline,
+        explains=None,
+    )
+    if not numbers or not chosen.baseline:
+        return chosen
+    return Chosen(**{**vars(chosen), "explains": 1.0 - float(mean[chosen.at]) / chosen.baseline})
+
+
+def _quantity(model: Any) -> str:
+    if model.scoring is None:
+        return f"held-out {model.loss.replace('_', ' ')} loss"
+    return f"held-out {model.scoring.replace('_', ' ')}" if isinstance(model.scoring, str) else "held-out score"

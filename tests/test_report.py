@@ -1,0 +1,565 @@
+"""The page of a model: what it says, that nothing in it can run or load, and how it behaves in a browser."""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+from sklearn.metrics import confusion_matrix
+from sklearn.pipeline import make_pipeline
+
+from tracelearn import (
+    HierarchicalTraceNormClassifier,
+    TensorStandardScaler,
+    TraceNormClassifier,
+    TraceNormClassifierCV,
+    TraceNormRegressor,
+    TraceNormRegressorCV,
+    cli,
+    load,
+    save,
+)
+from tracelearn.pages import as_json
+from tracelearn.report import model_page, write_model_page
+from tracelearn.report.model import MOST_COMPONENTS, Weights, gather
+from tracelearn.report.page import Evaluation, Origin, render
+from tracelearn.report.scores import Confusion, Residuals, chosen_by_cv, compare, wilson
+
+EVIL = '</script><img src=x onerror="document.title=1">'
+NAMES = ("channel", "time", "frequency")
+
+
+def data_of(html):
+    """Read the numbers that the script of a page gets."""
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', html, re.S)[1])
+
+
+class Text(HTMLParser):
+    """What a reader sees, and which elements there are."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.words, self.tags, self.skip = [], [], False
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.skip = tag in ("script", "style")
+
+    def handle_endtag(self, tag):
+        self.skip = False
+
+    def handle_data(self, data):
+        if not self.skip:
+            self.words.append(data)
+
+    def __str__(self):
+        return " ".join(" ".join(self.words).split())
+
+
+@pytest.fixture(scope="module")
+def samples():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((240, 4, 9, 3))
+    W = np.einsum("i,j,k", rng.standard_normal(4), np.sin(np.arange(9.0)), [1.0, 0.5, 0.0])
+    signal = X.reshape(240, -1) @ W.ravel()
+    label = np.where(signal > 1.0, EVIL, np.where(signal < -1.0, 'a & "b"', "rest"))
+    return X, signal + 0.2 * rng.standard_normal(240), label
+
+
+@pytest.fixture(scope="module")
+def classifier(samples):
+    X, _, label = samples
+    return TraceNormClassifierCV(alphas=8, mode_weights=None, cv=3).fit(X[:160], label[:160])
+
+
+@pytest.fixture(scope="module")
+def regressor(samples):
+    X, y, _ = samples
+    return TraceNormRegressor(alpha=0.2).fit(X[:160], y[:160])
+
+
+# --- scores -----------------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_the_interval_of_a_share_is_that_of_scipy(case):
+    right, total = case
+    expected = binomtest(right, total).proportion_ci(method="wilson")
+    np.testing.assert_allclose(wilson(right, total), expected, atol=1e-12)
+
+
+def test_the_confusion_matrix_is_that_of_scikit_learn(classifier, samples):
+    X, _, label = samples
+    found = classifier.predict(X[160:])
+    result = compare(classifier, label[160:], found)
+    np.testing.assert_array_equal(result.counts, confusion_matrix(label[160:], found, labels=classifier.classes_))
+    assert result.accuracy == pytest.approx(classifier.score(X[160:], label[160:]))
+    assert result.majority == pytest.approx(np.unique(label[160:], return_counts=True)[1].max() / 80)
+    np.testing.assert_allclose(result.shares.sum(axis=1), 1.0)
+
+
+def test_labels_that_the_model_does_not_know_have_a_row_of_their_own(classifier):
+    result = compare(classifier, np.array(["rest", "new"]), np.array(["rest", "rest"]))
+    assert result.labels[-1] == "new"
+    assert result.counts[-1, result.labels.index("rest")] == 1
+    assert result.accuracy == 0.5
+
+
+def test_the_interval_of_r2_is_as_wide_as_a_bootstrap_finds(rng):
+    truth = rng.standard_normal(400)
+    predicted = 0.8 * truth + 0.4 * rng.standard_normal(400)
+    low, high = Residuals(predicted[:, None], (truth - predicted)[:, None]).interval
+    scores = []
+    for _ in range(2000):
+        pick = rng.integers(0, 400, 400)
+        scores.append(1 - np.mean((truth - predicted)[pick] ** 2) / np.var(truth[pick]))
+    assert (high - low) / 2 == pytest.approx(1.96 * np.std(scores), rel=0.15)
+    assert low < np.mean(scores) < high
+
+
+def test_r2_is_that_of_the_model(regressor, samples):
+    X, y, _ = samples
+    result = compare(regressor, y[160:], regressor.predict(X[160:]))
+    assert result.r2 == pytest.approx(regressor.score(X[160:], y[160:]))
+    assert sum(result.histogram(0)[0]) == result.total == 80
+
+
+def test_a_constant_target_has_no_interval():
+    assert Residuals(np.zeros((5, 1)), np.ones((5, 1))).interval is None
+
+
+def test_many_samples_are_thinned_in_the_drawing_only():
+    result = Residuals(np.zeros((9000, 1)), np.arange(9000.0)[:, None])
+    assert len(result.points()[0]) == 2000
+    assert result.histogram(0)[0].sum() == 9000
+
+
+def test_cross_validation_is_read_from_the_model(classifier, samples):
+    chosen = chosen_by_cv(classifier)
+    assert chosen.mean[chosen.at] == pytest.approx(-classifier.best_score_)
+    assert chosen.n_folds == 3
+    assert chosen.baseline == pytest.approx(chosen.mean[0])
+    X, y, _ = samples
+    cv = TraceNormRegressorCV(alphas=5, mode_weights=None).fit(X[:100], y[:100])
+    assert 0.0 < chosen_by_cv(cv).explains < 1.0
+    scored = TraceNormRegressorCV(alphas=5, mode_weights=None, scoring="r2").fit(X[:100], y[:100])
+    assert chosen_by_cv(scored).mean.max() == pytest.approx(scored.best_score_)
+    assert chosen_by_cv(scored).baseline is None
+
+
+# --- content ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_says_what_is_known_of_the_score(classifier, regressor, samples):
+    X, y, label = samples
+    assert "Nothing is known of the score" in model_page(regressor)
+    assert "score is that of cross-validation only" in model_page(classifier)
+    with_data = str(Text(model_page(classifier, X[160:], label[160:])))
+    assert "cross-validation only" not in with_data
+    assert f"{classifier.score(X[160:], label[160:]):.1%}" in with_data
+    assert "is not known to this page; if it did, the score is too good" in with_data
+    assert f"R² = {regressor.score(X[160:], y[160:]):.3f}" in str(Text(model_page(regressor, X[160:], y[160:])))
+
+
+def test_the_first_sentence_names_classes_sizes_and_modes(classifier):
+    text = str(Text(model_page(classifier, mode_names=NAMES)))
+    assert "4 × 9 × 3 = 108 entries of a sample (channel × time × frequency)" in text
+    assert EVIL in text
+    assert f"{classifier.dual_gap_:.1e}".split("e", maxsplit=1)[0].removesuffix(".0") in text
+
+
+def test_drawn_factors_and_shares_are_those_of_the_model(classifier):
+    data = data_of(model_page(classifier))
+    for drawn, (U, s) in zip(data["components"], classifier.mode_factors_, strict=True):
+        count = len(drawn["factors"])
+        assert 0 < count <= MOST_COMPONENTS
+        np.testing.assert_allclose(np.array(drawn["factors"]), U[:, :count].T, rtol=1e-4, atol=1e-12)
+        np.testing.assert_allclose(drawn["shares"][0], s[:count] ** 2 / np.sum(s**2), rtol=1e-4)
+
+
+def test_shares_of_one_class_add_up_to_one_where_all_components_are_drawn(classifier):
+    for one in gather(classifier).components:
+        if one.count == len(one.factors):
+            np.testing.assert_allclose(one.shares.sum(axis=1), 1.0)
+        else:
+            assert (one.shares.sum(axis=1) <= 1.0 + 1e-9).all()
+
+
+def test_drawn_weights_and_patterns_are_those_of_the_model(classifier):
+    drawn = data_of(model_page(classifier))["weights"]
+    for name, tensor in (("coef", classifier.coef_), ("patterns", classifier.patterns_)):
+        found = np.reshape(drawn[name]["parts"], drawn["shape"]) * drawn[name]["limit"] / drawn["whole"]
+        np.testing.assert_allclose(found, tensor, atol=2e-4 * np.abs(tensor).max())
+
+
+@given(st.lists(st.integers(1, 12), min_size=1, max_size=4), st.integers(1, 3), st.integers(10, 400))
+def test_thinned_weights_are_few_enough_and_are_entries_of_the_whole(shape, count, most):
+    from tracelearn.plotting.modes import as_modes
+
+    coef = np.arange(float(count * np.prod(shape))).reshape(count, *shape)
+    kept = Weights.thinned(coef, coef, as_modes(shape), most)
+    assert kept.coef.size * 2 <= most or max(kept.coef.shape[1:]) == 1
+    assert np.isin(kept.coef, coef).all()
+    assert [len(mode.values) for mode in kept.modes] == list(kept.coef.shape[1:])
+    if 2 * coef.size <= most:
+        assert kept.steps == (1,) * len(shape)
+
+
+def test_a_page_of_large_weights_says_what_it_leaves_out(samples):
+    X, y, _ = samples
+    model = TraceNormRegressor(alpha=0.5).fit(X[:60], y[:60])
+    assert "only every" not in render(gather(model))
+    assert "shows only every 2nd entry of mode 1 and every 3rd entry of mode 2; the model" in render(
+        gather(model, most=50)
+    )
+
+
+def test_many_classes_are_listed_by_their_confusions(classifier):
+    counts = np.eye(40, dtype=int) * 5
+    counts[3, 7] = 4
+    html = render(gather(classifier), Evaluation(Confusion([f"k{k}" for k in range(40)], counts), "204 samples"))
+    assert "The 1 most frequent confusions; the whole table of 40 classes" in html
+    assert "confusion" not in re.findall(r'<table class="([^"]*)"', html)
+
+
+@pytest.mark.filterwarnings("ignore:Expected the paper's stopping rule")  # too few iterations for it, on purpose
+@pytest.mark.parametrize("kind", ["tree", "pipeline", "targets", "class mode", "vector", "zero", "paper"])
+def test_every_kind_of_model_has_a_page(kind, samples):
+    X, y, label = samples
+    X, y, label = X[:120], y[:120], label[:120]
+    model, X, target = {
+        "tree": lambda: (HierarchicalTraceNormClassifier(alpha=0.1).fit(X, label), X, label),
+        "pipeline": lambda: (make_pipeline(TensorStandardScaler(), TraceNormRegressor()).fit(X, y), X, y),
+        "targets": lambda: (TraceNormRegressor(alpha=0.1).fit(X, np.stack([y, -y], 1)), X, np.stack([y, -y], 1)),
+        "class mode": lambda: (TraceNormClassifier(alpha=0.1, class_mode=True).fit(X, label), X, label),
+        "vector": lambda: (TraceNormRegressor(alpha=0.1).fit(X[:, :, 0, 0], y), X[:, :, 0, 0], y),
+        "zero": lambda: (TraceNormRegressor(alpha=1e6).fit(X, y), X, y),
+        "paper": lambda: (
+            TraceNormRegressor(alpha=0.5, solver="apg-adm", step="paper", max_iter=20).fit(X[:, :, 0], y),
+            X[:, :, 0],
+            y,
+        ),
+    }[kind]()
+    html = model_page(model, X, target)
+    text = str(Text(html))
+    assert "nan" not in text.lower().split()
+    expected = {
+        "tree": "goes down a tree of 2 decisions",
+        "pipeline": "as they leave the steps before the model: TensorStandardScaler",
+        "targets": "predicts 2 numbers",
+        "class mode": "in class,",
+        "vector": "the 4 entries of a sample",
+        "zero": "All its weights are zero",
+        "paper": "The certificate",
+    }[kind]
+    assert expected in text
+
+
+def test_what_is_no_fitted_model_is_refused_in_one_sentence(samples, tmp_path):
+    for thing in (TraceNormRegressor(), TensorStandardScaler().fit(samples[0])):
+        with pytest.raises(ValueError, match="Expected a fitted regressor or classifier of tracelearn, got"):
+            model_page(thing)
+    with pytest.raises(ValueError, match="Expected 3 mode_names"):
+        model_page(TraceNormRegressor().fit(samples[0], samples[1]), mode_names=("one",))
+    with pytest.raises(ValueError, match="Expected targets y beside X"):
+        model_page(TraceNormRegressor().fit(samples[0], samples[1]), samples[0])
+
+
+# --- nothing in it can run or load ------------------------------------------------------------------------------------
+
+
+@given(st.text("<>&/!-script\"'\\\u2028"))
+def test_no_text_can_leave_its_script_element(text):
+    written = as_json({"text": text})
+    assert json.loads(written) == {"text": text}
+    assert not set("<>&") & set(written)
+
+
+def test_hostile_names_stay_text(classifier, samples):
+    X, _, label = samples
+    result = compare(classifier, label[160:], classifier.predict(X[160:]))
+    facts = gather(classifier, mode_names=(EVIL, "<b>", "&amp;"), units=(EVIL, None, None))
+    html = render(facts, Evaluation(result, EVIL), Origin(EVIL, "00", EVIL, (EVIL,)))
+    plain = render(gather(classifier), Evaluation(result, "80 samples"), Origin("m", "00", "1", ("c",)))
+    assert "<img" not in html
+    assert Text(html).tags == Text(plain).tags
+    assert html.count("</script>") == plain.count("</script>") == 2
+
+
+def test_the_page_names_no_other_place_and_allows_only_its_own_script(classifier):
+    html = model_page(classifier)
+    assert not re.search(r"<link|<img|<iframe|@import|url\(", html)
+    assert {*re.findall(r"https?://[^\"'\s<]*", html)} <= {"http://www.w3.org/2000/svg"}
+    assert all(target.startswith("#") for target in re.findall(r'(?:src|href)="([^"]*)"', html))
+    assert "default-src 'none'" in html
+    assert "'unsafe-eval'" not in html
+    assert not re.search(r"script-src[^;\"]*unsafe-inline", html)
+    names = re.findall(r'\bid="([^"]*)"', html)
+    assert len(names) == len(set(names))
+
+
+# --- command line -----------------------------------------------------------------------------------------------------
+
+
+def call(capsys, *arguments):
+    with pytest.raises(SystemExit) as leaving:
+        cli.main([str(argument) for argument in arguments])
+    output = capsys.readouterr()
+    return leaving.value.code, output.out, output.err
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, samples, classifier, regressor):
+    X, y, label = samples
+    np.savez(tmp_path / "new.npz", X=X[160:], y=y[160:], label=label[160:])
+    save(classifier, tmp_path / "classifier.tracelearn")
+    save(regressor, tmp_path / "regressor.tracelearn")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_inspect_writes_a_page_that_repeats_itself(folder, capsys):
+    words = "inspect classifier.tracelearn --html page.html --data new.npz --target label --mode-names channel,time,frequency"
+    code, out, err = call(capsys, *words.split())
+    assert (code, err) == (0, "")
+    assert "page.html" in out
+    html = (folder / "page.html").read_text(encoding="utf-8")
+    text = str(Text(html))
+    assert f"tracelearn {words}" in text
+    assert hashlib.sha256((folder / "classifier.tracelearn").read_bytes()).hexdigest() in text
+    assert "80 samples in new.npz" in text
+    code = re.search(r"from tracelearn import .*?\n\n.*?</code>", html, re.S)[0].removesuffix("</code>")
+    code = code.replace("&#x27;", "'")
+    scope = {"X": np.zeros((0,)), "y": None}
+    exec(code.partition("again.fit")[0], scope)
+    assert scope["again"].get_params() == load("classifier.tracelearn").get_params()
+    np.testing.assert_array_equal(scope["model"].coef_, load("classifier.tracelearn").coef_)
+
+
+def test_fit_writes_the_page_of_held_out_samples(folder, capsys):
+    arguments = ("fit", "new.npz", "--target", "label", "--alpha", "0.1", "--cv", "3", "--out", "m", "--html", "m.html")
+    code, out, err = call(capsys, *arguments, "--json")
+    assert (code, err) == (0, "")
+    facts = json.loads(out)
+    assert facts["page"] == "m.html"
+    text = str(Text((folder / "m.html").read_text(encoding="utf-8")))
+    assert f"The mean over 3 folds is {facts['score']['mean']:.3f} ± {facts['score']['standard_error']:.3f}" in text
+    assert "Of 80 held-out samples" in text
+    assert "tracelearn fit new.npz --target label --alpha 0.1 --cv 3 --out m --html m.html --json" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("classifier.tracelearn", "--html", "no/page.html"), "Expected a file in a folder that exists for the page"),
+        (("classifier.tracelearn", "--data", "new.npz"), "Expected --html beside --data"),
+        (("classifier.tracelearn", "--mode-names", "a,b,c"), "Expected --html beside --mode-names"),
+        (("classifier.tracelearn", "--html", "p", "--mode-names", "a,b"), "Expected 3 mode_names"),
+        (("classifier.tracelearn", "--html", "p", "--data", "new.npz"), "name the target the model was fitted to"),
+        (("regressor.tracelearn", "--html", "p", "--data", "new.npz", "--target", "no"), "choose one with --target"),
+    ],
+)
+def test_mistakes_are_one_line_and_leave_no_page(folder, capsys, arguments, told):
+    code, out, err = call(capsys, "inspect", *arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert told in err
+    assert not (folder / "p").exists()
+
+
+# --- in a browser -----------------------------------------------------------------------------------------------------
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+needs_browser = pytest.mark.skipif(
+    CHROMIUM is None or DRIVER is None, reason="no Chromium with chromedriver: the page cannot be opened here"
+)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: no browser can be driven")
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    flags = "--headless=new --no-sandbox --disable-gpu --disable-background-networking --disable-component-update"
+    flags += " --disable-sync --no-first-run --disable-dev-shm-usage --window-size=1200,900"
+    for flag in (*flags.split(), f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    os.environ["SE_OFFLINE"] = "true"  # both programs are here: selenium need not look for them elsewhere
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def page_paths(classifier, regressor, samples, tmp_path_factory):
+    X, y, label = samples
+    folder = tmp_path_factory.mktemp("pages")
+    write_model_page(classifier, folder / "classifier.html", X[160:], label[160:], mode_names=(EVIL, "time", "band"))
+    write_model_page(regressor, folder / "regressor.html", X[160:], y[160:], mode_names=NAMES)
+    return folder
+
+
+def open_page(browser, path: Path, width=1200):
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride", {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    )
+    for log in ("browser", "performance"):
+        browser.get_log(log)  # what came before is not of this page
+    browser.get(path.as_uri())
+
+
+def find(browser, query):
+    return browser.find_elements("css selector", query)
+
+
+def classes(browser, query):
+    return browser.execute_script(
+        "return [...document.querySelectorAll(arguments[0])].map(e => [...e.classList])", query
+    )
+
+
+@needs_browser
+@pytest.mark.parametrize("name", ["classifier", "regressor"])
+def test_it_renders_without_an_error_or_a_request(browser, page_paths, name):
+    open_page(browser, page_paths / f"{name}.html")
+    drawn = browser.execute_script(
+        "return [...document.querySelectorAll('.chart')].map(e => e.querySelectorAll('svg *').length)"
+    )
+    assert len(drawn) >= 8
+    assert min(drawn) > 5
+    assert browser.get_log("browser") == []
+    assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0
+    sent = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    asked = {m["params"]["request"]["url"] for m in sent if m["method"] == "Network.requestWillBeSent"}
+    assert all(url.startswith(("file:", "data:")) for url in asked)
+    assert {url for url in asked if url.startswith("file:")} <= {(page_paths / f"{name}.html").as_uri()}
+
+
+@needs_browser
+def test_hostile_class_names_do_not_run(browser, page_paths):
+    open_page(browser, page_paths / "classifier.html")
+    assert browser.title == "A linear classifier for 3 classes"
+    assert find(browser, "img") == []
+    assert EVIL in [option.text for option in find(browser, "#weight-target option")]
+
+
+@needs_browser
+@pytest.mark.parametrize("way", ["button", "bar", "row", "line"])
+def test_choosing_a_component_marks_it_in_every_mode(browser, page_paths, way):
+    open_page(browser, page_paths / "regressor.html")
+    query = {
+        "button": '.buttons [data-pick="2"]',
+        "row": 'tr [data-pick="2"]',
+        "bar": '.values rect[data-component="2"]',
+        "line": '.factors g[data-component="2"]',
+    }[way]
+    if way in ("button", "row"):
+        find(browser, query)[0].send_keys("\n")  # by keyboard
+    else:
+        browser.execute_script("document.querySelector(arguments[0]).dispatchEvent(new MouseEvent('click'))", query)
+    for place in (".factors g", ".values rect", ".shares tr"):
+        chosen = classes(browser, f'{place}[data-component="2"]')
+        assert len(chosen) == (1 if "tr" in place else 3)
+        assert all("on" in one for one in chosen), place
+        others = classes(browser, f'{place}[data-component]:not([data-component="2"])')
+        assert others
+        assert all("off" in one for one in others), place
+    assert find(browser, '.buttons [data-pick="2"]')[0].get_attribute("aria-pressed") == "true"
+    find(browser, '.buttons [data-pick="0"]')[0].click()
+    assert not any({"on", "off"} & set(one) for one in classes(browser, "[data-component]"))
+
+
+@needs_browser
+def test_sliders_kinds_and_classes_change_what_is_drawn(browser, page_paths):
+    open_page(browser, page_paths / "classifier.html")
+
+    def image():
+        return browser.execute_script("return document.querySelector('#slice image').getAttribute('href')")
+
+    seen = [image()]
+    slider = find(browser, ".slide input")[0]
+    slider.send_keys("\ue014" if slider.get_attribute("value") == "0" else "\ue012")  # right or left arrow
+    seen.append(image())
+    find(browser, '[data-kind="patterns"]')[0].click()
+    seen.append(image())
+    shares = [cell.text for cell in find(browser, "[data-share]")]
+    find(browser, "#share-target option")[3].click()
+    seen.append(image())
+    assert len(set(seen)) == 4
+    assert [cell.text for cell in find(browser, "[data-share]")] != shares
+    assert find(browser, "#weight-target")[0].get_attribute("value") == "2"
+    assert browser.get_log("browser") == []
+
+
+@needs_browser
+def test_arrow_keys_read_single_weights(browser, page_paths, regressor):
+    open_page(browser, page_paths / "regressor.html")
+    find(browser, "#slice")[0].send_keys("\ue014\ue014")
+    told = find(browser, "#reading")[0].text
+    where = re.fullmatch(r"channel = (\d), time = (\d), frequency = (\d): weight ([−\d.]+)", told)
+    at = tuple(int(one) for one in where.groups()[:3])
+    assert float(where[4].replace("−", "-")) == pytest.approx(regressor.coef_[at], rel=0.02, abs=1e-3)
+
+
+@needs_browser
+@pytest.mark.parametrize("system", ["light", "dark"])
+def test_the_theme_follows_the_system_until_the_reader_chooses(browser, page_paths, system):
+    wanted = {"features": [{"name": "prefers-color-scheme", "value": system}]}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", wanted)
+    open_page(browser, page_paths / "classifier.html")
+
+    def is_dark():
+        colour = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
+        return sum(int(part) for part in re.findall(r"\d+", colour)[:3]) < 300
+
+    assert is_dark() == (system == "dark")
+    image = browser.execute_script("return document.querySelector('#slice image').getAttribute('href')")
+    find(browser, "#theme")[0].click()
+    assert is_dark() == (system == "light")
+    assert image != browser.execute_script("return document.querySelector('#slice image').getAttribute('href')")
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [320, 390, 800, 1900])
+@pytest.mark.parametrize("name", ["classifier", "regressor"])
+def test_no_width_makes_the_page_scroll_sideways(browser, page_paths, name, width):
+    open_page(browser, page_paths / f"{name}.html", width)
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    outside = browser.execute_script(
+        "return [...document.querySelectorAll('.chart text')].map(e => e.getBoundingClientRect())"
+        ".filter(box => box.left < 0 || box.right > innerWidth + 1).length"
+    )
+    assert outside == 0
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [390, 1200])
+def test_labels_of_an_axis_do_not_overlap(browser, page_paths, width):
+    open_page(browser, page_paths / "classifier.html", width)
+    overlaps = browser.execute_script(
+        """
+        let found = 0;
+        for (const svg of document.querySelectorAll('.chart svg')) {
+          const boxes = [...svg.querySelectorAll('text:not(.mark-text)')].map(e => e.getBoundingClientRect());
+          for (let i = 0; i < boxes.length; i++)
+            for (let j = 0; j < i; j++) {
+              const [a, b] = [boxes[i], boxes[j]];
+              const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+              const tall = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+              if (wide > 1 && tall > 2) found++;
+            }
+        }
+        return found;
+        """
+    )
+    assert overlaps == 0
