@@ -222,8 +222,8 @@ def test_stream_reports_a_damaged_checkpoint_in_one_line_and_goes_on(capsys, tmp
 
 
 def test_ctrl_c_ends_a_stream_with_a_model(capsys, tmp_path, data, monkeypatch):
-    def interrupted(path, *names):
-        batches = opened(path, *names)
+    def interrupted(source, batch):
+        batches = made(source, batch)
 
         def some(start):
             for number, batch in enumerate(batches(start)):
@@ -233,8 +233,8 @@ def test_ctrl_c_ends_a_stream_with_a_model(capsys, tmp_path, data, monkeypatch):
 
         return some
 
-    opened = cli_stream._open_batches
-    monkeypatch.setattr(cli_stream, "_open_batches", interrupted)
+    made = cli_stream._batches_of
+    monkeypatch.setattr(cli_stream, "_batches_of", interrupted)
     paths = ["--checkpoint", str(tmp_path / "kept"), "--out", str(tmp_path / "model")]
     code, out, _ = call(capsys, "stream", str(data[0]), *paths)
     assert code == 130
@@ -300,9 +300,9 @@ def test_merge_adds_and_removes_moments(capsys, tmp_path, data):
     a, b, model, result = (str(tmp_path / name) for name in ("a", "b", "model", "result"))
     assert call(capsys, "merge", a, b, "--out", result)[0] == 0
     np.testing.assert_allclose(load(result).gram, Moments.of(X, y).gram)
-    assert call(capsys, "merge", model, a, "--minus", b, "--minus", a, "--out", result)[0] == 0
+    assert call(capsys, "merge", model, a, "--minus", b, "--minus", a, "--out", result, "--force")[0] == 0
     assert load(result).moments_.weight == pytest.approx(200)
-    code, _, err = call(capsys, "merge", a, model, "--out", result)
+    code, _, err = call(capsys, "merge", a, model, "--out", result, "--force")
     assert (code, err.count("\n")) == (2, 1)
 
 

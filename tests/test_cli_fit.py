@@ -11,7 +11,6 @@ import sys
 
 import numpy as np
 import pytest
-import rich.console
 
 from tracelearn import (
     ModePCA,
@@ -228,18 +227,18 @@ def test_where_there_is_no_terminal_there_are_no_control_characters(capsys, fold
     assert "scoring" not in out
 
 
-def test_on_a_terminal_the_time_left_is_shown_and_logging_is_left_as_it_was(folder, arrays):
-    written = io.StringIO()
-    console = rich.console.Console(file=written, force_terminal=True, width=100)
-    said = []
+def test_a_search_moves_the_bar_and_leaves_logging_as_it_was(folder, arrays):
+    shown = []
+
+    class Bar:
+        def show(self, *told):
+            shown.append(told)
+
     logger = logging.getLogger("tracelearn")
     before = logger.level, list(logger.handlers), logger.propagate
-    with cli_fit._progress(console) as say:
-        assert say is not None
-        handler = logger.handlers[-1]
-        handler.say = said.append
+    with cli_fit._heard(Bar()):
         TraceNormRegressorCV(alphas=3, cv=2, mode_weights=None, verbose=1).fit(arrays["X"], arrays["y"])
-    assert re.fullmatch(r"choosing alpha: fold 2 of 2, about 0 s left", said[-1])
+    assert shown == [("choosing alpha", 1, 2), ("choosing alpha", 2, 2)]
     assert (logger.level, logger.handlers, logger.propagate) == before
 
 
@@ -340,7 +339,7 @@ def test_predictions_are_written_in_each_format(capsys, folder, arrays):
     save(model, "model")
     for proba, wanted in ((["--proba"], model.predict_proba(X)), ([], model.decision_function(X))):
         for suffix in ("npy", "npz", "csv"):
-            code, out, err = call(capsys, "predict", "model", "data.npz", "--out", f"found.{suffix}", *proba)
+            code, out, err = call(capsys, "predict", "model", "data.npz", "--out", f"found.{suffix}", "--force", *proba)
             assert (code, out, err) == (0, f"150 samples predicted: found.{suffix}\n", "")
         alone = np.load("found.npy")
         np.testing.assert_array_equal(alone, wanted if proba else model.predict(X))

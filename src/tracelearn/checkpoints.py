@@ -11,6 +11,7 @@ import os
 import re
 import time
 import warnings
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -225,8 +226,8 @@ def _adopt(model: Any, saved: Any) -> None:
     model.__dict__ = {**vars(saved), **model.get_params()}
 
 
-def first_difference(model: Any, other: Any) -> str | None:
-    """Name a parameter that two models of one class do not share, of those that change results."""
+def first_difference(model: Any, other: Any, ignored: Collection[str] = ()) -> str | None:
+    """Name a parameter that two models of one class do not share, of those that change results and are not ignored."""
     own, others = model.get_params(), other.get_params()
-    names = (name for name in own if name not in ("verbose", "random_state"))
+    names = (name for name in own if name not in ("verbose", "random_state", *ignored))
     return next((name for name in names if not np.array_equal(own[name], others[name])), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
@@ -11,7 +12,7 @@ from tracelearn.cli.inspect import inspect_command
 from tracelearn.cli.merge import merge_command
 from tracelearn.cli.predict import predict_command
 from tracelearn.cli.reproduce import reproduce_command
-from tracelearn.cli.shared import INTERRUPTED, MistakeError, one_line
+from tracelearn.cli.shared import BROKEN_PIPE, INTERRUPTED, MistakeError, one_line
 from tracelearn.cli.stream import stream_command
 from tracelearn.optional import MissingExtraError, require
 
@@ -60,11 +61,21 @@ def _fail(message: str, code: int = 2) -> int:
     return code
 
 
+def _command(arguments: list[str] | None) -> int:
+    try:
+        code = int(app()(prog_name="tracelearn", args=arguments, standalone_mode=False) or 0)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # whoever reads what we print has read enough, as head does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+
+
 def _run(arguments: list[str] | None) -> int:
     try:
         require("typer", "cli")
         require("rich", "cli")
-        return int(app()(prog_name="tracelearn", args=arguments, standalone_mode=False) or 0)
+        return _command(arguments)
     except (MissingExtraError, MistakeError) as error:
         return _fail(str(error))
     except OSError as error:
@@ -82,5 +93,9 @@ def _run(arguments: list[str] | None) -> int:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and leave with its exit code: 0, 2 for a mistake in the input, 130 after Ctrl-C."""
+    """Run the command line and leave with its exit code.
+
+    0 for success, 2 for a mistake in the input, 130 after Ctrl-C, 141 where the output is no longer read; 1 with a
+    traceback is a mistake of ours.
+    """
     sys.exit(_run(arguments))

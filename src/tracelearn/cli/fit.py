@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import math
-import re
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,12 +25,13 @@ from tracelearn import (
     TraceNormRegressorCV,
     files,
 )
-from tracelearn.cli.shared import MistakeError, Task, find_task, one_line, open_data, show_table, spans
+from tracelearn.cli.shared import MistakeError, Task, check_out, find_task, one_line, open_data, show_table, spans
 from tracelearn.estimators.scores import accuracy, r_squared
 from tracelearn.forms import available_memory
 from tracelearn.losses import CLASSIFIER_LOSSES, REGRESSOR_LOSSES
 from tracelearn.optional import require
 from tracelearn.penalties import PENALTIES
+from tracelearn.progress import Bar
 from tracelearn.sources import Source
 
 try:
@@ -43,7 +43,6 @@ except ImportError:  # main says so in one sentence
 __all__ = ["fit_command"]
 
 _Splits = list[tuple[NDArray[Any], NDArray[Any]]]
-_Say = Callable[[str], None]
 _OUT = Path("model.tracelearn")
 _SHOWN_CLASSES = 20
 
@@ -102,7 +101,7 @@ def _targets_of(source: Source, data: Path) -> NDArray[Any]:
     return np.concatenate(parts)
 
 
-def _read(data: Path, samples: str, target: str, groups: str | None) -> _Data:
+def _read(data: Path, samples: str, target: str, groups: str | None, bar: Bar) -> _Data:
     """Read what fits in memory, and leave the rest where it is."""
     source = open_data(data, samples, target)
     try:
@@ -114,7 +113,8 @@ def _read(data: Path, samples: str, target: str, groups: str | None) -> _Data:
         size = len(y) * math.prod(shape) * dtype.itemsize
         # Folds are copies of the samples, and so is what a solver widens.
         fits = 4 * size <= available_memory()
-        X = np.concatenate([X for X, _, _ in source.batches()]) if fits else source
+        batches = bar.follow("reading", source.batches(), source.n_samples)
+        X = np.concatenate([X for X, _, _ in batches]) if fits else source
     except (ValueError, ImportError) as error:
         raise MistakeError(str(error)) from error
     return _Data(X, y, named)
@@ -206,13 +206,13 @@ def _baseline(y: NDArray[Any], count: int, task: str) -> NDArray[Any]:
     return np.repeat(np.mean(y, axis=0, keepdims=True), count, axis=0)
 
 
-def _cross_validate(model: Any, data: _Data, splits: _Splits, task: str, say: _Say) -> dict[str, Any]:
+def _cross_validate(model: Any, data: _Data, splits: _Splits, task: str, bar: Bar) -> dict[str, Any]:
     """Learn anew without each fold and score on it, beside a prediction that does not look at the samples."""
     measure = accuracy if task == "classification" else r_squared
     plain = getattr(model, "best_estimator_", model)
     scores, baselines = [], []
-    for number, (train, test) in enumerate(splits, start=1):
-        say(f"scoring on fold {number} of {len(splits)}")
+    for number, (train, test) in enumerate(splits):
+        bar.show("scoring", number, len(splits))
         held = np.sort(test)
         truth = data.y[held] if task == "classification" else np.asarray(data.y[held], dtype=float)
         found = data.predict(data.fit(clone(plain), np.sort(train)), held)
@@ -233,36 +233,32 @@ def _cross_validate(model: Any, data: _Data, splits: _Splits, task: str, say: _S
 
 
 class _Told(logging.Handler):
-    """Passes on what the search logs about the time that is left."""
+    """Passes on how far a search says that it is."""
 
-    def __init__(self, say: _Say) -> None:
+    def __init__(self, bar: Bar) -> None:
         super().__init__()
-        self.say = say
+        self.bar = bar
 
     def emit(self, record: logging.LogRecord) -> None:
-        found = re.search(r"(fold \d+ of \d+).*(about \d+ s left)", record.getMessage())
-        if found:
-            self.say(f"choosing alpha: {found[1]}, {found[2]}")
+        done, total = getattr(record, "paths_done", (0, 0))
+        if total:
+            self.bar.show("choosing alpha", done, total)
 
 
 @contextmanager
-def _progress(console: rich.console.Console) -> Iterator[_Say | None]:
-    """Show a line that changes on a terminal, nothing elsewhere."""
-    if not console.is_terminal or console.quiet:
-        yield None
-        return
+def _heard(bar: Bar) -> Iterator[None]:
+    """Let what models log move the bar, where there is one, and go nowhere else."""
     logger = logging.getLogger("tracelearn")
     level, propagates = logger.level, logger.propagate
-    with console.status("learning") as status:
-        handler = _Told(status.update)
-        logger.addHandler(handler)
-        logger.propagate = False
-        try:
-            yield status.update
-        finally:
-            logger.removeHandler(handler)
-            logger.setLevel(level)
-            logger.propagate = propagates
+    handler = _Told(bar)
+    logger.addHandler(handler)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = propagates
 
 
 def _describe(model: Any, data: _Data, task: Task) -> dict[str, Any]:
@@ -327,18 +323,19 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
 # --- command ----------------------------------------------------------------------------------------------------------
 
 
-def _learn(data: _Data, task: Task, model: Any, splits: _Splits, console: rich.console.Console) -> dict[str, Any]:
+def _learn(data: _Data, task: Task, model: Any, splits: _Splits, bar: Bar) -> dict[str, Any]:
     """Fit and score a model; return the facts."""
     began = time.perf_counter()
-    with _progress(console) as say, warnings.catch_warnings():
+    with _heard(bar), warnings.catch_warnings():
         warnings.showwarning = one_line
-        model.verbose = 0 if say is None else 1
+        bar.show("learning")
+        model.verbose = int(bar.is_shown)
         data.fit(model)
         # Neither the folds of these samples nor this terminal are of use to those who load the model.
         model.verbose = 0
         if hasattr(model, "cv"):
             model.cv, model.best_estimator_.verbose = len(splits), 0
-        score = _cross_validate(model, data, splits, task.name, say or (lambda message: None))
+        score = _cross_validate(model, data, splits, task.name, bar)
     return {**_describe(model, data, task), "score": score, "seconds": time.perf_counter() - began}
 
 
@@ -367,7 +364,7 @@ def fit_command(
         str | None, typer.Option(help="Shape of a sample where samples are flat, such as 8,100,20.")
     ] = None,
     out: Annotated[Path, typer.Option(help="File for the model.")] = _OUT,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file of the model if it is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the facts as one JSON object.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but what went wrong.")] = False,
 ) -> None:
@@ -376,21 +373,22 @@ def fit_command(
     Labels get a classifier, numbers a regressor. Alpha and the mode weights are chosen by cross-validation.
     """
     require("skops.io", "files")
-    _check_out(out, force=force)
+    check_out(out, "model", force=force)
     options: dict[str, Any] = {"penalty": _one_of("penalty", penalty, PENALTIES), "class_mode": class_mode}
     options["tensor_shape"] = _shape(tensor_shape)
-    found = _read(data, samples, target, groups)
-    chosen = find_task(found.y, task)
-    losses = CLASSIFIER_LOSSES if chosen.name == "classification" else REGRESSOR_LOSSES
-    options["loss"] = _one_of("loss", loss, losses)
-    _check_folds(found, cv, chosen.name)
-    try:
-        splits = _split(found, cv, chosen.name)
-        model = _make_model(chosen.name, alpha, _number("ridge", str(ridge)), splits, options)
-        facts = _learn(found, chosen, model, splits, rich.console.Console(quiet=quiet or as_json))
-        files.save(model, out)
-    except ValueError as error:
-        raise MistakeError(str(error)) from error
+    with Bar(rich.console.Console(quiet=quiet or as_json)) as bar:
+        found = _read(data, samples, target, groups, bar)
+        chosen = find_task(found.y, task)
+        losses = CLASSIFIER_LOSSES if chosen.name == "classification" else REGRESSOR_LOSSES
+        options["loss"] = _one_of("loss", loss, losses)
+        _check_folds(found, cv, chosen.name)
+        try:
+            splits = _split(found, cv, chosen.name)
+            model = _make_model(chosen.name, alpha, _number("ridge", str(ridge)), splits, options)
+            facts = _learn(found, chosen, model, splits, bar)
+            files.save(model, out)
+        except ValueError as error:
+            raise MistakeError(str(error)) from error
     facts["file"] = str(out)
     if quiet:
         return
@@ -398,13 +396,3 @@ def fit_command(
         typer.echo(json.dumps(facts))
     else:
         show_table(_rows(facts), rich.console.Console())
-
-
-def _check_out(out: Path, *, force: bool) -> None:
-    """Refuse a place for the model before learning rather than after."""
-    if out.is_dir():
-        raise MistakeError(f"Expected a file for the model, got the folder {out}: name a file in it with --out.")
-    if out.exists() and not force:
-        raise MistakeError(f"Expected a new file for the model, got {out}, which exists: name another, or add --force.")
-    if not out.absolute().parent.is_dir():
-        raise MistakeError(f"Expected a file in a folder that exists, got {out}: make the folder first.")

@@ -11,12 +11,14 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tracelearn.cli.shared import MistakeError, load_file, open_data
+from tracelearn.cli.shared import MistakeError, check_out, load_file, open_data
 from tracelearn.estimators.scores import accuracy, r_squared
 from tracelearn.files import write_atomically
+from tracelearn.progress import Bar
 from tracelearn.sources import Source
 
 try:
+    import rich.console
     import typer
 except ImportError:  # main says so in one sentence
     pass
@@ -63,11 +65,11 @@ def _score_method(model: Any, *, proba: bool) -> str | None:
     return "predict_proba"
 
 
-def _predict(model: Any, source: Source, *, proba: bool) -> _Found:
+def _predict(model: Any, source: Source, bar: Bar, *, proba: bool) -> _Found:
     """Predict block by block, so that the samples need not fit in memory."""
     method = _score_method(model, proba=proba)
     predictions, scores, truths = [], [], []
-    for X, y, _ in source.batches():
+    for X, y, _ in bar.follow("predicting", source.batches(), source.n_samples):
         predictions.append(np.asarray(model.predict(X)))
         if method is not None:
             scores.append(np.asarray(getattr(model, method)(X)))
@@ -146,22 +148,29 @@ def predict_command(
         Path | None, typer.Option(help="File for the predictions: .npy, .npz or .csv.", show_default="CSV, printed")
     ] = None,
     proba: Annotated[bool, typer.Option("--proba", help="Probabilities instead of scores (logistic loss).")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Say nothing but the predictions and what went wrong.")
+    ] = False,
 ) -> None:
     """Predict the samples in a file with a model."""
     if out is not None and out.suffix.lower() not in _SUFFIXES:
         raise MistakeError(f"Expected a file that ends in {', '.join(_SUFFIXES)}, got {out}: name it so.")
+    check_out(out, "predictions", force=force)
     loaded = load_file(model)
     if not hasattr(loaded, "predict"):
         raise MistakeError(f"Expected a model that predicts, got {type(loaded).__name__} in {model}: name a model.")
     source = open_data(data, samples, target)
     try:
-        found = _predict(loaded, source, proba=proba)
+        with Bar(rich.console.Console(quiet=quiet)) as bar:
+            found = _predict(loaded, source, bar, proba=proba)
     except ValueError as error:
         raise MistakeError(str(error)) from error
     told = f"{len(found.prediction):,} samples predicted{_quality(loaded, found)}"
     if out is None:
         typer.echo(_as_csv(found), nl=False)
-        typer.echo(told, err=True)  # what is piped on stays a table
     else:
         write_atomically(out, _as_bytes(found, out.suffix.lower()))
-        typer.echo(f"{told}: {out}")
+        told = f"{told}: {out}"
+    if not quiet:
+        typer.echo(told, err=out is None)  # what is piped on stays a table

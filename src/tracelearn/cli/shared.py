@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from dataclasses import dataclass
@@ -22,9 +23,11 @@ except ImportError:  # main says so in one sentence
     pass
 
 __all__ = [
+    "BROKEN_PIPE",
     "INTERRUPTED",
     "MistakeError",
     "Task",
+    "check_out",
     "find_task",
     "load_file",
     "one_line",
@@ -34,7 +37,8 @@ __all__ = [
     "suggest_options",
 ]
 
-INTERRUPTED = 130  # what shells report of a program that Ctrl-C ended
+# What shells report of a program that Ctrl-C, or the end of whoever reads from it, has ended.
+INTERRUPTED, BROKEN_PIPE = 130, 141
 _TASKS = ("auto", "classification", "regression")
 _MOST_CLASSES = 20  # of whole numbers; more are taken for numbers
 _ADVICE = re.compile(r"with open_source\(path, (\w+)=\.\.\.\)")
@@ -73,6 +77,23 @@ def load_file(path: Path) -> Any:
         raise MistakeError(f"Expected the file of a model, got the folder {path}: name a file in it.") from error
     except ValueError as error:
         raise MistakeError(str(error)) from error
+
+
+def check_out(out: Path | None, what: str, *, force: bool, option: str = "--out") -> None:
+    """Refuse a place for a file before the work rather than after it; what is there is replaced only by force."""
+    if out is None:
+        return
+    if out.is_dir():
+        raise MistakeError(f"Expected a file for the {what}, got the folder {out}: name a file in it with {option}.")
+    if out.exists() and not force:
+        raise MistakeError(
+            f"Expected a new file for the {what}, got {out}, which exists: name another, or add --force."
+        )
+    folder = out.absolute().parent
+    if not folder.is_dir():
+        raise MistakeError(f"Expected a file in a folder that exists, got {out}: make the folder first.")
+    if not os.access(folder, os.W_OK):
+        raise MistakeError(f"Expected a folder that can be written to, got {folder}: choose another with {option}.")
 
 
 @dataclass(frozen=True)

@@ -155,8 +155,9 @@ class SelectionCV(BaseEstimator):
             solver = SOLVERS[smooth.best_solver]
             points = walk_path(smooth, penalty, grids[c], solver, tol=tol, max_iter=self.max_iter, exact_ranks=False)
             errors = np.array([folds[f].judge(point) for point in points])
-            left = (time.perf_counter() - began) / (number + 1) * (len(tasks) - number - 1)
-            model._say(f"fold {f + 1} of {len(folds)}, {candidates[c]}: about {left:.0f} s left")
+            done = number + 1, len(tasks)
+            left = (time.perf_counter() - began) / done[0] * (done[1] - done[0])
+            model._say(f"fold {f + 1} of {len(folds)}, {candidates[c]}: about {left:.0f} s left", paths_done=done)
             return errors
 
         jobs = (delayed(run)(number, f, c) for number, (f, c) in enumerate(tasks))
