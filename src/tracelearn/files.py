@@ -159,6 +159,8 @@ def pack(kind: str, thing: Any) -> bytes:
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
     """Write a file so that at every moment, power cuts included, it is the old one or the new one."""
     target = Path(os.path.realpath(path))  # a link stays, and what it leads to is replaced
+    if target.exists() and not target.is_file():
+        raise OSError(f"Expected a file to write to, got {path}, which is a folder or a device: choose another place.")
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
     try:
         try:

@@ -132,6 +132,8 @@ def _quality(model: Any, found: _Found) -> str:
             f"Expected numbers of shape {found.prediction.shape} in the target, got {truth.dtype} values of shape "
             f"{truth.shape}: name the target the model was fitted to."
         )
+    if not np.all(np.isfinite(truth)):
+        raise MistakeError("Expected finite numbers in the target, got NaN or infinity: leave out such samples.")
     return f", R² {r_squared(truth.astype(float), found.prediction):.4f}"
 
 

@@ -23,7 +23,6 @@ except ImportError:  # main says so in one sentence
     pass
 
 __all__ = [
-    "BROKEN_PIPE",
     "INTERRUPTED",
     "MistakeError",
     "Task",
@@ -37,8 +36,7 @@ __all__ = [
     "suggest_options",
 ]
 
-# What shells report of a program that Ctrl-C, or the end of whoever reads from it, has ended.
-INTERRUPTED, BROKEN_PIPE = 130, 141
+INTERRUPTED = 130  # what shells report of a program that Ctrl-C ended
 _TASKS = ("auto", "classification", "regression")
 _MOST_CLASSES = 20  # of whole numbers; more are taken for numbers
 _ADVICE = re.compile(r"with open_source\(path, (\w+)=\.\.\.\)")
@@ -85,6 +83,8 @@ def check_out(out: Path | None, what: str, *, force: bool, option: str = "--out"
         return
     if out.is_dir():
         raise MistakeError(f"Expected a file for the {what}, got the folder {out}: name a file in it with {option}.")
+    if out.exists() and not out.is_file():
+        raise MistakeError(f"Expected a file for the {what}, got {out}, which is a device: name a file with {option}.")
     if out.exists() and not force:
         raise MistakeError(
             f"Expected a new file for the {what}, got {out}, which exists: name another, or add --force."

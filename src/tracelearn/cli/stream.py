@@ -24,6 +24,7 @@ except ImportError:  # main says so in one sentence
 __all__ = ["stream_command"]
 
 _MEASURES = {"classification": "share of wrong labels", "regression": "mean squared error"}
+_FIGURES = (".png", ".svg", ".pdf")
 _Batches = Callable[[int], Iterator[tuple[Any, Any, Any]]]
 
 
@@ -39,14 +40,14 @@ def _batches_of(source: Source, batch: int) -> _Batches:
     return batches
 
 
-def _task_of(batches: _Batches, task: str) -> str:
+def _task_of(source: Source, task: str, data: Path) -> str:
     """Decide between labels and numbers by the first targets."""
-    if task != "auto":
-        return find_task(np.empty(0), task).name
-    first = next(batches(0), None)
-    if first is None:
-        raise MistakeError("Expected at least one sample in the data, got none.")
-    return find_task(np.asarray(first[1]), task).name
+    y, _ = next(source.targets(), (None, None))
+    if y is None:
+        raise MistakeError(
+            f"Expected targets beside the samples, got {data}, which has none: name another file with --target."
+        )
+    return find_task(np.asarray(y), task).name
 
 
 def _stream(
@@ -111,6 +112,8 @@ def stream_command(
         require("matplotlib.figure", "plot")
     check_out(out, "model", force=force)
     check_out(figure, "figure", force=force, option="--figure")
+    if figure is not None and figure.suffix.lower() not in _FIGURES:
+        raise MistakeError(f"Expected a figure that ends in {', '.join(_FIGURES)}, got {figure}: name it so.")
     source = open_data(data, samples, target)
     batches = _batches_of(source, batch)
     options = {
@@ -120,7 +123,7 @@ def stream_command(
         "resume": resume,
         "max_samples": max_samples,
     }
-    chosen = _task_of(batches, task)
+    chosen = _task_of(source, task, data)
     of_model = {"alpha": alpha, "forgetting": forgetting}
     model, report = _stream(batches, source.n_samples, chosen, options, of_model, quiet=quiet)
     try:
