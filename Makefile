@@ -7,7 +7,7 @@ ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 .PHONY: demo test format check paper bench docs clean
 
 demo: .venv/demo
-	$(BIN)/tracelearn reproduce --scale quick --out out/quick
+	$(BIN)/tracelearn reproduce --scale quick --out out/quick --force
 
 test: check
 	$(ONE_THREAD) $(BIN)/pytest -n 2
@@ -23,7 +23,7 @@ format: .venv/test
 	$(BIN)/ruff format .
 
 paper: .venv/demo
-	$(BIN)/tracelearn reproduce --scale full --out out/paper
+	$(BIN)/tracelearn reproduce --scale full --out out/paper --force
 
 docs: .venv/docs
 	$(BIN)/sphinx-build --fail-on-warning --keep-going -q -b html docs docs/_build/html

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -222,8 +223,8 @@ def test_stream_reports_a_damaged_checkpoint_in_one_line_and_goes_on(capsys, tmp
 
 
 def test_ctrl_c_ends_a_stream_with_a_model(capsys, tmp_path, data, monkeypatch):
-    def interrupted(path, *names):
-        batches = opened(path, *names)
+    def interrupted(source, batch):
+        batches = made(source, batch)
 
         def some(start):
             for number, batch in enumerate(batches(start)):
@@ -233,8 +234,8 @@ def test_ctrl_c_ends_a_stream_with_a_model(capsys, tmp_path, data, monkeypatch):
 
         return some
 
-    opened = cli_stream._open_batches
-    monkeypatch.setattr(cli_stream, "_open_batches", interrupted)
+    made = cli_stream._batches_of
+    monkeypatch.setattr(cli_stream, "_batches_of", interrupted)
     paths = ["--checkpoint", str(tmp_path / "kept"), "--out", str(tmp_path / "model")]
     code, out, _ = call(capsys, "stream", str(data[0]), *paths)
     assert code == 130
@@ -258,6 +259,16 @@ def test_ctrl_c_ends_a_stream_with_a_model(capsys, tmp_path, data, monkeypatch):
         (["stream", "text.npz", "--checkpoint", "kept"], "text.npz"),
         (["stream", "text.csv", "--checkpoint", "kept"], "text.csv"),
         (["stream", "DATA", "--checkpoint", "kept", "--target", "label", "--task", "regression"], "numbers in y"),
+        (["stream", "X.npy", "--checkpoint", "kept"], "--target"),
+        (["stream", "DATA", "--checkpoint", "kept", "--figure", "curve.txt"], ".svg"),
+        (["stream", "DATA", "--checkpoint", "kept", "--figure", "text.csv"], "--force"),
+        (["stream", "DATA", "--checkpoint", "kept", "--out", "text.csv"], "--force"),
+        (["stream", "DATA", "--checkpoint", "kept", "--out", os.devnull], "device"),
+        (["stream", "DATA", "--checkpoint", "kept", "--max-samples", "0"], "max_samples"),
+        (["stream", "DATA", "--checkpoint", "kept", "--forgetting", "2"], "forgetting"),
+        (["merge", "text.npz", "--out", "text.csv"], "--force"),
+        (["merge", ".", "--out", "c"], "folder"),
+        (["reproduce", "--out", "results"], "--force"),
         (["merge", "DATA", "--out", "c"], "tracelearn wrote"),
         (["merge", "missing", "--out", "c"], "missing"),
         (["merge", "--out", "c"], "parts"),
@@ -268,11 +279,16 @@ def test_a_mistake_with_a_stream_is_one_line_and_code_2(capsys, tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text.npz").write_text("no arrays")
     (tmp_path / "text.csv").write_text("1,2")
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "results.json").write_text("{}")
+    np.save(tmp_path / "X.npy", data[1]["X"])
     code, out, err = call(capsys, *(str(data[0]) if word == "DATA" else word for word in arguments))
     assert (code, out) == (2, "")
     assert err.count("\n") == 1
     assert message.lower() in err.lower()
     assert not (tmp_path / "c").exists()
+    assert (tmp_path / "text.csv").read_text() == "1,2"
+    assert (tmp_path / "results" / "results.json").read_text() == "{}"
 
 
 # --- merging -----------------------------------------------------------------------------------------------------------
@@ -300,9 +316,33 @@ def test_merge_adds_and_removes_moments(capsys, tmp_path, data):
     a, b, model, result = (str(tmp_path / name) for name in ("a", "b", "model", "result"))
     assert call(capsys, "merge", a, b, "--out", result)[0] == 0
     np.testing.assert_allclose(load(result).gram, Moments.of(X, y).gram)
-    assert call(capsys, "merge", model, a, "--minus", b, "--minus", a, "--out", result)[0] == 0
+    assert call(capsys, "merge", model, a, "--minus", b, "--minus", a, "--out", result, "--force")[0] == 0
     assert load(result).moments_.weight == pytest.approx(200)
-    code, _, err = call(capsys, "merge", a, model, "--out", result)
+    code, _, err = call(capsys, "merge", a, model, "--out", result, "--force")
+    assert (code, err.count("\n")) == (2, 1)
+
+
+def test_merge_takes_what_fit_saves_with_the_alpha_of_the_first(capsys, tmp_path, data):
+    X, y = data[1]["X"], data[1]["y"]
+    for name, part in (("a", slice(200)), ("b", slice(200, 600))):
+        np.savez(tmp_path / f"{name}.npz", X=X[part], y=y[part])
+        call(capsys, "fit", str(tmp_path / f"{name}.npz"), "--cv", "2", "--quiet", "--out", str(tmp_path / name))
+    a, b, result = (str(tmp_path / name) for name in ("a", "b", "result"))
+    first, second = load(a), load(b)
+    assert first.alpha_ != second.alpha_
+    code, out, err = call(capsys, "merge", a, b, "--out", result)
+    assert (code, err) == (0, "")
+    assert out == f"TraceNormRegressor of samples of weight 600, alpha {first.alpha_:.4g} as chosen in {a}: {result}\n"
+    merged = load(result)
+    assert type(merged) is TraceNormRegressor
+    assert merged.alpha == first.alpha_
+    wanted = TraceNormRegressor(alpha=first.alpha_, mode_weights=first.mode_weights_).fit(X, y)
+    np.testing.assert_allclose(merged.coef_, wanted.coef_, atol=1e-2)
+    # What cross-validation found stays in the files it was found for.
+    assert "chosen" in json.loads(call(capsys, "inspect", a, "--json")[1])
+    assert call(capsys, "merge", result, "--minus", b, "--out", a, "--force", "--quiet") == (0, "", "")
+    assert load(a).moments_.weight == pytest.approx(200)
+    code, _, err = call(capsys, "merge", b, str(tmp_path / "huber"), "--out", result)
     assert (code, err.count("\n")) == (2, 1)
 
 

@@ -11,7 +11,6 @@ import sys
 
 import numpy as np
 import pytest
-import rich.console
 
 from tracelearn import (
     ModePCA,
@@ -57,6 +56,8 @@ def arrays():
         "flat": X.reshape(150, -1),
         "broken": broken,
         "small": X[:, :2],
+        "gap": np.where(np.arange(150) == 3, np.nan, y),
+        "object": np.array([None] * 150, dtype=object),
     }
 
 
@@ -228,18 +229,18 @@ def test_where_there_is_no_terminal_there_are_no_control_characters(capsys, fold
     assert "scoring" not in out
 
 
-def test_on_a_terminal_the_time_left_is_shown_and_logging_is_left_as_it_was(folder, arrays):
-    written = io.StringIO()
-    console = rich.console.Console(file=written, force_terminal=True, width=100)
-    said = []
+def test_a_search_moves_the_bar_and_leaves_logging_as_it_was(folder, arrays):
+    shown = []
+
+    class Bar:
+        def show(self, *told):
+            shown.append(told)
+
     logger = logging.getLogger("tracelearn")
     before = logger.level, list(logger.handlers), logger.propagate
-    with cli_fit._progress(console) as say:
-        assert say is not None
-        handler = logger.handlers[-1]
-        handler.say = said.append
+    with cli_fit._heard(Bar()):
         TraceNormRegressorCV(alphas=3, cv=2, mode_weights=None, verbose=1).fit(arrays["X"], arrays["y"])
-    assert re.fullmatch(r"choosing alpha: fold 2 of 2, about 0 s left", said[-1])
+    assert shown == [("choosing alpha", 1, 2), ("choosing alpha", 2, 2)]
     assert (logger.level, logger.handlers, logger.propagate) == before
 
 
@@ -299,6 +300,21 @@ def test_a_model_that_is_there_is_replaced_only_by_force(capsys, folder):
         (["predict", "model", "data.npz", "--proba"], "logistic"),
         (["predict", "model", "data.npz", "--out", "found.txt"], ".csv"),
         (["predict", "model", "data.npz", "--out", "nowhere/found.csv"], "nowhere"),
+        (["predict", "model", "data.npz", "--target", "gap"], "NaN"),
+        (["predict", "model", "data.npz", "--out", "X.npy"], "--force"),
+        (["predict", "model", "data.npz", "--out", "folder.csv"], "folder"),
+        (["predict", "model", "X.npy", "--target", "short.npy"], "50 targets"),
+        (["predict", "empty.npz", "data.npz"], "tracelearn wrote"),
+        (["fit", "empty.npz"], "empty.npz"),
+        (["fit", "empty.npy"], "empty.npy"),
+        (["fit", "folder.csv"], "folder.csv"),
+        (["fit", "data.npz", "--target", "gap"], "NaN at sample 3"),
+        (["fit", "data.npz", "--target", "gap", "--alpha", "1"], "NaN at sample 3"),
+        (["fit", "data.npz", "--target", "object"], "Python objects"),
+        (["fit", "X.npy", "--target", "short.npy"], "50 targets"),
+        (["fit", "X.npy", "--target", "missing.npy"], "missing.npy"),
+        (["fit", "data.npz", "--out", os.devnull, "--force"], "device"),
+        (["inspect", "folder.csv"], "folder"),
         (["inspect"], "model"),
         (["inspect", "missing"], "missing"),
         (["inspect", "data.npz"], "tracelearn wrote"),
@@ -306,6 +322,10 @@ def test_a_model_that_is_there_is_replaced_only_by_force(capsys, folder):
 )
 def test_a_mistake_is_one_line_and_code_2(capsys, folder, arrays, arguments, message):
     np.save("X.npy", arrays["X"])
+    np.save("short.npy", arrays["y"][:50])
+    for name in ("empty.npz", "empty.npy"):
+        (folder / name).touch()
+    (folder / "folder.csv").mkdir()
     save(TraceNormRegressor().fit(arrays["X"], arrays["y"]), "model")
     save(TraceNormClassifier().fit(arrays["X"], arrays["label"]), "classes")
     save(Moments.of(arrays["X"], arrays["y"]), "moments")
@@ -340,7 +360,7 @@ def test_predictions_are_written_in_each_format(capsys, folder, arrays):
     save(model, "model")
     for proba, wanted in ((["--proba"], model.predict_proba(X)), ([], model.decision_function(X))):
         for suffix in ("npy", "npz", "csv"):
-            code, out, err = call(capsys, "predict", "model", "data.npz", "--out", f"found.{suffix}", *proba)
+            code, out, err = call(capsys, "predict", "model", "data.npz", "--out", f"found.{suffix}", "--force", *proba)
             assert (code, out, err) == (0, f"150 samples predicted: found.{suffix}\n", "")
         alone = np.load("found.npy")
         np.testing.assert_array_equal(alone, wanted if proba else model.predict(X))
@@ -408,7 +428,100 @@ def test_inspect_reads_whatever_save_writes(capsys, folder, arrays):
     assert (facts["weight"], facts["n_features"], facts["n_targets"]) == (150, 24, 1)
 
 
+# --- on a terminal -----------------------------------------------------------------------------------------------------
+
+
+def on_terminal(arguments, folder, before=""):
+    """Run a command on a terminal of its own; return its exit code and all that it wrote there."""
+    pty = pytest.importorskip("pty", reason="needs pseudo-terminals")
+    leader, follower = pty.openpty()
+    code = f"{before}\nfrom tracelearn.cli import main; main()"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TERM": "xterm", "COLUMNS": "100"}
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *arguments], stdout=follower, stderr=follower, cwd=folder, env=environment
+    ) as process:
+        os.close(follower)
+        written = b""
+        try:
+            while part := os.read(leader, 65536):
+                written += part
+        except OSError:  # how a terminal says that nobody writes to it any more
+            pass
+    os.close(leader)
+    return process.returncode, re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written.decode())
+
+
+def test_long_commands_show_bars_with_the_time_left_on_a_terminal(folder, arrays):
+    save(TraceNormRegressor().fit(arrays["X"], arrays["y"]), "model")
+    # One process for all: two of the commands in a thread would share the terminal, and processes are slow to start.
+    before = (
+        "import sys, tracelearn.cli as cli\n"
+        "for line in sys.argv.pop().split(';'):\n"
+        "    print('>', line, flush=True); assert cli._run(line.split()) == 0, line"
+    )
+    lines = [
+        "fit data.npz --cv 2 --out a",
+        "predict model data.npz --out found.npy",
+        "stream data.npz --checkpoint kept --refresh-samples 50 --batch 50",
+        "fit data.npz --cv 2 --out b --quiet",
+        "fit data.npz --cv 2 --out c --json",
+        "predict model data.npz --out more.npy --quiet",
+        "stream data.npz --checkpoint more --refresh-samples 50 --batch 50 --quiet",
+    ]
+    code, out = on_terminal(["--version", ";".join(lines)], folder, before)
+    assert code == 0, out
+    shown = dict(zip(lines, out.split("> ")[1:], strict=True))
+    fit, predict, stream, *silent = (shown[line].partition("\n")[2] for line in lines)
+    assert "choosing alpha" in fit
+    assert "scoring" in fit
+    assert re.search(r"\d+%, \d+ s left", fit)
+    assert re.search(r"predicting .*100%, 0 s left", predict)
+    assert re.search(r"\d+ s left", stream)
+    assert "━" in stream
+    for words in silent:
+        assert "left" not in words
+        assert "━" not in words
+    assert json.loads(silent[1].strip())["n_samples"] == 150
+
+
+def test_ctrl_c_is_one_line_and_code_130(folder):
+    before = (
+        "import os, signal, threading\n"
+        "from tracelearn.cli import fit\n"
+        "def interrupted(*args):\n    os.kill(os.getpid(), signal.SIGINT); threading.Event().wait(30)\n"
+        "fit._learn = interrupted"
+    )
+    code, out = on_terminal(["fit", "data.npz", *FAST], folder, before)
+    assert code == 130
+    assert "Traceback" not in out
+    assert [line for line in out.splitlines() if "Interrupted" in line] == ["tracelearn: Interrupted."]
+    assert not (folder / "model.tracelearn").exists()
+
+
+def test_a_reader_that_has_read_enough_gets_no_traceback(folder, arrays):
+    save(TraceNormRegressor().fit(arrays["X"], arrays["y"]), "model")
+    reading, writing = os.pipe()
+    code = "from tracelearn.cli import main; main(['predict', 'model', 'data.npz'])"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=writing, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        os.close(writing)
+        os.close(reading)
+        assert process.stderr.read() == ""
+    assert process.returncode == 1
+
+
 # --- completion --------------------------------------------------------------------------------------------------------
+
+
+def test_a_shell_is_told_how_to_complete(capsys, monkeypatch):
+    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
+    for shell in ("bash", "zsh", "fish"):
+        code, out, err = call(capsys, "--show-completion", shell)
+        assert (code, err) == (0, "")
+        assert "_TRACELEARN_COMPLETE" in out
+        assert f"complete_{shell}" in out
 
 
 def test_shells_complete_commands_and_options(capsys):

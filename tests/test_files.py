@@ -8,6 +8,7 @@ import os
 import pickle
 import subprocess
 import sys
+import tracemalloc
 import zipfile
 
 import joblib
@@ -318,6 +319,163 @@ def test_claims_larger_than_the_file_are_refused(good, tmp_path):
     refused(packed(b""), "BadZipFile", tmp_path)
 
 
+def archive_of(members, **options):
+    """Make an archive of (name or ZipInfo, data), whatever they are."""
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", **options) as archive:
+        for name, data in members:
+            archive.writestr(name, data)
+    return target.getvalue()
+
+
+def npy_head(shape, dtype="<f8"):
+    head = io.BytesIO()
+    np.lib.format.write_array_header_1_0(head, {"descr": dtype, "fortran_order": False, "shape": shape})
+    return head.getvalue()
+
+
+def link(name):
+    member = zipfile.ZipInfo(name)
+    member.external_attr = 0o120777 << 16
+    return member
+
+
+def claiming(payload, size):
+    """Let every member of an archive claim a size, in the directory and before its data."""
+    data = bytearray(payload)
+    for mark, at in ((b"PK\x01\x02", 20), (b"PK\x03\x04", 18)):
+        place = data.find(mark)
+        while place >= 0:
+            data[place + at : place + at + 8] = size.to_bytes(4, "little") * 2
+            place = data.find(mark, place + 4)
+    return bytes(data)
+
+
+def object_array():
+    held = io.BytesIO()
+    np.save(held, np.array([Evil()], dtype=object), allow_pickle=True)
+    return held.getvalue()
+
+
+SCHEMA = ("schema.json", b"{}")
+HOSTILE = {
+    "pickle bomb": (lambda: pickle.dumps([Evil()]), "BadZipFile"),
+    "pickle in an archive": (lambda: archive_of([SCHEMA, ("1.pkl", pickle.dumps(Evil()))]), "other names"),
+    "pickle under the name of an array": (lambda: archive_of([SCHEMA, ("1.npy", pickle.dumps(Evil()))]), "magic"),
+    "pickle in an array": (lambda: archive_of([SCHEMA, ("1.npy", object_array())]), "Python objects"),
+    "terabytes in a header": (lambda: archive_of([SCHEMA, ("1.npy", npy_head((1 << 40,)))]), "an array of shape"),
+    "terabytes in two sizes": (lambda: archive_of([SCHEMA, ("1.npy", npy_head((1 << 20, 1 << 22)))]), "an array of shape"),
+    "sizes that overflow": (lambda: archive_of([SCHEMA, ("1.npy", npy_head((1 << 32, 1 << 32)))]), "an array of shape"),
+    "a negative size": (lambda: archive_of([SCHEMA, ("1.npy", npy_head((-1,)))]), "an array of shape"),
+    "one entry of terabytes": (lambda: archive_of([SCHEMA, ("1.npy", npy_head((1,), "|V1099511627776"))]), "Error"),
+    "a claim of gigabytes": (lambda: claiming(archive_of([SCHEMA, ("1.npy", npy_head((1,)))]), 0xFFFFFFF0), "larger than"),
+    "a bomb": (
+        lambda: archive_of([SCHEMA, ("1.npy", bytes(200 << 20))], compression=zipfile.ZIP_DEFLATED),
+        "compressed",
+    ),
+    "a bomb in a bomb": (
+        lambda: archive_of([SCHEMA, ("1.zip", archive_of([("1.npy", bytes(20 << 20))], compression=zipfile.ZIP_DEFLATED))]),
+        "other names",
+    ),
+    "two hundred thousand members": (
+        lambda: archive_of([SCHEMA]) + b"PK\x01\x02" * 200_000 + archive_of([SCHEMA]),
+        "too many members",
+    ),
+    "a way up": (lambda: archive_of([SCHEMA, ("../1.npy", b"")]), "other names"),
+    "a way from the root": (lambda: archive_of([SCHEMA, ("/tmp/1.npy", b"")]), "other names"),
+    "a way of Windows": (lambda: archive_of([SCHEMA, ("C:\\\\1.npy", b"")]), "other names"),
+    "a folder": (lambda: archive_of([SCHEMA, ("a/", b"")]), "other names"),
+    "a link": (lambda: archive_of([SCHEMA, (link("1.npy"), b"/etc/passwd")]), "a link"),
+    "one name twice": (lambda: archive_of([SCHEMA, SCHEMA]), "twice"),
+    "no schema": (lambda: archive_of([("1.npy", npy_head((0,)))]), "schema.json"),
+    "a schema that is no JSON": (lambda: archive_of([("schema.json", b"\xff\xfe")]), "got some that it cannot"),
+    "a schema that is a number": (lambda: archive_of([("schema.json", b"1")]), "got some that it cannot"),
+    "a schema of depth": (lambda: archive_of([("schema.json", b'{"a":' * 100_000)]), "RecursionError"),
+    "an unknown loader": (
+        lambda: archive_of([("schema.json", b'{"__loader__":"EvilNode","__class__":"system","__module__":"os"}')]),
+        r"os\.system",
+    ),
+    "a function": (
+        lambda: archive_of([("schema.json", b'{"__loader__":"FunctionNode","__class__":"system","__module__":"os"}')]),
+        r"os\.system",
+    ),
+    "an unknown type": (
+        lambda: archive_of(
+            [("schema.json", b'{"__loader__":"ObjectNode","__class__":"Popen","__module__":"subprocess","content":null,'
+              b'"__id__":1,"protocol":2}')]
+        ),
+        r"subprocess\.Popen|got some that it cannot",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_payload_is_refused_before_it_costs_memory(name, tmp_path):
+    make, message = HOSTILE[name]
+    data = packed(make())
+    path = tmp_path / "hostile.tracelearn"
+    path.write_bytes(data)
+    skops.io.loads(skops.io.dumps(1))  # what is loaded once is no cost of this file
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=rf"(?s)^Expected .*({message})") as refusal:
+            load(path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert "\n" not in str(refusal.value)
+    assert str(path) in str(refusal.value)
+    assert peak < 30 * len(data) + (4 << 20)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_payload_that_is_cut_off_under_a_header_that_fits_is_refused_wherever_it_is_cut(good, tmp_path):
+    payload = good.split(b"\n", 2)[2]
+    with zipfile.ZipFile(io.BytesIO(payload)) as archive:
+        starts = [member.header_offset for member in archive.infolist()]
+    directory, end = payload.index(b"PK\x01\x02"), payload.rindex(b"PK\x05\x06")
+    for place in (
+        1,
+        *starts[1:3],
+        starts[1] + 10,
+        starts[1] + 60,
+        directory,
+        directory + 20,
+        end,
+        end + 10,
+        len(payload) - 1,
+    ):
+        refused(packed(payload[:place]), "", tmp_path)
+
+
+def header_line(good, **changes):
+    """Change a header; None leaves a field out."""
+    fields = {**json.loads(good.split(b"\n", 2)[1]), **changes}
+    line = json.dumps({name: value for name, value in fields.items() if value is not None}, separators=(",", ":"))
+    return b"tracelearn file\n" + line.encode() + b"\n" + good.split(b"\n", 2)[2]
+
+
+@pytest.mark.parametrize("version", [0, -1, None, "1", 1.0, True, [1], {}])
+def test_a_format_that_never_was_is_refused(good, tmp_path, version):
+    refused(header_line(good, format=version), "tracelearn wrote", tmp_path)
+    # Also with a checksum that fits.
+    payload = good.split(b"\n", 2)[2]
+    blank = files.Header(version, "model", "0", len(payload), "")
+    whole = files.Header(version, "model", "0", len(payload), blank.digest(payload))
+    refused(b"tracelearn file\n" + whole.line() + payload, "tracelearn wrote", tmp_path)
+
+
+def test_a_header_that_is_no_text_or_lacks_a_field_is_refused(good, tmp_path):
+    rest = good.split(b"\n", 2)[2]
+    for line in (b"\xff\xfe\x00", b"\xc3(", b"null", b"", b'"text"', b"{}", b"NaN", b"[" * 1000):
+        refused(b"tracelearn file\n" + line + b"\n" + rest, "tracelearn wrote", tmp_path)
+    for field in ("kind", "tracelearn", "length", "sha256"):
+        refused(header_line(good, **{field: None}), "tracelearn wrote", tmp_path)
+    for changes in ({"length": -1}, {"length": 1e3}, {"length": "9"}, {"kind": "other"}, {"kind": []}, {"more": 1}):
+        refused(header_line(good, **changes), "got", tmp_path)
+
+
 @pytest.mark.parametrize("keys", [{True: 2.0, False: 1.0}, {("a", "b"): 1.0}, {1: 1.0, "1": 2.0}])
 def test_keys_that_would_come_back_as_others_are_refused(tmp_path, keys):
     with pytest.raises(ValueError, match=r"^Expected .* got"):
@@ -357,6 +515,16 @@ def test_when_writing_fails_the_old_file_is_as_it_was(tmp_path, monkeypatch, at,
         assert str(failure.value).startswith(f"Expected to write {path}, got No space left on device: ")
         assert failure.value.errno == errno.ENOSPC
         assert failure.value.__cause__ is error
+
+
+@pytest.mark.parametrize("make", [os.mkdir, getattr(os, "mkfifo", os.mkdir)])
+def test_what_is_no_file_is_not_replaced(tmp_path, make):
+    path = tmp_path / "model"
+    make(path)
+    with pytest.raises(OSError, match=r"^Expected a file to write to, got .*model, which is a folder or a device: "):
+        save(TraceNormRegressor(), path)
+    assert not path.is_file()
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path):

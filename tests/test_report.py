@@ -360,19 +360,44 @@ def test_fit_writes_the_page_of_held_out_samples(folder, capsys):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("classifier.tracelearn", "--html", "no/page.html"), "Expected a file in a folder that exists for the page"),
+        (("classifier.tracelearn", "--html", "no/page.html"), "Expected a file in a folder that exists"),
         (("classifier.tracelearn", "--data", "new.npz"), "Expected --html beside --data"),
         (("classifier.tracelearn", "--mode-names", "a,b,c"), "Expected --html beside --mode-names"),
         (("classifier.tracelearn", "--html", "p", "--mode-names", "a,b"), "Expected 3 mode_names"),
         (("classifier.tracelearn", "--html", "p", "--data", "new.npz"), "name the target the model was fitted to"),
         (("regressor.tracelearn", "--html", "p", "--data", "new.npz", "--target", "no"), "choose one with --target"),
+        (("regressor.tracelearn", "--html", "p", "--data", "gaps.npz"), "got NaN or infinity: leave out such samples"),
+        (("regressor.tracelearn", "--html", ".", "--force"), "got the folder .: name a file in it with --html"),
     ],
 )
-def test_mistakes_are_one_line_and_leave_no_page(folder, capsys, arguments, told):
+def test_mistakes_are_one_line_and_leave_no_page(folder, capsys, samples, arguments, told):
+    X, y, _ = samples
+    np.savez(folder / "gaps.npz", X=X[:5], y=np.where(np.arange(5) == 3, np.nan, y[:5]))
     code, out, err = call(capsys, "inspect", *arguments)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert told in err
     assert not (folder / "p").exists()
+
+
+@pytest.mark.parametrize("words", ["inspect classifier.tracelearn", "fit new.npz --target label --alpha 0.1 --out m"])
+def test_a_page_that_exists_is_replaced_only_by_force(folder, capsys, words):
+    (folder / "page.html").write_text("of an earlier day")
+    code, out, err = call(capsys, *words.split(), "--html", "page.html")
+    assert (code, out) == (2, "")
+    assert "Expected a new file for the page, got page.html, which exists: name another, or add --force." in err
+    assert (folder / "page.html").read_text() == "of an earlier day"
+    assert not (folder / "m").exists()
+    assert call(capsys, *words.split(), "--html", "page.html", "--force")[0] == 0
+    assert "<html" in (folder / "page.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("words", ["inspect classifier.tracelearn", "fit new.npz --out classifier.tracelearn"])
+def test_no_force_puts_a_page_in_the_place_of_its_model(folder, capsys, words):
+    before = (folder / "classifier.tracelearn").read_bytes()
+    code, out, err = call(capsys, *words.split(), "--html", folder / "classifier.tracelearn", "--force")
+    assert (code, out) == (2, "")
+    assert "Expected another file for the page than for the model" in err
+    assert (folder / "classifier.tracelearn").read_bytes() == before
 
 
 # --- in a browser -----------------------------------------------------------------------------------------------------

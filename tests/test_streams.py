@@ -12,7 +12,18 @@ import time
 import numpy as np
 import pytest
 
-from tracelearn import StreamReport, TraceNormClassifier, TraceNormRegressor, files, load, save, stream, streams
+from tracelearn import (
+    StreamReport,
+    TraceNormClassifier,
+    TraceNormRegressor,
+    checkpoints,
+    files,
+    load,
+    locks,
+    save,
+    stream,
+    streams,
+)
 
 SHAPE = (4, 3, 2)
 N = 1200
@@ -294,7 +305,7 @@ def test_the_last_two_checkpoints_are_kept_and_nothing_else(tmp_path):
 def test_checkpoints_are_written_as_often_as_asked(tmp_path, monkeypatch):
     X, y = numbers()
     written = []
-    monkeypatch.setattr(streams, "write_atomically", lambda path, data: written.append(path.name))
+    monkeypatch.setattr(checkpoints, "write_atomically", lambda path, data: written.append(path.name))
     stream(batches(X, y), TraceNormRegressor(), refresh_samples=100, checkpoint=tmp_path, checkpoint_seconds=3600)
     assert written == ["checkpoint-000000000001200.tracelearn"]  # the last one
 
@@ -426,6 +437,91 @@ def test_a_folder_that_cannot_be_used_is_refused_before_anything_is_learned(tmp_
     with pytest.raises(OSError, match="Permission denied"):
         stream(batches(X, y), model, checkpoint=tmp_path / "new")
     assert not hasattr(model, "moments_")
+
+
+# --- two runs in one folder ----------------------------------------------------------------------------------------------
+
+
+def test_a_second_run_in_a_folder_is_refused_and_the_first_goes_on(tmp_path):
+    X, y = numbers()
+    refusals = []
+
+    def source():
+        for number, batch in enumerate(batches(X, y)):
+            if number == 10:
+                for resume in (False, True):
+                    with pytest.raises(
+                        ValueError, match=rf"^Expected a folder .* got {tmp_path}, .* choose another"
+                    ) as refusal:
+                        stream(batches(X, y), TraceNormRegressor(), checkpoint=tmp_path, resume=resume)
+                    refusals.append(str(refusal.value))
+            yield batch
+
+    model, alone = TraceNormRegressor(), TraceNormRegressor()
+    stream(source(), model, checkpoint=tmp_path)
+    stream(batches(X, y), alone)
+    assert len(refusals) == 2
+    assert "\n" not in refusals[0]
+    assert_equal_models(model, alone)
+    assert names(tmp_path) == ["checkpoint-000000000001200.tracelearn"]
+
+
+@pytest.mark.parametrize("error", [None, KeyboardInterrupt(), ValueError("of the source")])
+def test_the_folder_is_free_after_every_end(tmp_path, error):
+    X, y = numbers()
+    try:
+        stream(
+            stopping(batches(X, y), 10, error) if error else batches(X, y)[:10],
+            TraceNormRegressor(),
+            checkpoint=tmp_path,
+        )
+    except ValueError:
+        pass
+    assert not (tmp_path / ".lock").exists()
+    assert stream(batches(X, y), TraceNormRegressor(), checkpoint=tmp_path, resume=True).resumed_from == 500
+
+
+def test_a_lock_ends_with_the_process_that_is_killed(tmp_path):
+    code = (
+        "import pathlib, sys, time; from tracelearn.locks import FileLock\n"
+        "print(FileLock(pathlib.Path(sys.argv[1])).acquire(), flush=True); time.sleep(60)"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    path = tmp_path / "lock"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, path], stdout=subprocess.PIPE, text=True, env=environment
+    ) as other:
+        assert other.stdout.readline() == "True\n"
+        assert not locks.FileLock(path).acquire()
+        other.kill()
+    mine = locks.FileLock(path)
+    assert mine.acquire()
+    mine.release()
+
+
+def test_a_lock_on_a_file_that_its_holder_removed_is_no_lock(tmp_path, monkeypatch):
+    path, lock = tmp_path / "lock", locks._lock
+    first, second = locks.FileLock(path), locks.FileLock(path)
+    assert first.acquire()
+
+    def late(handle):  # the second has opened the file when the first lets it go
+        monkeypatch.setattr(locks, "_lock", lock)
+        first.release()
+        lock(handle)
+
+    monkeypatch.setattr(locks, "_lock", late)
+    assert second.acquire()
+    assert path.exists()
+    assert not locks.FileLock(path).acquire()
+
+
+def test_where_there_are_no_locks_there_is_a_warning(tmp_path, monkeypatch, caplog):
+    def none(handle):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(locks, "_lock", none)
+    assert locks.FileLock(tmp_path / "lock").acquire()
+    assert "cannot be locked" in caplog.text
 
 
 # --- kill -9 -------------------------------------------------------------------------------------------------------------

@@ -15,9 +15,7 @@ OURS = "tracelearn"
 
 
 def read(found: dict[str, Any]) -> list[Result]:
-    return [
-        Result(r["data"], r["entry"], tuple(r["scores"]), tuple(r["seconds"]), r["note"]) for r in found["results"]
-    ]
+    return [Result(r["data"], r["entry"], tuple(r["scores"]), tuple(r["seconds"]), r["note"]) for r in found["results"]]
 
 
 def _entries(results: list[Result]) -> list[str]:

@@ -12,6 +12,8 @@ import io
 import json
 import math
 import os
+import re
+import stat
 import uuid
 import zipfile
 from collections.abc import Iterator
@@ -31,6 +33,9 @@ __all__ = ["DamagedFileError", "Header", "load", "pack", "read_header", "save", 
 FORMAT = 1
 _MAGIC = b"tracelearn file\n"
 _HEADER_BYTES = 1024  # ours are some 200; nobody makes us read a longer line
+# A tree of 1,000 classes has some 20,000 members and a schema of 70 MB; anything else is far below.
+_MOST_MEMBERS, _SCHEMA_BYTES = 100_000, 128 << 20
+_MEMBER = re.compile(r"schema\.json|[0-9]+\.npy")
 
 # The names are part of the format: a class that moves needs its old name here, and a way to it.
 _ESTIMATORS = (
@@ -159,6 +164,8 @@ def pack(kind: str, thing: Any) -> bytes:
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
     """Write a file so that at every moment, power cuts included, it is the old one or the new one."""
     target = Path(os.path.realpath(path))  # a link stays, and what it leads to is replaced
+    if target.exists() and not target.is_file():
+        raise OSError(f"Expected a file to write to, got {path}, which is a folder or a device: choose another place.")
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
     try:
         try:
@@ -256,6 +263,8 @@ def _read_header(magic: bytes, line: bytes, path: Any) -> Header:
         version = fields["format"]
         if not isinstance(version, int) or isinstance(version, bool):
             raise foreign
+        if version < 1:
+            raise foreign
         if version > FORMAT:
             raise ValueError(
                 f"Expected a file of format {FORMAT} or before, got format {version} in {path}: install a newer tracelearn."
@@ -264,7 +273,7 @@ def _read_header(magic: bytes, line: bytes, path: Any) -> Header:
     except (KeyError, TypeError, RecursionError, UnicodeDecodeError, json.JSONDecodeError):
         raise foreign from None
     # One way to write a header, so that no bit of it is free to change; and a length that is a number.
-    if header.kind not in _ROOTS or type(header.length) is not int or header.line() != line:
+    if str(header.kind) not in _ROOTS or type(header.length) is not int or header.line() != line:
         raise foreign
     return header
 
@@ -275,8 +284,11 @@ def _read_header(magic: bytes, line: bytes, path: Any) -> Header:
 def _check_payload(payload: bytes, kind: str, where: str = "") -> None:
     """Refuse a payload that holds anything but plain data and our own types, or claims more bytes than it has."""
     try:
+        if payload.count(b"PK\x01\x02") > _MOST_MEMBERS:  # before zipfile makes an object of each
+            raise ValueError("too many members")
         with zipfile.ZipFile(io.BytesIO(payload)) as archive:
-            _check_sizes(archive, len(payload))
+            _check_members(archive.infolist(), len(payload))
+            _check_arrays(archive)
             schema = json.loads(archive.read("schema.json"))
         nodes = list(_nodes(schema))
         skops = require("skops.io", "files")
@@ -303,21 +315,34 @@ def _check_payload(payload: bytes, kind: str, where: str = "") -> None:
         )
 
 
-def _check_sizes(archive: zipfile.ZipFile, present: int) -> None:
-    """Refuse an archive that would grow when read: we store, so nothing in it is larger than the file itself."""
-    members = archive.infolist()
+def _check_members(members: list[zipfile.ZipInfo], present: int) -> None:
+    """Refuse what we never write: other names, links, names twice, and whatever would grow when it is read."""
+    names = [member.filename for member in members]
+    if len(set(names)) < len(names) or not all(_MEMBER.fullmatch(name) for name in names):
+        raise ValueError("members with other names than ours, or with one name twice")
+    if any(stat.S_ISLNK(member.external_attr >> 16) for member in members):
+        raise ValueError("a link")
+    # We store, so nothing is larger than the file itself.
     packed = any(member.compress_type != zipfile.ZIP_STORED for member in members)
     if packed or sum(member.file_size for member in members) > present:
         raise ValueError("compressed, or larger than the file")
-    for member in members:
+    if any(member.filename == "schema.json" and member.file_size > _SCHEMA_BYTES for member in members):
+        raise ValueError(f"a schema of more than {_SCHEMA_BYTES} bytes")
+
+
+def _check_arrays(archive: zipfile.ZipFile) -> None:
+    """Refuse arrays that claim more than they have, or hold Python objects, by their headers alone."""
+    for member in archive.infolist():
+        if member.filename == "schema.json":
+            continue
         with archive.open(member) as file:
-            if member.filename != "schema.json" and file.read(6) == b"\x93NUMPY":
-                file.seek(0)
-                version = np.lib.format.read_magic(file)
-                read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-                shape, _, dtype = read(file)
-                if min(shape, default=0) < 0 or math.prod(shape) * max(dtype.itemsize, 1) > member.file_size:
-                    raise ValueError(f"an array of shape {shape} in {member.file_size} bytes")
+            version = np.lib.format.read_magic(file)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, _, dtype = read(file)
+            if dtype.hasobject:
+                raise ValueError("an array of Python objects")
+            if min(shape, default=0) < 0 or math.prod(shape) * max(dtype.itemsize, 1) > member.file_size:
+                raise ValueError(f"an array of shape {shape} in {member.file_size} bytes")
 
 
 def _nodes(state: Any) -> Iterator[dict[str, Any]]:

@@ -1,25 +1,81 @@
-"""How a stream looks while it runs and afterwards: a panel on a terminal, lines elsewhere, a figure."""
+"""How long work looks while it runs: bars and panels with the time left on a terminal, lines or nothing elsewhere."""
 
 from __future__ import annotations
 
 import io
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from tracelearn.files import write_atomically
 from tracelearn.optional import require
 from tracelearn.streams import StreamReport
 
-__all__ = ["StreamView", "draw_curve", "sparkline", "summary"]
+__all__ = ["Bar", "StreamView", "draw_curve", "sparkline", "summary", "time_left"]
 
 _BARS = "▁▂▃▄▅▆▇█"
 _LINE_SECONDS = 1.0  # a log file needs no more
 # Two colours of Okabe and Ito that stay apart for every eye, and in grey.
 _LIGHT, _DARK = "#56B4E9", "#D55E00"
+
+
+def time_left(seconds: float) -> str:
+    """Say how long something still takes.
+
+    Examples
+    --------
+    >>> from tracelearn.progress import time_left
+    >>> time_left(8.2), time_left(200.0), time_left(9000.0)
+    ('8 s left', '3 min left', '2.5 h left')
+    """
+    if seconds < 100.0:
+        return f"{max(seconds, 0.0):.0f} s left"
+    return f"{seconds / 60.0:.0f} min left" if seconds < 6000.0 else f"{seconds / 3600.0:.1f} h left"
+
+
+class Bar:
+    """A bar with the time left, on a terminal; elsewhere, and where the console is quiet, nothing."""
+
+    def __init__(self, console: Any) -> None:
+        self.is_shown = bool(console.is_terminal and not console.quiet)
+        progress = require("rich.progress", "cli")
+        columns = (
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.TextColumn("{task.fields[told]}"),
+        )
+        self._bar = progress.Progress(*columns, console=console, transient=True, disable=not self.is_shown)
+        self._task = self._bar.add_task("", total=None, told="", visible=False)
+        self._what, self._began = "", 0.0
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._bar.stop()
+
+    def show(self, what: str, done: float = 0.0, total: float | None = None, left: float | None = None) -> None:
+        """Show how far something is; the time left follows from the time so far, unless it is known better."""
+        if what != self._what:
+            self._what, self._began = what, time.monotonic()
+        if left is None and total and done:
+            left = (time.monotonic() - self._began) * (total - done) / done
+        share = f"{done / total:.0%}" if total else ""
+        told = share if left is None else f"{share}, {time_left(left)}"
+        self._bar.update(self._task, description=what, completed=done, total=total, told=told, visible=True)
+
+    def follow(self, what: str, batches: Iterable[Any], total: int | None) -> Iterator[Any]:
+        """Pass batches on, tuples that begin with samples, and show how many of all samples have passed."""
+        done = 0
+        self.show(what, 0, total)
+        for batch in batches:
+            yield batch
+            done += len(batch[0])
+            self.show(what, done, total)
 
 
 def sparkline(values: Sequence[float], width: int = 40) -> str:
@@ -52,13 +108,16 @@ def summary(report: StreamReport, measure: str) -> str:
 
 
 class StreamView:
-    """Show a stream: as a panel that changes on a terminal, else as a line now and then."""
+    """Show a stream: as a panel that changes on a terminal, else as a line now and then.
 
-    def __init__(self, console: Any, title: str, measure: str) -> None:
-        self.console, self.title, self.measure = console, title, measure
+    With ``total``, the number of samples where it is known, the panel has a bar and the time left.
+    """
+
+    def __init__(self, console: Any, title: str, measure: str, total: int | None = None) -> None:
+        self.console, self.title, self.measure, self.total = console, title, measure, total
         self.live: Any = None
         self.told = 0.0
-        if console.is_terminal:
+        if console.is_terminal and not console.quiet:
             self.live = require("rich.live", "cli").Live(console=console, refresh_per_second=8, transient=True)
 
     def __enter__(self) -> StreamView:
@@ -80,8 +139,13 @@ class StreamView:
 
     def _panel(self, report: StreamReport) -> Any:
         line = sparkline([point.error for point in report.curve])
-        text = require("rich.text", "cli").Text(summary(report, self.measure) + (f"\n{line}" if line else ""))
-        return require("rich.panel", "cli").Panel(text, title=self.title, title_align="left", expand=False)
+        parts = [require("rich.text", "cli").Text(summary(report, self.measure) + (f"\n{line}" if line else ""))]
+        own = report.n_samples - (report.resumed_from or 0)
+        if self.total is not None and own > 0:
+            bar = require("rich.progress_bar", "cli").ProgressBar(self.total, report.n_samples, width=40)
+            parts += [bar, time_left(report.seconds / own * (self.total - report.n_samples))]
+        group = require("rich.console", "cli").Group(*parts)
+        return require("rich.panel", "cli").Panel(group, title=self.title, title_align="left", expand=False)
 
 
 def draw_curve(report: StreamReport, path: Path, measure: str) -> None:

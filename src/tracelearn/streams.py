@@ -1,42 +1,24 @@
-"""Learning from a stream: test, then train, solve again now and then, and survive being killed.
-
-Invariant: a checkpoint is the whole state between two batches - moments, last solution, position in the source, curve - so
-that a run that goes on from it does exactly what the run that wrote it would have done.
-"""
+"""Learning from a stream: test, then train, solve again now and then, and survive being killed."""
 
 from __future__ import annotations
 
-import logging
 import os
-import re
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tracelearn.files import DamagedFileError, pack, unpack, write_atomically
+from tracelearn.checkpoints import Checkpoints, Point, State, Tally, first_difference
 from tracelearn.sources import open_source
 from tracelearn.tensors import Array
 
 __all__ = ["Point", "StreamReport", "first_difference", "stream"]
 
-logger = logging.getLogger("tracelearn")
-
 _REFRESH_SAMPLES = 1000
-_NAME = re.compile(r"checkpoint-(\d+)\.tracelearn")
-
-
-@dataclass(frozen=True)
-class Point:
-    """One point of a prequential curve: the error on the samples since the point before, and on all so far."""
-
-    n_seen: int
-    error: float
-    cumulative_error: float
 
 
 @dataclass(frozen=True)
@@ -55,76 +37,6 @@ class StreamReport:
     n_refreshes: int
     resumed_from: int | None = None
     interrupted: bool = False
-
-
-@dataclass(frozen=True)
-class _Tally:
-    """A weighted sum of errors."""
-
-    error: float = 0.0
-    weight: float = 0.0
-
-    def __add__(self, other: _Tally) -> _Tally:
-        return _Tally(self.error + other.error, self.weight + other.weight)
-
-    @property
-    def mean(self) -> float:
-        return self.error / self.weight
-
-
-@dataclass(frozen=True)
-class _State:
-    """Where a run stands between two batches, beside the model."""
-
-    n_seen: int = 0
-    since: int = 0  # samples since the last refresh
-    n_refreshes: int = 0
-    lately: _Tally = field(default_factory=_Tally)  # since the last point of the curve
-    ever: _Tally = field(default_factory=_Tally)
-    curve: tuple[Point, ...] = ()
-
-    def learned(self, n_samples: int, tally: _Tally) -> _State:
-        """Count a batch that was tested and learned."""
-        return replace(
-            self,
-            n_seen=self.n_seen + n_samples,
-            since=self.since + n_samples,
-            lately=self.lately + tally,
-            ever=self.ever + tally,
-        )
-
-    def refreshed(self) -> _State:
-        """Count a refresh, and draw a point if anything was tested since the last one."""
-        curve = self.curve
-        if self.lately.weight > 0.0:
-            curve = (*curve, Point(self.n_seen, self.lately.mean, self.ever.mean))
-        return replace(self, since=0, n_refreshes=self.n_refreshes + 1, lately=_Tally(), curve=curve)
-
-    def to_plain(self) -> dict[str, Any]:
-        """Write the state as numbers and an array."""
-        points = np.array([(p.n_seen, p.error, p.cumulative_error) for p in self.curve], dtype=np.float64).reshape(
-            -1, 3
-        )
-        tallies = {name: [tally.error, tally.weight] for name, tally in (("lately", self.lately), ("ever", self.ever))}
-        return {
-            "n_seen": self.n_seen,
-            "since": self.since,
-            "n_refreshes": self.n_refreshes,
-            **tallies,
-            "curve": points,
-        }
-
-    @classmethod
-    def from_plain(cls, plain: dict[str, Any]) -> _State:
-        """Read what ``to_plain`` wrote."""
-        return cls(
-            n_seen=int(plain["n_seen"]),
-            since=int(plain["since"]),
-            n_refreshes=int(plain["n_refreshes"]),
-            lately=_Tally(*map(float, plain["lately"])),
-            ever=_Tally(*map(float, plain["ever"])),
-            curve=tuple(Point(int(n), float(error), float(ever)) for n, error, ever in plain["curve"]),
-        )
 
 
 # --- the stream -------------------------------------------------------------------------------------------------------
@@ -163,7 +75,8 @@ def stream(
         Solve again after so many seconds. A resumed run then has other moments of refresh, hence equal weights to ``tol``
         only.
     checkpoint : folder, default=None
-        Where to keep the last two checkpoints; made if it is not there.
+        Where to keep the last two checkpoints; made if it is not there. One run at a time: it holds a lock on the folder,
+        which ends with the process.
     checkpoint_seconds : float, default=30.0
         Write one at a refresh if the last is so old; 0 writes one at every refresh.
     resume : bool, default=False
@@ -190,17 +103,18 @@ def stream(
     """
     _check_options(refresh_samples, refresh_seconds, checkpoint_seconds, max_samples, resume and checkpoint is None)
     _check_model(model)
-    store = None if checkpoint is None else _Checkpoints(Path(checkpoint), checkpoint_seconds)
-    state = _State() if store is None else store.begin(model, resume=resume)
-    run = _Run(model, state, store, classes, _Rhythm(refresh_samples, refresh_seconds), on_refresh)
-    try:
-        run.follow(_limited(source, state.n_seen, max_samples))
-    except KeyboardInterrupt:
-        return run.finish(interrupted=True)
-    except Exception:
-        run.rescue()
-        raise
-    return run.finish(interrupted=False)
+    store = None if checkpoint is None else Checkpoints(Path(checkpoint), checkpoint_seconds)
+    with store or nullcontext():
+        state = State() if store is None else store.begin(model, resume=resume)
+        run = _Run(model, state, store, classes, _Rhythm(refresh_samples, refresh_seconds), on_refresh)
+        try:
+            run.follow(_limited(source, state.n_seen, max_samples))
+        except KeyboardInterrupt:
+            return run.finish(interrupted=True)
+        except Exception:
+            run.rescue()
+            raise
+        return run.finish(interrupted=False)
 
 
 class _Run:
@@ -209,8 +123,8 @@ class _Run:
     def __init__(
         self,
         model: Any,
-        state: _State,
-        store: _Checkpoints | None,
+        state: State,
+        store: Checkpoints | None,
         classes: Any,
         rhythm: _Rhythm,
         on_refresh: Callable[[StreamReport], None] | None,
@@ -238,7 +152,7 @@ class _Run:
                 if self.on_refresh is not None:
                     self.on_refresh(self.report(state))
 
-    def restore(self) -> _State:
+    def restore(self) -> State:
         """Take model and state back to where they last agreed."""
         state, attributes = self.kept
         self.model.__dict__ = dict(attributes)  # one step, which a second Ctrl-C cannot cut in two
@@ -269,7 +183,7 @@ class _Run:
             state = state.refreshed()
         return self.report(state, interrupted)
 
-    def report(self, state: _State, interrupted: bool = False) -> StreamReport:
+    def report(self, state: State, interrupted: bool = False) -> StreamReport:
         """Say what came of it so far."""
         seconds = time.monotonic() - self.began
         return StreamReport(state.n_seen, state.curve, seconds, state.n_refreshes, self.resumed_from, interrupted)
@@ -312,7 +226,7 @@ def _can_solve(model: Any) -> bool:
     return len(getattr(model, "classes_", (0, 1))) > 1
 
 
-def _test_and_train(model: Any, X: Any, y: Any, weight: Any, classes: Any) -> tuple[_Tally, bool]:
+def _test_and_train(model: Any, X: Any, y: Any, weight: Any, classes: Any) -> tuple[Tally, bool]:
     """Predict a batch, then learn it; return the errors, and whether the weights no longer fit the classes."""
     solved = hasattr(model, "coef_")
     known = len(getattr(model, "classes_", ()))
@@ -320,10 +234,10 @@ def _test_and_train(model: Any, X: Any, y: Any, weight: Any, classes: Any) -> tu
     model._learn(X, y, weight, classes, grow=True)
     grown = solved and len(getattr(model, "classes_", ())) != known
     if predicted is None:
-        return _Tally(), grown
+        return Tally(), grown
     wrong = _errors(np.asarray(y), predicted, labels=hasattr(model, "classes_"))
     share = np.ones(len(wrong)) if weight is None else np.asarray(weight, dtype=np.float64)
-    return _Tally(float(share @ wrong), float(share.sum())), grown
+    return Tally(float(share @ wrong), float(share.sum())), grown
 
 
 def _errors(y: Array, predicted: Array, *, labels: bool) -> Array:
@@ -344,7 +258,7 @@ class _Rhythm:
     def restart(self) -> None:
         self.since = time.monotonic()
 
-    def is_due(self, state: _State) -> bool:
+    def is_due(self, state: State) -> bool:
         late = self.seconds is not None and time.monotonic() - self.since >= self.seconds
         return late or (self.samples is not None and state.since >= self.samples)
 
@@ -393,118 +307,3 @@ def _batches(source: Any, start: int) -> Iterator[tuple[Any, Any, Any]]:
 
 def _cut(X: Any, y: Any, weight: Any, part: slice) -> tuple[Any, Any, Any]:
     return X[part], y[part], None if weight is None else weight[part]
-
-
-# --- the checkpoints --------------------------------------------------------------------------------------------------
-
-
-class _Checkpoints:
-    """A folder with the last two checkpoints of a run."""
-
-    def __init__(self, folder: Path, seconds: float) -> None:
-        self.folder = folder
-        self.seconds = seconds
-        self.written = time.monotonic()
-        self.failed = False
-        self.good: list[Path] = []  # oldest first
-
-    @property
-    def newest(self) -> Path | None:
-        """The last one that was written, or read."""
-        return self.good[-1] if self.good else None
-
-    def begin(self, model: Any, *, resume: bool) -> _State:
-        """Find where to start, and put the model there."""
-        self._make_folder()
-        found = self._found()
-        if found and not resume:
-            raise ValueError(
-                f"Expected a folder without checkpoints, got {self.folder} with some of another run: go on from them with "
-                "resume=True, or choose an empty folder."
-            )
-        for leftover in self.folder.glob(".checkpoint-*.tmp"):  # of a run that was killed while writing
-            leftover.unlink(missing_ok=True)
-        if not found:
-            pack("checkpoint", {"model": model})  # what cannot be written is refused now, not after hours
-            if resume:
-                logger.info("no checkpoint in %s: starting from the first sample", self.folder)
-            return _State()
-        state, saved = self._newest_good(found)
-        _adopt(model, saved)
-        logger.info("resuming from %s, after %d samples", self.newest, state.n_seen)
-        return state
-
-    def is_due(self) -> bool:
-        """Whether the last checkpoint is old enough."""
-        return time.monotonic() - self.written >= self.seconds
-
-    def write(self, state: _State, model: Any) -> None:
-        """Write a checkpoint, unless this one is there, and remove all but the last two."""
-        path = self.folder / f"checkpoint-{state.n_seen:015d}.tracelearn"
-        if path == self.newest:
-            return
-        try:
-            write_atomically(path, pack("checkpoint", {"model": model, **state.to_plain()}))
-        except Exception:
-            self.failed = True
-            raise
-        self.good = [*self.good, path][-2:]
-        self.written = time.monotonic()
-        for old in self._found():
-            if old not in self.good:
-                old.unlink(missing_ok=True)
-
-    def _make_folder(self) -> None:
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            if not os.access(self.folder, os.W_OK):
-                raise PermissionError(13, "Permission denied")
-        except OSError as error:
-            raise OSError(
-                f"Expected a folder to write checkpoints to, got {self.folder} ({error.strerror}): choose another one."
-            ) from error
-
-    def _found(self) -> list[Path]:
-        """List the checkpoints, newest first."""
-        numbers = {path: _NAME.fullmatch(path.name) for path in self.folder.iterdir()}
-        return sorted((path for path, match in numbers.items() if match), key=lambda path: path.name, reverse=True)
-
-    def _newest_good(self, found: list[Path]) -> tuple[_State, Any]:
-        for path in found:
-            try:
-                kind, plain = unpack(path)
-                if kind != "checkpoint":
-                    raise DamagedFileError(f"Expected a checkpoint, got a file of kind {kind}, {path}.")
-                state, saved = _State.from_plain(plain), plain["model"]
-            except (DamagedFileError, OSError, KeyError, TypeError) as error:
-                warnings.warn(f"Skipping a damaged checkpoint: {error}", UserWarning, stacklevel=4)
-                continue
-            self.good = [path]
-            return state, saved
-        raise ValueError(
-            f"Expected a checkpoint that is whole, got {len(found)} damaged ones in {self.folder}: choose an empty folder to "
-            "start again."
-        )
-
-
-def _adopt(model: Any, saved: Any) -> None:
-    """Give the model what a saved one has learned, if both have the same parameters."""
-    if type(model) is not type(saved):
-        raise ValueError(
-            f"Expected the model of the checkpoint, a {type(saved).__name__}, got a {type(model).__name__}: pass the same, or "
-            "choose an empty folder."
-        )
-    name = first_difference(model, saved)
-    if name is not None:
-        raise ValueError(
-            f"Expected the parameters of the checkpoint, {name}={getattr(saved, name)!r}, got {name}={getattr(model, name)!r}: "
-            "pass the same, or choose an empty folder."
-        )
-    model.__dict__ = {**vars(saved), **model.get_params()}
-
-
-def first_difference(model: Any, other: Any) -> str | None:
-    """Name a parameter that two models of one class do not share, of those that change results."""
-    own, others = model.get_params(), other.get_params()
-    names = (name for name in own if name not in ("verbose", "random_state"))
-    return next((name for name in names if not np.array_equal(own[name], others[name])), None)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import wraps
 from typing import Annotated
 
 from tracelearn import __version__
@@ -22,6 +24,15 @@ except ImportError:  # main says so in one sentence
 
 __all__ = ["app", "main"]
 
+_COMMANDS: dict[str, Callable[..., None]] = {
+    "fit": fit_command,
+    "predict": predict_command,
+    "inspect": inspect_command,
+    "reproduce": reproduce_command,
+    "stream": stream_command,
+    "merge": merge_command,
+}
+
 
 def _show_version(wanted: bool) -> None:
     if wanted:
@@ -37,6 +48,23 @@ def _common(
     """Low-rank linear models for samples that are tensors, with a proof of optimality."""
 
 
+class _InterruptedError(Exception):
+    """Ctrl-C ended a command."""
+
+
+def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
+    """Let Ctrl-C be told in a line: typer makes of it an exit code without a word."""
+
+    @wraps(command)
+    def interruptible(*args: object, **options: object) -> None:
+        try:
+            command(*args, **options)
+        except KeyboardInterrupt:
+            raise _InterruptedError from None
+
+    return interruptible
+
+
 def app() -> typer.Typer:
     """Build the application with all commands."""
     built = typer.Typer(
@@ -46,12 +74,8 @@ def app() -> typer.Typer:
         rich_markup_mode="markdown",
     )
     built.callback()(_common)  # with a callback, a single command stays a subcommand
-    built.command("fit")(fit_command)
-    built.command("predict")(predict_command)
-    built.command("inspect")(inspect_command)
-    built.command("reproduce")(reproduce_command)
-    built.command("stream")(stream_command)
-    built.command("merge")(merge_command)
+    for name, command in _COMMANDS.items():
+        built.command(name)(_interruptible(command))
     return built
 
 
@@ -69,7 +93,7 @@ def _run(arguments: list[str] | None) -> int:
         return _fail(str(error))
     except OSError as error:
         return _fail(f"cannot use {error.filename}: {error.strerror}." if error.filename else str(error))
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, _InterruptedError):
         return _fail("Interrupted.", INTERRUPTED)
     except Exception as error:
         if isinstance(error, typer.Abort):  # what becomes of a second Ctrl-C
@@ -82,5 +106,9 @@ def _run(arguments: list[str] | None) -> int:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and leave with its exit code: 0, 2 for a mistake in the input, 130 after Ctrl-C."""
+    """Run the command line and leave with its exit code.
+
+    0 for success, 2 for a mistake in the input, 130 after Ctrl-C; 1 where nobody reads the output any more, and with a
+    traceback where the mistake is ours.
+    """
     sys.exit(_run(arguments))

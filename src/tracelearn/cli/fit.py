@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import math
-import re
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +28,7 @@ from tracelearn import (
 from tracelearn.cli.shared import (
     MistakeError,
     Task,
+    check_out,
     check_page,
     command_line,
     find_task,
@@ -43,6 +43,7 @@ from tracelearn.forms import available_memory
 from tracelearn.losses import CLASSIFIER_LOSSES, REGRESSOR_LOSSES
 from tracelearn.optional import require
 from tracelearn.penalties import PENALTIES
+from tracelearn.progress import Bar
 from tracelearn.report.model import gather, spans
 from tracelearn.report.page import Evaluation, render
 from tracelearn.report.scores import Folds, compare
@@ -57,7 +58,6 @@ except ImportError:  # main says so in one sentence
 __all__ = ["fit_command"]
 
 _Splits = list[tuple[NDArray[Any], NDArray[Any]]]
-_Say = Callable[[str], None]
 _OUT = Path("model.tracelearn")
 _SHOWN_CLASSES = 20
 
@@ -116,7 +116,7 @@ def _targets_of(source: Source, data: Path) -> NDArray[Any]:
     return np.concatenate(parts)
 
 
-def _read(data: Path, samples: str, target: str, groups: str | None) -> _Data:
+def _read(data: Path, samples: str, target: str, groups: str | None, bar: Bar) -> _Data:
     """Read what fits in memory, and leave the rest where it is."""
     source = open_data(data, samples, target)
     try:
@@ -128,7 +128,8 @@ def _read(data: Path, samples: str, target: str, groups: str | None) -> _Data:
         size = len(y) * math.prod(shape) * dtype.itemsize
         # Folds are copies of the samples, and so is what a solver widens.
         fits = 4 * size <= available_memory()
-        X = np.concatenate([X for X, _, _ in source.batches()]) if fits else source
+        batches = bar.follow("reading", source.batches(), source.n_samples)
+        X = np.concatenate([X for X, _, _ in batches]) if fits else source
     except (ValueError, ImportError) as error:
         raise MistakeError(str(error)) from error
     return _Data(X, y, named)
@@ -235,13 +236,13 @@ class _Held:
         return Evaluation(compare(model, self.truth, self.found), f"{len(self.truth):,} held-out samples", folds)
 
 
-def _cross_validate(model: Any, data: _Data, splits: _Splits, task: str, say: _Say) -> _Held:
+def _cross_validate(model: Any, data: _Data, splits: _Splits, task: str, bar: Bar) -> _Held:
     """Learn anew without each fold and score on it, beside a prediction that does not look at the samples."""
     measure = accuracy if task == "classification" else r_squared
     plain = getattr(model, "best_estimator_", model)
     scores, baselines, truths, predictions = [], [], [], []
-    for number, (train, test) in enumerate(splits, start=1):
-        say(f"scoring on fold {number} of {len(splits)}")
+    for number, (train, test) in enumerate(splits):
+        bar.show("scoring", number, len(splits))
         held = np.sort(test)
         truth = data.y[held] if task == "classification" else np.asarray(data.y[held], dtype=float)
         found = data.predict(data.fit(clone(plain), np.sort(train)), held)
@@ -265,36 +266,32 @@ def _cross_validate(model: Any, data: _Data, splits: _Splits, task: str, say: _S
 
 
 class _Told(logging.Handler):
-    """Passes on what the search logs about the time that is left."""
+    """Passes on how far a search says that it is."""
 
-    def __init__(self, say: _Say) -> None:
+    def __init__(self, bar: Bar) -> None:
         super().__init__()
-        self.say = say
+        self.bar = bar
 
     def emit(self, record: logging.LogRecord) -> None:
-        found = re.search(r"(fold \d+ of \d+).*(about \d+ s left)", record.getMessage())
-        if found:
-            self.say(f"choosing alpha: {found[1]}, {found[2]}")
+        done, total = getattr(record, "paths_done", (0, 0))
+        if total:
+            self.bar.show("choosing alpha", done, total)
 
 
 @contextmanager
-def _progress(console: rich.console.Console) -> Iterator[_Say | None]:
-    """Show a line that changes on a terminal, nothing elsewhere."""
-    if not console.is_terminal or console.quiet:
-        yield None
-        return
+def _heard(bar: Bar) -> Iterator[None]:
+    """Let what models log move the bar, where there is one, and go nowhere else."""
     logger = logging.getLogger("tracelearn")
     level, propagates = logger.level, logger.propagate
-    with console.status("learning") as status:
-        handler = _Told(status.update)
-        logger.addHandler(handler)
-        logger.propagate = False
-        try:
-            yield status.update
-        finally:
-            logger.removeHandler(handler)
-            logger.setLevel(level)
-            logger.propagate = propagates
+    handler = _Told(bar)
+    logger.addHandler(handler)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = propagates
 
 
 def _describe(model: Any, data: _Data, task: Task) -> dict[str, Any]:
@@ -360,20 +357,19 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
 # --- command ----------------------------------------------------------------------------------------------------------
 
 
-def _learn(
-    data: _Data, task: Task, model: Any, splits: _Splits, console: rich.console.Console
-) -> tuple[dict[str, Any], _Held]:
+def _learn(data: _Data, task: Task, model: Any, splits: _Splits, bar: Bar) -> tuple[dict[str, Any], _Held]:
     """Fit and score a model; return the facts, and what was predicted of held-out samples."""
     began = time.perf_counter()
-    with _progress(console) as say, warnings.catch_warnings():
+    with _heard(bar), warnings.catch_warnings():
         warnings.showwarning = one_line
-        model.verbose = 0 if say is None else 1
+        bar.show("learning")
+        model.verbose = int(bar.is_shown)
         data.fit(model)
         # Neither the folds of these samples nor this terminal are of use to those who load the model.
         model.verbose = 0
         if hasattr(model, "cv"):
             model.cv, model.best_estimator_.verbose = len(splits), 0
-        held = _cross_validate(model, data, splits, task.name, say or (lambda message: None))
+        held = _cross_validate(model, data, splits, task.name, bar)
     return {**_describe(model, data, task), "score": held.score, "seconds": time.perf_counter() - began}, held
 
 
@@ -409,7 +405,9 @@ def fit_command(
     mode_names: Annotated[
         str | None, typer.Option(help="Names of the modes for the page, such as channel,time.", show_default=False)
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file of the model if it is there.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the files of model and page if they are there.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the facts as one JSON object.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but what went wrong.")] = False,
 ) -> None:
@@ -418,30 +416,27 @@ def fit_command(
     Labels get a classifier, numbers a regressor. Alpha and the mode weights are chosen by cross-validation.
     """
     require("skops.io", "files")
-    _check_out(out, force=force)
-    if html is not None:
-        check_page(html)
+    check_out(out, "model", force=force)
+    check_page(html, out, force=force)
     options: dict[str, Any] = {"penalty": _one_of("penalty", penalty, PENALTIES), "class_mode": class_mode}
     options["tensor_shape"] = _shape(tensor_shape)
-    found = _read(data, samples, target, groups)
-    chosen = find_task(found.y, task)
-    losses = CLASSIFIER_LOSSES if chosen.name == "classification" else REGRESSOR_LOSSES
-    options["loss"] = _one_of("loss", loss, losses)
-    _check_folds(found, cv, chosen.name)
-    try:
-        splits = _split(found, cv, chosen.name)
-        model = _make_model(chosen.name, alpha, _number("ridge", str(ridge)), splits, options)
-        facts, held = _learn(found, chosen, model, splits, rich.console.Console(quiet=quiet or as_json))
-        files.save(model, out)
-        if html is not None:
-            page = render(
-                gather(model, mode_names=split_names(mode_names)),
-                held.evaluation(model),
-                origin_of(out, command_line(context)),
-            )
-            files.write_atomically(html, page.encode())
-    except ValueError as error:
-        raise MistakeError(str(error)) from error
+    with Bar(rich.console.Console(quiet=quiet or as_json)) as bar:
+        found = _read(data, samples, target, groups, bar)
+        chosen = find_task(found.y, task)
+        losses = CLASSIFIER_LOSSES if chosen.name == "classification" else REGRESSOR_LOSSES
+        options["loss"] = _one_of("loss", loss, losses)
+        _check_folds(found, cv, chosen.name)
+        try:
+            splits = _split(found, cv, chosen.name)
+            model = _make_model(chosen.name, alpha, _number("ridge", str(ridge)), splits, options)
+            facts, held = _learn(found, chosen, model, splits, bar)
+            files.save(model, out)
+            if html is not None:
+                learned = gather(model, mode_names=split_names(mode_names))
+                page = render(learned, held.evaluation(model), origin_of(out, command_line(context)))
+                files.write_atomically(html, page.encode())
+        except ValueError as error:
+            raise MistakeError(str(error)) from error
     facts |= {"file": str(out)} | ({} if html is None else {"page": str(html)})
     if quiet:
         return
@@ -449,13 +444,3 @@ def fit_command(
         typer.echo(json.dumps(facts))
     else:
         show_table(_rows(facts), rich.console.Console())
-
-
-def _check_out(out: Path, *, force: bool) -> None:
-    """Refuse a place for the model before learning rather than after."""
-    if out.is_dir():
-        raise MistakeError(f"Expected a file for the model, got the folder {out}: name a file in it with --out.")
-    if out.exists() and not force:
-        raise MistakeError(f"Expected a new file for the model, got {out}, which exists: name another, or add --force.")
-    if not out.absolute().parent.is_dir():
-        raise MistakeError(f"Expected a file in a folder that exists, got {out}: make the folder first.")

@@ -19,7 +19,7 @@ from tracelearn.cli.shared import (
     show_table,
     split_names,
 )
-from tracelearn.progress import sparkline
+from tracelearn.progress import Bar, sparkline
 from tracelearn.report.model import changed_parameters, gather, plain, spans
 from tracelearn.report.page import Evaluation, render
 from tracelearn.report.scores import compare
@@ -121,9 +121,9 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
     return rows
 
 
-def _evaluate(model: Any, data: Path, samples: str, target: str) -> Evaluation:
+def _evaluate(model: Any, data: Path, samples: str, target: str, bar: Bar) -> Evaluation:
     """Predict the samples of a file and set the truth beside."""
-    found = predict_all(model, open_data(data, samples, target))
+    found = predict_all(model, open_data(data, samples, target), bar)
     if found.truth is None:
         raise MistakeError(
             f"Expected targets beside the samples, got {data}, which is one array: name another file with --target."
@@ -135,7 +135,6 @@ def _evaluate(model: Any, data: Path, samples: str, target: str) -> Evaluation:
 def _write_page(
     path: Path, html: Path, names: str | None, evaluate: Callable[[Any], Evaluation | None], told: str
 ) -> None:
-    check_page(html)
     model = load_to_predict(path)
     try:
         facts = gather(model, mode_names=split_names(names))
@@ -163,12 +162,17 @@ def inspect_command(
     mode_names: Annotated[
         str | None, typer.Option(help="Names of the modes for the page, such as channel,time.", show_default=False)
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file of the page if it is there.")] = False,
 ) -> None:
     """Say what is in a file: the model, its weights, and how well it is solved."""
+    check_page(html, model, force=force)
     if html is not None:
 
         def evaluate(loaded: Any) -> Evaluation | None:
-            return None if data is None else _evaluate(loaded, data, samples, target)
+            if data is None:
+                return None
+            with Bar(rich.console.Console(quiet=as_json)) as bar:
+                return _evaluate(loaded, data, samples, target, bar)
 
         _write_page(model, html, mode_names, evaluate, command_line(context))
     elif data is not None or mode_names is not None:

@@ -11,12 +11,14 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tracelearn.cli.shared import MistakeError, load_file, open_data
+from tracelearn.cli.shared import MistakeError, check_out, load_file, open_data
 from tracelearn.estimators.scores import accuracy, r_squared
 from tracelearn.files import write_atomically
+from tracelearn.progress import Bar
 from tracelearn.sources import Source
 
 try:
+    import rich.console
     import typer
 except ImportError:  # main says so in one sentence
     pass
@@ -63,12 +65,12 @@ def _score_method(model: Any, *, proba: bool) -> str | None:
     return "predict_proba"
 
 
-def predict_all(model: Any, source: Source, *, proba: bool = False) -> Found:
+def predict_all(model: Any, source: Source, bar: Bar, *, proba: bool = False) -> Found:
     """Predict block by block, so that the samples need not fit in memory."""
     method = _score_method(model, proba=proba)
     predictions, scores, truths = [], [], []
     try:
-        for X, y, _ in source.batches():
+        for X, y, _ in bar.follow("predicting", source.batches(), source.n_samples):
             predictions.append(np.asarray(model.predict(X)))
             if method is not None:
                 scores.append(np.asarray(getattr(model, method)(X)))
@@ -129,6 +131,8 @@ def check_truth(model: Any, found: Found, truth: NDArray[Any]) -> None:
             f"Expected numbers of shape {found.prediction.shape} in the target, got {truth.dtype} values of shape "
             f"{truth.shape}: name the target the model was fitted to."
         )
+    elif not np.all(np.isfinite(truth)):
+        raise MistakeError("Expected finite numbers in the target, got NaN or infinity: leave out such samples.")
 
 
 def _quality(model: Any, found: Found) -> str:
@@ -162,17 +166,24 @@ def predict_command(
         Path | None, typer.Option(help="File for the predictions: .npy, .npz or .csv.", show_default="CSV, printed")
     ] = None,
     proba: Annotated[bool, typer.Option("--proba", help="Probabilities instead of scores (logistic loss).")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Say nothing but the predictions and what went wrong.")
+    ] = False,
 ) -> None:
     """Predict the samples in a file with a model."""
     if out is not None and out.suffix.lower() not in _SUFFIXES:
         raise MistakeError(f"Expected a file that ends in {', '.join(_SUFFIXES)}, got {out}: name it so.")
+    check_out(out, "predictions", force=force)
     loaded = load_to_predict(model)
     source = open_data(data, samples, target)
-    found = predict_all(loaded, source, proba=proba)
+    with Bar(rich.console.Console(quiet=quiet)) as bar:
+        found = predict_all(loaded, source, bar, proba=proba)
     told = f"{len(found.prediction):,} samples predicted{_quality(loaded, found)}"
     if out is None:
         typer.echo(_as_csv(found), nl=False)
-        typer.echo(told, err=True)  # what is piped on stays a table
     else:
         write_atomically(out, _as_bytes(found, out.suffix.lower()))
-        typer.echo(f"{told}: {out}")
+        told = f"{told}: {out}"
+    if not quiet:
+        typer.echo(told, err=out is None)  # what is piped on stays a table

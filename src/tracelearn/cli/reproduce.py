@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
-from types import TracebackType
 from typing import Annotated, Any
 
 from tracelearn.cli.shared import INTERRUPTED, MistakeError
 from tracelearn.optional import require
+from tracelearn.progress import Bar
 from tracelearn.reproduce import figures, page
 from tracelearn.reproduce.experiment import RESULTS, Reporter, load, run
 from tracelearn.reproduce.settings import ALGORITHMS, OURS, SCALES, make_settings
 
 try:
     import rich.console
-    import rich.progress
     import rich.table
     import typer
 except ImportError:  # main says so in one sentence
@@ -35,58 +33,30 @@ _TITLES = {
 }
 
 
-def _columns() -> tuple[Any, ...]:
-    progress = rich.progress
-
-    class TimeLeft(progress.ProgressColumn):
-        """The expected seconds of all that is not done: the stages have budgets, so nothing needs guessing."""
-
-        def render(self, task: rich.progress.Task) -> str:
-            left = max(0.0, (task.total or 0.0) - task.completed)
-            return f"{left / 60:.0f} min left" if left > 90 else f"{left:.0f} s left"
-
-    return (
-        progress.TextColumn("{task.description}"),
-        progress.BarColumn(),
-        progress.TaskProgressColumn(),
-        TimeLeft(),
-    )
-
-
 class _Terminal(Reporter):
     """A progress bar on a terminal; elsewhere one plain line for each algorithm that has finished."""
 
-    def __init__(self, console: rich.console.Console) -> None:
-        self.console = console
+    def __init__(self, console: rich.console.Console, bar: Bar) -> None:
+        self.console, self.bar = console, bar
         self.stages: dict[str, float] = {}
         self.done = 0.0
         self.current = ""
-        self.since = 0.0
-        self.bar = rich.progress.Progress(*_columns(), console=console, transient=True, disable=not console.is_terminal)
-        self.task: Any = None
-
-    def __enter__(self) -> _Terminal:
-        self.bar.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.bar.stop()
 
     def plan(self, stages: dict[str, float]) -> None:
         self.stages = {**stages, "report": 5.0}
-        self.task = self.bar.add_task("", total=sum(self.stages.values()))
 
     def begin(self, stage: str) -> None:
-        self.current, self.since = stage, time.perf_counter()
-        self.bar.update(self.task, description=_TITLES.get(stage, stage), completed=self.done)
+        self.current = stage
+        self.advance(0.0)
 
     def advance(self, share: float) -> None:
-        self.bar.update(self.task, completed=self.done + min(share, 1.0) * self.stages[self.current])
+        done, total = self.done + min(share, 1.0) * self.stages[self.current], sum(self.stages.values())
+        # Stages have budgets, in seconds: what is left needs no guessing.
+        self.bar.show(_TITLES.get(self.current, self.current), done, total, left=total - done)
 
     def end(self, stage: str, outcome: dict[str, Any]) -> None:
         self.done += self.stages[stage]
-        self.bar.update(self.task, completed=self.done)
-        if not self.console.is_terminal and "final_accuracy" in outcome:
+        if not self.bar.is_shown and "final_accuracy" in outcome:
             self.console.print(
                 f"{stage}: {outcome['seconds'][-1]:.1f} s of learning, accuracy {outcome['final_accuracy']:.3f}, "
                 f"mean squared error {outcome['final_mse']:.3f}",
@@ -118,24 +88,29 @@ def _report(results: dict[str, Any], out: Path) -> list[Path]:
     return [*figures.draw(results, out), out / RESULTS, page.write(results, out)]
 
 
-def _fresh(out: Path) -> None:
-    """Remove the figures and the page of an earlier run, which would contradict the new results."""
+def _fresh(out: Path, *, force: bool) -> None:
+    """Remove, by force, the figures and the page of an earlier run, which would contradict the new results."""
+    if (out / RESULTS).exists() and not force:
+        raise MistakeError(
+            f"Expected a folder without results, got {out} with those of an earlier run: name another, or add --force."
+        )
     out.mkdir(parents=True, exist_ok=True)
     for name in (page.REPORT, *(f"{kind}.png" for kind in figures.FIGURES)):
         (out / name).unlink(missing_ok=True)
 
 
-def _reproduce(options: dict[str, Any], out: Path) -> int:
+def _reproduce(options: dict[str, Any], out: Path, *, force: bool, quiet: bool) -> int:
     """Run the experiment and report it; return the exit code."""
     try:
         settings = make_settings(**options)
     except ValueError as error:
         raise MistakeError(str(error)) from error
     require("matplotlib.figure", "plot")  # now, rather than after all the learning
-    console = rich.console.Console()
-    _fresh(out)
+    console = rich.console.Console(quiet=quiet)
+    _fresh(out, force=force)
     try:
-        with _Terminal(console) as terminal:
+        with Bar(console) as bar:
+            terminal = _Terminal(console, bar)
             results = run(settings, out, terminal)
             terminal.begin("report")
             files = _report(results, out)
@@ -163,6 +138,8 @@ def reproduce_command(
     inner_iter_per_update: Annotated[int, typer.Option(help="Iterations of a proximal point in it, at most.")] = 5,
     max_rank: Annotated[int, typer.Option(help="Ranks are uniform from 1 to this.")] = 4,
     seed: Annotated[int, typer.Option(help="Decides the tensors and their order.")] = 0,
+    force: Annotated[bool, typer.Option("--force", help="Replace the results of an earlier run.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but what went wrong.")] = False,
 ) -> None:
     """Repeat the paper's rank identification experiment.
 
@@ -178,4 +155,4 @@ def reproduce_command(
         "max_rank": max_rank,
         "seed": seed,
     }
-    raise typer.Exit(_reproduce(options, out))
+    raise typer.Exit(_reproduce(options, out, force=force, quiet=quiet))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shlex
 import sys
@@ -29,6 +30,7 @@ __all__ = [
     "INTERRUPTED",
     "MistakeError",
     "Task",
+    "check_out",
     "check_page",
     "command_line",
     "find_task",
@@ -88,6 +90,32 @@ def origin_of(path: Path, *commands: str) -> Origin:
     return Origin(path.name, checksum, files.read_header(path).tracelearn, commands)
 
 
+def check_out(out: Path | None, what: str, *, force: bool, option: str = "--out") -> None:
+    """Refuse a place for a file before the work rather than after it; what is there is replaced only by force."""
+    if out is None:
+        return
+    if out.is_dir():
+        raise MistakeError(f"Expected a file for the {what}, got the folder {out}: name a file in it with {option}.")
+    if out.exists() and not out.is_file():
+        raise MistakeError(f"Expected a file for the {what}, got {out}, which is a device: name a file with {option}.")
+    if out.exists() and not force:
+        raise MistakeError(
+            f"Expected a new file for the {what}, got {out}, which exists: name another, or add --force."
+        )
+    folder = out.absolute().parent
+    if not folder.is_dir():
+        raise MistakeError(f"Expected a file in a folder that exists, got {out}: make the folder first.")
+    if not os.access(folder, os.W_OK):
+        raise MistakeError(f"Expected a folder that can be written to, got {folder}: choose another with {option}.")
+
+
+def check_page(html: Path | None, model: Path, *, force: bool) -> None:
+    """Refuse a place for a page as ``check_out`` does, and that of the model itself whatever the force."""
+    if html is not None and html.resolve() == model.resolve():
+        raise MistakeError(f"Expected another file for the page than for the model, got {html}: name one with --html.")
+    check_out(html, "page", force=force, option="--html")
+
+
 @dataclass(frozen=True)
 class Task:
     """What is to be learned, and why that was concluded."""
@@ -132,12 +160,6 @@ def command_line(context: typer.Context) -> str:
         elif value is not None and value != one.default:
             words += [one.opts[0]] if value is True else [one.opts[0], str(value)]
     return shlex.join(words)
-
-
-def check_page(path: Path) -> None:
-    """Refuse a place for a page before the work rather than after."""
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        raise MistakeError(f"Expected a file in a folder that exists for the page, got {path}: name one with --html.")
 
 
 def split_names(names: str | None) -> list[str] | None:

@@ -10,8 +10,9 @@ from typing import Annotated, Any
 import numpy as np
 
 from tracelearn import TraceNormClassifier, TraceNormRegressor, files, progress
-from tracelearn.cli.shared import INTERRUPTED, MistakeError, find_task, one_line, open_data
+from tracelearn.cli.shared import INTERRUPTED, MistakeError, check_out, find_task, one_line, open_data
 from tracelearn.optional import require
+from tracelearn.sources import Source
 from tracelearn.streams import StreamReport, stream
 
 try:
@@ -23,12 +24,12 @@ except ImportError:  # main says so in one sentence
 __all__ = ["stream_command"]
 
 _MEASURES = {"classification": "share of wrong labels", "regression": "mean squared error"}
+_FIGURES = (".png", ".svg", ".pdf")
 _Batches = Callable[[int], Iterator[tuple[Any, Any, Any]]]
 
 
-def _open_batches(path: Path, samples: str, target: str, batch: int) -> _Batches:
-    """Open a file of samples as a function from the first sample wanted to batches."""
-    source = open_data(path, samples, target)
+def _batches_of(source: Source, batch: int) -> _Batches:
+    """Make of a source a function from the first sample wanted to batches."""
 
     def batches(start: int) -> Iterator[tuple[Any, Any, Any]]:
         for X, y, weight in source.batches(start):
@@ -39,24 +40,34 @@ def _open_batches(path: Path, samples: str, target: str, batch: int) -> _Batches
     return batches
 
 
-def _task_of(batches: _Batches, task: str) -> str:
+def _task_of(source: Source, task: str, data: Path) -> str:
     """Decide between labels and numbers by the first targets."""
-    if task != "auto":
-        return find_task(np.empty(0), task).name
-    first = next(batches(0), None)
-    if first is None:
-        raise MistakeError("Expected at least one sample in the data, got none.")
-    return find_task(np.asarray(first[1]), task).name
+    y, _ = next(source.targets(), (None, None))
+    if y is None:
+        raise MistakeError(
+            f"Expected targets beside the samples, got {data}, which has none: name another file with --target."
+        )
+    return find_task(np.asarray(y), task).name
 
 
 def _stream(
-    batches: _Batches, task: str, options: dict[str, Any], model_options: dict[str, Any], *, quiet: bool
+    batches: _Batches,
+    total: int | None,
+    task: str,
+    options: dict[str, Any],
+    model_options: dict[str, Any],
+    *,
+    quiet: bool,
 ) -> tuple[Any, StreamReport]:
     """Run a stream and show it; return the model and the report."""
+    known = [count for count in (total, options["max_samples"]) if count is not None]
     model = (TraceNormClassifier if task == "classification" else TraceNormRegressor)(**model_options)
     console = rich.console.Console(quiet=quiet)
     try:
-        with warnings.catch_warnings(), progress.StreamView(console, task, _MEASURES[task]) as view:
+        with (
+            warnings.catch_warnings(),
+            progress.StreamView(console, task, _MEASURES[task], min(known, default=None)) as view,
+        ):
             warnings.showwarning = one_line
             report = stream(batches, model, on_refresh=view, **options)
     except ValueError as error:
@@ -68,7 +79,10 @@ def _stream(
 
 
 def stream_command(
-    data: Annotated[Path, typer.Argument(help="File of samples and targets: .npz.", show_default=False)],
+    data: Annotated[
+        Path,
+        typer.Argument(help="File of samples and targets: .npz, .npy, .zarr, .h5 or .parquet.", show_default=False),
+    ],
     checkpoint: Annotated[Path, typer.Option(help="Folder for checkpoints.", show_default=False)],
     target: Annotated[str, typer.Option(help="Name of the targets in the file.")] = "y",
     samples: Annotated[str, typer.Option(help="Name of the samples in the file.")] = "X",
@@ -84,6 +98,9 @@ def stream_command(
     max_samples: Annotated[int | None, typer.Option(help="Stop after so many samples.")] = None,
     out: Annotated[Path | None, typer.Option(help="File for the model.")] = None,
     figure: Annotated[Path | None, typer.Option(help="File for a figure of the error: .png, .svg or .pdf.")] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the files of model and figure if they are there.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but what went wrong.")] = False,
 ) -> None:
     """Learn from a stream of samples, and measure how well on the way.
@@ -93,7 +110,12 @@ def stream_command(
     require("skops.io", "files")
     if figure is not None:
         require("matplotlib.figure", "plot")
-    batches = _open_batches(data, samples, target, batch)
+    check_out(out, "model", force=force)
+    check_out(figure, "figure", force=force, option="--figure")
+    if figure is not None and figure.suffix.lower() not in _FIGURES:
+        raise MistakeError(f"Expected a figure that ends in {', '.join(_FIGURES)}, got {figure}: name it so.")
+    source = open_data(data, samples, target)
+    batches = _batches_of(source, batch)
     options = {
         "refresh_samples": refresh_samples,
         "refresh_seconds": refresh_seconds,
@@ -101,8 +123,9 @@ def stream_command(
         "resume": resume,
         "max_samples": max_samples,
     }
-    chosen = _task_of(batches, task)
-    model, report = _stream(batches, chosen, options, {"alpha": alpha, "forgetting": forgetting}, quiet=quiet)
+    chosen = _task_of(source, task, data)
+    of_model = {"alpha": alpha, "forgetting": forgetting}
+    model, report = _stream(batches, source.n_samples, chosen, options, of_model, quiet=quiet)
     try:
         if out is not None:
             files.save(model, out)

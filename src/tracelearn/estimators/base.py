@@ -293,12 +293,12 @@ class TraceNormModel(BaseEstimator):
             )
         return W
 
-    def _say(self, message: str) -> None:
+    def _say(self, message: str, **extra: Any) -> None:
         if self.verbose:
             if not logger.hasHandlers():  # somebody who asks for words should see them without setting up logging
                 logger.addHandler(logging.StreamHandler())
             logger.setLevel(min(logger.level or logging.INFO, logging.INFO))
-            logger.info("%s: %s", type(self).__name__, message)
+            logger.info("%s: %s", type(self).__name__, message, extra=extra)
 
     def _watch(self, so_far: Solution) -> None:
         gap = float(array_namespace(so_far.gap).max(so_far.gap))

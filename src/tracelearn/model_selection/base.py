@@ -20,7 +20,9 @@ from sklearn.base import BaseEstimator
 from sklearn.metrics import get_scorer
 from sklearn.model_selection import check_cv
 from sklearn.utils import Tags
+from sklearn.utils._metadata_requests import _raise_for_params
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays import free_memory, is_foreign, move_to, to_numpy
@@ -38,6 +40,10 @@ from tracelearn.tensors import Array, array_namespace
 
 # Held-out errors differ by far more than this between neighbouring alphas: paths need no tighter gap to choose one.
 _PATH_TOL = 1e-4
+
+# What is learned before the search and belongs to the model as well; and what the model has learned and is shown here too.
+_READ = ("n_features_in_", "feature_names_in_", "classes_", "_single", "_dtype")
+_SHOWN = ("coef_", "intercept_", "n_iter_", "objective_", "dual_gap_", "patterns_", "sample_shape_", "moments_")
 
 
 @dataclass(frozen=True)
@@ -107,16 +113,19 @@ class SelectionCV(BaseEstimator):
         lists = [given] if np.ndim(given[0]) == 0 else given
         return [None if weights is None else tuple(float(weight) for weight in weights) for weights in lists]
 
-    def _select_and_fit(self, X: Any, y: Any, sample_weight: Any, groups: Any, *, classifier: bool) -> Self:
+    def _select_and_fit(
+        self, X: Any, y: Any, sample_weight: Any, groups: Any, params: dict[str, Any], *, classifier: bool
+    ) -> Self:
         """Choose by cross-validation, then learn from all samples."""
+        metadata = self._for_splitter(groups, params)
         model = self._new_model()
         found = gathered_or_blocks(model, X, y, sample_weight)
         if isinstance(found, Blocks):
-            self._fit_blocks(model, found, groups, classifier=classifier)
+            self._fit_blocks(model, found, metadata, classifier=classifier)
             return self
         batch = model._read(*found, reset=True)
         labels = self._labels(model, batch, found[1])
-        splits = self._splits(labels, groups, classifier=classifier)
+        splits = self._splits(labels, metadata, classifier=classifier)
         whole, folds = self._folds(model, batch, splits, labels)
         chosen = self._search(model, batch.shape, batch.Y.shape[1], whole, folds)
         self._finish(model, batch.shape, chosen, lambda best: best._fit_batch(batch))
@@ -146,8 +155,9 @@ class SelectionCV(BaseEstimator):
             solver = SOLVERS[smooth.best_solver]
             points = walk_path(smooth, penalty, grids[c], solver, tol=tol, max_iter=self.max_iter, exact_ranks=False)
             errors = np.array([folds[f].judge(point) for point in points])
-            left = (time.perf_counter() - began) / (number + 1) * (len(tasks) - number - 1)
-            model._say(f"fold {f + 1} of {len(folds)}, {candidates[c]}: about {left:.0f} s left")
+            done = number + 1, len(tasks)
+            left = (time.perf_counter() - began) / done[0] * (done[1] - done[0])
+            model._say(f"fold {f + 1} of {len(folds)}, {candidates[c]}: about {left:.0f} s left", paths_done=done)
             return errors
 
         jobs = (delayed(run)(number, f, c) for number, (f, c) in enumerate(tasks))
@@ -239,7 +249,7 @@ class SelectionCV(BaseEstimator):
         ]
         return self._moment_smooth(self._total, spectral=False), folds
 
-    def _fit_blocks(self, model: TraceNormModel, blocks: Blocks, groups: Any, *, classifier: bool) -> None:
+    def _fit_blocks(self, model: TraceNormModel, blocks: Blocks, metadata: dict[str, Any], *, classifier: bool) -> None:
         """Do the same with samples that come in blocks; with the squared loss in one pass."""
         if self.scoring is not None or not blocks.repeatable:
             got = "an iterator" if self.scoring is None else f"scoring={self.scoring!r}"
@@ -248,7 +258,7 @@ class SelectionCV(BaseEstimator):
                 "use the loss to select, and pass arrays, files or a list of batches."
             )
         y, weight = all_targets(blocks)
-        fold_of = _fold_of(self._splits(y, groups, classifier=classifier), len(y))
+        fold_of = _fold_of(self._splits(y, metadata, classifier=classifier), len(y))
         found = FoldedBlocks.of(model, blocks, fold_of, y, weight)
         tell(found.reader.model, model)
         if found.form.name == "moments":
@@ -326,8 +336,7 @@ class SelectionCV(BaseEstimator):
         best = self._new_model(
             alpha=self.alpha_, ridge=chosen.ridge, mode_weights=chosen.mode_weights, class_mode=chosen.class_mode
         )
-        known = ("n_features_in_", "feature_names_in_", "classes_", "_single", "_dtype")
-        for name in known:
+        for name in _READ:
             if hasattr(model, name):
                 setattr(best, name, getattr(model, name))
         total = self.__dict__.pop("_total", None)
@@ -336,19 +345,8 @@ class SelectionCV(BaseEstimator):
         else:
             fit(best)
         self.best_estimator_ = best
-        for name in (
-            "coef_",
-            "intercept_",
-            "n_iter_",
-            "objective_",
-            "dual_gap_",
-            "patterns_",
-            "sample_shape_",
-            "moments_",
-        ):
-            if hasattr(best, name):
-                setattr(self, name, getattr(best, name))
-        for name in known[:3]:
+        for name in (*_READ[:3], *_SHOWN):
+            self.__dict__.pop(name, None)  # what the last fit had and this one has not, such as names of columns
             if hasattr(best, name):
                 setattr(self, name, getattr(best, name))
         self.alphas_, self.mse_path_ = (
@@ -384,9 +382,33 @@ class SelectionCV(BaseEstimator):
         check_is_fitted(self)
         return float(self.best_estimator_.score(X, y, sample_weight))
 
-    def _splits(self, y: Array, groups: Any, *, classifier: bool) -> list[tuple[Array, Array]]:
+    def _splits(self, y: Array, metadata: dict[str, Any], *, classifier: bool) -> list[tuple[Array, Array]]:
         splitter = check_cv(self.cv, y, classifier=classifier)
-        return list(splitter.split(np.zeros(len(y)), y, None if groups is None else to_numpy(groups)))
+        return list(splitter.split(np.zeros(len(y)), y, **metadata))
+
+    # --- what is passed on -------------------------------------------------------------------------------------------
+
+    def _for_splitter(self, groups: Any, params: dict[str, Any]) -> dict[str, Any]:
+        """Gather what the splitter is given: groups, and with metadata routing what it asks for under other names."""
+        _raise_for_params(params, self, "fit")
+        found = dict(process_routing(self, "fit", **params).splitter.split) if params else {}
+        if groups is not None:
+            found["groups"] = groups
+        return {name: to_numpy(value) if is_foreign(value) else value for name, value in found.items()}
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Tell scikit-learn who takes what: ``fit`` the weights of samples if asked to, the splitter its groups.
+
+        A splitter such as ``GroupKFold`` gets ``groups`` without further request, as in scikit-learn's own estimators with
+        cross-validation; ``set_fit_request(groups=True)`` is for splitters that do not say what they need.
+        """
+        router = MetadataRouter(owner=self).add_self_request(self)
+        requests = router._self_request.fit.requests
+        if requests["groups"] is None:
+            requests["groups"] = False  # nobody was asked: the splitter decides
+        if hasattr(self.cv, "split"):
+            router.add(splitter=self.cv, method_mapping=MethodMapping().add(caller="fit", callee="split"))
+        return router
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

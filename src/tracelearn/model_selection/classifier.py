@@ -125,7 +125,7 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
         return TraceNormClassifier(**{name: getattr(self, name) for name in shared}, **chosen)
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, **params: Any) -> Self:
         """Choose by cross-validation, then learn from all samples.
 
         Parameters
@@ -133,8 +133,9 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
         X : array of shape (n_samples, I1, ..., IN), or (n_samples, n_features) with ``tensor_shape``
         y : array of labels of shape (n_samples,)
         sample_weight, groups : arrays of shape (n_samples,), default=None
+        **params : what a splitter asks for under other names, with scikit-learn's metadata routing
         """
-        return self._select_and_fit(X, y, sample_weight, groups, classifier=True)
+        return self._select_and_fit(X, y, sample_weight, groups, params, classifier=True)
 
     def _labels(self, model: Any, batch: Batch, y: Any) -> Array:
         self._known = {"classes_": to_numpy(model.classes_), "_dtype": batch.Y.dtype}

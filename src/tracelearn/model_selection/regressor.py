@@ -120,7 +120,7 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
         return TraceNormRegressor(**{name: getattr(self, name) for name in shared}, **chosen)
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, **params: Any) -> Self:
         """Choose by cross-validation, then learn from all samples.
 
         Parameters
@@ -128,8 +128,9 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
         X : array of shape (n_samples, I1, ..., IN), or (n_samples, n_features) with ``tensor_shape``
         y : array of shape (n_samples,) or (n_samples, K)
         sample_weight, groups : arrays of shape (n_samples,), default=None
+        **params : what a splitter asks for under other names, with scikit-learn's metadata routing
         """
-        return self._select_and_fit(X, y, sample_weight, groups, classifier=False)
+        return self._select_and_fit(X, y, sample_weight, groups, params, classifier=False)
 
     def _labels(self, model: Any, batch: Batch, y: Any) -> Array:
         self._known = {"_single": model._single, "_dtype": batch.Y.dtype}

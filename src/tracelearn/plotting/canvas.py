@@ -10,7 +10,7 @@ import numpy as np
 from tracelearn.optional import require
 from tracelearn.tensors import Array
 
-__all__ = ["COLOURS", "DASHES", "INK", "MARKERS", "one_axes", "panels", "plain"]
+__all__ = ["COLOURS", "DASHES", "INK", "MARKERS", "OnePanel", "Panels", "legend_above", "plain", "tick_names"]
 
 # Blue, vermilion, bluish green, orange, reddish purple, sky blue of Okabe and Ito (2008): neighbours differ most.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9")
@@ -20,14 +20,33 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 INK = "#4D4D4D"
 
 
-def one_axes(ax: Any, width: float = 5.6, height: float = 3.8) -> tuple[Any, Any]:
-    """Return the axes that are given, or those of a new figure; and their figure."""
-    axes, figure = panels(ax, (1, 1), width, height, "a single one")
-    return axes[0], figure
+class Panels:
+    """A display on several axes."""
+
+    axes_: Array
+    figure_: Any
+
+    def _open(
+        self, ax: Any, grid: tuple[int, int], size: tuple[float, float], need: str, count: int | None = None
+    ) -> None:
+        """Take the axes that are given, or those of a new figure; the arguments are those of ``_panels``."""
+        self.axes_, self.figure_ = _panels(ax, grid, size, need, count)
 
 
-def panels(
-    ax: Any, grid: tuple[int, int], width: float, height: float, need: str, count: int | None = None
+class OnePanel:
+    """A display on one axes."""
+
+    ax_: Any
+    figure_: Any
+
+    def _open(self, ax: Any) -> Any:
+        """Take the axes that are given, or those of a new figure, and return them."""
+        (self.ax_,), self.figure_ = _panels(ax, (1, 1), (5.6, 3.8), "a single one")
+        return self.ax_
+
+
+def _panels(
+    ax: Any, grid: tuple[int, int], size: tuple[float, float], need: str, count: int | None = None
 ) -> tuple[Array, Any]:
     """Return ``count`` axes in an array, those given or those of a new figure with a grid; and their figure.
 
@@ -35,15 +54,15 @@ def panels(
     ----------
     ax : one axes, a sequence of them, or None
     grid : rows and columns of a new figure
-    width, height : of one panel of a new figure, in inches
+    size : width and height of one panel of a new figure, in inches
     need : what the axes are for, as an error says it
     count : of panels, by default all of the grid
     """
     count = grid[0] * grid[1] if count is None else count
     if ax is None:
         plt = require("matplotlib.pyplot", "plot")
-        size = (grid[1] * width, grid[0] * height)
-        figure, table = plt.subplots(*grid, figsize=size, layout="constrained", squeeze=False)
+        whole = grid[1] * size[0], grid[0] * size[1]
+        figure, table = plt.subplots(*grid, figsize=whole, layout="constrained", squeeze=False)
         cells = table.ravel()
         for cell in cells[count:]:
             cell.remove()
@@ -61,6 +80,13 @@ def panels(
 def plain(axes: Any) -> None:
     """Take away the two lines of the frame that carry no numbers."""
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def legend_above(axes: Any, columns: int = 4, **spacing: float) -> None:
+    """Put the legend where it can hide nothing."""
+    count = min(len(axes.get_legend_handles_labels()[0]), columns)
+    options = {"ncols": count, "frameon": False, "fontsize": "small"}
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), **options, **spacing)
 
 
 def tick_names(axis: Any, names: Sequence[str], inches: float = 3.0) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from tracelearn.arrays import to_numpy
 from tracelearn.model_selection import TraceNormPath
 from tracelearn.optional import require
-from tracelearn.plotting.canvas import COLOURS, DASHES, INK, MARKERS, one_axes, plain
+from tracelearn.plotting.canvas import COLOURS, DASHES, INK, MARKERS, OnePanel, legend_above, plain
 from tracelearn.plotting.modes import as_modes, check_model
 from tracelearn.streams import StreamReport
 from tracelearn.tensors import Array, n_rank
@@ -18,7 +18,7 @@ from tracelearn.tensors import Array, n_rank
 __all__ = ["ConvergenceDisplay", "PathDisplay", "PrequentialDisplay"]
 
 
-class PathDisplay:
+class PathDisplay(OnePanel):
     """What alpha does: the score of cross-validation, or the ranks of the weights, over a range of alphas.
 
     Parameters
@@ -52,8 +52,6 @@ class PathDisplay:
     (10, 2)
     """
 
-    ax_: Any
-    figure_: Any
     lines_: list[Any]
     band_: Any
 
@@ -142,8 +140,7 @@ class PathDisplay:
 
     def plot(self, ax: Any = None) -> Self:
         """Draw on the axes that are given, or on a new figure."""
-        self.ax_, self.figure_ = one_axes(ax)
-        axes, curves = self.ax_, np.reshape(self.values, (len(self.alphas), -1)).T
+        axes, curves = self._open(ax), np.reshape(self.values, (len(self.alphas), -1)).T
         self.lines_, self.band_ = [], None
         for k, (curve, label) in enumerate(zip(curves, self.labels, strict=True)):
             looks: dict[str, Any] = {"color": COLOURS[k % len(COLOURS)], "linestyle": DASHES[k % len(DASHES)]}
@@ -164,7 +161,7 @@ class PathDisplay:
             axes.yaxis.get_major_locator().set_params(integer=True)
             axes.set_ylim(bottom=-0.05 * max(int(self.values.max()), 1))
         plain(axes)
-        _legend_above(axes)
+        legend_above(axes, columnspacing=1.2, handlelength=2.2)
         return self
 
 
@@ -183,14 +180,7 @@ def _alpha_axis(axes: Any, alphas: Array) -> None:
     axes.set_xlabel("alpha")
 
 
-def _legend_above(axes: Any) -> None:
-    """Put the legend where it can hide nothing."""
-    count = len(axes.get_legend_handles_labels()[0])
-    options = {"frameon": False, "fontsize": "small", "columnspacing": 1.2, "handlelength": 2.2}
-    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(count, 4), **options)
-
-
-class ConvergenceDisplay:
+class ConvergenceDisplay(OnePanel):
     """The relative duality gap at every check of the last solve, with the ``tol`` that it had to reach.
 
     Parameters
@@ -216,8 +206,6 @@ class ConvergenceDisplay:
     ('log', True)
     """
 
-    ax_: Any
-    figure_: Any
     line_: Any
 
     def __init__(self, *, convergence: Array, tol: float) -> None:
@@ -238,8 +226,7 @@ class ConvergenceDisplay:
 
     def plot(self, ax: Any = None) -> Self:
         """Draw on the axes that are given, or on a new figure."""
-        self.ax_, self.figure_ = one_axes(ax)
-        axes = self.ax_
+        axes = self._open(ax)
         axes.set_yscale("log", nonpositive="mask")  # a gap of zero, which is possible, has no place on this axis
         iterations, gaps = self.convergence.T
         looks = {"color": COLOURS[0], "marker": "o", "markersize": 5 if len(gaps) <= 30 else 2.5, "linewidth": 1.4}
@@ -250,11 +237,11 @@ class ConvergenceDisplay:
         axes.set_xlabel("iteration")
         axes.set_ylabel("relative duality gap")
         plain(axes)
-        _legend_above(axes)
+        legend_above(axes, columnspacing=1.2, handlelength=2.2)
         return self
 
 
-class PrequentialDisplay:
+class PrequentialDisplay(OnePanel):
     """The errors of a stream on samples that were not learned yet: in each interval, and on all so far.
 
     Parameters
@@ -281,8 +268,6 @@ class PrequentialDisplay:
     array([1000, 1500, 2000, 2500, 3000])
     """
 
-    ax_: Any
-    figure_: Any
     lines_: list[Any]
 
     def __init__(self, *, n_seen: Array, error: Array, cumulative_error: Array, measure: str = "error") -> None:
@@ -315,8 +300,7 @@ class PrequentialDisplay:
 
     def plot(self, ax: Any = None) -> Self:
         """Draw on the axes that are given, or on a new figure."""
-        self.ax_, self.figure_ = one_axes(ax)
-        axes = self.ax_
+        axes = self._open(ax)
         marker = MARKERS[0] if len(self.n_seen) <= 60 else None
         looks: dict[str, Any] = {"color": COLOURS[5], "marker": marker, "markersize": 3.5, "linewidth": 1.2}
         self.lines_ = axes.plot(self.n_seen, self.error, label="since the last refresh", **looks)
@@ -328,5 +312,5 @@ class PrequentialDisplay:
         axes.set_ylabel(self.measure)
         axes.grid(axis="y", color=INK, alpha=0.15, linewidth=0.8)
         plain(axes)
-        _legend_above(axes)
+        legend_above(axes, columnspacing=1.2, handlelength=2.2)
         return self

@@ -8,14 +8,14 @@ from typing import Any, Self
 import numpy as np
 
 from tracelearn.arrays import to_numpy
-from tracelearn.plotting.canvas import COLOURS, INK, panels, plain
+from tracelearn.plotting.canvas import COLOURS, INK, Panels, legend_above, plain
 from tracelearn.plotting.modes import Mode, check_model, modes_of_weights
 from tracelearn.tensors import Array
 
 __all__ = ["ModeFactorsDisplay", "ModeSpectrumDisplay"]
 
 
-class ModeSpectrumDisplay:
+class ModeSpectrumDisplay(Panels):
     """Singular values of the weights' unfoldings, one panel for each mode, with the rank marked.
 
     Several targets are unfolded side by side, as in ``mode_factors_``; their ranks are each target's own, as in
@@ -46,8 +46,6 @@ class ModeSpectrumDisplay:
     ['channel: rank 1', 'time: rank 1', 'frequency: rank 1']
     """
 
-    axes_: Array
-    figure_: Any
     lines_: list[Any]
 
     def __init__(self, *, singular_values: Sequence[Array], ranks: Array, mode_names: Sequence[str]) -> None:
@@ -75,7 +73,7 @@ class ModeSpectrumDisplay:
     def plot(self, ax: Any = None) -> Self:
         """Draw on the axes that are given, or on a new figure."""
         count = len(self.singular_values)
-        self.axes_, self.figure_ = panels(ax, (1, count), 3.2, 2.9, "one for each mode")
+        self._open(ax, (1, count), (3.2, 2.9), "one for each mode")
         self.lines_ = []
         ranks = np.atleast_2d(self.ranks)
         for n, (axes, values) in enumerate(zip(self.axes_, self.singular_values, strict=True)):
@@ -96,7 +94,7 @@ class ModeSpectrumDisplay:
         return self
 
 
-class ModeFactorsDisplay:
+class ModeFactorsDisplay(Panels):
     """The leading factors of the weights in each mode, over the coordinates of that mode.
 
     Factors are the left singular vectors of the unfoldings, of length one. A sign says nothing by itself: the entry of
@@ -136,8 +134,6 @@ class ModeFactorsDisplay:
     ['channel', 'time (s)', 'frequency (Hz)']
     """
 
-    axes_: Array
-    figure_: Any
     lines_: list[list[Any]]
 
     def __init__(self, *, factors: Sequence[Array], shares: Sequence[Array], modes: Sequence[Mode]) -> None:
@@ -183,16 +179,14 @@ class ModeFactorsDisplay:
 
     def plot(self, ax: Any = None) -> Self:
         """Draw on the axes that are given, or on a new figure."""
-        self.axes_, self.figure_ = panels(ax, (1, len(self.modes)), 3.6, 3.2, "one for each mode")
+        self._open(ax, (1, len(self.modes)), (3.6, 3.2), "one for each mode")
         self.lines_ = []
         for axes, mode, factors, shares in zip(self.axes_, self.modes, self.factors, self.shares, strict=True):
             labels = [f"{k} ({share:.0%})" for k, share in enumerate(shares, start=1)]
             self.lines_.append(mode.draw(axes, list(factors.T), labels))
             plain(axes)
             if labels:
-                options = {"ncols": min(len(labels), 3), "frameon": False, "fontsize": "small"}
-                spacing = {"handlelength": 1.8, "columnspacing": 1.0, "handletextpad": 0.4}
-                axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), **options, **spacing)
+                legend_above(axes, 3, handlelength=1.8, columnspacing=1.0, handletextpad=0.4)
             else:
                 axes.text(0.5, 0.6, "all weights are zero", transform=axes.transAxes, ha="center", color=INK)
         self.axes_[0].set_ylabel("factor")

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from tracelearn.arrays import to_numpy
-from tracelearn.plotting.canvas import panels, plain
+from tracelearn.plotting.canvas import Panels, legend_above, plain
 from tracelearn.plotting.modes import Mode, as_modes, check_model, target_names
 from tracelearn.tensors import Array
 
@@ -19,7 +19,7 @@ _KINDS = {"weights": ("coef_", "weight"), "patterns": ("patterns_", "pattern")}
 _COLUMNS = 3
 
 
-class WeightsDisplay:
+class WeightsDisplay(Panels):
     """Weights or patterns: a line for samples of order 1, an image of order 2, slices of higher orders.
 
     All images share one colour scale, symmetric about zero.
@@ -55,8 +55,6 @@ class WeightsDisplay:
     ['channel = 0', 'channel = 1', 'channel = 2']
     """
 
-    axes_: Array
-    figure_: Any
     images_: list[Any]
     lines_: list[Any]
     colorbar_: Any
@@ -143,7 +141,7 @@ class WeightsDisplay:
             grid = down, -(-len(panes) // down)
         else:
             grid = len(self.tensors), len(cuts)
-        self.axes_, self.figure_ = panels(ax, grid, 2.9, 2.5, "one for each image", len(panes))
+        self._open(ax, grid, (2.9, 2.5), "one for each image", len(panes))
         limit = max(float(np.max(np.abs(image))) for image, _ in panes) or 1.0
         for axes, (image, title) in zip(self.axes_, panes, strict=True):
             self._plot_image(axes, image, self.modes[rows], self.modes[columns], cmap=cmap, vmin=-limit, vmax=limit)
@@ -163,14 +161,13 @@ class WeightsDisplay:
         return "\n".join(part for part in (target, where) if part)
 
     def _plot_lines(self, ax: Any) -> None:
-        self.axes_, self.figure_ = panels(ax, (1, 1), 5.6, 3.6, "a single one for all lines")
+        self._open(ax, (1, 1), (5.6, 3.6), "a single one for all lines")
         axes = self.axes_[0]
         self.lines_ = self.modes[0].draw(axes, self.tensors, self.targets)
         axes.set_ylabel(self.quantity)
         plain(axes)
         if any(self.targets):
-            options = {"ncols": min(len(self.targets), 4), "frameon": False, "fontsize": "small"}
-            axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), **options)
+            legend_above(axes)
 
     def _plot_image(self, axes: Any, image: Array, rows: Mode, columns: Mode, **colours: Any) -> None:
         """Draw an image; entries with names begin at the top, as in a table, and numbers grow upwards."""

@@ -84,13 +84,15 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)
 
-    def _check_container(self, n_axes: int) -> None:
+    def _makes_tables(self, X: Any) -> bool:
+        """Whether set_output asks for tables, which have rows and columns: flat samples have them, tensors do not."""
         wanted = _get_output_config("transform", self)["dense"]
-        if n_axes > 2 and wanted != "default":
+        if wanted != "default" and n_axes(X) > 2:
             raise ValueError(
-                f"Expected flat samples for the output that set_output asks for, {wanted}, got tensors: pass flat samples, or "
-                "call set_output(transform='default')."
+                f"Expected flat samples for the output that set_output asks for, {wanted}, got tensors: pass flat samples and "
+                "tensor_shape, or call set_output(transform='default')."
             )
+        return bool(wanted != "default")
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -236,17 +236,20 @@ class ModePCA(ClassNamePrefixFeaturesOutMixin, TensorTransformer):
         self._set(components)
 
     def transform(self, X: Any) -> Array:
-        """Compress samples to tensors of shape (n_samples, r1, ..., rN), float32 to float32."""
+        """Compress samples to tensors of shape (n_samples, r1, ..., rN), float32 to float32.
+
+        Where ``set_output`` asks for data frames, flat samples become tables with the columns of ``get_feature_names_out``.
+        """
         check_is_fitted(self)
+        tables = self._makes_tables(X)
         rows, shape = read_samples(self, X, reset=False)
-        self._check_container(len(shape) + 1)
         T = rows.reshape(-1, *shape)
         matrices = [U.astype(T.dtype, copy=False) for U in self.components_]
         compressed = np.empty((T.shape[0], *self.n_components_), T.dtype)
         for block in blocks(T):
             # Centred in double precision before the product: the mean may be large against the spread.
             compressed[block] = _multiply(np.subtract(T[block], self.mean_).astype(T.dtype, copy=False), matrices)
-        return compressed
+        return compressed.reshape(T.shape[0], -1) if tables else compressed
 
     def inverse_transform(self, X: Any) -> Array:
         """Bring compressed samples back to shape (n_samples, I1, ..., IN): the closest there is in the kept directions.

@@ -195,9 +195,9 @@ class TensorStandardScaler(OneToOneFeatureMixin, TensorTransformer):
         return self._apply(X, steps)
 
     def _apply(self, X: Any, steps: list[tuple[Any, Array]]) -> Array:
+        self._makes_tables(X)
         rows, shape = read_samples(self, X, reset=False)
         shaped = n_axes(X) > 2
-        self._check_container(2 + shaped)
         source = rows.reshape(-1, *shape)
         own = self.copy or not source.flags.writeable
         target = np.empty(source.shape, source.dtype) if own else source
