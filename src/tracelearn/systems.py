@@ -26,6 +26,7 @@ __all__ = [
     "OperatorSystem",
     "StackedSystem",
     "System",
+    "WeightedKernelSystem",
     "conjugate_gradients",
     "largest_eigenvalue",
 ]
@@ -145,9 +146,17 @@ class KernelSystem:
         """Whether all rows of one solve must have the same shift."""
         return not self.spectral
 
+    def _forth(self, rows: Array) -> Array:
+        """Multiply every row by ``A'``."""
+        return rows @ self.factor.T
+
+    def _back(self, scores: Array) -> Array:
+        """Multiply every row by ``A``."""
+        return scores @ self.factor
+
     def apply(self, rows: Array) -> Array:
         """Multiply every row by ``A'A``."""
-        return (rows @ self.factor.T) @ self.factor
+        return self._back(self._forth(rows))
 
     @cached_property
     def _kernel(self) -> GramSystem:
@@ -155,8 +164,8 @@ class KernelSystem:
 
     def solver(self, shift: Array) -> Rows:
         """Return the solve ``(r - A' (A A' + s)^-1 A r) / s``."""
-        inner, across = self._kernel.solver(shift), self.factor.T
-        return lambda rows: (rows - inner(rows @ across) @ self.factor) / shift[:, None]
+        inner = self._kernel.solver(shift)
+        return lambda rows: (rows - self._back(inner(self._forth(rows)))) / shift[:, None]
 
     def largest(self) -> float:
         """Bound the largest eigenvalue from above, within a few per cent."""
@@ -169,6 +178,45 @@ class KernelSystem:
     def smallest(self) -> float:
         """Return zero: with fewer rows than columns there is a null space."""
         return 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedKernelSystem(KernelSystem):
+    """The sum of ``w (x - m)(x - m)'`` over the rows x of ``factor``, where m is their weighted mean, or zero.
+
+    The kernel of the rows without weights is given, so that a new set of weights costs n by n numbers and no product of
+    the rows.
+    """
+
+    kernel: Array = None
+    weight: Array = None
+    centre: bool = True
+
+    @cached_property
+    def _share(self) -> Array:
+        xp = array_namespace(self.weight)
+        total = float(xp.sum(self.weight))
+        return self.weight / total if self.centre and total > 0 else xp.zeros_like(self.weight)
+
+    @cached_property
+    def _root(self) -> Array:
+        return array_namespace(self.weight).sqrt(self.weight)
+
+    def _forth(self, rows: Array) -> Array:
+        """Multiply every row by ``A'``: score it, subtract the mean score, weigh."""
+        scores = rows @ self.factor.T
+        return (scores - (scores @ self._share)[:, None]) * self._root
+
+    def _back(self, scores: Array) -> Array:
+        """Multiply every row by ``A``."""
+        scores = scores * self._root
+        return (scores - array_namespace(scores).sum(scores, axis=1, keepdims=True) * self._share) @ self.factor
+
+    @cached_property
+    def _kernel(self) -> GramSystem:
+        means = self.kernel @ self._share
+        centred = self.kernel - means[:, None] - means[None, :] + self._share @ means
+        return GramSystem(centred * self._root[:, None] * self._root[None, :], self.spectral)
 
 
 @dataclass(frozen=True, eq=False)

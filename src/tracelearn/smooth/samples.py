@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self
 
 from tracelearn.moments import Moments
 from tracelearn.sparse import FEW, SparseSystem
-from tracelearn.systems import GramSystem, KernelSystem, System
+from tracelearn.systems import GramSystem, System, WeightedKernelSystem
 from tracelearn.tensors import Array, array_namespace
 
 __all__ = ["ArraySamples", "Samples", "SparseSamples", "Term", "Weigh", "added", "summed_covariances"]
@@ -73,6 +73,7 @@ class ArraySamples:
     Y: Array
     share: Array
     blockwise: bool = False
+    _kernels: dict[bool, tuple[Array, Array]] = field(default_factory=dict, repr=False)  # shared by all targets
 
     @property
     def rows(self) -> Array:
@@ -111,13 +112,18 @@ class ArraySamples:
         if self.X.shape[0] >= self.X.shape[1]:
             return summed_covariances(self, weigh, scores, centre=centre)
         weights = weigh(self.Y, self.share, self.Y if scores is None else scores)
-        return tuple(self._kernel(weights[:, k], centre=centre) for k in range(weights.shape[1]))
+        rows, kernel = self._kernel(centre=centre)
+        return tuple(
+            WeightedKernelSystem(rows, kernel=kernel, weight=weights[:, k], centre=centre)
+            for k in range(weights.shape[1])
+        )
 
-    def _kernel(self, weight: Array, *, centre: bool) -> KernelSystem:
-        xp = array_namespace(weight)
-        total = float(xp.sum(weight))
-        mean = (weight / total) @ self.X if centre and total > 0 else xp.zeros_like(self.X[0, :])
-        return KernelSystem((self.X - mean) * xp.sqrt(weight)[:, None])
+    def _kernel(self, *, centre: bool) -> tuple[Array, Array]:
+        """Find the rows about their mean, from which other weighted means differ little, and their kernel; once."""
+        if centre not in self._kernels:
+            rows = self.X - self.share @ self.X if centre else self.X
+            self._kernels[centre] = rows, rows @ rows.T
+        return self._kernels[centre]
 
 
 @dataclass(frozen=True, eq=False)
