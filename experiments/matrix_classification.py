@@ -19,7 +19,7 @@ import numpy as np
 from experiments.report import BLUE, ORANGE, axes, options, table, write
 from tracelearn import TraceNormClassifier, trace_norm_path
 
-SETTINGS = {"size": 64, "rank": 16, "n": 1000, "n_alphas": 20, "repeats": 3}
+SETTINGS = {"size": 64, "rank": 16, "n": 1000, "n_alphas": 20, "repeats": 2}
 QUICK = {"size": 16, "rank": 4, "n": 200, "n_alphas": 6, "repeats": 1}
 EPS = 0.01  # the last alpha, as a share of the first, which is the smallest with W = 0
 GAP = 1e-3  # of the objective, as the paper has it
@@ -190,7 +190,7 @@ def figure(path: dict[str, list[float]], rank: int, file: Any) -> None:
     fig, (left, right) = axes(ncols=2, figsize=(9, 3.6))
     left.semilogx(path["alpha"], path["rank"], "o-", color=BLUE)
     left.axhline(rank, linestyle="--", color="0.55")
-    left.text(path["alpha"][-1], rank + 0.4, "rank of the true weights", color="0.35")
+    left.text(path["alpha"][-1], rank - 1.2, "rank of the true weights", color="0.35", ha="right")
     left.set_ylabel("rank of W")
     right.semilogx(path["alpha"], path["accuracy"], "o-", color=ORANGE)
     right.set_ylabel("accuracy on new matrices")

@@ -16,7 +16,9 @@ from tracelearn import (
     TraceNormRegressorCV,
     trace_norm_path,
 )
+from tracelearn.linalg import coupled_gram, with_ones
 from tracelearn.sparse import SparseSystem
+from tracelearn.validation import read_samples
 
 SHAPE = (5, 4, 3)
 P = 60
@@ -126,6 +128,14 @@ def test_entries_that_are_stored_twice_count_as_their_sum():
     model = TraceNormRegressor(alpha=0.01, tensor_shape=SHAPE)
     assert_allclose(clone(model).fit(twice, y).coef_, clone(model).fit(sparse.csr_array(rows), y).coef_, atol=1e-12)
     assert twice.nnz == 100
+    assert read_samples(model, twice, reset=True, any_library=True)[0].nnz == 50
+
+
+def test_the_hessian_of_several_classes_is_that_of_dense_rows():
+    rng, rows = np.random.default_rng(0), scattered(150)
+    weights, coupling, share = rng.random((150, 3)), rng.random((150, 3)), rng.random(150)
+    found = coupled_gram(with_ones(sparse.csr_array(rows)), weights, coupling, share)
+    assert_allclose(found, coupled_gram(with_ones(rows), weights, coupling, share), rtol=0, atol=1e-11)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int64])

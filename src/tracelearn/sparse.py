@@ -19,7 +19,7 @@ from tracelearn.tensors import Array
 
 __all__ = ["FEW", "SparseSystem"]
 
-# Rows and columns of the largest dense matrix that takes the place of sparse products: factored in about a fifth of a second.
+# Rows and columns of the largest dense matrix that takes the place of sparse products: small enough to be factored often.
 FEW = 2048
 
 
