@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Two BLAS threads per test worker would fight over the cores.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: demo test format check paper bench docs clean
+.PHONY: demo test format check paper bench experiments docs clean
 
 demo: .venv/demo
 	$(BIN)/tracelearn reproduce --scale quick --out out/quick --force
@@ -32,6 +32,11 @@ docs: .venv/docs
 # QUICK=1: smaller problems and few repetitions, written to out/ so that the figures of a full run stay.
 bench: .venv/bench
 	$(BIN)/python -m benchmarks $(if $(QUICK),--quick --out out/bench)
+
+# QUICK=1: smaller problems, written to out/ so that the results of a full run stay.
+experiments: .venv/bench
+	$(BIN)/python -m experiments.completion $(if $(QUICK),--quick)
+	$(BIN)/python -m experiments.matrix_classification $(if $(QUICK),--quick)
 
 clean:
 	rm -rf .venv out

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from tracelearn import Moments
-from tracelearn.smooth import Squares
+from tracelearn.smooth import ArraySamples, Squares
 from tracelearn.systems import GramSystem
 
 
@@ -118,3 +119,18 @@ def test_squares_from_few_samples_are_those_from_moments(problem, rng):
     np.testing.assert_allclose(few.evaluate(W).value, full.evaluate(W).value)
     np.testing.assert_allclose(few.evaluate(W).gradient, full.evaluate(W).gradient, atol=1e-10)
     np.testing.assert_allclose(few.intercept(W), full.intercept(W))
+
+
+@pytest.mark.parametrize("n", [8, 30])  # through a kernel, and as a matrix
+@pytest.mark.parametrize("centre", [True, False])
+def test_covariances_of_samples_take_any_weights_and_solve(n, centre):
+    rng = np.random.default_rng(0)
+    X, shift = rng.normal(5.0, 1.0, (n, 12)), np.array([0.3])
+    samples = ArraySamples(X, np.zeros((n, 1)), np.full(n, 1.0 / n))
+    for weight in (rng.uniform(0.1, 2.0, n), rng.uniform(0.0, 1.0, n) ** 8):
+        (system,) = samples.covariances(lambda Y, share, z, weight=weight: weight[:, None], centre=centre)
+        deviations = X - (weight @ X / weight.sum() if centre else 0.0)
+        matrix, row = (deviations.T * weight) @ deviations, rng.normal(size=(1, 12))
+        assert_allclose(system.apply(row), row @ matrix, rtol=0, atol=1e-10)
+        assert_allclose(system.solver(shift)(row @ matrix + 0.3 * row), row, rtol=0, atol=1e-9)
+        assert_allclose(system.mean_eigenvalue(), np.trace(matrix) / 12, rtol=1e-10)

@@ -331,15 +331,6 @@ def test_one_weight_is_the_weight_of_all(tmp_path):
     assert_same(as_source(next(lazy_arrays(tmp_path, X)), y, 2.0).batches(), X, y, np.full(N, 2.0))
 
 
-@pytest.mark.parametrize("kind", [sparse.csr_array, sparse.csr_matrix, sparse.csc_array, sparse.coo_array])
-@pytest.mark.parametrize("start", [0, 5])
-def test_sparse_samples_become_dense_block_by_block(kind, start):
-    X = np.random.default_rng(0).integers(0, 2, (N, 6)).astype(float)
-    source = as_source(kind(X), np.arange(N))
-    assert (source.sample_shape, source.n_samples, source.dtype) == ((6,), N, X.dtype)
-    assert_same(source.batches(start), X[start:], np.arange(start, N), None)
-
-
 def test_paths_are_sources_with_the_name_of_a_target(tmp_path):
     X, y, weight = written()
     np.savez(tmp_path / "d.npz", X=X, label=y, w=weight)

@@ -22,20 +22,24 @@ from array_api_compat import (
     is_torch_array,
     to_device,
 )
+from scipy import sparse
 
 from tracelearn.tensors import Array, array_namespace
 
 __all__ = [
     "as_dtype",
     "at_host",
+    "dense",
     "detached",
     "dtype_name",
     "free_memory",
     "is_foreign",
     "is_narrow",
+    "is_sparse",
     "move_to",
     "place",
     "same_place",
+    "take_rows",
     "to_numpy",
     "unique_values",
     "widest",
@@ -55,6 +59,21 @@ def is_foreign(X: Any) -> bool:
     if type(X) is np.ndarray or not is_array_api_obj(X):
         return False
     return not (is_numpy_array(X) or is_dask_array(X) or is_pydata_sparse_array(X))
+
+
+def is_sparse(X: Any) -> bool:
+    """Whether X is a sparse array or matrix of SciPy."""
+    return type(X) is not np.ndarray and bool(sparse.issparse(X))
+
+
+def dense(X: Any) -> Array:
+    """Fill in the zeros of a sparse array; all else stays what it is."""
+    return X.toarray() if is_sparse(X) else X
+
+
+def take_rows(X: Array, index: Array) -> Array:
+    """Keep some rows of an array, sparse or not."""
+    return X[index] if is_sparse(X) else array_namespace(X).take(X, index, axis=0)
 
 
 def place(X: Any) -> str:
@@ -168,6 +187,8 @@ def is_narrow(X: Array) -> bool:
 
 def as_dtype(X: Array, dtype: Any) -> Array:
     """Cast an array, without a copy where it has that dtype."""
+    if is_sparse(X):
+        return X.astype(dtype, copy=False)
     return array_namespace(X).astype(X, dtype, copy=False)
 
 

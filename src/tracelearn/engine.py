@@ -13,8 +13,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tracelearn.smooth import Term, added
+from tracelearn.smooth import Term, Weigh, added, summed_covariances
 from tracelearn.sources import Source, as_source
+from tracelearn.systems import System
 from tracelearn.tensors import Array
 from tracelearn.validation import sample_shape
 
@@ -295,3 +296,7 @@ class BlockSamples:
         """Keep some of the targets."""
         kept = targets if self.targets is None else self.targets[targets]
         return replace(self, targets=kept, n_targets=len(kept))
+
+    def covariances(self, weigh: Weigh, scores: Column | None = None, *, centre: bool) -> tuple[System, ...]:
+        """Find the covariances as p by p matrices, in one pass."""
+        return summed_covariances(self, weigh, scores, centre=centre)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from tracelearn.sparse import FEW
+
 __all__ = ["Form", "choose_form"]
 
 
 @dataclass(frozen=True)
 class Form:
-    """A form and the reason why it was chosen; ``name`` is "moments", "kernel", "data" or "matrix-free"."""
+    """A form and the reason why it was chosen; ``name`` is "moments", "kernel", "data", "sparse" or "matrix-free"."""
 
     name: str
     reason: str
@@ -24,11 +26,12 @@ def available_memory() -> int:
         return 4 << 30
 
 
-def choose_form(n: int, p: int, *, has_moments: bool, memory: int | None = None) -> Form:
+def choose_form(n: int, p: int, *, has_moments: bool, memory: int | None = None, sparse: bool = False) -> Form:
     """Choose how to learn from n samples of p numbers.
 
     Moments need p by p numbers and no further look at the samples; the kernel n by n numbers, for n below p, and the
-    samples at every iteration. A loss without moments needs the samples anyway.
+    samples at every iteration. A loss without moments needs the samples anyway. A pass over sparse samples costs less than
+    a product with a large square matrix, so for them moments are only for few features.
 
     Examples
     --------
@@ -39,7 +42,11 @@ def choose_form(n: int, p: int, *, has_moments: bool, memory: int | None = None)
     'kernel'
     >>> choose_form(100_000, 90_000, has_moments=True, memory=8 << 30).name
     'matrix-free'
+    >>> choose_form(15_000, 50_000, has_moments=True, sparse=True).name
+    'sparse'
     """
+    if sparse and not (has_moments and p <= min(2 * n, FEW)):
+        return Form("sparse", "products with the sparse samples take the place of square matrices")
     memory = available_memory() if memory is None else memory
     gram, kernel = 8 * p * p, 8 * n * n
     if 4 * min(gram, kernel) > memory:  # the matrix, its factor, and what a factorisation needs beside them

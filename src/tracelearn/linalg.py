@@ -10,21 +10,31 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
+from typing import Any
 
+import numpy as np
+from array_api_compat import device
+from scipy import sparse
+
+from tracelearn.arrays import is_sparse
 from tracelearn.tensors import Array, array_namespace
 
 __all__ = [
+    "coupled_gram",
     "low_rank_projection",
     "mode_spans",
     "mode_spectral_norms",
     "mode_trace_norms",
     "positive_part",
     "project_modes",
+    "scaled_rows",
     "shrink",
     "shrink_modes",
     "soft_threshold",
     "spectral_norms",
     "trace_norms",
+    "weighted_gram",
+    "with_ones",
 ]
 
 
@@ -137,6 +147,36 @@ def _rows_of(values: Array, own: Sequence[int]) -> Array:
     if values.shape[0] in (1, len(own)):
         return values
     return array_namespace(values).stack([values[m, ...] for m in own])
+
+
+def with_ones(X: Array) -> Array:
+    """Append a column of ones to rows, sparse or not."""
+    if is_sparse(X):
+        return sparse.hstack([X, np.ones((X.shape[0], 1))], format="csr")
+    xp = array_namespace(X)
+    return xp.concat([X, xp.ones((X.shape[0], 1), dtype=X.dtype, device=device(X))], axis=1)
+
+
+def coupled_gram(X: Array, weights: Array, coupling: Array, share: Array) -> Array:
+    """Sum ``share (diag(weights) - coupling coupling')`` times ``x x'`` over rows x (n, q), as an array (K, q, K, q)."""
+    xp, q, K = array_namespace(share), X.shape[1], weights.shape[1]
+    eye = xp.eye(K, dtype=share.dtype, device=device(share))
+    if is_sparse(X):  # K^2 sparse products are cheaper than rows of K q numbers
+        curved = share[:, None, None] * (weights[:, :, None] * eye - coupling[:, :, None] * coupling[:, None, :])
+        return np.stack([np.stack([weighted_gram(X, curved[:, k, m]) for m in range(K)], 1) for k in range(K)])
+    both = xp.reshape(xp.sqrt(share)[:, None, None] * coupling[:, :, None] * X[:, None, :], (X.shape[0], -1))
+    blocks = xp.stack([(X * (weights[:, k] * share)[:, None]).T @ X for k in range(K)])
+    return blocks[:, :, None, :] * eye[:, None, :, None] - xp.reshape(both.T @ both, (K, q, K, q))
+
+
+def scaled_rows(X: Any, factor: Array) -> Any:
+    """Multiply every row of a sparse array in CSR format."""
+    return sparse.csr_array((X.data * np.repeat(factor, np.diff(X.indptr)), X.indices, X.indptr), shape=X.shape)
+
+
+def weighted_gram(X: Any, weight: Array) -> Array:
+    """Sum ``w x x'`` over sparse rows x, as a dense matrix."""
+    return (X.T @ scaled_rows(X, weight)).toarray()
 
 
 def low_rank_projection(T: Array, pattern: Array, mode: int, *, rtol: float = 1e-10) -> Array:

@@ -13,17 +13,21 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from array_api_compat import device
 
+from tracelearn.arrays import dense
 from tracelearn.linalg import positive_part
 from tracelearn.tensors import Array, array_namespace
 
 __all__ = [
     "CentredSystem",
     "CoupledSystem",
+    "DiagonalSystem",
     "GramSystem",
     "KernelSystem",
     "OperatorSystem",
     "StackedSystem",
     "System",
+    "WeightedKernelSystem",
+    "conjugate_gradients",
     "largest_eigenvalue",
 ]
 
@@ -131,7 +135,7 @@ class GramSystem:
 
 @dataclass(frozen=True, eq=False)
 class KernelSystem:
-    """The matrix ``A'A`` of fewer rows than columns, through its n by n kernel ``A A'`` (Woodbury)."""
+    """The matrix ``A'A`` of fewer rows than columns, sparse or not, through its n by n kernel ``A A'`` (Woodbury)."""
 
     has_factor: ClassVar[bool] = True
     factor: Array
@@ -142,18 +146,26 @@ class KernelSystem:
         """Whether all rows of one solve must have the same shift."""
         return not self.spectral
 
+    def _forth(self, rows: Array) -> Array:
+        """Multiply every row by ``A'``."""
+        return rows @ self.factor.T
+
+    def _back(self, scores: Array) -> Array:
+        """Multiply every row by ``A``."""
+        return scores @ self.factor
+
     def apply(self, rows: Array) -> Array:
         """Multiply every row by ``A'A``."""
-        return (rows @ array_namespace(rows).matrix_transpose(self.factor)) @ self.factor
+        return self._back(self._forth(rows))
 
     @cached_property
     def _kernel(self) -> GramSystem:
-        return GramSystem(self.factor @ array_namespace(self.factor).matrix_transpose(self.factor), self.spectral)
+        return GramSystem(dense(self.factor @ self.factor.T), self.spectral)
 
     def solver(self, shift: Array) -> Rows:
         """Return the solve ``(r - A' (A A' + s)^-1 A r) / s``."""
-        inner, across = self._kernel.solver(shift), array_namespace(shift).matrix_transpose(self.factor)
-        return lambda rows: (rows - inner(rows @ across) @ self.factor) / shift[:, None]
+        inner = self._kernel.solver(shift)
+        return lambda rows: (rows - self._back(inner(self._forth(rows)))) / shift[:, None]
 
     def largest(self) -> float:
         """Bound the largest eigenvalue from above, within a few per cent."""
@@ -166,6 +178,75 @@ class KernelSystem:
     def smallest(self) -> float:
         """Return zero: with fewer rows than columns there is a null space."""
         return 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedKernelSystem(KernelSystem):
+    """The sum of ``w (x - m)(x - m)'`` over the rows x of ``factor``, where m is their weighted mean, or zero.
+
+    The kernel of the rows without weights is given, so that a new set of weights costs n by n numbers and no product of
+    the rows.
+    """
+
+    kernel: Array = None
+    weight: Array = None
+    centre: bool = True
+
+    @cached_property
+    def _share(self) -> Array:
+        xp = array_namespace(self.weight)
+        total = float(xp.sum(self.weight))
+        return self.weight / total if self.centre and total > 0 else xp.zeros_like(self.weight)
+
+    @cached_property
+    def _root(self) -> Array:
+        return array_namespace(self.weight).sqrt(self.weight)
+
+    def _forth(self, rows: Array) -> Array:
+        """Multiply every row by ``A'``: score it, subtract the mean score, weigh."""
+        scores = rows @ self.factor.T
+        return (scores - (scores @ self._share)[:, None]) * self._root
+
+    def _back(self, scores: Array) -> Array:
+        """Multiply every row by ``A``."""
+        scores = scores * self._root
+        return (scores - array_namespace(scores).sum(scores, axis=1, keepdims=True) * self._share) @ self.factor
+
+    @cached_property
+    def _kernel(self) -> GramSystem:
+        means = self.kernel @ self._share
+        centred = self.kernel - means[:, None] - means[None, :] + self._share @ means
+        return GramSystem(centred * self._root[:, None] * self._root[None, :], self.spectral)
+
+
+@dataclass(frozen=True, eq=False)
+class DiagonalSystem:
+    """A diagonal matrix, as the gram is of samples that are one entry of a tensor each."""
+
+    shares_shift: ClassVar[bool] = False
+    has_factor: ClassVar[bool] = True
+    diagonal: Array
+
+    def apply(self, rows: Array) -> Array:
+        """Multiply every row, entry by entry."""
+        return rows * self.diagonal
+
+    def solver(self, shift: Array) -> Rows:
+        """Return the division by the diagonal and the shift."""
+        divisor = self.diagonal[None, :] + shift[:, None]
+        return lambda rows: rows / divisor
+
+    def largest(self) -> float:
+        """Find the largest eigenvalue."""
+        return float(array_namespace(self.diagonal).max(self.diagonal))
+
+    def mean_eigenvalue(self) -> float:
+        """Average the eigenvalues."""
+        return float(array_namespace(self.diagonal).mean(self.diagonal))
+
+    def smallest(self) -> float:
+        """Find the smallest eigenvalue."""
+        return float(array_namespace(self.diagonal).min(self.diagonal))
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,23 +277,8 @@ class OperatorSystem:
 
     def solver(self, shift: Array) -> Rows:
         """Return the solve by conjugate gradients, a pass for each step."""
-        return lambda rows: self._solved(rows, shift)
-
-    def _solved(self, rows: Array, shift: Array) -> Array:
-        xp = array_namespace(rows)
-        W, residual = xp.zeros_like(rows), rows
-        direction, square = residual, xp.sum(residual**2, axis=1)
-        goal = 1e-20 * square
-        for _ in range(min(200, self.mean.shape[0])):
-            if bool(xp.all(square <= goal)):
-                break
-            image = self.apply(direction) + shift[:, None] * direction
-            curvature = xp.sum(direction * image, axis=1)
-            size = (square / xp.where(curvature > 0, curvature, xp.ones_like(curvature)))[:, None]
-            W, residual = W + size * direction, residual - size * image
-            before, square = square, xp.sum(residual**2, axis=1)
-            direction = residual + (square / xp.where(before > 0, before, xp.ones_like(before)))[:, None] * direction
-        return W
+        ones = array_namespace(shift).ones_like(shift)[:, None]
+        return lambda rows: conjugate_gradients(self.apply, rows, shift, ones)
 
     def largest(self) -> float:
         """Bound the largest eigenvalue from above, within a few per cent."""
@@ -429,6 +495,32 @@ def _invert_lower(L: Array) -> Array:
     corner = -(bottom @ (L[half:, :half] @ top))
     nothing = xp.zeros((half, size - half), dtype=L.dtype, device=device(L))
     return xp.concat([xp.concat([top, nothing], axis=1), xp.concat([corner, bottom], axis=1)])
+
+
+def conjugate_gradients(
+    apply: Rows, rows: Array, shift: Array, diagonal: Array, start: Array | None = None, tol: float = 1e-10
+) -> Array:
+    """Solve ``(operator + shift I) w = r`` for every row r by conjugate gradients, scaled by a ``diagonal`` (R, p).
+
+    The residual ends at ``tol`` times that of ``start``, which by default is zero, or at rounding.
+    """
+    xp = array_namespace(rows)
+    W = xp.zeros_like(rows) if start is None else start
+    residual = rows if start is None else rows - apply(W) - shift[:, None] * W
+    scaled = residual / diagonal
+    direction, square = scaled, xp.sum(residual * scaled, axis=1)
+    goal = tol**2 * square + float(xp.finfo(rows.dtype).eps) ** 2 * xp.sum(rows**2 / diagonal, axis=1)
+    for _ in range(200):
+        if bool(xp.all(square <= goal)):
+            break
+        image = apply(direction) + shift[:, None] * direction
+        curvature = xp.sum(direction * image, axis=1)
+        size = (square / xp.where(curvature > 0, curvature, xp.ones_like(curvature)))[:, None]
+        W, residual = W + size * direction, residual - size * image
+        scaled = residual / diagonal
+        before, square = square, xp.sum(residual * scaled, axis=1)
+        direction = scaled + (square / xp.where(before > 0, before, xp.ones_like(before)))[:, None] * direction
+    return W
 
 
 def largest_eigenvalue(apply: Callable[[Array], Array], like: Array) -> float:

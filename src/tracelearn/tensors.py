@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace as _any_namespace
+from scipy import sparse
 
 Array = Any  # an array of the array API standard: NumPy, PyTorch, CuPy, JAX ...
 
@@ -36,7 +37,8 @@ def array_namespace(*arrays: Array) -> Any:
     """Find the library of some arrays."""
     kind = type(arrays[0])
     if kind not in _NAMESPACES:
-        _NAMESPACES[kind] = _any_namespace(*arrays)
+        # Rows of SciPy's sparse kinds meet arrays of NumPy, and what comes out of their products is one.
+        _NAMESPACES[kind] = np if issubclass(kind, sparse.sparray | sparse.spmatrix) else _any_namespace(*arrays)
     return _NAMESPACES[kind]
 
 

@@ -16,6 +16,7 @@ from tracelearn.arrays import (
     dtype_name,
     is_foreign,
     is_narrow,
+    is_sparse,
     move_to,
     place,
     same_place,
@@ -43,6 +44,9 @@ _RANGES = {32: (1e-15, 1e15), 64: (1e-50, 1e50)}
 
 def check_finite(values: Array, name: str, shape: tuple[int, ...] = ()) -> None:
     """Refuse NaN and infinity, naming the place of the first."""
+    if is_sparse(values):
+        _check_finite_entries(values, name, shape)
+        return
     xp = array_namespace(values)
     if not xp.isdtype(values.dtype, "real floating"):
         return
@@ -55,10 +59,23 @@ def check_finite(values: Array, name: str, shape: tuple[int, ...] = ()) -> None:
         return
     index = int(xp.argmax(xp.astype(bad, xp.uint8)))
     first = np.unravel_index(index, tuple(values.shape))
-    where = f"sample {int(first[0])}"
-    if values.ndim > 1 and len(shape) > 0:
-        where += f", entry {tuple(int(i) for i in np.unravel_index(int(first[1]), shape))}"
-    kind = "NaN" if math.isnan(float(xp.reshape(values, (-1,))[index])) else "infinity"
+    column = int(first[1]) if values.ndim > 1 else None
+    _refuse_number(float(xp.reshape(values, (-1,))[index]), name, int(first[0]), column, shape)
+
+
+def _check_finite_entries(rows: Any, name: str, shape: tuple[int, ...]) -> None:
+    """Do the same for sparse rows, of which only the entries are looked at."""
+    bad = np.flatnonzero(~np.isfinite(rows.data))
+    if bad.size:
+        row = int(np.searchsorted(rows.indptr, bad[0], side="right")) - 1
+        _refuse_number(float(rows.data[bad[0]]), name, row, int(rows.indices[bad[0]]), shape)
+
+
+def _refuse_number(value: float, name: str, row: int, column: int | None, shape: tuple[int, ...]) -> None:
+    where = f"sample {row}"
+    if column is not None and len(shape) > 0:
+        where += f", entry {tuple(int(i) for i in np.unravel_index(column, shape))}"
+    kind = "NaN" if math.isnan(value) else "infinity"
     raise ValueError(
         f"Expected finite numbers in {name}, got {kind} at {where}: impute or drop such samples before fitting."
     )
@@ -66,6 +83,7 @@ def check_finite(values: Array, name: str, shape: tuple[int, ...] = ()) -> None:
 
 def check_range(values: Array, name: str) -> None:
     """Refuse numbers so large or so small that their products overflow or vanish; all zeros are fine."""
+    values = values.data if is_sparse(values) else values
     xp = array_namespace(values)
     if 0 in values.shape or not xp.isdtype(values.dtype, "real floating"):
         return  # whole numbers have products within the range of float64
@@ -111,7 +129,7 @@ def sample_shape(X: Any, tensor_shape: tuple[int, ...] | None) -> tuple[int, ...
 
 def flat_samples(X: Any) -> Any:
     """View samples as rows; data frames and sparse matrices pass as they are, for scikit-learn to judge."""
-    if hasattr(X, "iloc") or sparse.issparse(X):
+    if hasattr(X, "iloc") or is_sparse(X):
         return X
     X = np.asarray(X)
     return X.reshape(X.shape[0], -1) if X.ndim > 2 and X.shape[0] > 0 else X
@@ -123,13 +141,13 @@ def read_samples(
     """Check X and return it as rows (n, p), float32 or float64, with the shape of a sample.
 
     The rows are a view of X wherever its memory allows it. With ``any_library`` arrays of other libraries stay what and
-    where they are, and those of narrow numbers as narrow: all else is made an array of NumPy. Without ``finite`` the
-    caller looks for NaN and infinity itself.
+    where they are, those of narrow numbers as narrow, and sparse rows stay sparse, in CSR format: all else is made an array
+    of NumPy. Without ``finite`` the caller looks for NaN and infinity itself.
     """
     foreign = any_library and is_foreign(X)
     if foreign:
         X = detached(X)
-    elif not hasattr(X, "iloc") and not sparse.issparse(X):
+    elif not hasattr(X, "iloc") and not is_sparse(X):
         X = np.asarray(X)
     if any_library and not reset:
         _check_place(X, _known_array(estimator))
@@ -138,15 +156,8 @@ def read_samples(
             f"Expected at least one sample with at least one entry, got an array of shape {tuple(X.shape)}."
         )
     shape = sample_shape(X, estimator.tensor_shape)
-    if not reset and shape != estimator.sample_shape_:
-        known = estimator.sample_shape_
-        if math.prod(shape) != math.prod(known) or len(np.shape(X)) > 2:
-            count, expected = math.prod(shape), math.prod(known)
-            hint = f"X has {count} features, but {type(estimator).__name__} is expecting {expected} features as input."
-            if count == expected:
-                hint = "bring the axes into the order of fit, or pass flat samples."
-            raise ValueError(f"Expected samples of shape {known} as in fit, got samples of shape {shape}: {hint}")
-        shape = known
+    if not reset:
+        shape = _known_shape(estimator, shape, flat=len(np.shape(X)) == 2)
     _check_kind(X)
     if foreign:
         rows = _foreign_rows(estimator, X, reset=reset)
@@ -156,11 +167,35 @@ def read_samples(
             flat_samples(X),
             reset=reset,
             dtype=[np.float64, np.float32],
+            accept_sparse="csr" if any_library else False,
             ensure_all_finite=False,
         )
+    if is_sparse(rows):
+        rows = _canonical(rows)
     if finite:
         check_finite(rows, "X", shape)
     return rows, shape
+
+
+def _known_shape(estimator: Any, shape: tuple[int, ...], *, flat: bool) -> tuple[int, ...]:
+    """Return the shape of the samples of fit if these are of that shape, or flat and of that size."""
+    known: tuple[int, ...] = estimator.sample_shape_
+    count, expected = math.prod(shape), math.prod(known)
+    if shape != known and (count != expected or not flat):
+        hint = f"X has {count} features, but {type(estimator).__name__} is expecting {expected} features as input."
+        if count == expected:
+            hint = "bring the axes into the order of fit, or pass flat samples."
+        raise ValueError(f"Expected samples of shape {known} as in fit, got samples of shape {shape}: {hint}")
+    return known
+
+
+def _canonical(rows: Any) -> Any:
+    """Give every entry of sparse rows one place, so that squares of entries are squares of what is stored."""
+    rows = sparse.csr_array(rows)
+    if not rows.has_canonical_format:
+        rows = rows.copy()  # the user's own stay as they are
+        rows.sum_duplicates()
+    return rows
 
 
 def _check_kind(X: Any) -> None:

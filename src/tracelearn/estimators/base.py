@@ -19,16 +19,16 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn import paper
-from tracelearn.arrays import as_dtype, free_memory, is_narrow, move_to, place
+from tracelearn.arrays import as_dtype, free_memory, is_narrow, is_sparse, move_to, place, take_rows
 from tracelearn.certificate import certify
 from tracelearn.engine import Blocks, as_blocks, is_dask, lazily
 from tracelearn.estimators.blocks import fit_blocks, gathered_or_blocks
 from tracelearn.estimators.convergence import Record
-from tracelearn.forms import choose_form
+from tracelearn.forms import Form, choose_form
 from tracelearn.losses import Loss
 from tracelearn.moments import Fold, Moments
 from tracelearn.penalties import PENALTIES, Penalty, Split
-from tracelearn.smooth import ArraySamples, DataLoss, Samples, Smooth, Squares
+from tracelearn.smooth import ArraySamples, DataLoss, Samples, Smooth, SparseSamples, Squares
 from tracelearn.solvers import SOLVERS, Solution
 from tracelearn.tensors import Array, array_namespace
 from tracelearn.validation import check_finite, check_range, read_numbers, read_samples
@@ -59,9 +59,20 @@ class Batch:
 
     def take(self, samples: Array) -> Batch:
         """Keep some of the samples."""
-        xp, samples = array_namespace(self.X), move_to(samples, self.X)
-        weight = None if self.weight is None else xp.take(self.weight, samples, axis=0)
-        return Batch(xp.take(self.X, samples, axis=0), xp.take(self.Y, samples, axis=0), weight, self.shape)
+        samples = move_to(samples, self.X)
+        weight = None if self.weight is None else take_rows(self.weight, samples)
+        return Batch(take_rows(self.X, samples), take_rows(self.Y, samples), weight, self.shape)
+
+    def samples(self, *, blockwise: bool = False) -> Samples:
+        """See the batch as a loss does."""
+        if is_sparse(self.X):
+            return SparseSamples(self.X, self.Y, self.share)
+        return ArraySamples(self.X, self.Y, self.share, blockwise=blockwise)
+
+    def form(self, *, has_moments: bool) -> Form:
+        """Choose how to learn from the batch."""
+        sizes = self.X.shape
+        return choose_form(*sizes, has_moments=has_moments, memory=free_memory(self.X), sparse=is_sparse(self.X))
 
     def widened(self) -> Batch:
         """Cast the rows to the precision that solvers work in, that of the targets."""
@@ -143,8 +154,7 @@ class TraceNormModel(BaseEstimator):
         return bool(self.class_mode) and n_targets > 1
 
     def _fit_batch(self, batch: Batch) -> None:
-        n, p = batch.X.shape
-        form = choose_form(n, p, has_moments=self.loss == "squared", memory=free_memory(batch.X))
+        form = batch.form(has_moments=self.loss == "squared")
         self.__dict__.pop("moments_", None)
         if form.name == "moments" or self.step == "paper":
             self._say(f"moments: {form.reason}")
@@ -155,7 +165,7 @@ class TraceNormModel(BaseEstimator):
         batch = batch.widened()
         smooth = self._smooth(batch, form.name, joint=self._joint(batch.Y.shape[1]))
         W = self._solve(smooth, batch.shape, batch.Y.shape[1], self.warm_start)
-        self._keep_patterns(ArraySamples(batch.X, batch.Y, batch.share), W, batch.shape)
+        self._keep_patterns(batch.samples(), W, batch.shape)
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
         """Fit from arrays, or from samples that come in blocks."""
@@ -171,7 +181,7 @@ class TraceNormModel(BaseEstimator):
 
         def products(X: Array, Y: Array, share: Array, z: Array) -> tuple[Array, Array, Array]:
             scores = W @ X.T * share
-            return scores @ X, array_namespace(X).sum(scores, axis=1), share @ X
+            return scores @ X, array_namespace(scores).sum(scores, axis=1), share @ X
 
         together, mean_score, mean = samples.total(products)
         self.patterns_ = self._shaped(together - mean_score[:, None] * mean, shape)
@@ -183,15 +193,14 @@ class TraceNormModel(BaseEstimator):
             return Squares.of(moments, ridge=self.ridge, joint=joint, spectral=spectral)
         batch.check_numbers()
         batch, free = batch.widened(), form == "matrix-free"
-        X, share = batch.X, batch.share
-        samples = ArraySamples(X, batch.Y, share, blockwise=free)
+        samples = batch.samples(blockwise=free)
         if self.loss != "squared":
             options = {"ridge": self.ridge, "joint": joint, "fit_intercept": self.fit_intercept, "matrix_free": free}
             return DataLoss.of(self._loss(batch.Y.shape[1]), samples, **options)
-        if free:
-            return Squares.of_many(samples, ridge=self.ridge, joint=joint, centre=self.fit_intercept)
-        options = {"ridge": self.ridge, "joint": joint, "centre": self.fit_intercept, "spectral": spectral}
-        return Squares.of_few(X, batch.Y, share, **options)
+        options = {"ridge": self.ridge, "joint": joint, "centre": self.fit_intercept}
+        if form == "kernel":
+            return Squares.of_few(batch.X, batch.Y, batch.share, spectral=spectral, **options)
+        return Squares.of_many(samples, matrix_free=free, **options)
 
     def _fit_moments(self, moments: Moments, shape: tuple[int, ...], warm: bool) -> None:
         if self.loss != "squared":
@@ -324,7 +333,7 @@ class TraceNormModel(BaseEstimator):
         rows, _ = read_samples(self, X, reset=False, any_library=True)
         xp = array_namespace(rows)
         coef = xp.reshape(self.coef_, (-1, rows.shape[1]))
-        dtype = coef.dtype if is_narrow(rows) else xp.result_type(rows, coef)
+        dtype = coef.dtype if is_narrow(rows) else xp.result_type(rows.dtype, coef.dtype)
         shift = self.intercept_ if isinstance(self.intercept_, float) else as_dtype(self.intercept_, dtype)
         return as_dtype(rows, dtype) @ as_dtype(coef, dtype).T + shift
 

@@ -25,11 +25,10 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays import free_memory, is_foreign, move_to, to_numpy
+from tracelearn.arrays import is_foreign, move_to, to_numpy
 from tracelearn.engine import Blocks
 from tracelearn.estimators.base import Batch, TraceNormModel
 from tracelearn.estimators.blocks import all_targets, fit_blocks, gathered_or_blocks, tell
-from tracelearn.forms import choose_form
 from tracelearn.model_selection.blocks import FoldedBlocks
 from tracelearn.moments import Moments
 from tracelearn.path import PathPoint, alpha_grid, walk_path
@@ -201,8 +200,7 @@ class SelectionCV(BaseEstimator):
         self, model: TraceNormModel, batch: Batch, splits: list[tuple[Array, Array]], labels: Array
     ) -> tuple[Callable[[Candidate], Smooth], list[Fold]]:
         """Read the samples once and return the smooth half of all of them, and the folds."""
-        n, p = batch.X.shape
-        form = choose_form(n, p, has_moments=self.loss == "squared", memory=free_memory(batch.X))
+        form = batch.form(has_moments=self.loss == "squared")
         model._say(f"{form.name}: {form.reason}")
         if form.name == "moments":
             return self._moment_folds(batch, splits, labels)

@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tracelearn.arrays import free_memory
 from tracelearn.estimators import TraceNormRegressor
 from tracelearn.estimators.base import TraceNormModel
-from tracelearn.forms import choose_form
 from tracelearn.path import alpha_grid, walk_path
 from tracelearn.solvers import SOLVERS
 from tracelearn.tensors import Array, array_namespace
@@ -62,7 +60,7 @@ def trace_norm_path(
     model._validate_params()
     batch = model._read(X, y, sample_weight, reset=True)
     n_targets = batch.Y.shape[1]
-    form = choose_form(*batch.X.shape, has_moments=model.loss == "squared", memory=free_memory(batch.X))
+    form = batch.form(has_moments=model.loss == "squared")
     smooth = model._smooth(batch, form.name, joint=model._joint(n_targets), spectral=True)
     penalty = model._penalty(batch.shape, n_targets)
     grid = alpha_grid(smooth, penalty, alphas, eps)

@@ -9,7 +9,19 @@ so that alpha means the same for any number of samples. The intercept is elimina
 
 from tracelearn.smooth.data import DataLoss
 from tracelearn.smooth.protocols import Evaluation, Smooth
-from tracelearn.smooth.samples import ArraySamples, Samples, Term, added
+from tracelearn.smooth.samples import ArraySamples, Samples, SparseSamples, Term, Weigh, added, summed_covariances
 from tracelearn.smooth.squares import Squares
 
-__all__ = ["ArraySamples", "DataLoss", "Evaluation", "Samples", "Smooth", "Squares", "Term", "added"]
+__all__ = [
+    "ArraySamples",
+    "DataLoss",
+    "Evaluation",
+    "Samples",
+    "Smooth",
+    "SparseSamples",
+    "Squares",
+    "Term",
+    "Weigh",
+    "added",
+    "summed_covariances",
+]

@@ -9,8 +9,8 @@ from typing import Any
 
 from array_api_compat import device
 
+from tracelearn.linalg import coupled_gram, with_ones
 from tracelearn.losses import Loss
-from tracelearn.moments import Moments
 from tracelearn.smooth.rows import least_value, repeated, summed
 from tracelearn.smooth.samples import Samples
 from tracelearn.smooth.squares import Squares
@@ -18,7 +18,6 @@ from tracelearn.systems import (
     CentredSystem,
     CoupledSystem,
     GramSystem,
-    KernelSystem,
     OperatorSystem,
     StackedSystem,
     System,
@@ -94,12 +93,9 @@ class DataLoss:
         system: System
         if matrix_free:
             system = OperatorSystem(samples.total, mean, loss.curvature)
-        elif samples.rows is not None and samples.rows.shape[0] < samples.rows.shape[1]:
-            share = samples.total(lambda X, Y, share, z: share)
-            system = KernelSystem((samples.rows - mean) * xp.sqrt(loss.curvature * share)[:, None])
         else:
-            moments = samples.total(lambda X, Y, share, z: Moments.of(X, Y[:, :1], share))
-            system = GramSystem(loss.curvature * (moments.gram if fit_intercept else moments.second_moment))
+            curvature = loss.curvature
+            (system,) = samples.covariances(lambda Y, share, z: curvature * share[:, None], centre=fit_intercept)
         system = system if loss.is_separable else CentredSystem(system)
         single = joint or not loss.is_separable
         ridges = xp.full((1 if single else samples.n_targets,), ridge, dtype=mean.dtype, device=device(mean))
@@ -205,15 +201,7 @@ class DataLoss:
         def hessian(X: Array, Y: Array, share: Array, z: Array) -> Array:
             weights, coupling = loss.curvatures(Y, z + shift), loss.coupling(Y, z + shift)
             assert coupling is not None
-            X = X if basis is None else basis[1]
-            X = xp.concat([X, xp.ones((X.shape[0], 1), dtype=X.dtype, device=device(X))], axis=1)
-            both = xp.sqrt(share)[:, None, None] * coupling[:, :, None] * X[:, None, :]
-            both = xp.reshape(both, (X.shape[0], -1))
-            blocks = xp.stack([(X * (weights[:, k] * share)[:, None]).T @ X for k in range(K)])
-            eye = xp.eye(K, dtype=X.dtype, device=device(X))
-            return blocks[:, :, None, :] * eye[:, None, :, None] - xp.reshape(
-                both.T @ both, (K, X.shape[1], K, X.shape[1])
-            )
+            return coupled_gram(with_ones(X if basis is None else basis[1]), weights, coupling, share)
 
         whole = self.samples.total(hessian, at.scores)
         size = whole.shape[1] - 1
@@ -229,24 +217,11 @@ class DataLoss:
     def _curved(self, at: DataEvaluation) -> tuple[System, ...]:
         """Build for each target the weighted covariance of the features, about their weighted mean with an intercept."""
         loss, shift = self.loss, at.shift
-        targets = range(shift.shape[0])
-        rows = self.samples.rows
-        if rows is None or rows.shape[0] >= rows.shape[1]:
 
-            def moments(X: Array, Y: Array, share: Array, z: Array) -> tuple[Moments, ...]:
-                weights = loss.curvatures(Y, z + shift) * share[:, None]
-                return tuple(Moments.of(X, weights[:, k], weights[:, k]) for k in targets)
+        def weigh(Y: Array, share: Array, z: Array) -> Array:
+            return loss.curvatures(Y, z + shift) * share[:, None]
 
-            found = self.samples.total(moments, at.scores)
-            return tuple(GramSystem(one.gram if self.fit_intercept else one.second_moment) for one in found)
-        weights = self.samples.total(lambda X, Y, share, z: loss.curvatures(Y, z + shift) * share[:, None], at.scores)
-        return tuple(self._kernel(rows, weights[:, k]) for k in targets)
-
-    def _kernel(self, rows: Array, weight: Array) -> KernelSystem:
-        xp = array_namespace(weight)
-        total = float(xp.sum(weight))
-        mean = (weight / total) @ rows if self.fit_intercept and total > 0 else xp.zeros_like(rows[0, :])
-        return KernelSystem((rows - mean) * xp.sqrt(weight)[:, None])
+        return self.samples.covariances(weigh, at.scores, centre=self.fit_intercept)
 
     def lipschitz(self) -> float:
         """Return the largest eigenvalue of the bound of the Hessian, plus the ridge."""

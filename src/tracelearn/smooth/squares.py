@@ -86,19 +86,29 @@ class Squares:
         return cls(system, targets.T @ rows, xp.sum(targets**2, axis=0), ridges, x_mean, y_mean)
 
     @classmethod
-    def of_many(cls, samples: Samples, *, ridge: float = 0.0, joint: bool = False, centre: bool = True) -> Squares:
-        """Read samples that are too many and too large for any square matrix: every product is a pass over them."""
+    def of_many(
+        cls,
+        samples: Samples,
+        *,
+        ridge: float = 0.0,
+        joint: bool = False,
+        centre: bool = True,
+        matrix_free: bool = True,
+    ) -> Squares:
+        """Read samples, or with ``matrix_free`` those too many and too large for any square matrix: a product is a pass."""
         x_mean, y_mean = samples.total(lambda X, Y, share, z: (share @ X, share @ Y))
         if not centre:
             x_mean, y_mean = 0.0 * x_mean, 0.0 * y_mean
 
         def products(X: Array, Y: Array, share: Array, z: Array) -> tuple[Array, Array, Array]:
             targets = (Y - y_mean) * share[:, None]
-            return targets.T @ X, array_namespace(X).sum(targets, axis=0), share @ (Y - y_mean) ** 2
+            return targets.T @ X, array_namespace(targets).sum(targets, axis=0), share @ (Y - y_mean) ** 2
 
         cross, offset, target = samples.total(products)
         ridges = array_namespace(x_mean).full_like(y_mean[:1] if joint else y_mean, ridge)
-        system = OperatorSystem(samples.total, x_mean, 2.0)
+        system: System = OperatorSystem(samples.total, x_mean, 2.0)
+        if not matrix_free:
+            (system,) = samples.covariances(lambda Y, share, z: 2.0 * share[:, None], centre=centre)
         return cls(system, cross - offset[:, None] * x_mean, target, ridges, x_mean, y_mean)
 
     @property

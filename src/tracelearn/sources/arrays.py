@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ArrayColumn", "NpyColumn", "SparseColumn", "array_column", "chunk_rows", "is_lazy", "npy_column", "slices"]
+__all__ = ["ArrayColumn", "NpyColumn", "array_column", "chunk_rows", "is_lazy", "npy_column", "slices"]
 
 
 def is_lazy(values: Any) -> bool:
@@ -74,37 +74,6 @@ def array_column(values: Any, name: str) -> ArrayColumn:
         )
     shape = tuple(int(size) for size in values.shape)
     return ArrayColumn(values, shape[0], shape[1:], np.dtype(values.dtype), chunk_rows(values))
-
-
-@dataclass(frozen=True, eq=False)
-class SparseColumn:
-    """Rows of a sparse matrix, made dense block by block."""
-
-    matrix: Any  # in CSR format
-    chunk: int = 1
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        return int(self.matrix.shape[0])
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of a row."""
-        return (int(self.matrix.shape[1]),)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the numbers."""
-        dtype: np.dtype[Any] = self.matrix.dtype
-        return dtype
-
-    def arrays(self, start: int, rows: int) -> Iterator[NDArray[Any]]:
-        """Slice the matrix and fill in the zeros."""
-        while start < self.n_rows:
-            stop = start - start % rows + rows
-            yield self.matrix[start:stop].toarray()
-            start = stop
 
 
 @dataclass(frozen=True, eq=False)

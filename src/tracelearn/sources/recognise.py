@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
-from tracelearn.sources.arrays import SparseColumn, array_column, is_lazy, npy_column
+from tracelearn.sources.arrays import array_column, is_lazy, npy_column
 from tracelearn.sources.base import Column, Source, beside
 from tracelearn.sources.hdf5 import hdf5_column, hdf5_names
 from tracelearn.sources.npz import npz_column, npz_names
@@ -120,8 +119,8 @@ def as_source(X: Any, y: Any = None, sample_weight: Any = None) -> Source | None
     Parameters
     ----------
     X : object
-        A source is a path, a ``Source``, a memory map, an array of Zarr or h5py, a sparse matrix, or an iterable of
-        (X, y) or (X, y, weight). In-memory arrays of any library, data frames, lists of numbers and Dask arrays are not.
+        A source is a path, a ``Source``, a memory map, an array of Zarr or h5py, or an iterable of (X, y) or (X, y, weight).
+        In-memory arrays of any library, sparse ones, data frames, lists of numbers and Dask arrays are not.
     y : array-like, lazy array, str or path, optional
         For a path, the name of the targets in the file; "y" if there is such a name and none is given.
     sample_weight : array-like, lazy array, number, str or path, optional
@@ -136,10 +135,6 @@ def as_source(X: Any, y: Any = None, sample_weight: Any = None) -> Source | None
         if y is None and names is not None and "y" in names:
             y = "y"
         return _open(path, file, names, "X", y, sample_weight, None)
-    if sparse.issparse(X):
-        if X.ndim != 2:
-            raise ValueError(f"Expected a sparse matrix with a row for each sample, got shape {X.shape}: reshape it.")
-        return _with_targets(SparseColumn(X.tocsr()), y, sample_weight)
     if is_lazy(X):
         return _with_targets(array_column(X, "X"), y, sample_weight)
     if _is_iterable_of_blocks(X):

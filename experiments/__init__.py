@@ -1,0 +1,1 @@
+"""Published results, repeated: ``make experiments``, or ``python -m experiments.completion`` and so on."""
