@@ -22,6 +22,7 @@ from tracelearn.tensors import Array, array_namespace
 __all__ = [
     "coupled_gram",
     "low_rank_projection",
+    "mode_scales",
     "mode_spans",
     "mode_spectral_norms",
     "mode_trace_norms",
@@ -263,3 +264,32 @@ def _scaled(M: Array) -> tuple[Array, Array]:
     scale = xp.max(xp.abs(M), axis=(-2, -1), keepdims=True)
     scale = xp.where(scale > 0, scale, xp.ones_like(scale))
     return M / scale, scale
+
+
+def mode_scales(variance: Array, shape: Sequence[int]) -> Array:
+    """Find a scale (p,) for every entry from the variances (p,): a product of one scale for each mode.
+
+    They are relative: where all entries vary alike every scale is one. A slice that does not vary keeps its scale.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.linalg import mode_scales
+    >>> channel, time = np.array([1.0, 3.0]), np.array([1.0, 2.0, 2.0])
+    >>> scales = mode_scales(np.outer(channel**2, time**2).ravel(), (2, 3)).reshape(2, 3)
+    >>> scales / scales[0, 0]
+    array([[1., 2., 2.],
+           [3., 6., 6.]])
+    """
+    xp = array_namespace(variance)
+    v = xp.reshape(variance, tuple(shape))
+    total = xp.mean(v)
+    found = xp.ones_like(v)
+    for mode, size in enumerate(shape):
+        others = tuple(m for m in range(len(shape)) if m != mode)
+        share = xp.mean(v, axis=others) if others else v
+        share = share / xp.where(total > 0, total, xp.ones_like(total))
+        # A millionth of the usual scale is noise of a sensor that was off: dividing by it would make it loud.
+        share = xp.where(share > 1e-12, share, xp.ones_like(share))
+        found = found * xp.reshape(share, tuple(size if m == mode else 1 for m in range(len(shape))))
+    return xp.reshape(xp.sqrt(found), (-1,))

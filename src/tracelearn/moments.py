@@ -157,6 +157,15 @@ class Moments:
             target_sq=factor * self.target_sq,
         )
 
+    def rescaled(self, scales: Array) -> Moments:
+        """Divide every feature by its scale (p,), as if the samples had been."""
+        return replace(
+            self,
+            x_mean=self.x_mean / scales,
+            gram=self.gram / (scales[:, None] * scales[None, :]),
+            cross=self.cross / scales[:, None],
+        )
+
     def uncentred(self) -> Moments:
         """Move the origin back to zero: the moments that a model without intercept learns from."""
         xp = array_namespace(self.gram)

@@ -25,6 +25,7 @@ from tracelearn.engine import Blocks, as_blocks, is_dask, lazily
 from tracelearn.estimators.blocks import fit_blocks, gathered_or_blocks
 from tracelearn.estimators.convergence import Record
 from tracelearn.forms import Form, choose_form
+from tracelearn.linalg import mode_scales
 from tracelearn.losses import Loss
 from tracelearn.moments import Fold, Moments
 from tracelearn.penalties import PENALTIES, Penalty, Split
@@ -74,6 +75,16 @@ class Batch:
         sizes = self.X.shape
         return choose_form(*sizes, has_moments=has_moments, memory=free_memory(self.X), sparse=is_sparse(self.X))
 
+    def scales(self) -> Array:
+        """Find the scale (p,) of every entry, as a product of one scale for each mode."""
+        share = self.share
+        mean = share @ self.X
+        return mode_scales(share @ (self.X - mean) ** 2, self.shape)
+
+    def rescaled(self, scales: Array) -> Batch:
+        """Divide every entry by its scale."""
+        return replace(self, X=self.X / scales)
+
     def widened(self) -> Batch:
         """Cast the rows to the precision that solvers work in, that of the targets."""
         return replace(self, X=as_dtype(self.X, self.Y.dtype))
@@ -109,6 +120,7 @@ class TraceNormModel(BaseEstimator):
         "alpha": [Interval(Real, 0, None, closed="left")],
         "ridge": [Interval(Real, 0, None, closed="left")],
         "penalty": [StrOptions(set(PENALTIES))],
+        "scaling": [StrOptions({"modes"}), None],
         "mode_weights": ["array-like", None],
         "class_mode": ["boolean"],
         "fit_intercept": ["boolean"],
@@ -163,9 +175,20 @@ class TraceNormModel(BaseEstimator):
         self._say(f"{form.name}: {form.reason}")
         batch.check_numbers()  # before they are widened, since single precision has a smaller range
         batch = batch.widened()
-        smooth = self._smooth(batch, form.name, joint=self._joint(batch.Y.shape[1]))
-        W = self._solve(smooth, batch.shape, batch.Y.shape[1], self.warm_start)
+        scales = self._scales_of(batch) if self.scaling else None
+        smooth = self._smooth(
+            batch if scales is None else batch.rescaled(scales), form.name, joint=self._joint(batch.Y.shape[1])
+        )
+        W = self._solve(smooth, batch.shape, batch.Y.shape[1], self.warm_start, scales)
         self._keep_patterns(batch.samples(), W, batch.shape)
+
+    def _scales_of(self, batch: Batch) -> Array:
+        if is_sparse(batch.X):
+            raise ValueError(
+                "Expected dense samples with scaling='modes', got a sparse matrix, whose zeros would say nothing of scale: use "
+                "scaling=None, and scale the columns before."
+            )
+        return batch.scales()
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
         """Fit from arrays, or from samples that come in blocks."""
@@ -205,18 +228,23 @@ class TraceNormModel(BaseEstimator):
     def _fit_moments(self, moments: Moments, shape: tuple[int, ...], warm: bool) -> None:
         if self.loss != "squared":
             raise ValueError(f"Expected loss='squared' with step='paper', got {self.loss!r}: the paper has no other.")
-        past = moments if self.fit_intercept else moments.uncentred()
+        scales = moments_scales(moments, shape) if self.scaling else None
+        past = moments if scales is None else moments.rescaled(scales)
+        past = past if self.fit_intercept else past.uncentred()
         smooth = Squares.of(past, ridge=self.ridge, joint=self._joint(moments.n_targets))
         if self.step == "paper":
             W = self._follow_paper(past, smooth, shape, warm)
         else:
-            W = self._solve(smooth, shape, moments.n_targets, warm)
+            W = self._solve(smooth, shape, moments.n_targets, warm, scales)
         self.moments_ = moments
         self.patterns_ = self._shaped(W @ moments.gram / moments.weight, shape)
 
     # --- the solution ------------------------------------------------------------------------------------------------
 
-    def _solve(self, smooth: Smooth, shape: tuple[int, ...], n_targets: int, warm: bool) -> Array:
+    def _solve(
+        self, smooth: Smooth, shape: tuple[int, ...], n_targets: int, warm: bool, scales: Array | None = None
+    ) -> Array:
+        """Solve; where samples were divided by scales, so are the weights, which brings them back to the samples' units."""
         penalty = self._penalty(shape, n_targets)
         reference = smooth.at_zero.value
         start = self._last_solution(penalty, n_targets, reference) if warm else None
@@ -225,7 +253,7 @@ class TraceNormModel(BaseEstimator):
         record = Record(self._watch if self.verbose > 1 else None)
         found = solver(smooth, penalty, alpha, tol=self.tol, max_iter=self.max_iter, start=start, on_iteration=record)
         converged = float(array_namespace(found.gap).max(found.gap)) <= self.tol
-        return self._keep(smooth, found, shape, converged, record)
+        return self._keep(smooth, found, shape, converged, record, scales)
 
     def _last_solution(self, penalty: Penalty, n_targets: int, like: Array) -> Solution | None:
         """Return the last solution if it is one of this problem: a split of another penalty would mislead."""
@@ -234,10 +262,11 @@ class TraceNormModel(BaseEstimator):
 
     def _follow_paper(self, past: Moments, smooth: Squares, shape: tuple[int, ...], warm: bool) -> Array:
         """Run the paper's own algorithm, target by target, to its own stopping rule."""
-        plain = self.penalty == "overlapped" and self.mode_weights is None and not self.ridge and not self.class_mode
+        plain = self.penalty == "overlapped" and self.mode_weights is None and self.scaling is None
+        plain = plain and not self.ridge and not self.class_mode
         if self.solver not in ("apg-adm", "apg-dr") or not plain:
             raise ValueError(
-                "Expected solver='apg-adm' or 'apg-dr', penalty='overlapped', no mode_weights, ridge=0 and class_mode=False "
+                "Expected solver='apg-adm' or 'apg-dr', penalty='overlapped', no mode_weights or scaling, ridge=0 and class_mode=False "
                 "with step='paper', which is the algorithm as printed: use step='tight' for anything else."
             )
         constants = paper.Constants(inner=self.solver.removeprefix("apg-"), lam=self.alpha * past.weight)
@@ -273,7 +302,15 @@ class TraceNormModel(BaseEstimator):
     def _intercept_of(self, target: int) -> float:
         return float(self.intercept_ if isinstance(self.intercept_, float) else self.intercept_[target])
 
-    def _keep(self, smooth: Smooth, found: Solution, shape: tuple[int, ...], converged: bool, record: Record) -> Array:
+    def _keep(
+        self,
+        smooth: Smooth,
+        found: Solution,
+        shape: tuple[int, ...],
+        converged: bool,
+        record: Record,
+        scales: Array | None = None,
+    ) -> Array:
         xp = array_namespace(found.W)
         self._solution = found
         self.n_iter_ = found.n_iter
@@ -284,6 +321,7 @@ class TraceNormModel(BaseEstimator):
         W = xp.reshape(found.W, (-1, smooth.n_features))
         self._solved = self._penalty(shape, W.shape[0]), W.shape[0], place(W)
         self.intercept_ = self._scalar(smooth.intercept(W) if self.fit_intercept else xp.zeros_like(W[:, 0]))
+        W = W if scales is None else W / scales
         self.coef_ = self._shaped(W, shape)
         self._say(f"relative duality gap {self.dual_gap_:.1e} after {self.n_iter_} iterations")
         if not converged:
@@ -383,6 +421,11 @@ class TraceNormModel(BaseEstimator):
         tags.input_tags.sparse = True
         tags.array_api_support = True
         return tags
+
+
+def moments_scales(moments: Moments, shape: tuple[int, ...]) -> Array:
+    """Find the scale (p,) of every entry, as a product of one scale for each mode."""
+    return mode_scales(array_namespace(moments.gram).linalg.diagonal(moments.gram) / moments.weight, shape)
 
 
 def _fibres(W: Array, axis: int) -> Array:

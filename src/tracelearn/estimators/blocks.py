@@ -187,6 +187,11 @@ def fit_blocks(model: TraceNormModel, blocks: Blocks) -> None:
         tell(found, model)
         model._fit_moments(found.moments_, found.sample_shape_, model.warm_start)
         return
+    if model.scaling is not None:
+        raise ValueError(
+            f"Expected scaling=None where samples are read again and again in blocks, got {model.scaling!r}: use the squared "
+            "loss, or scale the samples before."
+        )
     reader = BlockReader.of(model, blocks, weigh=True)
     _check_classes(reader.model)
     tell(reader.model, model)

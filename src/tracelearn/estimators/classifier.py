@@ -54,6 +54,11 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
     mode_weights : sequence of N floats, default=None
         The theta: how much each mode is penalised; 0 leaves a mode free. None is 1/N each ("overlapped") or 1 each.
         With ``class_mode`` the first of N + 1 weights is that of the class axis.
+    scaling : "modes" or None, default=None
+        "modes" divides every entry by its scale before the penalty sees it, a product of one scale for each mode, such as
+        one for each channel times one for each frequency. Unlike a scale for each entry it leaves ranks alone: weights of
+        scaled samples and of samples as they are, which ``coef_`` is, have the same. Not with samples read in blocks unless
+        the loss is squared.
     class_mode : bool, default=False
         Let the class axis be one more mode of one weight tensor, so that classes share subspaces.
     class_weight : dict or "balanced", default=None
@@ -132,6 +137,7 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
         penalty: str = "overlapped",
         mode_weights: Any = None,
         class_mode: bool = False,
+        scaling: Any = None,
         class_weight: Any = None,
         fit_intercept: bool = True,
         tensor_shape: Any = None,
@@ -150,6 +156,7 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
         self.penalty = penalty
         self.mode_weights = mode_weights
         self.class_mode = class_mode
+        self.scaling = scaling
         self.class_weight = class_weight
         self.fit_intercept = fit_intercept
         self.tensor_shape = tensor_shape

@@ -6,16 +6,15 @@ errors from the held-out moments. A whole path for each candidate and each fold 
 
 from __future__ import annotations
 
-import time
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import wraps
+from dataclasses import replace
+from functools import cache, wraps
 from itertools import product
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-from joblib import Parallel, delayed
 from sklearn.base import BaseEstimator
 from sklearn.metrics import get_scorer
 from sklearn.model_selection import check_cv
@@ -25,42 +24,26 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays import is_foreign, move_to, to_numpy
+from tracelearn.arrays import is_foreign, is_sparse, move_to, to_numpy
 from tracelearn.engine import Blocks
-from tracelearn.estimators.base import Batch, TraceNormModel
+from tracelearn.estimators.base import Batch, TraceNormModel, moments_scales
 from tracelearn.estimators.blocks import all_targets, fit_blocks, gathered_or_blocks, tell
 from tracelearn.model_selection.blocks import FoldedBlocks
+from tracelearn.model_selection.search import Candidate, Fold, Table, View, Way, best_ridge, walk
 from tracelearn.moments import Moments
-from tracelearn.path import PathPoint, alpha_grid, walk_path
-from tracelearn.penalties import Penalty
+from tracelearn.path import PathPoint, alpha_grid
 from tracelearn.smooth import DataLoss, Smooth, Squares
-from tracelearn.solvers import SOLVERS
 from tracelearn.tensors import Array, array_namespace
 
 # Held-out errors differ by far more than this between neighbouring alphas: paths need no tighter gap to choose one.
 _PATH_TOL = 1e-4
 
+# Numbers in the samples, times classes, up to which "auto" tries the logistic loss as well.
+_SECOND_LOSS = 5_000_000
+
 # What is learned before the search and belongs to the model as well; and what the model has learned and is shown here too.
 _READ = ("n_features_in_", "feature_names_in_", "classes_", "_single", "_dtype")
 _SHOWN = ("coef_", "intercept_", "n_iter_", "objective_", "dual_gap_", "patterns_", "sample_shape_", "moments_")
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """What is tried beside alpha: mode weights, ridge, and whether classes are a mode."""
-
-    mode_weights: tuple[float, ...] | None
-    ridge: float
-    class_mode: bool
-
-
-@dataclass(frozen=True, eq=False)
-class Fold:
-    """One split: the smooth half of the training samples, and how to judge weights on the held-out ones."""
-
-    smooth: Callable[[Candidate], Smooth]
-    judge: Callable[[PathPoint], float]
-    weight: float
 
 
 class SelectionCV(BaseEstimator):
@@ -73,7 +56,8 @@ class SelectionCV(BaseEstimator):
         },
         "alphas": ["array-like", Interval(Integral, 1, None, closed="left")],
         "eps": [Interval(Real, 0, 1, closed="neither")],
-        "ridges": ["array-like"],
+        "ridges": ["array-like", StrOptions({"auto"})],
+        "scaling": [StrOptions({"auto", "modes"}), None],
         "mode_weights": ["array-like", StrOptions({"auto"}), None],
         "class_mode": ["boolean", StrOptions({"auto"})],
         "cv": ["cv_object"],
@@ -90,16 +74,105 @@ class SelectionCV(BaseEstimator):
 
     # --- the search --------------------------------------------------------------------------------------------------
 
-    def _candidates(self, shape: tuple[int, ...], n_targets: int) -> list[Candidate]:
+    @property
+    def _first_loss(self) -> str:
+        """The loss that is tried first: "auto" begins with the squared loss, which needs the samples once."""
+        return "squared" if self.loss == "auto" else str(self.loss)
+
+    def _select_and_fit(
+        self, X: Any, y: Any, sample_weight: Any, groups: Any, params: dict[str, Any], *, classifier: bool
+    ) -> Self:
+        """Choose by cross-validation, then learn from all samples."""
+        metadata = self._for_splitter(groups, params)
+        model = self._new_model(loss=self._first_loss)
+        found = gathered_or_blocks(model, X, y, sample_weight)
+        if isinstance(found, Blocks):
+            self._fit_blocks(model, found, metadata, classifier=classifier)
+            return self
+        batch = model._read(*found, reset=True)
+        labels = self._labels(model, batch, found[1])
+        splits = self._splits(labels, metadata, classifier=classifier)
+        views = cache(lambda loss, scaled: self._view(batch, splits, labels, loss, scaled=scaled))
+        model._say(f"{(form := batch.form(has_moments=self._first_loss == 'squared')).name}: {form.reason}")
+        second = "logistic" if self.loss == "auto" and _is_small(batch) else None
+        chosen = self._search(model, batch.shape, batch.Y.shape[1], views, second=second)
+        self._finish(model, batch.shape, chosen, lambda best: best._fit_batch(batch))
+        return self
+
+    def _search(
+        self,
+        model: TraceNormModel,
+        shape: tuple[int, ...],
+        n_targets: int,
+        views: Callable[[str, bool], View | None],
+        *,
+        second: str | None = None,
+    ) -> Candidate:
+        """Find the best candidate and alpha, one question after the other; set the attributes that describe the search.
+
+        First, in closed form, whether scaling helps ridge regression, and how much of it is best; then which modes to
+        penalise; then whether some ridge helps; last, whether another loss finds more classes.
+        """
+        loss = self._first_loss
+        scaled, ridge = self._begin(model, views, n_targets)
+        auto = isinstance(self.ridges, str)
+        ridges = [0.0] if auto else [float(r) for r in np.atleast_1d(self.ridges)]
+        tables = self._walked(model, shape, n_targets, views, self._candidates(shape, n_targets, ridges, loss, scaled))
+        best = min(tables, key=lambda table: float(table.means[table.best]))
+        if auto and ridge is not None:
+            more = self._walked(model, shape, n_targets, views, [replace(best.candidate, ridge=ridge)])
+            tables += more
+            best = min(best, *more, key=lambda table: float(table.means[table.best]))
+        if second is not None:
+            weighed = self._weighed(best.candidate.ridge, second, n_targets)
+            other = replace(best.candidate, loss=second, ridge=weighed)
+            more = self._walked(model, shape, n_targets, views, [other])
+            tables += more
+            best = self._better(best, more[0])
+        self._describe(best, tables)
+        return best.candidate
+
+    def _weighed(self, ridge: float, loss: str, n_targets: int) -> float:
+        """Carry a ridge over from the squared loss, whose curvature is 2: it should weigh as much against this loss."""
+        return 0.5 * ridge * float(self._new_model(loss=loss)._loss(n_targets).curvature)
+
+    def _better(self, one: Table, other: Table) -> Table:
+        """Choose between two losses, whose values say nothing of each other: by hits, or by the user's score."""
+        if self.scoring is not None:
+            return min(other, one, key=lambda table: float(table.means[table.best]))
+        return other if other.accuracy >= one.accuracy else one
+
+    def _begin(
+        self, model: TraceNormModel, views: Callable[[str, bool], View | None], n_targets: int
+    ) -> tuple[bool, float | None]:
+        """Find out with ridge regression alone whether to scale, and which ridge is best, None where it is not asked."""
+        choices = [False, True] if self.scaling == "auto" else [self.scaling is not None]
+        if len(choices) == 1 and not isinstance(self.ridges, str):
+            return choices[0], None
+        found = {}
+        for scaled in choices:
+            view = views("squared", scaled)
+            outcome = None if view is None else best_ridge(view, Candidate())
+            if outcome is not None:
+                found[scaled] = outcome
+        if not found:
+            return False, None
+        scaled = min(found, key=lambda choice: found[choice][1])
+        if len(found) > 1:
+            model._say(f"scaling: {'modes' if scaled else None}, which is better for ridge regression")
+        return scaled, self._weighed(found[scaled][0], self._first_loss, n_targets)
+
+    def _candidates(
+        self, shape: tuple[int, ...], n_targets: int, ridges: list[float], loss: str, scaled: bool
+    ) -> list[Candidate]:
         """List what to try; "auto" mode weights are equal ones and each mode alone."""
         modes = [False, True] if self.class_mode == "auto" else [bool(self.class_mode)]
         modes = [mode and n_targets > 1 for mode in modes]
-        found = []
-        for class_mode in dict.fromkeys(modes):
-            order = len(shape) + class_mode
-            for weights, ridge in product(self._weight_candidates(order), np.atleast_1d(self.ridges)):
-                found.append(Candidate(weights, float(ridge), class_mode))
-        return found
+        return [
+            Candidate(weights, ridge, class_mode, loss, "modes" if scaled else None)
+            for class_mode in dict.fromkeys(modes)
+            for weights, ridge in product(self._weight_candidates(len(shape) + class_mode), ridges)
+        ]
 
     def _weight_candidates(self, order: int) -> list[tuple[float, ...] | None]:
         if self.mode_weights is None or (
@@ -112,108 +185,87 @@ class SelectionCV(BaseEstimator):
         lists = [given] if np.ndim(given[0]) == 0 else given
         return [None if weights is None else tuple(float(weight) for weight in weights) for weights in lists]
 
-    def _select_and_fit(
-        self, X: Any, y: Any, sample_weight: Any, groups: Any, params: dict[str, Any], *, classifier: bool
-    ) -> Self:
-        """Choose by cross-validation, then learn from all samples."""
-        metadata = self._for_splitter(groups, params)
-        model = self._new_model()
-        found = gathered_or_blocks(model, X, y, sample_weight)
-        if isinstance(found, Blocks):
-            self._fit_blocks(model, found, metadata, classifier=classifier)
-            return self
-        batch = model._read(*found, reset=True)
-        labels = self._labels(model, batch, found[1])
-        splits = self._splits(labels, metadata, classifier=classifier)
-        whole, folds = self._folds(model, batch, splits, labels)
-        chosen = self._search(model, batch.shape, batch.Y.shape[1], whole, folds)
-        self._finish(model, batch.shape, chosen, lambda best: best._fit_batch(batch))
-        return self
-
-    def _search(
+    def _walked(
         self,
         model: TraceNormModel,
         shape: tuple[int, ...],
         n_targets: int,
-        whole: Callable[[Candidate], Smooth],
-        folds: list[Fold],
-    ) -> Candidate:
-        """Find the best candidate and alpha; set the attributes that describe the search."""
-        candidates = self._candidates(shape, n_targets)
+        views: Callable[[str, bool], View | None],
+        candidates: list[Candidate],
+    ) -> list[Table]:
+        ways = []
+        for candidate in candidates:
+            view = views(candidate.loss, candidate.scaling is not None)
+            assert view is not None
+            penalty = self._sized(model, candidate)._penalty(shape, n_targets)
+            # The second loss needs the samples at every step: a third of the alphas tells as much.
+            many = self.alphas if candidate.loss == self._first_loss or not self._own_grid else max(3, self.alphas // 3)
+            ways.append(Way(candidate, view, penalty, alpha_grid(view.whole(candidate), penalty, many, self.eps)))
+        tol = max(self.tol, _PATH_TOL)
+        options = {"tol": tol, "max_iter": self.max_iter, "n_jobs": self.n_jobs, "stop": self._own_grid}
+        return walk(ways, say=model._say, **options)
 
-        def penalty_of(candidate: Candidate) -> Penalty:
-            return self._sized(model, candidate)._penalty(shape, n_targets)
-
-        grids = [alpha_grid(whole(c), penalty_of(c), self.alphas, self.eps) for c in candidates]
-        began, tasks = time.perf_counter(), [(f, c) for f in range(len(folds)) for c in range(len(candidates))]
-
-        def run(number: int, f: int, c: int) -> Array:
-            penalty = penalty_of(candidates[c])
-            tol = max(self.tol, _PATH_TOL)
-            smooth = folds[f].smooth(candidates[c])
-            solver = SOLVERS[smooth.best_solver]
-            points = walk_path(smooth, penalty, grids[c], solver, tol=tol, max_iter=self.max_iter, exact_ranks=False)
-            errors = np.array([folds[f].judge(point) for point in points])
-            done = number + 1, len(tasks)
-            left = (time.perf_counter() - began) / done[0] * (done[1] - done[0])
-            model._say(f"fold {f + 1} of {len(folds)}, {candidates[c]}: about {left:.0f} s left", paths_done=done)
-            return errors
-
-        jobs = (delayed(run)(number, f, c) for number, (f, c) in enumerate(tasks))
-        errors = Parallel(n_jobs=self.n_jobs, prefer="threads")(jobs)
-        tables = np.array(errors).reshape(len(folds), len(candidates), -1).transpose(1, 2, 0)
-        return self._select(candidates, grids, tables, np.array([fold.weight for fold in folds]))
+    @property
+    def _own_grid(self) -> bool:
+        """Whether the alphas are ours to choose."""
+        return isinstance(self.alphas, Integral)
 
     @staticmethod
     def _sized(model: TraceNormModel, candidate: Candidate) -> TraceNormModel:
         """Make a model of the candidate's mode weights and class mode."""
         return type(model)(penalty=model.penalty, mode_weights=candidate.mode_weights, class_mode=candidate.class_mode)
 
-    def _select(self, candidates: list[Candidate], grids: list[Array], tables: Array, weights: Array) -> Candidate:
-        """Choose the lowest mean error, or with the one-standard-error rule the largest alpha that is as good."""
-        means = tables @ (weights / weights.sum())
-        spread = (
-            np.std(tables, axis=2, ddof=1) / np.sqrt(tables.shape[2]) if tables.shape[2] > 1 else np.zeros_like(means)
-        )
-        best, at = (int(i) for i in np.unravel_index(int(np.argmin(means)), means.shape))
+    def _describe(self, best: Table, tables: list[Table]) -> None:
+        """Keep the lowest mean error, or with the one-standard-error rule the largest alpha that is as good."""
+        at = best.best
         if self.one_standard_error:
-            at = int(np.argmax(means[best] <= means[best, at] + spread[best, at]))
-        chosen = candidates[best]
-        self.alphas_, self.alpha_ = grids[best], float(grids[best][at])
-        self.ridge_, self.mode_weights_, self.class_mode_ = chosen.ridge, chosen.mode_weights, chosen.class_mode
+            at = int(np.argmax(best.means <= best.means[at] + best.spread[at]))
+        self.alphas_, self.alpha_ = best.alphas, float(best.alphas[at])
+        for name, value in best.candidate.as_dict().items():
+            setattr(self, f"{name}_", value)
         sign = 1.0 if self.scoring is None else -1.0
-        self.mse_path_ = sign * tables[best]
-        self.best_score_, self.best_score_std_ = float(-means[best, at]), float(spread[best, at])
+        self.mse_path_ = sign * best.errors
+        self.best_score_, self.best_score_std_ = float(-best.means[at]), float(best.spread[at])
         self.cv_results_ = {
-            "candidates": [
-                {"mode_weights": c.mode_weights, "ridge": c.ridge, "class_mode": c.class_mode} for c in candidates
-            ],
-            "alphas": np.array(grids),
-            "mean_error": sign * means,
-            "standard_error": spread,
+            "candidates": [table.candidate.as_dict() for table in tables],
+            "alphas": [table.alphas for table in tables],
+            "mean_error": [sign * table.means for table in tables],
+            "standard_error": [table.spread for table in tables],
         }
-        return chosen
 
     # --- the folds ---------------------------------------------------------------------------------------------------
 
-    def _folds(
-        self, model: TraceNormModel, batch: Batch, splits: list[tuple[Array, Array]], labels: Array
-    ) -> tuple[Callable[[Candidate], Smooth], list[Fold]]:
-        """Read the samples once and return the smooth half of all of them, and the folds."""
-        form = batch.form(has_moments=self.loss == "squared")
-        model._say(f"{form.name}: {form.reason}")
+    def _view(
+        self, batch: Batch, splits: list[tuple[Array, Array]], labels: Array, loss: str, *, scaled: bool
+    ) -> View | None:
+        """See samples as a loss does: moments where they hold all, else the samples themselves."""
+        if scaled and is_sparse(batch.X):
+            return None
+        model = self._new_model(loss=loss)
+        form = batch.form(has_moments=loss == "squared")
+        hits = [self._hits(batch.take(test)) for _, test in splits] if self.loss == "auto" else None
         if form.name == "moments":
-            return self._moment_folds(batch, splits, labels)
-        whole = self._rows_smooth(model, batch, form.name)
+            return self._moment_view(batch, splits, labels, hits, scaled=scaled)
+        # As the moments of all samples do, their scale looks at no target: it tells nothing of what is held out.
+        scales = batch.widened().scales() if scaled else None
+        seen = batch if scales is None else batch.widened().rescaled(scales)
         folds = []
-        for train, test in splits:
-            smooth = self._rows_smooth(model, batch.take(train), form.name)
-            folds.append(Fold(smooth, self._judge(model, batch.take(test), labels[test]), batch.take(test).total))
-        return whole, folds
+        for f, (train, test) in enumerate(splits):
+            held = seen.take(test)
+            judge = self._judge(model, held, labels[test])
+            counted = None if hits is None else _unscaled(hits[f], scales)
+            folds.append(Fold(self._rows_smooth(model, seen.take(train), form.name), judge, held.total, counted))
+        return View(self._rows_smooth(model, seen, form.name), folds)
 
-    def _moment_folds(
-        self, batch: Batch, splits: list[tuple[Array, Array]], labels: Array
-    ) -> tuple[Callable[[Candidate], Smooth], list[Fold]]:
+    def _moment_view(
+        self,
+        batch: Batch,
+        splits: list[tuple[Array, Array]],
+        labels: Array,
+        hits: list[Callable[[PathPoint], float]] | None,
+        *,
+        scaled: bool,
+    ) -> View:
         held = [batch.take(test).moments() for _, test in splits]
         n = batch.X.shape[0]
         covered = np.zeros(n, dtype=int)
@@ -222,30 +274,38 @@ class SelectionCV(BaseEstimator):
         partition = bool(np.all(covered == 1)) and all(len(train) + len(test) == n for train, test in splits)
         judges = None
         if self.scoring is not None:
-            judges = [self._judge(None, batch.take(test), labels[test]) for _, test in splits]
+            judges = [self._judge(self._new_model(loss="squared"), batch.take(test), labels[test]) for _, test in splits]
         if partition:
-            return self._held_folds(held, judges)
+            return self._held_view(batch.shape, held, judges, hits=hits, scaled=scaled)
         training = [batch.take(train).moments() for train, _ in splits]
-        return self._held_folds(held, judges, training, batch.moments())
+        return self._held_view(batch.shape, held, judges, training, batch.moments(), hits=hits, scaled=scaled)
 
-    def _held_folds(
+    def _held_view(
         self,
+        shape: tuple[int, ...],
         held: list[Moments],
         judges: list[Callable[[PathPoint], float]] | None = None,
         training: list[Moments] | None = None,
         total: Moments | None = None,
-    ) -> tuple[Callable[[Candidate], Smooth], list[Fold]]:
-        """Make folds of held-out moments; the others' sum is what each trains on, unless it is given."""
+        *,
+        hits: list[Callable[[PathPoint], float]] | None = None,
+        scaled: bool,
+    ) -> View:
+        """See held-out moments as folds; the others' sum is what each trains on, unless it is given."""
         if training is None:
             # A sum of the other folds: a difference from the total would leave their rounding errors in.
             training = [_sum(held[:f] + held[f + 1 :]) for f in range(len(held))]
-        self._total = _sum(held) if total is None else total
+        self._total = total = _sum(held) if total is None else total
+        scales = moments_scales(total, shape) if scaled else None
         judges = [self._moment_judge(one) for one in held] if judges is None else judges
-        folds = [
-            Fold(self._moment_smooth(past, spectral=True), judge, one.weight)
-            for past, judge, one in zip(training, judges, held, strict=True)
-        ]
-        return self._moment_smooth(self._total, spectral=False), folds
+        folds = []
+        for f, past in enumerate(training):
+            seen = past if scales is None else past.rescaled(scales)
+            counted = None if hits is None else _unscaled(hits[f], scales)
+            folds.append(
+                Fold(self._moment_smooth(seen, spectral=True), _unscaled(judges[f], scales), held[f].weight, counted)
+            )
+        return View(self._moment_smooth(total if scales is None else total.rescaled(scales), spectral=False), folds)
 
     def _fit_blocks(self, model: TraceNormModel, blocks: Blocks, metadata: dict[str, Any], *, classifier: bool) -> None:
         """Do the same with samples that come in blocks; with the squared loss in one pass."""
@@ -259,17 +319,25 @@ class SelectionCV(BaseEstimator):
         fold_of = _fold_of(self._splits(y, metadata, classifier=classifier), len(y))
         found = FoldedBlocks.of(model, blocks, fold_of, y, weight)
         tell(found.reader.model, model)
-        if found.form.name == "moments":
-            whole, folds = self._held_folds(found.moments())
-        else:
-
-            def smooth(fold: int | None) -> Callable[[Candidate], Smooth]:
-                return _kept(lambda joint: found.smooth(model, fold, joint=joint))
-
-            whole = smooth(None)
-            folds = [Fold(smooth(f), found.judge(model, f), found.weight(f)) for f in range(found.n_folds)]
-        chosen = self._search(model, found.reader.shape, found.reader.n_targets, whole, folds)
+        views = cache(lambda loss, scaled: self._block_view(model, found, loss, scaled=scaled))
+        chosen = self._search(model, found.reader.shape, found.reader.n_targets, views)
         self._finish(model, found.reader.shape, chosen, lambda best: fit_blocks(best, blocks))
+
+    def _block_view(self, model: TraceNormModel, found: FoldedBlocks, loss: str, *, scaled: bool) -> View | None:
+        """See blocks as the loss of the model does; the moments of all folds come from one pass."""
+        if found.form.name == "moments":
+            held = self.__dict__.setdefault("_held", None) or found.moments()
+            self._held = held
+            return self._held_view(found.reader.shape, held, scaled=scaled)
+        if scaled or loss != model.loss:
+            return None
+
+        def smooth(fold: int | None) -> Callable[[Candidate], Smooth]:
+            return _kept(lambda joint: found.smooth(model, fold, joint=joint))
+
+        return View(
+            smooth(None), [Fold(smooth(f), found.judge(model, f), found.weight(f)) for f in range(found.n_folds)]
+        )
 
     def _moment_smooth(self, moments: Moments, *, spectral: bool) -> Callable[[Candidate], Smooth]:
         past = moments if self.fit_intercept else moments.uncentred()
@@ -288,10 +356,23 @@ class SelectionCV(BaseEstimator):
     def _rows_smooth(self, model: TraceNormModel, batch: Batch, form: str) -> Callable[[Candidate], Smooth]:
         return _kept(lambda joint: model._smooth(batch, form, joint=joint, spectral=True))
 
-    def _judge(self, model: TraceNormModel | None, held: Batch, labels: Array) -> Callable[[PathPoint], float]:
+    @staticmethod
+    def _hits(held: Batch) -> Callable[[PathPoint], float]:
+        """Count the share of held-out samples whose class is found."""
+        held, share = held.widened(), held.share
+        xp = array_namespace(share)
+
+        def codes(scores: Array) -> Array:
+            return scores[:, 0] > 0 if scores.shape[1] == 1 else xp.argmax(scores, axis=1)
+
+        truth = codes(held.Y)
+        return lambda point: float(
+            xp.sum(xp.where(codes(held.X @ point.W.T + point.intercept) == truth, share, xp.zeros_like(share)))
+        )
+
+    def _judge(self, model: TraceNormModel, held: Batch, labels: Array) -> Callable[[PathPoint], float]:
         """Judge by the mean loss on held-out samples, or by minus the score of the user's scorer."""
         if self.scoring is None:
-            assert model is not None
             loss, held, share = model._loss(held.Y.shape[1]), held.widened(), held.share
             xp = array_namespace(share)
 
@@ -303,13 +384,13 @@ class SelectionCV(BaseEstimator):
         scorer = get_scorer(self.scoring) if isinstance(self.scoring, str) else self.scoring
 
         def minus_score(point: PathPoint) -> float:
-            return -float(scorer(self._fixed(point, held), held.X, labels))
+            return -float(scorer(self._fixed(model.loss, point, held), held.X, labels))
 
         return minus_score
 
-    def _fixed(self, point: PathPoint, held: Batch) -> TraceNormModel:
+    def _fixed(self, loss: str, point: PathPoint, held: Batch) -> TraceNormModel:
         """Make a fitted model of one point of a path, for a scorer to look at."""
-        model = self._new_model()
+        model = self._new_model(loss=loss)
         for name, value in self._known.items():
             setattr(model, name, value)
         model.sample_shape_, model.n_features_in_ = (held.X.shape[1],), held.X.shape[1]
@@ -331,14 +412,13 @@ class SelectionCV(BaseEstimator):
         chosen: Candidate,
         fit: Callable[[TraceNormModel], None],
     ) -> None:
-        best = self._new_model(
-            alpha=self.alpha_, ridge=chosen.ridge, mode_weights=chosen.mode_weights, class_mode=chosen.class_mode
-        )
+        best = self._new_model(alpha=self.alpha_, **chosen.as_dict())
         for name in _READ:
             if hasattr(model, name):
                 setattr(best, name, getattr(model, name))
         total = self.__dict__.pop("_total", None)
-        if total is not None:
+        self.__dict__.pop("_held", None)
+        if total is not None and chosen.loss == "squared":
             best._fit_moments(total, shape, warm=False)
         else:
             fit(best)
@@ -426,6 +506,16 @@ def _at_host(method: Callable[[Any], Array]) -> Callable[[Any], Array]:
         return to_numpy(method(X))
 
     return at_host
+
+
+def _unscaled(function: Callable[[PathPoint], float], scales: Array | None) -> Callable[[PathPoint], float]:
+    """Show weights of scaled samples, as those of samples as they are, to what looks at these."""
+    return function if scales is None else lambda point: function(replace(point, W=point.W / scales))
+
+
+def _is_small(batch: Batch) -> bool:
+    """Whether a loss that needs the samples at every step can be tried in seconds to minutes."""
+    return not is_sparse(batch.X) and math.prod(batch.X.shape) * batch.Y.shape[1] <= _SECOND_LOSS
 
 
 def _kept(build: Callable[[bool], Squares | DataLoss]) -> Callable[[Candidate], Smooth]:

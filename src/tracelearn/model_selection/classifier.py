@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any, Self
 
 from sklearn.base import ClassifierMixin, _fit_context
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays import to_numpy
 from tracelearn.estimators import TraceNormClassifier
 from tracelearn.estimators.base import Batch
+from tracelearn.losses import CLASSIFIER_LOSSES
 from tracelearn.model_selection.base import SelectionCV
 from tracelearn.tensors import Array
 
@@ -18,7 +20,14 @@ __all__ = ["TraceNormClassifierCV"]
 
 
 def _has_probabilities(estimator: Any) -> bool:
-    return bool(hasattr(estimator._new_model(), "predict_proba"))
+    """Whether the model that was found, or the one that will be, has probabilities."""
+    found = getattr(estimator, "best_estimator_", None)
+    if found is None and estimator.loss == "auto":
+        raise AttributeError(
+            "Expected loss='logistic' for probabilities before fit, got 'auto', which chooses between losses: fit first, or "
+            "name the loss."
+        )
+    return bool((estimator._new_model() if found is None else found).predict_proba)
 
 
 class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
@@ -28,10 +37,15 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
     ----------
     alphas : int or array, default=100
         Number of alphas on a grid from ``alpha_max``, where all weights are zero, down to ``eps`` times it; or the alphas.
+        The path on such a grid ends early where held-out errors have risen for a while.
     eps : float, default=1e-3
-    ridges : sequence of floats, default=(0.0,)
-        Strengths of the squared norm to try.
-    loss : {"squared", "logistic", "squared_hinge"}, default="squared"
+    ridges : "auto" or sequence of floats, default="auto"
+        Strengths of the squared norm to try. "auto" is none, and for the best of the rest the one that is best alone.
+    scaling : "auto", "modes" or None, default="auto"
+        Whether to divide samples by a scale for each mode; "auto" does so where it helps ridge regression.
+    loss : {"auto", "squared", "logistic", "squared_hinge"}, default="auto"
+        "auto" chooses everything else with the squared loss, then tries the logistic loss too, where samples times classes
+        are no more than some million numbers, and takes it if it finds as many of the held-out classes.
     penalty : {"overlapped", "latent", "scaled_latent"}, default="overlapped"
     mode_weights : "auto", None, one sequence of weights, or a list of such candidates, default="auto"
         "auto" tries equal weights and each mode alone (order 3 and above, overlapped norm). None is equal weights.
@@ -51,7 +65,7 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
 
     Attributes
     ----------
-    alpha_, ridge_, mode_weights_, class_mode_
+    alpha_, ridge_, mode_weights_, class_mode_, loss_, scaling_
         What was chosen.
     alphas_ : array of shape (n_alphas,)
     mse_path_ : array of shape (n_alphas, n_folds)
@@ -75,7 +89,7 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
 
     _parameter_constraints = {  # noqa: RUF012
         **SelectionCV._parameter_constraints,
-        "loss": TraceNormClassifier._parameter_constraints["loss"],
+        "loss": [StrOptions({"auto", *CLASSIFIER_LOSSES})],
         "class_weight": TraceNormClassifier._parameter_constraints["class_weight"],
     }
 
@@ -84,9 +98,10 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
         alphas: Any = 100,
         *,
         eps: float = 1e-3,
-        ridges: Any = (0.0,),
-        loss: str = "squared",
+        ridges: Any = "auto",
+        loss: str = "auto",
         penalty: str = "overlapped",
+        scaling: Any = "auto",
         mode_weights: Any = "auto",
         class_mode: Any = False,
         cv: Any = 5,
@@ -106,6 +121,7 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
         self.ridges = ridges
         self.loss = loss
         self.penalty = penalty
+        self.scaling = scaling
         self.mode_weights = mode_weights
         self.class_mode = class_mode
         self.cv = cv
@@ -121,8 +137,9 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
         self.verbose = verbose
 
     def _new_model(self, **chosen: Any) -> TraceNormClassifier:
-        shared = ("loss", "penalty", "class_weight", "fit_intercept", "tensor_shape", "tol", "max_iter", "verbose")
-        return TraceNormClassifier(**{name: getattr(self, name) for name in shared}, **chosen)
+        shared = ("penalty", "class_weight", "fit_intercept", "tensor_shape", "tol", "max_iter", "verbose")
+        known = {"loss": self._first_loss} | {name: getattr(self, name) for name in shared}
+        return TraceNormClassifier(**(known | chosen))
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, **params: Any) -> Self:

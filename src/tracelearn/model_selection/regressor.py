@@ -23,9 +23,12 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
     ----------
     alphas : int or array, default=100
         Number of alphas on a grid from ``alpha_max``, where all weights are zero, down to ``eps`` times it; or the alphas.
+        The path on such a grid ends early where held-out errors have risen for a while.
     eps : float, default=1e-3
-    ridges : sequence of floats, default=(0.0,)
-        Strengths of the squared norm to try.
+    ridges : "auto" or sequence of floats, default="auto"
+        Strengths of the squared norm to try. "auto" is none, and for the best of the rest the one that is best alone.
+    scaling : "auto", "modes" or None, default="auto"
+        Whether to divide samples by a scale for each mode; "auto" does so where it helps ridge regression.
     loss : {"squared", "huber"}, default="squared"
     penalty : {"overlapped", "latent", "scaled_latent"}, default="overlapped"
     mode_weights : "auto", None, one sequence of weights, or a list of such candidates, default="auto"
@@ -46,7 +49,7 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
 
     Attributes
     ----------
-    alpha_, ridge_, mode_weights_, class_mode_
+    alpha_, ridge_, mode_weights_, class_mode_, scaling_
         What was chosen.
     alphas_ : array of shape (n_alphas,)
     mse_path_ : array of shape (n_alphas, n_folds)
@@ -79,9 +82,10 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
         alphas: Any = 100,
         *,
         eps: float = 1e-3,
-        ridges: Any = (0.0,),
+        ridges: Any = "auto",
         loss: str = "squared",
         penalty: str = "overlapped",
+        scaling: Any = "auto",
         mode_weights: Any = "auto",
         class_mode: Any = False,
         cv: Any = 5,
@@ -101,6 +105,7 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
         self.ridges = ridges
         self.loss = loss
         self.penalty = penalty
+        self.scaling = scaling
         self.mode_weights = mode_weights
         self.class_mode = class_mode
         self.cv = cv
@@ -117,7 +122,7 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
 
     def _new_model(self, **chosen: Any) -> TraceNormRegressor:
         shared = ("loss", "penalty", "huber_delta", "fit_intercept", "tensor_shape", "tol", "max_iter", "verbose")
-        return TraceNormRegressor(**{name: getattr(self, name) for name in shared}, **chosen)
+        return TraceNormRegressor(**({name: getattr(self, name) for name in shared} | chosen))
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, **params: Any) -> Self:

@@ -83,8 +83,11 @@ class PathDisplay(OnePanel):
             None makes a figure.
         """
         results = check_model(estimator, "cv_results_")
-        chosen = {name: getattr(estimator, f"{name}_") for name in ("mode_weights", "ridge", "class_mode")}
-        best = results["candidates"].index(chosen)
+        best = next(
+            number
+            for number, candidate in enumerate(results["candidates"])
+            if all(getattr(estimator, f"{name}_") == value for name, value in candidate.items())
+        )
         scoring = estimator.scoring
         quantity = (
             "held-out loss"
@@ -94,11 +97,11 @@ class PathDisplay(OnePanel):
             else "held-out score"
         )
         return cls(
-            alphas=to_numpy(results["alphas"])[best],
-            values=to_numpy(results["mean_error"])[best],
+            alphas=results["alphas"][best],
+            values=results["mean_error"][best],
             labels=["mean over folds"],
             quantity=quantity,
-            standard_error=to_numpy(results["standard_error"])[best],
+            standard_error=results["standard_error"][best],
             alpha=estimator.alpha_,
         ).plot(ax)
 

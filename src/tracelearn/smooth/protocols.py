@@ -55,6 +55,10 @@ class Smooth(Protocol):
         """The solver that suits this form: by factorisation, by models of second order, or by gradients alone."""
 
     @property
+    def path_solver(self) -> str:
+        """The solver that suits a path for choosing alpha, which needs no small gap."""
+
+    @property
     def at_zero(self) -> Evaluation:
         """The evaluation at W = 0."""
 

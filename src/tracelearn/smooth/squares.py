@@ -132,6 +132,11 @@ class Squares:
         """ADMM, where the system can be factored."""
         return "admm" if self.system.has_factor else "apg-adm"
 
+    @property
+    def path_solver(self) -> str:
+        """The best solver: along a path as well."""
+        return self.best_solver
+
     @cached_property
     def at_zero(self) -> SquaresEvaluation:
         """The evaluation at W = 0: the variance of the targets."""
