@@ -117,6 +117,7 @@ class SelectionCV(BaseEstimator):
         batch = model._read(*found, reset=True)
         labels = self._labels(model, batch, found[1])
         splits = self._splits(labels, groups, classifier=classifier)
+        _check_fold_weights(splits, None if batch.weight is None else to_numpy(batch.weight))
         whole, folds = self._folds(model, batch, splits, labels)
         chosen = self._search(model, batch.shape, batch.Y.shape[1], whole, folds)
         self._finish(model, batch.shape, chosen, lambda best: best._fit_batch(batch))
@@ -248,7 +249,9 @@ class SelectionCV(BaseEstimator):
                 "use the loss to select, and pass arrays, files or a list of batches."
             )
         y, weight = all_targets(blocks)
-        fold_of = _fold_of(self._splits(y, groups, classifier=classifier), len(y))
+        splits = self._splits(y, groups, classifier=classifier)
+        _check_fold_weights(splits, weight)
+        fold_of = _fold_of(splits, len(y))
         found = FoldedBlocks.of(model, blocks, fold_of, y, weight)
         tell(found.reader.model, model)
         if found.form.name == "moments":
@@ -420,6 +423,18 @@ def _kept(build: Callable[[bool], Squares | DataLoss]) -> Callable[[Candidate], 
         return found
 
     return smooth
+
+
+def _check_fold_weights(splits: list[tuple[Array, Array]], weight: Array | None) -> None:
+    """Refuse a fold that has nothing to learn from, or nothing to judge by."""
+    if weight is None:
+        return
+    for f, parts in enumerate(splits):
+        if not all(np.any(weight[part]) for part in parts):
+            raise ValueError(
+                f"Expected some sample weight inside and outside of every fold, got only zeros on one side of fold {f + 1}: "
+                "drop samples of weight zero, shuffle the folds, or use fewer of them."
+            )
 
 
 def _fold_of(splits: list[tuple[Array, Array]], n: int) -> Array:

@@ -1,0 +1,40 @@
+"""What the property tests found, one test for each: every one failed before it was mended."""
+
+import numpy as np
+import pytest
+
+from tracelearn import TraceNormRegressor, TraceNormRegressorCV
+
+
+@pytest.fixture
+def samples(rng):
+    X = rng.standard_normal((20, 3, 2))
+    return X, X.reshape(20, -1) @ rng.standard_normal(6) + 0.1 * rng.standard_normal(20)
+
+
+# --- weights ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [1e-45, 1e-30, 1e30, 1e45])
+def test_single_precision_samples_survive_weights_beyond_its_range(samples, scale):
+    X, y = samples
+    usual = TraceNormRegressor(alpha=0.1).fit(X.astype(np.float32), y, np.ones(20))
+    model = TraceNormRegressor(alpha=0.1).fit(X.astype(np.float32), y, np.full(20, scale))
+    np.testing.assert_allclose(model.coef_, usual.coef_, rtol=1e-3)
+    np.testing.assert_allclose(model.moments_.gram / scale, usual.moments_.gram, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("loss", ["squared", "huber"])
+@pytest.mark.parametrize("scale", [1e-200, 1e-320, 1e200])
+def test_weights_whose_products_leave_the_range_are_refused(samples, loss, scale):
+    with pytest.raises(ValueError, match=r"^Expected the largest sample weight to be between 1e-100 and 1e\+100, got"):
+        TraceNormRegressor(loss=loss).fit(*samples, np.full(20, scale))
+
+
+@pytest.mark.parametrize("loss", ["squared", "huber"])
+def test_a_fold_without_weight_is_refused(samples, loss):
+    weight = np.concatenate([np.zeros(10), np.ones(10)])
+    with pytest.raises(
+        ValueError, match=r"^Expected some sample weight inside and outside of every fold, got only zeros"
+    ):
+        TraceNormRegressorCV(cv=2, alphas=3, loss=loss).fit(*samples, weight)
