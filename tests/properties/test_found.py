@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from tracelearn import TraceNormRegressor, TraceNormRegressorCV
+from tracelearn.penalties import LatentTraceNorm, OverlappedTraceNorm
+from tracelearn.prox import prox_adm, prox_dr
 
 
 @pytest.fixture
@@ -38,3 +40,16 @@ def test_a_fold_without_weight_is_refused(samples, loss):
         ValueError, match=r"^Expected some sample weight inside and outside of every fold, got only zeros"
     ):
         TraceNormRegressorCV(cv=2, alphas=3, loss=loss).fit(*samples, weight)
+
+
+# --- proximal points -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", [prox_adm, prox_dr])
+@pytest.mark.parametrize("norm", [OverlappedTraceNorm, LatentTraceNorm])
+@pytest.mark.parametrize("scale", [1e-40, 1e-12, 1e40])
+def test_the_proximal_point_of_a_small_tensor_is_that_of_a_large_one(rng, method, norm, scale):
+    P, alpha = rng.standard_normal((1, 3, 4, 2)), np.array([0.5])
+    usual, _ = method(norm((3, 4, 2)), P, alpha, 1.0)
+    small, _ = method(norm((3, 4, 2)), scale * P, scale * alpha, 1.0)
+    np.testing.assert_allclose(small / scale, usual, atol=1e-6)
