@@ -1,11 +1,15 @@
 """What the property tests found, one test for each: every one failed before it was mended."""
 
+import warnings
+
 import numpy as np
 import pytest
 
-from tracelearn import TraceNormRegressor, TraceNormRegressorCV
+from tracelearn import Moments, TraceNormClassifier, TraceNormRegressor, TraceNormRegressorCV
 from tracelearn.penalties import LatentTraceNorm, OverlappedTraceNorm
 from tracelearn.prox import prox_adm, prox_dr
+from tracelearn.smooth import Squares
+from tracelearn.solvers import Solution, admm, newton
 
 
 @pytest.fixture
@@ -53,3 +57,47 @@ def test_the_proximal_point_of_a_small_tensor_is_that_of_a_large_one(rng, method
     usual, _ = method(norm((3, 4, 2)), P, alpha, 1.0)
     small, _ = method(norm((3, 4, 2)), scale * P, scale * alpha, 1.0)
     np.testing.assert_allclose(small / scale, usual, atol=1e-6)
+
+
+# --- solvers ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_target_that_is_solved_at_once_does_not_stop_the_others(samples):
+    X, y = samples
+    smooth = Squares.of(Moments.of(X, np.stack([y, 1e-9 * y], axis=1)))
+    found = newton(smooth, OverlappedTraceNorm((3, 2)), np.array([0.1, 0.1]))
+    assert np.all(found.gap <= 1e-6)
+    assert found.W[0].any()
+    assert not found.W[1].any()
+
+
+def test_a_step_that_was_right_for_another_system_does_not_throw_admm_off(samples):
+    smooth, norm = Squares.of(Moments.of(1e30 * samples[0], samples[1])), OverlappedTraceNorm((3, 2))
+    zero = np.zeros((1, 3, 2))
+    start = Solution(zero, norm.start(zero), np.ones(1), np.ones(1), 0, rho=np.array([1e-10]))
+    found = admm(smooth, norm, np.array([0.1e30]), start=start)
+    assert found.gap[0] <= 1e-6
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
+@pytest.mark.parametrize("alpha", [0.0, 1e-300, 1e-12])
+def test_classes_that_are_told_apart_beyond_doubt_overflow_nothing(loss, alpha):
+    rng = np.random.default_rng(0)
+    X = 1e20 * rng.standard_normal((9, 5, 5))
+    model = TraceNormClassifier(alpha=alpha, loss=loss, solver="newton", max_iter=100)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", RuntimeWarning)
+        model.fit(X, np.array(["a", "b", "a", "b", "c", "c", "a", "b", "c"]))
+    assert np.isfinite(model.coef_).all()
+
+
+def test_what_leaves_the_range_of_floating_point_is_refused_in_a_sentence(samples):
+    smooth = Squares.of(Moments.of(*samples))
+    W = np.full((1, 3, 2), 1e200)
+    bad = admm(smooth, OverlappedTraceNorm((3, 2)), np.array([0.1]), max_iter=1)
+    bad = type(bad)(W, bad.split, bad.objective, bad.gap, 0, bad.rho)
+    with pytest.raises(
+        ValueError, match=r"^Expected numbers that stay in the range of floating point while solving, got"
+    ):
+        admm(smooth, OverlappedTraceNorm((3, 2)), np.array([0.1]), start=bad)
