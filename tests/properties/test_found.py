@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tracelearn import Moments, TraceNormClassifier, TraceNormRegressor, TraceNormRegressorCV
+from tracelearn.certificate import certify
 from tracelearn.penalties import LatentTraceNorm, OverlappedTraceNorm
 from tracelearn.prox import prox_adm, prox_dr
 from tracelearn.smooth import Squares
@@ -101,3 +102,39 @@ def test_what_leaves_the_range_of_floating_point_is_refused_in_a_sentence(sample
         ValueError, match=r"^Expected numbers that stay in the range of floating point while solving, got"
     ):
         admm(smooth, OverlappedTraceNorm((3, 2)), np.array([0.1]), start=bad)
+
+
+# --- the certificate -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("alpha", [1e12, 1e300])
+def test_a_huge_alpha_and_features_that_say_nothing_overflow_nothing(alpha):
+    model = TraceNormRegressor(alpha=alpha).fit(np.zeros((5, 3, 2, 2)), np.arange(5.0))
+    assert model.dual_gap_ <= 1e-6
+    assert not model.coef_.any()
+
+
+def test_a_tiny_ridge_overflows_nothing(samples):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        smooth, penalty = (
+            Squares.of(Moments.of(1e6 * samples[0][:3], samples[1][:3]), ridge=1e-300),
+            OverlappedTraceNorm((3, 2)),
+        )
+        W = np.ones((1, 3, 2))
+        proof = certify(smooth.evaluate(W.reshape(1, -1)), penalty, W, None, np.array([0.0]), smooth.at_zero.value)
+    assert np.isfinite(proof.gap[0])
+
+
+# --- samples that have much in common --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", ["huber", "logistic", "squared_hinge"])
+def test_samples_that_are_all_alike_are_told_apart_by_nobody(loss):
+    X = np.broadcast_to(np.float64(0.1), (12, 4, 4))
+    make = TraceNormRegressor if loss == "huber" else TraceNormClassifier
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", RuntimeWarning)
+        model = make(alpha=0.0, loss=loss, max_iter=100).fit(X, np.arange(12) % 3)
+    assert np.abs(model.coef_).max() <= 1e-6

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,8 +12,8 @@ from array_api_compat import device
 
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
-from tracelearn.smooth.rows import least_value, repeated, summed
-from tracelearn.smooth.samples import Samples
+from tracelearn.smooth.rows import least_value, mean_row, repeated, summed
+from tracelearn.smooth.samples import ArraySamples, Samples
 from tracelearn.smooth.squares import Squares
 from tracelearn.systems import (
     CentredSystem,
@@ -29,6 +30,18 @@ __all__ = ["DataLoss"]
 
 # Rows and columns of the largest Hessian that couples targets: factored in about a second.
 _LARGEST_HESSIAN = 4096
+# Where every sample is told apart beyond doubt curvatures vanish, and a step divided by them would overflow.
+_LEAST_CURVATURE = 1e-100
+
+
+def _is_far(mean: Array, squares: Array) -> bool:
+    """Whether the mean of some feature is so far from zero that sums of products lose the digits of its spread.
+
+    Then a copy of the samples about their mean is worth its memory.
+    """
+    xp = array_namespace(mean)
+    spread = squares - mean**2
+    return bool(xp.any((spread > 0) & (mean**2 > 1e6 * spread)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +54,18 @@ class DataEvaluation:
     scores: Any
     shift: Array
     ridge_value: Array
+    W: Array
+
+    def rounding(self) -> tuple[Array, Array]:
+        """Estimate it from the mean squares of the products ``w_i x_i``, which cancel where features are collinear."""
+        xp, smooth = array_namespace(self.W), self.smooth
+        scores = xp.sqrt(summed(self.W**2 @ smooth.squares, smooth.n_problems))
+        # A loss that is not negative and of bounded curvature has a derivative of at most sqrt(2 curvature loss).
+        force = xp.sqrt(2.0 * smooth.loss.curvature * self.value)
+        shift = xp.sqrt(summed(self.shift**2, smooth.n_problems))
+        forces = force + smooth.loss.curvature * scores
+        length = forces * xp.sqrt(xp.sum(smooth.squares)) + 2.0 * xp.sqrt(smooth.ridge * self.ridge_value)
+        return self.value + force * (scores + shift), length
 
     def least_value(self) -> Array:
         """Bound the least loss from below, where there is a ridge."""
@@ -74,6 +99,8 @@ class DataLoss:
     samples: Samples
     ridge: Array
     x_mean: Array
+    squares: Array  # the mean squares of the features (p,)
+    origin: Array  # what was subtracted from the samples (p,)
     fit_intercept: bool = True
 
     @classmethod
@@ -88,22 +115,29 @@ class DataLoss:
         matrix_free: bool = False,
     ) -> DataLoss:
         """Read samples: one problem for each target where the loss is separable, unless ``joint``."""
-        mean = samples.total(lambda X, Y, share, z: share @ X)
-        xp = array_namespace(mean)
-        mean = mean if fit_intercept else 0.0 * mean
         system: System
         if matrix_free:
+            mean, squares = samples.total(lambda X, Y, share, z: (share @ X, share @ X**2))
+            mean = mean if fit_intercept else 0.0 * mean
             system = OperatorSystem(samples.total, mean, loss.curvature)
         elif samples.rows is not None and samples.rows.shape[0] < samples.rows.shape[1]:
             share = samples.total(lambda X, Y, share, z: share)
-            system = KernelSystem((samples.rows - mean) * xp.sqrt(loss.curvature * share)[:, None])
+            mean = mean_row(samples.rows, share) if fit_intercept else 0.0 * samples.rows[0, :]
+            rows = (samples.rows - mean) * array_namespace(share).sqrt(share)[:, None]
+            system, squares = KernelSystem(math.sqrt(loss.curvature) * rows), share @ samples.rows**2
         else:
             moments = samples.total(lambda X, Y, share, z: Moments.of(X, Y[:, :1], share))
-            system = GramSystem(loss.curvature * (moments.gram if fit_intercept else moments.second_moment))
+            moments = moments if fit_intercept else moments.uncentred()
+            mean, system = moments.x_mean, GramSystem(loss.curvature * moments.gram)
+            squares = array_namespace(mean).linalg.diagonal(moments.gram) + mean**2
+        origin = 0.0 * mean
+        if isinstance(samples, ArraySamples) and not matrix_free and _is_far(mean, squares):
+            samples, origin, mean, squares = samples.shifted(mean), mean, origin, squares - mean**2
+        xp = array_namespace(mean)
         system = system if loss.is_separable else CentredSystem(system)
         single = joint or not loss.is_separable
         ridges = xp.full((1 if single else samples.n_targets,), ridge, dtype=mean.dtype, device=device(mean))
-        return cls(system, loss, samples, ridges, mean, fit_intercept)
+        return cls(system, loss, samples, ridges, mean, squares, origin, fit_intercept)
 
     @property
     def n_problems(self) -> int:
@@ -150,7 +184,8 @@ class DataLoss:
         value, gradient = self.samples.total(both, scores)
         ridge_value = self.ridge * summed(xp.sum(W**2, axis=1), self.n_problems)
         gradient = gradient + 2.0 * repeated(self.ridge, W.shape[0])[:, None] * W
-        return DataEvaluation(summed(value, self.n_problems) + ridge_value, gradient, self, scores, shift, ridge_value)
+        value = summed(value, self.n_problems) + ridge_value
+        return DataEvaluation(value, gradient, self, scores, shift, ridge_value, W)
 
     def updater(self, shift: Array) -> Callable[[Array, Array], Array]:
         """Return the minimiser of the quadratic bound of the loss around W: one pass over the samples, one solve."""
@@ -189,13 +224,16 @@ class DataLoss:
 
     @cached_property
     def _basis(self) -> tuple[Array, Array] | None:
-        """An orthonormal basis (p, r) of samples at hand that are fewer than the features, and their coordinates."""
+        """An orthonormal basis (p, r) of centred samples at hand, fewer than the features, and their coordinates."""
         rows = self.samples.rows
         if rows is None or rows.shape[0] >= rows.shape[1]:
             return None
         xp = array_namespace(rows)
-        U, s, Vt = xp.linalg.svd(rows, full_matrices=False)
+        U, s, Vt = xp.linalg.svd(rows - self.x_mean, full_matrices=False)
         return xp.matrix_transpose(Vt), U * s
+
+    def _curvatures(self, Y: Array, z: Array) -> Array:
+        return array_namespace(z).clip(self.loss.curvatures(Y, z), min=_LEAST_CURVATURE)
 
     def _coupled(self, at: DataEvaluation) -> CoupledSystem:
         """Build the Hessian of all targets together, the intercepts eliminated."""
@@ -203,9 +241,10 @@ class DataLoss:
         xp, K = array_namespace(shift), shift.shape[0]
 
         def hessian(X: Array, Y: Array, share: Array, z: Array) -> Array:
-            weights, coupling = loss.curvatures(Y, z + shift), loss.coupling(Y, z + shift)
+            weights, coupling = self._curvatures(Y, z + shift), loss.coupling(Y, z + shift)
             assert coupling is not None
-            X = X if basis is None else basis[1]
+            # Centred: what the intercepts explain is subtracted below, and a large mean would take all digits with it.
+            X = X - self.x_mean if basis is None else basis[1]
             X = xp.concat([X, xp.ones((X.shape[0], 1), dtype=X.dtype, device=device(X))], axis=1)
             both = xp.sqrt(share)[:, None, None] * coupling[:, :, None] * X[:, None, :]
             both = xp.reshape(both, (X.shape[0], -1))
@@ -228,24 +267,24 @@ class DataLoss:
 
     def _curved(self, at: DataEvaluation) -> tuple[System, ...]:
         """Build for each target the weighted covariance of the features, about their weighted mean with an intercept."""
-        loss, shift = self.loss, at.shift
+        shift = at.shift
         targets = range(shift.shape[0])
         rows = self.samples.rows
         if rows is None or rows.shape[0] >= rows.shape[1]:
 
             def moments(X: Array, Y: Array, share: Array, z: Array) -> tuple[Moments, ...]:
-                weights = loss.curvatures(Y, z + shift) * share[:, None]
+                weights = self._curvatures(Y, z + shift) * share[:, None]
                 return tuple(Moments.of(X, weights[:, k], weights[:, k]) for k in targets)
 
             found = self.samples.total(moments, at.scores)
             return tuple(GramSystem(one.gram if self.fit_intercept else one.second_moment) for one in found)
-        weights = self.samples.total(lambda X, Y, share, z: loss.curvatures(Y, z + shift) * share[:, None], at.scores)
+        weights = self.samples.total(lambda X, Y, share, z: self._curvatures(Y, z + shift) * share[:, None], at.scores)
         return tuple(self._kernel(rows, weights[:, k]) for k in targets)
 
     def _kernel(self, rows: Array, weight: Array) -> KernelSystem:
         xp = array_namespace(weight)
         total = float(xp.sum(weight))
-        mean = (weight / total) @ rows if self.fit_intercept and total > 0 else xp.zeros_like(rows[0, :])
+        mean = mean_row(rows, weight / total) if self.fit_intercept and total > 0 else xp.zeros_like(rows[0, :])
         return KernelSystem((rows - mean) * xp.sqrt(weight)[:, None])
 
     def lipschitz(self) -> float:
@@ -254,7 +293,11 @@ class DataLoss:
 
     def intercept(self, W: Array) -> Array:
         """Find the best intercept for W."""
-        return self._shift(self.samples.scores(W))
+        shift = self._shift(self.samples.scores(W))
+        if not self.fit_intercept:
+            return shift
+        shift = shift - W @ self.origin
+        return shift if self.loss.is_separable else shift - array_namespace(shift).mean(shift)  # they sum to zero
 
     def take(self, problems: Array) -> DataLoss:
         """Keep some of the problems of a separable loss."""

@@ -82,6 +82,10 @@ class ArraySamples:
             found = part if found is None else added(found, part)
         return found
 
+    def shifted(self, origin: Array) -> ArraySamples:
+        """Subtract a row from every row, in a copy."""
+        return replace(self, X=self.X - origin)
+
     def take(self, targets: Array) -> ArraySamples:
         """Keep some of the targets."""
         return replace(self, Y=array_namespace(self.Y).take(self.Y, targets, axis=1))
