@@ -93,8 +93,10 @@ def _first_rho(problems: Problems) -> Array:
     xp = array_namespace(problems.alpha)
     smooth = problems.smooth
     damping = smooth.system.mean_eigenvalue()
-    unit = damping if damping > 0 else 1.0  # in its units all numbers are about one, and no square overflows
-    target = smooth.at_zero.gradient / unit
+    gradient = smooth.at_zero.gradient
+    # In units of the largest entry and of the mean eigenvalue all numbers are about one, and no square overflows.
+    longest, unit = float(xp.max(xp.abs(gradient))) or 1.0, damping if damping > 0 else 1.0
+    target = gradient / longest
     W, residual = xp.zeros_like(target), target
     direction, square = residual, xp.sum(residual**2, axis=1)
     for _ in range(8):
@@ -109,7 +111,8 @@ def _first_rho(problems: Problems) -> Array:
     penalty = problems.penalty
     force = sum(weight * math.sqrt(penalty.shape[mode]) for mode, weight in penalty.terms.items()) / len(penalty.terms)
     floor = 1e-8 * damping if damping > 0 else 1.0
-    rho = xp.where(norm > 0, 0.9 * force * problems.alpha / xp.where(norm > 0, norm, xp.ones_like(norm)), norm + floor)
+    size = (problems.alpha / longest) * (unit / xp.where(norm > 0, norm, xp.ones_like(norm)))
+    rho = xp.where(norm > 0, 0.9 * force * size, norm + floor)
     return _shared(xp.clip(rho, min=floor), smooth.system.shares_shift)
 
 
