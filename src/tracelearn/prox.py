@@ -14,6 +14,8 @@ __all__ = ["PROXES", "Prox", "prox_adm", "prox_dr"]
 
 Prox = Callable[..., tuple[Array, Split]]
 
+_UNIT = 0.01  # of the length of P: what a point that is nearly zero is measured by
+
 
 def _length(T: Array) -> float:
     xp = array_namespace(T)
@@ -46,7 +48,8 @@ def prox_adm(
     curvature : the paper's L
     split : where an earlier call ended, to start from
     beta : the paper's penalty parameter; by default ``curvature``, since it must scale with it
-    tol : stop when a step is at most this times ``unit``, by default the length of P; the paper has 1 there, for any P
+    tol : stop when a step is at most this times the length of the point it began at, plus ``unit``
+    unit : by default a hundredth of the length of P; the paper has 1 there, for any P
 
     Examples
     --------
@@ -61,7 +64,7 @@ def prox_adm(
     xp = array_namespace(P)
     split = penalty.start(P) if split is None else split
     rho = xp.full_like(alpha, curvature if beta is None else beta)
-    unit = _length(P) if unit is None else unit
+    unit = _UNIT * _length(P) if unit is None else unit
     W = None
     for _ in range(max_iter):
         pull, shift = penalty.pull(split, rho)
@@ -91,7 +94,7 @@ def prox_dr(
     """
     split = penalty.start(P) if split is None else split
     step = 1.0 / curvature if gamma is None else (len(penalty.shape) + 1) * gamma
-    unit = _length(P) if unit is None else unit
+    unit = _UNIT * _length(P) if unit is None else unit
     W = None
     for _ in range(max_iter):
         before = W
