@@ -191,7 +191,9 @@ THEIRS = (
 
 def is_sentence(message: str) -> bool:
     """Whether a refusal is meant for users."""
-    return message.startswith(THEIRS) or (message.startswith("Expected ") and "got " in message and message[-1] == ".")
+    return message.startswith(THEIRS) or (
+        message.startswith("Expected ") and "got " in message and message[-1] in ".)"
+    )  # a block adds where it begins
 
 
 def attempt(call: Callable[[], Any], arrays: list[Any]) -> tuple[Any, bool]:
