@@ -4,13 +4,17 @@ BIN := .venv/bin
 # Two BLAS threads per test worker would fight over the cores.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: demo test format check paper bench experiments docs clean
+.PHONY: demo test properties format check paper bench experiments docs clean
 
 demo: .venv/demo
 	$(BIN)/tracelearn reproduce --scale quick --out out/quick --force
 
 test: check
 	$(ONE_THREAD) $(BIN)/pytest -n 2
+
+# Many inputs, other ones every time; their number goes to out/properties.json. FACTOR=10 tries a quarter of them.
+properties: .venv/test
+	$(ONE_THREAD) HYPOTHESIS_PROFILE=deep PROPERTIES_FACTOR=$(or $(FACTOR),40) $(BIN)/pytest tests/properties
 
 check: .venv/test
 	$(BIN)/ruff check .

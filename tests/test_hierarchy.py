@@ -68,7 +68,7 @@ def descend(model, X):
 def test_each_node_is_the_model_of_its_samples(fit_intercept, weighted):
     X, y = samples()
     weight = np.random.default_rng(1).uniform(0.2, 2.0, len(X)) if weighted else None
-    options = {"alpha": 0.05, "ridge": 0.02, "fit_intercept": fit_intercept, "tol": 1e-12, "mode_weights": (1, 2, 0.5)}
+    options = {"alpha": 0.05, "ridge": 0.02, "fit_intercept": fit_intercept, "tol": 1e-11, "mode_weights": (1, 2, 0.5)}
     model = HierarchicalTraceNormClassifier(**options).fit(X, y, sample_weight=weight)
     assert len(model.estimators_) == 6
     for k, (left, right) in enumerate(model.nodes_):
@@ -79,7 +79,7 @@ def test_each_node_is_the_model_of_its_samples(fit_intercept, weighted):
         np.testing.assert_allclose(model.intercept_[k], direct.intercept_[0], atol=1e-8)
         np.testing.assert_allclose(model.estimators_[k].patterns_, direct.patterns_, atol=1e-8)
         np.testing.assert_allclose(model.estimators_[k].objective_, direct.objective_, atol=1e-10)
-        assert model.estimators_[k].dual_gap_ <= 1e-12
+        assert model.estimators_[k].dual_gap_ <= 1e-11
 
 
 def test_moments_of_classes_with_a_target_are_those_of_the_node():

@@ -16,6 +16,8 @@ from tracelearn.tensors import Array, array_namespace
 
 __all__ = ["Certificate", "alpha_max", "certify"]
 
+_ROUNDING = 8.0  # what sums of many rounded terms are off by, in units of the last place of their largest
+
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
@@ -48,17 +50,20 @@ def certify(
     n_problems = alpha.shape[0]
     objective = at.value + alpha * xp.sum(_per_problem(penalty.value(W, split), n_problems), axis=1)
     G = xp.reshape(at.gradient, W.shape)
-    # Duals are forces on W, of the sign of -g.
+    last_places = _ROUNDING * float(xp.finfo(W.dtype).eps)
+    value_error, gradient_error = (last_places * error for error in at.rounding())
+    # Duals are forces on W, of the sign of -g. A gradient that is off by some length is off by that much in any norm.
     level = xp.max(_per_problem(penalty.dual_norm(-G, split), n_problems), axis=1)
+    level = level + gradient_error / min(penalty.terms.values())
     ones = xp.ones_like(level)
-    feasible = xp.where(level > alpha, alpha / xp.where(level > 0, level, ones), ones)
+    # Divided only where it is needed: a large alpha by a small level would overflow.
+    feasible = xp.where(level > alpha, alpha / xp.where(level > alpha, level, ones), ones)
     dual = at.dual_value(xp.minimum(feasible, at.best_scale()))
     if bool(xp.any(alpha == 0)):
         # Nothing penalised: no scale but zero is feasible, however small the gradient. Its size is the evidence then.
         dual = xp.where(alpha == 0, xp.maximum(dual, at.least_value()), dual)
     # Objective and dual value are sums of many rounded terms: a difference below their rounding proves nothing.
-    rounding = 8.0 * float(xp.finfo(W.dtype).eps) * reference
-    gap = positive_part(objective - dual) + rounding
+    gap = positive_part(objective - dual) + last_places * reference + value_error
     return Certificate(objective, gap / xp.where(reference > 0, reference, ones))
 
 

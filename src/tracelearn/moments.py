@@ -289,7 +289,7 @@ class Fold:
     def _add_block(self, x: Array, y: Array, weight: Array | None) -> None:
         xp = array_namespace(x)
         wide = self.x_mean.dtype
-        if is_narrow(x):
+        if x.dtype != wide and (is_narrow(x) or not _fits_single(weight)):
             x = xp.astype(x, wide)
         y = xp.astype(y, wide, copy=False)
         total = float(x.shape[0]) if weight is None else float(xp.sum(xp.astype(weight, wide)))
@@ -426,6 +426,11 @@ def _check_same(known: tuple[int, int], found: tuple[int, int]) -> None:
             f"Expected moments of {known[0]} features and {known[1]} targets, got {found[0]} and {found[1]}: only summaries of "
             "samples of one kind can be combined."
         )
+
+
+def _fits_single(weight: Array | None) -> bool:
+    """Whether products of single precision survive these weights: others are multiplied in double precision."""
+    return weight is None or 1e-3 <= float(array_namespace(weight).max(weight)) <= 1e3
 
 
 def _block_rows(X: Array, p: int) -> int:

@@ -60,7 +60,7 @@ def _proximal_point(P: Array, L: float, constants: Constants, split: Split | Non
     penalty = OverlappedTraceNorm(tuple(P.shape))
     xp = array_namespace(P)
     strength = xp.full_like(xp.reshape(P, (-1,))[:1], constants.lam)
-    common = {"tol": constants.eps1, "max_iter": constants.inner_iter}
+    common = {"tol": constants.eps1, "unit": 1.0, "max_iter": constants.inner_iter}
     if constants.inner == "adm":
         W, split = prox_adm(penalty, P[None, ...], strength, L, split, beta=constants.beta, **common)  # type: ignore[arg-type]
     else:

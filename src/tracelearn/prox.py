@@ -14,11 +14,17 @@ __all__ = ["PROXES", "Prox", "prox_adm", "prox_dr"]
 
 Prox = Callable[..., tuple[Array, Split]]
 
+_UNIT = 0.01  # of the length of P: what a point that is nearly zero is measured by
 
-def _moved(before: Array, after: Array) -> float:
-    """Length of a step relative to where it leads, as in the paper's stopping rule (Eq. 27)."""
-    xp = array_namespace(before)
-    return float(xp.sqrt(xp.sum((after - before) ** 2))) / (1.0 + float(xp.sqrt(xp.sum(before**2))))
+
+def _length(T: Array) -> float:
+    xp = array_namespace(T)
+    return float(xp.sqrt(xp.sum(T**2)))
+
+
+def _still(before: Array | None, after: Array, tol: float, unit: float) -> bool:
+    """Whether a step is short against where it began and ``unit``: with 1 for it, the paper's rule (Eq. 27)."""
+    return before is not None and _length(after - before) <= tol * (unit + _length(before))
 
 
 def prox_adm(
@@ -30,6 +36,7 @@ def prox_adm(
     *,
     beta: float | None = None,
     tol: float = 1e-10,
+    unit: float | None = None,
     max_iter: int = 100,
 ) -> tuple[Array, Split]:
     """Find the proximal point by the alternating direction method of multipliers (the paper's Eq. 26).
@@ -41,6 +48,8 @@ def prox_adm(
     curvature : the paper's L
     split : where an earlier call ended, to start from
     beta : the paper's penalty parameter; by default ``curvature``, since it must scale with it
+    tol : stop when a step is at most this times the length of the point it began at, plus ``unit``
+    unit : by default a hundredth of the length of P; the paper has 1 there, for any P
 
     Examples
     --------
@@ -55,13 +64,14 @@ def prox_adm(
     xp = array_namespace(P)
     split = penalty.start(P) if split is None else split
     rho = xp.full_like(alpha, curvature if beta is None else beta)
+    unit = _UNIT * _length(P) if unit is None else unit
     W = None
     for _ in range(max_iter):
         pull, shift = penalty.pull(split, rho)
         # Eq. 26, first line. U there is minus our duals: they point from W to its parts.
         before, W = W, (curvature * P + pull) / xp.reshape(curvature + shift, (-1, *(1,) * (P.ndim - 1)))
         split = penalty.push(split, W, alpha, rho, 1.0)
-        if before is not None and _moved(before, W) < tol:
+        if _still(before, W, tol, unit):
             break
     return W, split
 
@@ -75,6 +85,7 @@ def prox_dr(
     *,
     gamma: float | None = None,
     tol: float = 1e-10,
+    unit: float | None = None,
     max_iter: int = 100,
 ) -> tuple[Array, Split]:
     """Find the proximal point by Douglas-Rachford splitting (the paper's Eq. 22 and 23).
@@ -83,11 +94,12 @@ def prox_dr(
     """
     split = penalty.start(P) if split is None else split
     step = 1.0 / curvature if gamma is None else (len(penalty.shape) + 1) * gamma
+    unit = _UNIT * _length(P) if unit is None else unit
     W = None
     for _ in range(max_iter):
         before = W
         W, split = penalty.reflect(split, P, alpha, curvature, step)
-        if before is not None and _moved(before, W) < tol:
+        if _still(before, W, tol, unit):
             break
     return W, split
 

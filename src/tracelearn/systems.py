@@ -99,12 +99,16 @@ class GramSystem:
         return {}
 
     def _factor(self, shift: float) -> _Factor:
-        if shift not in self._factors:
-            self._factors.clear()
+        factor = self._factors.get(shift)
+        if factor is None:
             xp = array_namespace(self.matrix)
             eye = xp.eye(self.matrix.shape[0], dtype=self.matrix.dtype, device=device(self.matrix))
-            self._factors[shift] = _Factor(_cholesky(self.matrix + shift * eye))
-        return self._factors[shift]
+            factor = _Factor(_cholesky(self.matrix + shift * eye))
+            self._factors.clear()
+            self._factors[shift] = factor
+        return (
+            factor  # not looked up again: the candidates of a search share systems, and another thread may have cleared
+        )
 
     def solver(self, shift: Array) -> Rows:
         """Return the solve for shifts (R,) that are equal, unless the system is spectral."""

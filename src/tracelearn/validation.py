@@ -40,6 +40,7 @@ __all__ = [
 
 # Products of two numbers, and in double precision products of those, must neither overflow nor vanish.
 _RANGES = {32: (1e-15, 1e15), 64: (1e-50, 1e50)}
+_WEIGHT_RANGE = 1e-100, 1e100  # products of a weight with two numbers must not either
 
 
 def check_finite(values: Array, name: str, shape: tuple[int, ...] = ()) -> None:
@@ -336,8 +337,15 @@ def read_weights(sample_weight: Any, X: Array) -> Array | None:
     else:
         weight = _check_sample_weight(sample_weight, np.empty((n, 1)), dtype=np.float64, ensure_non_negative=True)
     weight = move_to(weight, X, widest(X)["dtype"] if is_foreign(X) else np.float64)
-    if not bool(array_namespace(weight).any(weight)):
+    largest = float(array_namespace(weight).max(weight))
+    if largest == 0.0:
         raise ValueError("Expected some sample weight above zero, got only zeros: there is nothing to learn from.")
+    low, high = _WEIGHT_RANGE
+    if not low <= largest <= high:
+        raise ValueError(
+            f"Expected the largest sample weight to be between {low:g} and {high:g}, got {largest:.1e}: only shares matter, so "
+            "multiply all weights by a constant first."
+        )
     return weight
 
 

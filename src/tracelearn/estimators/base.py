@@ -266,8 +266,8 @@ class TraceNormModel(BaseEstimator):
         plain = plain and not self.ridge and not self.class_mode
         if self.solver not in ("apg-adm", "apg-dr") or not plain:
             raise ValueError(
-                "Expected solver='apg-adm' or 'apg-dr', penalty='overlapped', no mode_weights or scaling, ridge=0 and class_mode=False "
-                "with step='paper', which is the algorithm as printed: use step='tight' for anything else."
+                "Expected solver='apg-adm' or 'apg-dr', penalty='overlapped', no mode_weights or scaling, ridge=0 and "
+                "class_mode=False with step='paper', which is the algorithm as printed: use step='tight' for anything else."
             )
         constants = paper.Constants(inner=self.solver.removeprefix("apg-"), lam=self.alpha * past.weight)
         before = self._last_solution(self._penalty(shape, past.n_targets), past.n_targets, past.gram) if warm else None

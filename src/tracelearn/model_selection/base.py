@@ -92,6 +92,7 @@ class SelectionCV(BaseEstimator):
         batch = model._read(*found, reset=True)
         labels = self._labels(model, batch, found[1])
         splits = self._splits(labels, metadata, classifier=classifier)
+        _check_fold_weights(splits, None if batch.weight is None else to_numpy(batch.weight))
         views = cache(lambda loss, scaled: self._view(batch, splits, labels, loss, scaled=scaled))
         model._say(f"{(form := batch.form(has_moments=self._first_loss == 'squared')).name}: {form.reason}")
         second = "logistic" if self.loss == "auto" and _is_small(batch) else None
@@ -274,7 +275,9 @@ class SelectionCV(BaseEstimator):
         partition = bool(np.all(covered == 1)) and all(len(train) + len(test) == n for train, test in splits)
         judges = None
         if self.scoring is not None:
-            judges = [self._judge(self._new_model(loss="squared"), batch.take(test), labels[test]) for _, test in splits]
+            judges = [
+                self._judge(self._new_model(loss="squared"), batch.take(test), labels[test]) for _, test in splits
+            ]
         if partition:
             return self._held_view(batch.shape, held, judges, hits=hits, scaled=scaled)
         training = [batch.take(train).moments() for train, _ in splits]
@@ -316,7 +319,9 @@ class SelectionCV(BaseEstimator):
                 "use the loss to select, and pass arrays, files or a list of batches."
             )
         y, weight = all_targets(blocks)
-        fold_of = _fold_of(self._splits(y, metadata, classifier=classifier), len(y))
+        splits = self._splits(y, metadata, classifier=classifier)
+        _check_fold_weights(splits, weight)
+        fold_of = _fold_of(splits, len(y))
         found = FoldedBlocks.of(model, blocks, fold_of, y, weight)
         tell(found.reader.model, model)
         views = cache(lambda loss, scaled: self._block_view(model, found, loss, scaled=scaled))
@@ -530,6 +535,18 @@ def _kept(build: Callable[[bool], Squares | DataLoss]) -> Callable[[Candidate], 
         return found
 
     return smooth
+
+
+def _check_fold_weights(splits: list[tuple[Array, Array]], weight: Array | None) -> None:
+    """Refuse a fold that has nothing to learn from, or nothing to judge by."""
+    if weight is None:
+        return
+    for f, parts in enumerate(splits):
+        if not all(np.any(weight[part]) for part in parts):
+            raise ValueError(
+                f"Expected some sample weight inside and outside of every fold, got only zeros on one side of fold {f + 1}: "
+                "drop samples of weight zero, shuffle the folds, or use fewer of them."
+            )
 
 
 def _fold_of(splits: list[tuple[Array, Array]], n: int) -> Array:

@@ -126,13 +126,10 @@ def walk(
     left = list(range(len(ways)))
     total = sum(len(way.alphas) for way in ways)
     while left:
-        jobs = (delayed(_next)(paths[w][f]) for w in left for f in range(len(paths[w])))
-        for (w, f), more in zip(
-            [(w, f) for w in left for f in range(len(paths[w]))],
-            Parallel(n_jobs=n_jobs, prefer="threads")(jobs),
-            strict=True,
-        ):
-            found[w][f] += more
+        legs = [(w, f) for w in left for f in range(len(paths[w]))]
+        more = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(_next)(paths[w][f]) for w, f in legs)
+        for (w, f), judged in zip(legs, more, strict=True):
+            found[w][f] += judged
         left = [w for w in left if _goes_on(ways[w], found[w], stop=stop)]
         done = total - sum(len(ways[w].alphas) - len(found[w][0]) for w in left)
         rest = (time.perf_counter() - began) / done * (total - done)

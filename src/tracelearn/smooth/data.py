@@ -9,10 +9,11 @@ from typing import Any
 
 from array_api_compat import device
 
-from tracelearn.linalg import coupled_gram, with_ones
+from tracelearn.arrays import is_sparse
+from tracelearn.linalg import coupled_gram, squared, with_ones
 from tracelearn.losses import Loss
-from tracelearn.smooth.rows import least_value, repeated, summed
-from tracelearn.smooth.samples import Samples
+from tracelearn.smooth.rows import least_value, mean_row, repeated, summed
+from tracelearn.smooth.samples import ArraySamples, Samples
 from tracelearn.smooth.squares import Squares
 from tracelearn.systems import (
     CentredSystem,
@@ -28,6 +29,19 @@ __all__ = ["DataLoss"]
 
 # Rows and columns of the largest Hessian that couples targets: factored in about a second.
 _LARGEST_HESSIAN = 4096
+# Where every sample is told apart beyond doubt curvatures vanish, and a step divided by them would overflow.
+_LEAST_CURVATURE = 1e-100
+
+
+def _is_far(mean: Array, squares: Array) -> bool:
+    """Whether the mean of some feature is so far from zero that sums of products lose the digits of its spread.
+
+    Then a copy of the samples about their mean is worth its memory.
+    """
+    xp = array_namespace(mean)
+    spread = squares - mean**2
+    return bool(xp.any((spread > 0) & (mean**2 > 1e6 * spread)))
+
 
 # Up to this size a Hessian that couples targets is factored in milliseconds. Measured on paths of real data, to a gap of
 # 1e-3: at 256 Newton took a tenth of the time of ADMM, at 2,160 ADMM took a quarter of the time of Newton.
@@ -44,6 +58,18 @@ class DataEvaluation:
     scores: Any
     shift: Array
     ridge_value: Array
+    W: Array
+
+    def rounding(self) -> tuple[Array, Array]:
+        """Estimate it from the mean squares of the products ``w_i x_i``, which cancel where features are collinear."""
+        xp, smooth = array_namespace(self.W), self.smooth
+        scores = xp.sqrt(summed(self.W**2 @ smooth.squares, smooth.n_problems))
+        # A loss that is not negative and of bounded curvature has a derivative of at most sqrt(2 curvature loss).
+        force = xp.sqrt(2.0 * smooth.loss.curvature * self.value)
+        shift = xp.sqrt(summed(self.shift**2, smooth.n_problems))
+        forces = force + smooth.loss.curvature * scores
+        length = forces * xp.sqrt(xp.sum(smooth.squares)) + 2.0 * xp.sqrt(smooth.ridge * self.ridge_value)
+        return self.value + force * (scores + shift), length
 
     def least_value(self) -> Array:
         """Bound the least loss from below, where there is a ridge."""
@@ -77,6 +103,8 @@ class DataLoss:
     samples: Samples
     ridge: Array
     x_mean: Array
+    squares: Array  # the mean squares of the features (p,)
+    origin: Array  # what was subtracted from the samples (p,)
     fit_intercept: bool = True
 
     @classmethod
@@ -91,9 +119,14 @@ class DataLoss:
         matrix_free: bool = False,
     ) -> DataLoss:
         """Read samples: one problem for each target where the loss is separable, unless ``joint``."""
-        mean = samples.total(lambda X, Y, share, z: share @ X)
+        mean, squares = samples.total(lambda X, Y, share, z: (share @ X, share @ squared(X)))
         xp = array_namespace(mean)
+        if isinstance(samples, ArraySamples) and not samples.blockwise:
+            mean = mean_row(samples.X, samples.share)
         mean = mean if fit_intercept else 0.0 * mean
+        origin = 0.0 * mean
+        if isinstance(samples, ArraySamples) and not matrix_free and _is_far(mean, squares):
+            samples, origin, mean, squares = samples.shifted(mean), mean, origin, squares - mean**2
         system: System
         if matrix_free:
             system = OperatorSystem(samples.total, mean, loss.curvature)
@@ -103,7 +136,7 @@ class DataLoss:
         system = system if loss.is_separable else CentredSystem(system)
         single = joint or not loss.is_separable
         ridges = xp.full((1 if single else samples.n_targets,), ridge, dtype=mean.dtype, device=device(mean))
-        return cls(system, loss, samples, ridges, mean, fit_intercept)
+        return cls(system, loss, samples, ridges, mean, squares, origin, fit_intercept)
 
     @property
     def n_problems(self) -> int:
@@ -159,7 +192,8 @@ class DataLoss:
         value, gradient = self.samples.total(both, scores)
         ridge_value = self.ridge * summed(xp.sum(W**2, axis=1), self.n_problems)
         gradient = gradient + 2.0 * repeated(self.ridge, W.shape[0])[:, None] * W
-        return DataEvaluation(summed(value, self.n_problems) + ridge_value, gradient, self, scores, shift, ridge_value)
+        value = summed(value, self.n_problems) + ridge_value
+        return DataEvaluation(value, gradient, self, scores, shift, ridge_value, W)
 
     def updater(self, shift: Array) -> Callable[[Array, Array], Array]:
         """Return the minimiser of the quadratic bound of the loss around W: one pass over the samples, one solve."""
@@ -198,13 +232,16 @@ class DataLoss:
 
     @cached_property
     def _basis(self) -> tuple[Array, Array] | None:
-        """An orthonormal basis (p, r) of samples at hand that are fewer than the features, and their coordinates."""
+        """An orthonormal basis (p, r) of centred samples at hand, fewer than the features, and their coordinates."""
         rows = self.samples.rows
         if rows is None or rows.shape[0] >= rows.shape[1]:
             return None
         xp = array_namespace(rows)
-        U, s, Vt = xp.linalg.svd(rows, full_matrices=False)
+        U, s, Vt = xp.linalg.svd(rows - self.x_mean, full_matrices=False)
         return xp.matrix_transpose(Vt), U * s
+
+    def _curvatures(self, Y: Array, z: Array) -> Array:
+        return array_namespace(z).clip(self.loss.curvatures(Y, z), min=_LEAST_CURVATURE)
 
     def _coupled(self, at: DataEvaluation) -> CoupledSystem:
         """Build the Hessian of all targets together, the intercepts eliminated."""
@@ -212,9 +249,14 @@ class DataLoss:
         xp, K = array_namespace(shift), shift.shape[0]
 
         def hessian(X: Array, Y: Array, share: Array, z: Array) -> Array:
-            weights, coupling = loss.curvatures(Y, z + shift), loss.coupling(Y, z + shift)
+            weights, coupling = self._curvatures(Y, z + shift), loss.coupling(Y, z + shift)
             assert coupling is not None
-            return coupled_gram(with_ones(X if basis is None else basis[1]), weights, coupling, share)
+            if basis is not None:
+                X = basis[1]
+            elif not is_sparse(X):
+                # What the intercepts explain is subtracted below, and a large mean would take all digits with it.
+                X = X - self.x_mean
+            return coupled_gram(with_ones(X), weights, coupling, share)
 
         whole = self.samples.total(hessian, at.scores)
         size = whole.shape[1] - 1
@@ -229,10 +271,10 @@ class DataLoss:
 
     def _curved(self, at: DataEvaluation) -> tuple[System, ...]:
         """Build for each target the weighted covariance of the features, about their weighted mean with an intercept."""
-        loss, shift = self.loss, at.shift
+        shift = at.shift
 
         def weigh(Y: Array, share: Array, z: Array) -> Array:
-            return loss.curvatures(Y, z + shift) * share[:, None]
+            return self._curvatures(Y, z + shift) * share[:, None]
 
         return self.samples.covariances(weigh, at.scores, centre=self.fit_intercept)
 
@@ -242,7 +284,11 @@ class DataLoss:
 
     def intercept(self, W: Array) -> Array:
         """Find the best intercept for W."""
-        return self._shift(self.samples.scores(W))
+        shift = self._shift(self.samples.scores(W))
+        if not self.fit_intercept:
+            return shift
+        shift = shift - W @ self.origin
+        return shift if self.loss.is_separable else shift - array_namespace(shift).mean(shift)  # they sum to zero
 
     def take(self, problems: Array) -> DataLoss:
         """Keep some of the problems of a separable loss."""

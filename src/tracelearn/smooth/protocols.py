@@ -31,6 +31,12 @@ class Evaluation(Protocol):
     def best_scale(self) -> Array:
         """Find the scale (B,) that maximises the dual value, were every scale feasible."""
 
+    def rounding(self) -> tuple[Array, Array]:
+        """Estimate what rounding did to the value (B,) and to the length of the gradient (B,), in units of its last place.
+
+        From the sizes of what was summed: where large terms cancel, it is more than the result shows.
+        """
+
     def least_value(self) -> Array:
         """Bound the minimum (B,) of the smooth half alone from below: the certificate where nothing is penalised."""
 

@@ -1,10 +1,10 @@
-"""Sums and repetitions between problems (B,) and their rows (B K,), and a bound that needs only those."""
+"""Sums, means and repetitions of rows, between problems (B,) and their rows (B K,), and a bound that needs only those."""
 
 from __future__ import annotations
 
 from tracelearn.tensors import Array, array_namespace
 
-__all__ = ["least_value", "repeated", "summed"]
+__all__ = ["least_value", "mean_row", "repeated", "summed"]
 
 
 def repeated(per_problem: Array, n_rows: int) -> Array:
@@ -26,5 +26,15 @@ def least_value(value: Array, gradient: Array, curvature: Array) -> Array:
     """
     xp = array_namespace(value)
     square = summed(xp.sum(gradient**2, axis=1), value.shape[0])
-    known = xp.where(curvature > 0, curvature, xp.ones_like(curvature))
-    return xp.where(curvature > 0, xp.clip(value - square / (2.0 * known), min=0.0), xp.zeros_like(value))
+    # Divided only where something is left: a gradient divided by the curvature of a tiny ridge would overflow.
+    bounded = square < 2.0 * curvature * value
+    known = xp.where(bounded, curvature, xp.ones_like(curvature))
+    return xp.where(bounded, value - square / (2.0 * known), xp.zeros_like(value))
+
+
+def mean_row(rows: Array, share: Array) -> Array:
+    """Average rows (n, p) by shares that sum to one, about the first: what all have in common is found exactly.
+
+    A feature that is constant up to the rounding of its mean would look like one that tells samples apart.
+    """
+    return rows[0, :] + share @ (rows - rows[0, :])

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self
 
 from tracelearn.moments import Moments
+from tracelearn.smooth.rows import mean_row
 from tracelearn.sparse import FEW, SparseSystem
 from tracelearn.systems import GramSystem, System, WeightedKernelSystem
 from tracelearn.tensors import Array, array_namespace
@@ -103,6 +104,10 @@ class ArraySamples:
             found = part if found is None else added(found, part)
         return found
 
+    def shifted(self, origin: Array) -> ArraySamples:
+        """Subtract a row from every row, in a copy."""
+        return ArraySamples(self.X - origin, self.Y, self.share, self.blockwise)
+
     def take(self, targets: Array) -> ArraySamples:
         """Keep some of the targets."""
         return replace(self, Y=array_namespace(self.Y).take(self.Y, targets, axis=1))
@@ -121,7 +126,7 @@ class ArraySamples:
     def _kernel(self, *, centre: bool) -> tuple[Array, Array]:
         """Find the rows about their mean, from which other weighted means differ little, and their kernel; once."""
         if centre not in self._kernels:
-            rows = self.X - self.share @ self.X if centre else self.X
+            rows = self.X - mean_row(self.X, self.share) if centre else self.X
             self._kernels[centre] = rows, rows @ rows.T
         return self._kernels[centre]
 

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from tracelearn.linalg import positive_part
+from tracelearn.arrays import is_sparse
+from tracelearn.linalg import positive_part, squared
 from tracelearn.moments import Moments
 from tracelearn.smooth.protocols import Evaluation
-from tracelearn.smooth.rows import least_value, repeated, summed
+from tracelearn.smooth.rows import least_value, mean_row, repeated, summed
 from tracelearn.smooth.samples import Samples
 from tracelearn.systems import GramSystem, KernelSystem, OperatorSystem, System
 from tracelearn.tensors import Array, array_namespace
@@ -26,6 +27,11 @@ class SquaresEvaluation:
     gradient: Array
     slope: Array
     squares: Squares
+    W: Array | None = None  # None for zero
+
+    def rounding(self) -> tuple[Array, Array]:
+        """Estimate it from the variances of the products ``w_i x_i``, which cancel where features are collinear."""
+        return self.squares.rounding(self.W)
 
     def least_value(self) -> Array:
         """Bound the least squares from below."""
@@ -55,6 +61,7 @@ class Squares:
     ridge: Array
     x_mean: Array
     y_mean: Array
+    variances: Array | None = None  # of the features (p,); not known of a model of second order, which proves nothing
 
     @classmethod
     def of(cls, moments: Moments, *, ridge: float = 0.0, joint: bool = False, spectral: bool = False) -> Squares:
@@ -63,7 +70,8 @@ class Squares:
         covariance = GramSystem(moments.gram * (2.0 / moments.weight), spectral)
         ridges = xp.full_like(moments.y_mean[:1] if joint else moments.y_mean, ridge)
         target = moments.target_sq / moments.weight
-        return cls(covariance, moments.cross.T / moments.weight, target, ridges, moments.x_mean, moments.y_mean)
+        cross, variances = moments.cross.T / moments.weight, 0.5 * xp.linalg.diagonal(covariance.matrix)
+        return cls(covariance, cross, target, ridges, moments.x_mean, moments.y_mean, variances)
 
     @classmethod
     def of_few(
@@ -79,11 +87,12 @@ class Squares:
     ) -> Squares:
         """Read fewer samples than features, through their kernel; ``share`` are the weights, which sum to one."""
         xp = array_namespace(X)
-        x_mean, y_mean = (share @ X, share @ Y) if centre else (xp.zeros_like(X[0, :]), xp.zeros_like(Y[0, :]))
+        x_mean, y_mean = (mean_row(a, share) if centre else xp.zeros_like(a[0, :]) for a in (X, Y))
         rows, targets = (X - x_mean) * xp.sqrt(share)[:, None], (Y - y_mean) * xp.sqrt(share)[:, None]
         ridges = xp.full_like(y_mean[:1] if joint else y_mean, ridge)
         system = KernelSystem(math.sqrt(2.0) * rows, spectral)
-        return cls(system, targets.T @ rows, xp.sum(targets**2, axis=0), ridges, x_mean, y_mean)
+        cross, target, variances = targets.T @ rows, xp.sum(targets**2, axis=0), xp.sum(rows**2, axis=0)
+        return cls(system, cross, target, ridges, x_mean, y_mean, variances)
 
     @classmethod
     def of_many(
@@ -100,16 +109,19 @@ class Squares:
         if not centre:
             x_mean, y_mean = 0.0 * x_mean, 0.0 * y_mean
 
-        def products(X: Array, Y: Array, share: Array, z: Array) -> tuple[Array, Array, Array]:
+        def products(X: Array, Y: Array, share: Array, z: Array) -> tuple[Array, ...]:
             targets = (Y - y_mean) * share[:, None]
-            return targets.T @ X, array_namespace(targets).sum(targets, axis=0), share @ (Y - y_mean) ** 2
+            # Sparse samples stay so: their means are near zero, or they would not be sparse.
+            squares = share @ squared(X) - x_mean**2 if is_sparse(X) else share @ (X - x_mean) ** 2
+            return targets.T @ X, array_namespace(targets).sum(targets, axis=0), share @ (Y - y_mean) ** 2, squares
 
-        cross, offset, target = samples.total(products)
+        cross, offset, target, variances = samples.total(products)
         ridges = array_namespace(x_mean).full_like(y_mean[:1] if joint else y_mean, ridge)
         system: System = OperatorSystem(samples.total, x_mean, 2.0)
         if not matrix_free:
             (system,) = samples.covariances(lambda Y, share, z: 2.0 * share[:, None], centre=centre)
-        return cls(system, cross - offset[:, None] * x_mean, target, ridges, x_mean, y_mean)
+        variances = positive_part(variances)
+        return cls(system, cross - offset[:, None] * x_mean, target, ridges, x_mean, y_mean, variances)
 
     @property
     def n_problems(self) -> int:
@@ -157,7 +169,18 @@ class Squares:
         slope = self.target - fit
         # |r|^2 = <w, Cw - h> - <h, w> + v, and never below zero but for rounding.
         value = positive_part(xp.sum(W * half, axis=1) + slope)
-        return SquaresEvaluation(self._problems(value), 2.0 * half, self._problems(slope), self)
+        return SquaresEvaluation(self._problems(value), 2.0 * half, self._problems(slope), self, W)
+
+    def rounding(self, W: Array | None) -> tuple[Array, Array]:
+        """Estimate the rounding of value (B,) and gradient (B,) at W, or at zero, in units of the last place."""
+        xp = array_namespace(self.target)
+        target = self.at_zero.value
+        if self.variances is None:
+            return target, xp.zeros_like(target)
+        scatter = xp.zeros_like(target) if W is None else self._problems(W**2 @ self.variances)
+        ridge = xp.zeros_like(target) if W is None else self.ridge * self._problems(xp.sum(W**2, axis=1))
+        spread = xp.sqrt(xp.sum(self.variances)) * (xp.sqrt(target) + xp.sqrt(scatter))
+        return target + scatter + ridge, 2.0 * (spread + xp.sqrt(self.ridge * ridge))
 
     def updater(self, shift: Array) -> Callable[[Array, Array], Array]:
         """Return the solve of the normal equations, shifted."""

@@ -6,6 +6,7 @@ import math
 
 from tracelearn.penalties import Penalty
 from tracelearn.smooth import Smooth
+from tracelearn.solvers.guard import guarded
 from tracelearn.solvers.problems import CHECK_EVERY, Finish, Finished, Problems
 from tracelearn.solvers.solution import Solution, Watcher
 from tracelearn.tensors import Array, array_namespace
@@ -14,8 +15,10 @@ __all__ = ["admm"]
 
 _RELAX = 1.6  # over-relaxation
 _REVIEW_EVERY = 10  # iterations before the step is looked at
+_LEAST_STEP = 1e-12  # times the mean eigenvalue: a smaller shift is lost in the rounding of the system
 
 
+@guarded
 def admm(
     smooth: Smooth,
     penalty: Penalty,
@@ -47,8 +50,10 @@ def admm(
         return found
     W, split = found.W, found.split
     shares, review = smooth.system.shares_shift, _REVIEW_EVERY
-    # The problems of an earlier batch may have ended apart, each with a step of its own.
-    rho = _first_rho(problems) if found.rho is None else _shared(found.rho, shares)
+    least = _LEAST_STEP * smooth.system.mean_eigenvalue()
+    # The problems of an earlier batch may have ended apart, each with a step of its own, or for a system of another size.
+    known = found.rho is not None and bool(xp.all(found.rho >= least))
+    rho = _shared(found.rho, shares) if known else _first_rho(problems)
     finish, finished = Finish(problems, tol, exact_ranks), Finished(problems)
     update = None  # made anew for a new step: on a GPU the loop then waits for nothing between certificates
     for iteration in range(1, max_iter + 1):
@@ -60,7 +65,8 @@ def admm(
         before, split = split, penalty.push(split, W, strength, level, _RELAX)
         if iteration == review:
             primal, dual = penalty.residuals(before, split, W, level)
-            rho, update = _balanced(rho, problems.gathered(primal), problems.gathered(dual), shares), None
+            rho = _balanced(rho, problems.gathered(primal), problems.gathered(dual), shares)
+            rho, update = xp.clip(rho, min=least), None
             # A new step costs a factorisation, about a hundred iterations' worth, unless the system is spectral.
             review = 2 * review if shares else review + _REVIEW_EVERY
         if iteration % CHECK_EVERY == 0 or iteration == max_iter:
@@ -87,11 +93,14 @@ def _first_rho(problems: Problems) -> Array:
     xp = array_namespace(problems.alpha)
     smooth = problems.smooth
     damping = smooth.system.mean_eigenvalue()
-    target = -smooth.at_zero.gradient
+    gradient = smooth.at_zero.gradient
+    # In units of the largest entry and of the mean eigenvalue all numbers are about one, and no square overflows.
+    longest, unit = float(xp.max(xp.abs(gradient))) or 1.0, damping if damping > 0 else 1.0
+    target = gradient / longest
     W, residual = xp.zeros_like(target), target
     direction, square = residual, xp.sum(residual**2, axis=1)
     for _ in range(8):
-        image = smooth.system.apply(direction) + damping * direction
+        image = smooth.system.apply(direction) / unit + (damping / unit) * direction
         curvature = xp.sum(direction * image, axis=1)
         size = square / xp.where(curvature > 0, curvature, xp.ones_like(curvature))
         W = W + size[:, None] * direction
@@ -102,7 +111,8 @@ def _first_rho(problems: Problems) -> Array:
     penalty = problems.penalty
     force = sum(weight * math.sqrt(penalty.shape[mode]) for mode, weight in penalty.terms.items()) / len(penalty.terms)
     floor = 1e-8 * damping if damping > 0 else 1.0
-    rho = xp.where(norm > 0, 0.9 * force * problems.alpha / xp.where(norm > 0, norm, xp.ones_like(norm)), norm + floor)
+    size = (problems.alpha / longest) * (unit / xp.where(norm > 0, norm, xp.ones_like(norm)))
+    rho = xp.where(norm > 0, 0.9 * force * size, norm + floor)
     return _shared(xp.clip(rho, min=floor), smooth.system.shares_shift)
 
 

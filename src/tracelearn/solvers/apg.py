@@ -7,6 +7,7 @@ import math
 from tracelearn.penalties import Penalty
 from tracelearn.prox import PROXES, Prox
 from tracelearn.smooth import Smooth
+from tracelearn.solvers.guard import guarded
 from tracelearn.solvers.problems import CHECK_EVERY, Finish, Problems
 from tracelearn.solvers.solution import Solution, Watcher
 from tracelearn.tensors import Array, array_namespace
@@ -62,11 +63,13 @@ def _apg(
     return found
 
 
+@guarded
 def apg_adm(*args: object, **options: object) -> Solution:
     """Accelerated proximal gradient with the alternating direction method inside; arguments as in ``admm``."""
     return _apg(PROXES["adm"], *args, **options)  # type: ignore[arg-type]
 
 
+@guarded
 def apg_dr(*args: object, **options: object) -> Solution:
     """Accelerated proximal gradient with Douglas-Rachford splitting inside; arguments as in ``admm``."""
     return _apg(PROXES["dr"], *args, **options)  # type: ignore[arg-type]

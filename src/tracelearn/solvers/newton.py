@@ -9,6 +9,7 @@ from array_api_compat import device
 from tracelearn.penalties import Penalty
 from tracelearn.smooth import Evaluation, Smooth
 from tracelearn.solvers.admm import admm
+from tracelearn.solvers.guard import guarded
 from tracelearn.solvers.problems import Finish, Problems
 from tracelearn.solvers.solution import Solution, Watcher
 from tracelearn.tensors import Array, array_namespace
@@ -16,6 +17,7 @@ from tracelearn.tensors import Array, array_namespace
 __all__ = ["newton"]
 
 
+@guarded
 def newton(
     smooth: Smooth,
     penalty: Penalty,

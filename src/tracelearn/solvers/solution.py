@@ -56,7 +56,7 @@ class Solution:
         split = Split(
             *(xp.concat([getattr(s, name) for s in splits], axis=1) for name in ("parts", "duals", "anchors"))
         )
-        rho = None if parts[0].rho is None else stack("rho")
+        rho = None if any(part.rho is None for part in parts) else stack("rho")  # zero is found without a step
         n_iter = max(part.n_iter for part in parts)
         return cls(stack("W"), split, stack("objective"), stack("gap"), n_iter, rho)
 

@@ -1,0 +1,140 @@
+"""What the property tests found, one test for each: every one failed before it was mended."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from tracelearn import Moments, TraceNormClassifier, TraceNormRegressor, TraceNormRegressorCV
+from tracelearn.certificate import certify
+from tracelearn.penalties import LatentTraceNorm, OverlappedTraceNorm
+from tracelearn.prox import prox_adm, prox_dr
+from tracelearn.smooth import Squares
+from tracelearn.solvers import Solution, admm, newton
+
+
+@pytest.fixture
+def samples(rng):
+    X = rng.standard_normal((20, 3, 2))
+    return X, X.reshape(20, -1) @ rng.standard_normal(6) + 0.1 * rng.standard_normal(20)
+
+
+# --- weights ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [1e-45, 1e-30, 1e30, 1e45])
+def test_single_precision_samples_survive_weights_beyond_its_range(samples, scale):
+    X, y = samples
+    usual = TraceNormRegressor(alpha=0.1).fit(X.astype(np.float32), y, np.ones(20))
+    model = TraceNormRegressor(alpha=0.1).fit(X.astype(np.float32), y, np.full(20, scale))
+    np.testing.assert_allclose(model.coef_, usual.coef_, rtol=1e-3)
+    np.testing.assert_allclose(model.moments_.gram / scale, usual.moments_.gram, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("loss", ["squared", "huber"])
+@pytest.mark.parametrize("scale", [1e-200, 1e-320, 1e200])
+def test_weights_whose_products_leave_the_range_are_refused(samples, loss, scale):
+    with pytest.raises(ValueError, match=r"^Expected the largest sample weight to be between 1e-100 and 1e\+100, got"):
+        TraceNormRegressor(loss=loss).fit(*samples, np.full(20, scale))
+
+
+@pytest.mark.parametrize("loss", ["squared", "huber"])
+def test_a_fold_without_weight_is_refused(samples, loss):
+    weight = np.concatenate([np.zeros(10), np.ones(10)])
+    with pytest.raises(
+        ValueError, match=r"^Expected some sample weight inside and outside of every fold, got only zeros"
+    ):
+        TraceNormRegressorCV(cv=2, alphas=3, loss=loss).fit(*samples, weight)
+
+
+# --- proximal points -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", [prox_adm, prox_dr])
+@pytest.mark.parametrize("norm", [OverlappedTraceNorm, LatentTraceNorm])
+@pytest.mark.parametrize("scale", [1e-40, 1e-12, 1e40])
+def test_the_proximal_point_of_a_small_tensor_is_that_of_a_large_one(rng, method, norm, scale):
+    P, alpha = rng.standard_normal((1, 3, 4, 2)), np.array([0.5])
+    usual, _ = method(norm((3, 4, 2)), P, alpha, 1.0)
+    small, _ = method(norm((3, 4, 2)), scale * P, scale * alpha, 1.0)
+    np.testing.assert_allclose(small / scale, usual, atol=1e-6)
+
+
+# --- solvers ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_target_that_is_solved_at_once_does_not_stop_the_others(samples):
+    X, y = samples
+    smooth = Squares.of(Moments.of(X, np.stack([y, 1e-9 * y], axis=1)))
+    found = newton(smooth, OverlappedTraceNorm((3, 2)), np.array([0.1, 0.1]))
+    assert np.all(found.gap <= 1e-6)
+    assert found.W[0].any()
+    assert not found.W[1].any()
+
+
+def test_a_step_that_was_right_for_another_system_does_not_throw_admm_off(samples):
+    smooth, norm = Squares.of(Moments.of(1e30 * samples[0], samples[1])), OverlappedTraceNorm((3, 2))
+    zero = np.zeros((1, 3, 2))
+    start = Solution(zero, norm.start(zero), np.ones(1), np.ones(1), 0, rho=np.array([1e-10]))
+    found = admm(smooth, norm, np.array([0.1e30]), start=start)
+    assert found.gap[0] <= 1e-6
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
+@pytest.mark.parametrize("alpha", [0.0, 1e-300, 1e-12])
+def test_classes_that_are_told_apart_beyond_doubt_overflow_nothing(loss, alpha):
+    rng = np.random.default_rng(0)
+    X = 1e20 * rng.standard_normal((9, 5, 5))
+    model = TraceNormClassifier(alpha=alpha, loss=loss, solver="newton", max_iter=100)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", RuntimeWarning)
+        model.fit(X, np.array(["a", "b", "a", "b", "c", "c", "a", "b", "c"]))
+    assert np.isfinite(model.coef_).all()
+
+
+def test_what_leaves_the_range_of_floating_point_is_refused_in_a_sentence(samples):
+    smooth = Squares.of(Moments.of(*samples))
+    W = np.full((1, 3, 2), 1e200)
+    bad = admm(smooth, OverlappedTraceNorm((3, 2)), np.array([0.1]), max_iter=1)
+    bad = type(bad)(W, bad.split, bad.objective, bad.gap, 0, bad.rho)
+    with pytest.raises(
+        ValueError, match=r"^Expected numbers that stay in the range of floating point while solving, got"
+    ):
+        admm(smooth, OverlappedTraceNorm((3, 2)), np.array([0.1]), start=bad)
+
+
+# --- the certificate -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("alpha", [1e12, 1e300])
+def test_a_huge_alpha_and_features_that_say_nothing_overflow_nothing(alpha):
+    model = TraceNormRegressor(alpha=alpha).fit(np.zeros((5, 3, 2, 2)), np.arange(5.0))
+    assert model.dual_gap_ <= 1e-6
+    assert not model.coef_.any()
+
+
+def test_a_tiny_ridge_overflows_nothing(samples):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        smooth, penalty = (
+            Squares.of(Moments.of(1e6 * samples[0][:3], samples[1][:3]), ridge=1e-300),
+            OverlappedTraceNorm((3, 2)),
+        )
+        W = np.ones((1, 3, 2))
+        proof = certify(smooth.evaluate(W.reshape(1, -1)), penalty, W, None, np.array([0.0]), smooth.at_zero.value)
+    assert np.isfinite(proof.gap[0])
+
+
+# --- samples that have much in common --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", ["huber", "logistic", "squared_hinge"])
+def test_samples_that_are_all_alike_are_told_apart_by_nobody(loss):
+    X = np.broadcast_to(np.float64(0.1), (12, 4, 4))
+    make = TraceNormRegressor if loss == "huber" else TraceNormClassifier
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", RuntimeWarning)
+        model = make(alpha=0.0, loss=loss, max_iter=100).fit(X, np.arange(12) % 3)
+    assert np.abs(model.coef_).max() <= 1e-6
