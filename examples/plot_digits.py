@@ -47,8 +47,10 @@ for name, values in score.items():
     print(f"{name:16}" + "".join(f"{value:8.3f}" for value in values.mean(axis=1)) + f"{seconds[name]:10.1f}")
 
 fig, ax = plt.subplots(figsize=(5.6, 3.4), layout="constrained")
-for (name, values), marker in zip(score.items(), "osD", strict=True):
-    ax.errorbar(sizes, values.mean(axis=1), values.std(axis=1, ddof=1) / 3**0.5, marker=marker, capsize=3, label=name)
+looks = (("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "D"))
+for (name, values), (colour, marker) in zip(score.items(), looks, strict=True):
+    error = values.std(axis=1, ddof=1) / 3**0.5
+    ax.errorbar(sizes, values.mean(axis=1), error, color=colour, marker=marker, capsize=3, label=name)
 ax.set_xscale("log")
 ax.set_xticks(sizes, [str(size) for size in sizes])
 ax.minorticks_off()

@@ -42,7 +42,7 @@ def errors(rank):
     for seed in range(DRAWS):
         X, y, W = draw(rank, seed)
         for k, size in enumerate(SIZES):
-            ours = TraceNormRegressorCV(alphas=10, mode_weights=None, tol=1e-3).fit(X[:size], y[:size])
+            ours = TraceNormRegressorCV(alphas=10, mode_weights=None, cv=3, tol=1e-3).fit(X[:size], y[:size])
             ridge = RidgeCV(strengths).fit(X[:size].reshape(size, -1), y[:size])
             for row, coef in enumerate((ours.coef_, ridge.coef_.reshape(SHAPE))):
                 found[row, k] += np.linalg.norm(coef - W) / np.linalg.norm(W) / DRAWS
@@ -83,7 +83,9 @@ ours, ridge = results["weights of rank 1"]
 for size, value in zip(SIZES, ours, strict=True):
     if ridge[-1] < value < ridge[0]:
         needed = np.exp(np.interp(-value, -ridge, np.log(SIZES)))
-        print(f"the error at {size:4} samples, {value:.2f}, takes ridge {needed:5.0f}: {needed / size:.1f} times as many")
+        print(
+            f"the error at {size:4} samples, {value:.2f}, takes ridge {needed:5.0f}: {needed / size:.1f} times as many"
+        )
 
 # %%
 # The answer

@@ -76,10 +76,15 @@ reports = {name: stream(batches(), model, refresh_samples=BATCH) for name, model
 fig, axes = plt.subplots(1, 3, figsize=(11, 3.4), sharey=True, layout="constrained")
 for ax, (name, report) in zip(axes, reports.items(), strict=True):
     PrequentialDisplay.from_report(report, measure="mean squared error", ax=ax)
-    ax.set_title(name, pad=30)
+    ax.set_title(name)
+    ax.get_legend().remove()
     error = {point.n_seen: point.error for point in report.curve}
     before, after = (np.mean([error[n] for n in range(end - 900, end + 1, BATCH)]) for end in (3000, 6000))
-    print(f"{name:18} error in the last 1,000 samples before the change {before:.3f}, at the end {after:.3f} (noise: 0.25)")
+    print(
+        f"{name:18} error in the last 1,000 samples before the change {before:.3f}, at the end {after:.3f} (noise: 0.25)"
+    )
+axes[0].set_ylim(0, 1.8)
+fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
 plt.show()
 
 # %%

@@ -105,4 +105,5 @@ plt.show()
 # %%
 # The answer
 # ----------
-# On spectra the trace norm is a little better than flat ridge. On raw signals flat ridge is better: where an exercise begins within a window is chance, and shifted copies of a movement have no low rank in time.
+# On spectra the trace norm is a little better than flat ridge. On raw signals flat ridge is better: where an exercise begins
+# within a window is chance, and shifted copies of a movement have no low rank in time.
