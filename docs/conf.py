@@ -1,5 +1,7 @@
 """Sphinx set-up: `make docs` builds docs/_build/html and treats every warning as an error."""
 
+from pathlib import Path
+
 from tracelearn import __version__
 
 project = "tracelearn"
@@ -38,5 +40,13 @@ sphinx_gallery_conf = {
 
 html_theme = "pydata_sphinx_theme"
 html_title = "tracelearn"
-html_theme_options = {"navigation_with_keys": False, "show_prev_next": False, "secondary_sidebar_items": ["page-toc"]}
-html_sidebars = {"**": ["sidebar-nav-bs"]}
+html_theme_options = {
+    "navigation_with_keys": False,
+    "show_prev_next": False,
+    "secondary_sidebar_items": ["page-toc"],
+    "header_links_before_dropdown": 3,
+}
+html_static_path = ["_static"]
+html_css_files = ["wide.css"]
+# A page without pages below it has nothing to show in a column at the left.
+html_sidebars = {"**": ["sidebar-nav-bs"], **{page.stem: [] for page in Path(__file__).parent.glob("*.md")}}

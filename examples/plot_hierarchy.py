@@ -2,11 +2,13 @@
 When a tree of classes helps
 ============================
 
-With many classes, is a tree of binary decisions better than one score for each class? It is where many class means crowd in
-few dimensions, and otherwise not. ``HierarchicalTraceNormClassifier`` finds a tree of classes from their means and learns
-one binary model for each of its nodes, all from the moments of the classes. Here it meets the flat ``TraceNormClassifier`` (one model for each class
-against all others), ``class_mode=True`` (the same, classes sharing subspaces) and ridge on flattened samples, on 32 classes
-of tensors.
+With many classes, is a tree of binary decisions better than one score for each class? It is where classes form a hierarchy
+or their means crowd in few dimensions, and not where every class has a direction of its own.
+
+``HierarchicalTraceNormClassifier`` finds a tree of classes from their means and learns one binary model for each of its
+nodes, all from the moments of the classes. Here it meets the flat ``TraceNormClassifier`` (one model for each class against
+all others), ``class_mode=True`` (the same, classes sharing subspaces) and ridge on flattened samples, on 32 classes of
+tensors.
 """
 
 # %%
@@ -107,8 +109,8 @@ plt.show()
 # %%
 # What it shows
 # -------------
-# The tree wins by far where many class means crowd in few dimensions, with a hierarchy or without: a class between others
-# never has the highest of the flat model's scores, since one linear score cannot be high in the middle only. In enough
+# The tree wins by far where many class means crowd in few dimensions, with a hierarchy or without, and ridge is no better
+# than the flat model there: a class between others never has the highest of the flat model's scores, since one linear score cannot be high in the middle only. In enough
 # dimensions every class has a direction of its own, and nothing is masked: the tree then loses in noise, because a sample
 # must take every step down rightly, and the first steps tell groups apart that have nothing in common. It also costs more:
 # one solve for each node, each with its own p by p matrix, where the flat model shares one among all classes.

@@ -131,6 +131,7 @@ plt.show()
 # %%
 # The answer
 # ----------
-# On the patches the trace norm does better than ridge: it finds that neighbouring pixels say the same. Whoever knows this
+# On the patches the trace norm does better than ridge on average, though not for every crop (pasture is nearly lost in the
+# last draw): it finds that neighbouring pixels say the same. Whoever knows this
 # beforehand averages them, and ridge on 40 numbers is far better than either, and immediate. So use the tensor model to
 # find out which modes carry shape. Where a factor comes out even, average the mode and take the smaller model.

@@ -122,8 +122,8 @@ _TAPER = np.hanning(_WINDOW)
 
 def _coloured(white: Floats, gain: Floats) -> Floats:
     """Filter white noise by a gain over frequency, to unit variance."""
-    shaped = np.fft.irfft(np.fft.rfft(white) * gain, len(_CLOCK))
-    return shaped / shaped.std()
+    shaped: Floats = np.fft.irfft(np.fft.rfft(white) * gain, len(_CLOCK))
+    return shaped / float(shaped.std())
 
 
 def _power(signals: Floats) -> Floats:
@@ -177,7 +177,7 @@ def make_epochs(n_epochs: int, *, n_sensors: int = 24, effect: float = 8.0, rand
         vector / np.linalg.norm(vector) for vector in (topographies[0] ** 2, np.array(seen), spectrum)
     )
     middles = (np.arange(len(seen)) * _STEP + _WINDOW // 2) / _RATE
-    frequencies = np.fft.rfftfreq(_WINDOW, 1 / _RATE)[1:13]
+    frequencies = np.arange(1, 13) * _RATE / _WINDOW
     return Epochs(
         X / X.std(),
         np.where(moves, "move", "idle"),
