@@ -110,10 +110,11 @@ plt.show()
 # What it shows
 # -------------
 # The tree wins by far where many class means crowd in few dimensions, with a hierarchy or without, and ridge is no better
-# than the flat model there: a class between others never has the highest of the flat model's scores, since one linear score cannot be high in the middle only. In enough
-# dimensions every class has a direction of its own, and nothing is masked: the tree then loses in noise, because a sample
-# must take every step down rightly, and the first steps tell groups apart that have nothing in common. It also costs more:
-# one solve for each node, each with its own p by p matrix, where the flat model shares one among all classes.
+# than the flat model there: a class between others never has the highest of the flat model's scores, since one linear score
+# cannot be high in the middle only. In enough dimensions every class has a direction of its own, and nothing is masked: the
+# tree then loses in noise, because a sample must take every step down rightly, and the first steps tell groups apart that
+# have nothing in common. It also costs more: one solve for each node, each with its own p by p matrix, where the flat model
+# shares one among all classes.
 #
 # The tree itself can be read, and each node's weights too:
 
