@@ -1,5 +1,7 @@
 """Sphinx set-up: `make docs` builds docs/_build/html and treats every warning as an error."""
 
+from pathlib import Path
+
 from tracelearn import __version__
 
 project = "tracelearn"
@@ -7,7 +9,14 @@ author = "The tracelearn developers"
 copyright = "2026, the tracelearn developers"
 version = release = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.mathjax", "numpydoc"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "numpydoc",
+    "sphinx_gallery.gen_gallery",
+]
 myst_enable_extensions = ["dollarmath", "amsmath"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_build"]
@@ -16,7 +25,28 @@ templates_path = ["_templates"]
 numpydoc_show_class_members = False
 autodoc_member_order = "bysource"
 
+# Files plot_*.py run when the documentation is built, and an example that fails is a failed build; others are only shown.
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"/plot_",
+    "within_subsection_order": "FileNameSortKey",
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "min_reported_time": 0,
+    "show_signature": False,
+    "remove_config_comments": True,
+}
+
 html_theme = "pydata_sphinx_theme"
 html_title = "tracelearn"
-html_theme_options = {"navigation_with_keys": False, "show_prev_next": False, "secondary_sidebar_items": ["page-toc"]}
-html_sidebars = {"**": ["sidebar-nav-bs"]}
+html_theme_options = {
+    "navigation_with_keys": False,
+    "show_prev_next": False,
+    "secondary_sidebar_items": ["page-toc"],
+    "header_links_before_dropdown": 3,
+}
+html_static_path = ["_static"]
+html_css_files = ["wide.css"]
+# A page without pages below it has nothing to show in a column at the left.
+html_sidebars = {"**": ["sidebar-nav-bs"], **{page.stem: [] for page in Path(__file__).parent.glob("*.md")}}

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tracelearn.datasets import make_low_rank_regression, make_rank_tensors
+from tracelearn.datasets import make_epochs, make_low_rank_regression, make_rank_tensors
 from tracelearn.tensors import n_rank
 
 
@@ -58,3 +58,24 @@ def test_one_seed_gives_one_problem_and_two_seeds_give_two(make):
     first, same, other = make(3), make(3), make(4)
     assert all(np.array_equal(a, b) for a, b in zip(first, same, strict=True))
     assert not np.array_equal(first[0], other[0])
+
+
+def test_epochs_differ_between_conditions_by_the_tensor_that_is_given_as_truth():
+    epochs = make_epochs(1500, n_sensors=8, random_state=0)
+    move = epochs.y == "move"
+    difference = epochs.X[move].mean(axis=0) - epochs.X[~move].mean(axis=0)
+    truth = np.einsum("i,j,k->ijk", *epochs.truth)
+    assert np.corrcoef(difference.ravel(), truth.ravel())[0, 1] > 0.98
+
+
+def test_an_effect_changes_the_epochs_of_its_condition_only():
+    plain, strong = (make_epochs(40, n_sensors=4, effect=effect, random_state=0) for effect in (0.0, 8.0))
+    ratio = strong.X / plain.X  # both are scaled by their spread, so what is unchanged differs by one factor
+    idle = strong.y == "idle"
+    assert np.ptp(ratio[idle]) < 1e-9
+    assert np.ptp(ratio[~idle]) > 1.0
+
+
+def test_coordinates_of_epochs_have_the_length_of_their_mode():
+    epochs = make_epochs(3, n_sensors=5, random_state=0)
+    assert [len(one) for one in (epochs.sensors, epochs.times, epochs.frequencies)] == list(epochs.X.shape[1:])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["make_low_rank_regression", "make_rank_tensors"]
+__all__ = ["Epochs", "make_epochs", "make_low_rank_regression", "make_rank_tensors"]
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -82,3 +82,107 @@ def make_low_rank_regression(
         W = np.moveaxis(np.tensordot(W, rng.standard_normal((size, W.shape[mode])), (mode, 1)), -1, mode)
     signal = X.reshape(n_samples, -1) @ W.ravel()
     return X, signal + noise * signal.std() * rng.standard_normal(n_samples), W
+
+
+class Epochs(NamedTuple):
+    """Simulated epochs, as ``make_epochs`` draws them.
+
+    ``X`` is power of shape (n_epochs, sensors, times, frequencies), ``y`` the condition, "idle" or "move". The three arrays
+    after them are the coordinates of the modes: degrees on the ring, seconds, hertz. ``truth`` are the topography, the time
+    course and the spectrum of what "move" adds, as vectors of length 1.
+
+    Examples
+    --------
+    >>> from tracelearn.datasets import make_epochs
+    >>> epochs = make_epochs(20, random_state=0)
+    >>> [len(vector) for vector in epochs.truth] == list(epochs.X.shape[1:])
+    True
+    """
+
+    X: Floats
+    y: np.ndarray[Any, np.dtype[np.str_]]
+    sensors: Floats
+    times: Floats
+    frequencies: Floats
+    truth: tuple[Floats, Floats, Floats]
+
+
+# Of each source: place on the ring and width there in radians, frequency and width in hertz, strength. The first one is
+# what the conditions differ in; the second, beside it in space and frequency and stronger, is there to mislead.
+_SOURCES = (
+    (1.0, 0.25, 12.0, 1.5, 1.0),
+    (1.7, 0.5, 10.0, 1.0, 2.0),
+    (4.0, 0.3, 20.0, 3.0, 1.0),
+    (5.2, 0.6, 6.0, 1.0, 1.0),
+)
+_RATE, _WINDOW, _STEP = 100, 40, 10
+_CLOCK = np.arange(200) / _RATE
+_TAPER = np.hanning(_WINDOW)
+
+
+def _coloured(white: Floats, gain: Floats) -> Floats:
+    """Filter white noise by a gain over frequency, to unit variance."""
+    shaped: Floats = np.fft.irfft(np.fft.rfft(white) * gain, len(_CLOCK))
+    return shaped / float(shaped.std())
+
+
+def _power(signals: Floats) -> Floats:
+    """Turn (..., samples) into power (..., windows, frequencies between 2.5 and 30 Hz)."""
+    starts = range(0, len(_CLOCK) - _WINDOW + 1, _STEP)
+    windows = np.stack([signals[..., start : start + _WINDOW] for start in starts], axis=-2)
+    power: Floats = np.abs(np.fft.rfft(windows * _TAPER)[..., 1:13]) ** 2
+    return power
+
+
+def make_epochs(n_epochs: int, *, n_sensors: int = 24, effect: float = 8.0, random_state: int | None = None) -> Epochs:
+    """Simulate EEG: rhythms of four sources, mixed into sensors on a ring, on pink noise; then power over time and frequency.
+
+    In half of the epochs, condition "move", the source at 12 Hz is stronger around 1.2 s. A stronger rhythm at 10 Hz
+    overlaps it in space and frequency and says nothing about the condition. Powers of independent sources add, so what the
+    condition adds to the mean of the samples is a tensor of rank one.
+
+    Parameters
+    ----------
+    effect : float, default=8.0
+        Largest power that "move" adds to the source, relative to what it has otherwise.
+
+    Examples
+    --------
+    >>> from tracelearn.datasets import make_epochs
+    >>> epochs = make_epochs(20, random_state=0)
+    >>> epochs.X.shape, sorted(set(epochs.y.tolist()))
+    ((20, 24, 17, 12), ['idle', 'move'])
+    """
+    rng = np.random.default_rng(random_state)
+    pitches = np.fft.rfftfreq(len(_CLOCK), 1 / _RATE)
+    angles = np.linspace(0.0, 2.0 * np.pi, n_sensors, endpoint=False)
+    moves = rng.integers(2, size=n_epochs).astype(bool)
+    course = np.exp(-0.5 * ((_CLOCK - 1.2) / 0.25) ** 2)
+    signals = 0.7 * _coloured(rng.standard_normal((n_epochs, n_sensors, len(_CLOCK))), np.maximum(pitches, 0.5) ** -0.5)
+    topographies, gains = [], []
+    for place, width, pitch, breadth, strength in _SOURCES:
+        topographies.append(np.exp((np.cos(angles - place) - 1.0) / width))
+        gains.append(np.exp(-0.5 * ((pitches - pitch) / breadth) ** 2))
+        rhythm = strength * _coloured(rng.standard_normal((n_epochs, len(_CLOCK))), gains[-1])
+        rhythm *= 1.0 + 0.5 * rng.standard_normal((n_epochs, 1))
+        if len(gains) == 1:
+            rhythm *= np.sqrt(1.0 + effect * moves[:, None] * course)
+        signals += topographies[-1][:, None] * rhythm[:, None, :]
+    X = _power(signals)
+    # The power that a window lets through: of the time course its squared taper, of the spectrum the power of every pitch.
+    waves = np.exp(2j * np.pi * pitches[:, None] * _CLOCK[:_WINDOW]) * _TAPER
+    spectrum = gains[0] ** 2 @ np.abs(np.fft.fft(waves)[:, 1:13]) ** 2
+    seen = [course[start : start + _WINDOW] @ _TAPER**2 for start in range(0, len(_CLOCK) - _WINDOW + 1, _STEP)]
+    topography, time_course, spectrum = (
+        vector / np.linalg.norm(vector) for vector in (topographies[0] ** 2, np.array(seen), spectrum)
+    )
+    middles = (np.arange(len(seen)) * _STEP + _WINDOW // 2) / _RATE
+    frequencies = np.arange(1, 13) * _RATE / _WINDOW
+    return Epochs(
+        X / X.std(),
+        np.where(moves, "move", "idle"),
+        np.degrees(angles),
+        middles,
+        frequencies,
+        (topography, time_course, spectrum),
+    )

@@ -204,6 +204,18 @@ def load(path: str | os.PathLike[str]) -> Any:
     """Read a model or moments that ``save`` wrote; a file that is damaged, too new or not ours is refused.
 
     Reading runs no code of the file, so a file from a stranger can at worst hold a bad model.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> import numpy as np
+    >>> from tracelearn import Moments, load, save
+    >>> X = np.arange(12.0).reshape(4, 3)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(Moments.of(X, X[:, 0]), pathlib.Path(folder) / "seen.tracelearn")
+    ...     seen = load(pathlib.Path(folder) / "seen.tracelearn")
+    >>> seen.x_mean
+    array([4.5, 5.5, 6.5])
     """
     kind, thing = unpack(path)
     if kind == "checkpoint":

@@ -33,6 +33,12 @@ class Constants:
 
     ``lam`` multiplies the norm while the loss is a sum over samples. ``inner_iter`` bounds the iterations of one
     proximal point, on which the paper is silent; within the bound they stop by the rule of Eq. 27 as well.
+
+    Examples
+    --------
+    >>> from tracelearn.paper import Constants
+    >>> Constants(inner="dr", lam=10.0).gamma
+    1e-07
     """
 
     inner: str = "adm"
@@ -46,7 +52,16 @@ class Constants:
 
 @dataclass(frozen=True, eq=False)
 class Iterate:
-    """Weights and bias after ``n_iter`` iterations and ``n_seen`` samples; ``converged`` by the rule of Eq. 27."""
+    """Weights and bias after ``n_iter`` iterations and ``n_seen`` samples; ``converged`` by the rule of Eq. 27.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.paper import Iterate
+    >>> start = Iterate(np.zeros((4, 3)), 0.0)
+    >>> start.n_iter, start.converged
+    (0, False)
+    """
 
     W: Array
     b: float
@@ -82,6 +97,17 @@ def algorithm1(
     ----------
     past : moments of one target, from which A, B, c, D and L follow
     start : where to start from, the warm restart of line 11; by default zero
+
+    Examples
+    --------
+    >>> from itertools import islice
+    >>> from tracelearn import Moments
+    >>> from tracelearn.datasets import make_low_rank_regression
+    >>> from tracelearn.paper import Constants, algorithm1
+    >>> X, y, W = make_low_rank_regression(200, (4, 3), rank=1, random_state=0)
+    >>> past = Moments.of(X.reshape(200, -1), y)
+    >>> [iterate.n_iter for iterate in islice(algorithm1(past, (4, 3), Constants()), 3)]
+    [1, 2, 3]
     """
     xp = array_namespace(past.gram)
     L = past.paper_lipschitz or 1.0
@@ -116,6 +142,15 @@ def algorithm2(
     """Yield the model of Algorithm 2 after each batch: one sample at a time, or mini-batches (Eq. 28).
 
     To the printed tolerance the second sample alone takes minutes: ``max_iter`` bounds the iterations of an update.
+
+    Examples
+    --------
+    >>> from tracelearn.datasets import make_low_rank_regression
+    >>> from tracelearn.paper import Constants, algorithm2
+    >>> X, y, W = make_low_rank_regression(60, (4, 3), rank=1, random_state=0)
+    >>> batches = [(X[i : i + 20].reshape(20, -1), y[i : i + 20]) for i in range(0, 60, 20)]
+    >>> [model.n_seen for model in algorithm2(batches, (4, 3), Constants())]
+    [20.0, 40.0, 60.0]
     """
     past: Moments | None = None
     model: Iterate | None = None

@@ -29,6 +29,15 @@ class StreamReport:
     is an error on samples that the model had not learned yet: mean squared error for numbers, share of wrong labels for
     classes. Samples that came before there was a model are not in it. ``resumed_from`` is the sample at which this run
     began, or None; ``interrupted`` says whether Ctrl-C ended it.
+
+    Examples
+    --------
+    >>> from tracelearn import TraceNormRegressor, stream
+    >>> from tracelearn.datasets import make_low_rank_regression
+    >>> X, y, W = make_low_rank_regression(900, (4, 3), rank=1, random_state=0)
+    >>> report = stream([(X[:600], y[:600]), (X[600:], y[600:])], TraceNormRegressor(alpha=0.1), refresh_samples=300)
+    >>> report.n_samples, [point.n_seen for point in report.curve], report.interrupted
+    (900, [900], False)
     """
 
     n_samples: int

@@ -379,8 +379,12 @@ class TraceNormModel(BaseEstimator):
     def mode_factors_(self) -> list[tuple[Array, Array]]:
         """For each mode, orthonormal factors (I_n, R) and singular values (R,) of the weights' unfolding.
 
-        From the higher-order singular value decomposition of ``coef_``; several targets are unfolded side by side. The
-        entry of largest size of every factor is positive.
+        From the higher-order singular value decomposition of ``coef_``; several targets are unfolded side by side.
+
+        Scale: factors have length 1, and the singular values, in the units of ``coef_``, carry the size. Sign: a factor and
+        its negative describe the same weights, so the one is given whose entry of largest size is positive; signs that
+        mean something are in the core, ``coef_`` multiplied with the transposed factors along every mode. The k-th factors
+        of two modes belong together only where the core says so.
         """
         check_is_fitted(self)
         xp = array_namespace(self.coef_)

@@ -100,8 +100,11 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
     mode_ranks_ : array of ints
         Rank of the weights in each mode.
     mode_factors_ : list of (factors, singular values), one for each mode
+        Factors have length 1 and are orthogonal; the entry of largest size of each is positive.
     patterns_ : array of the shape of ``coef_``
         Activation patterns ``Cov(X) W`` (Haufe et al., 2014): what the model reads, where weights also cancel noise.
+        Positive where samples are larger for the second of two classes, or for the class of its row; in units of X times
+        those of the score.
     moments_ : Moments
         All that was learned from the samples (squared loss, unless n_samples is far below n_features).
     sample_shape_ : tuple of ints

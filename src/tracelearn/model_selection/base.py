@@ -72,6 +72,10 @@ class SelectionCV(BaseEstimator):
     def _labels(self, model: TraceNormModel, batch: Batch, y: Any) -> Array:
         raise NotImplementedError
 
+    def _coded_for(self, model: TraceNormModel, batch: Batch) -> Batch:
+        """Code the targets as the loss of a model wants them."""
+        return batch
+
     # --- the search --------------------------------------------------------------------------------------------------
 
     @property
@@ -97,7 +101,7 @@ class SelectionCV(BaseEstimator):
         model._say(f"{(form := batch.form(has_moments=self._first_loss == 'squared')).name}: {form.reason}")
         second = "logistic" if self.loss == "auto" and _is_small(batch) else None
         chosen = self._search(model, batch.shape, batch.Y.shape[1], views, second=second)
-        self._finish(model, batch.shape, chosen, lambda best: best._fit_batch(batch))
+        self._finish(model, batch.shape, chosen, lambda best: best._fit_batch(self._coded_for(best, batch)))
         return self
 
     def _search(
@@ -243,6 +247,7 @@ class SelectionCV(BaseEstimator):
         if scaled and is_sparse(batch.X):
             return None
         model = self._new_model(loss=loss)
+        batch = self._coded_for(model, batch)
         form = batch.form(has_moments=loss == "squared")
         hits = [self._hits(batch.take(test)) for _, test in splits] if self.loss == "auto" else None
         if form.name == "moments":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Self
 
 from sklearn.base import ClassifierMixin, _fit_context
@@ -14,7 +15,7 @@ from tracelearn.estimators import TraceNormClassifier
 from tracelearn.estimators.base import Batch
 from tracelearn.losses import CLASSIFIER_LOSSES
 from tracelearn.model_selection.base import SelectionCV
-from tracelearn.tensors import Array
+from tracelearn.tensors import Array, array_namespace
 
 __all__ = ["TraceNormClassifierCV"]
 
@@ -38,7 +39,7 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
     alphas : int or array, default=100
         Number of alphas on a grid from ``alpha_max``, where all weights are zero, down to ``eps`` times it; or the alphas.
         The path on such a grid ends early where held-out errors have risen for a while.
-    eps : float, default=1e-3
+    eps : float, default=1e-4
     ridges : "auto" or sequence of floats, default="auto"
         Strengths of the squared norm to try. "auto" is none, and for the best of the rest the one that is best alone.
     scaling : "auto", "modes" or None, default="auto"
@@ -97,7 +98,7 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
         self,
         alphas: Any = 100,
         *,
-        eps: float = 1e-3,
+        eps: float = 1e-4,
         ridges: Any = "auto",
         loss: str = "auto",
         penalty: str = "overlapped",
@@ -157,6 +158,10 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
     def _labels(self, model: Any, batch: Batch, y: Any) -> Array:
         self._known = {"classes_": to_numpy(model.classes_), "_dtype": batch.Y.dtype}
         return to_numpy(y).ravel()  # folds are drawn on the processor, wherever the samples are
+
+    def _coded_for(self, model: Any, batch: Batch) -> Batch:
+        xp, Y = array_namespace(batch.Y), batch.Y > 0
+        return replace(batch, Y=model._coded(xp.concat([~Y, Y], axis=1) if Y.shape[1] == 1 else Y))
 
     score = SelectionCV.score
 

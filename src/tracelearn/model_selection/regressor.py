@@ -24,7 +24,7 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
     alphas : int or array, default=100
         Number of alphas on a grid from ``alpha_max``, where all weights are zero, down to ``eps`` times it; or the alphas.
         The path on such a grid ends early where held-out errors have risen for a while.
-    eps : float, default=1e-3
+    eps : float, default=1e-4
     ridges : "auto" or sequence of floats, default="auto"
         Strengths of the squared norm to try. "auto" is none, and for the best of the rest the one that is best alone.
     scaling : "auto", "modes" or None, default="auto"
@@ -81,7 +81,7 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
         self,
         alphas: Any = 100,
         *,
-        eps: float = 1e-3,
+        eps: float = 1e-4,
         ridges: Any = "auto",
         loss: str = "squared",
         penalty: str = "overlapped",

@@ -49,5 +49,19 @@ def model_page(
 
 
 def write_model_page(model: Any, path: str | os.PathLike[str], X: Any = None, y: Any = None, **options: Any) -> None:
-    """Write the page of a model to a file; all other parameters are those of ``model_page``."""
+    """Write the page of a model to a file; all other parameters are those of ``model_page``.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from tracelearn import TraceNormRegressor
+    >>> from tracelearn.datasets import make_low_rank_regression
+    >>> from tracelearn.report import write_model_page
+    >>> X, y, W = make_low_rank_regression(200, (4, 3), rank=1, random_state=0)
+    >>> model = TraceNormRegressor(alpha=1.0).fit(X, y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_model_page(model, pathlib.Path(folder) / "page.html", mode_names=("channel", "time"))
+    ...     [file.name for file in pathlib.Path(folder).iterdir()]
+    ['page.html']
+    """
     write_atomically(path, model_page(model, X, y, **options).encode())

@@ -6,6 +6,7 @@ import math
 
 from tracelearn.penalties import Penalty
 from tracelearn.smooth import Smooth
+from tracelearn.smooth.rows import repeated, summed
 from tracelearn.solvers.guard import guarded
 from tracelearn.solvers.problems import CHECK_EVERY, Finish, Finished, Problems
 from tracelearn.solvers.solution import Solution, Watcher
@@ -97,15 +98,20 @@ def _first_rho(problems: Problems) -> Array:
     # In units of the largest entry and of the mean eigenvalue all numbers are about one, and no square overflows.
     longest, unit = float(xp.max(xp.abs(gradient))) or 1.0, damping if damping > 0 else 1.0
     target = gradient / longest
+
+    def total(a: Array) -> Array:
+        """Sum over each problem: a system may couple its rows, so a step is one for all of them."""
+        return repeated(summed(xp.sum(a, axis=1), smooth.n_problems), a.shape[0])
+
     W, residual = xp.zeros_like(target), target
-    direction, square = residual, xp.sum(residual**2, axis=1)
+    direction, square = residual, total(residual**2)
     for _ in range(8):
         image = smooth.system.apply(direction) / unit + (damping / unit) * direction
-        curvature = xp.sum(direction * image, axis=1)
+        curvature = total(direction * image)
         size = square / xp.where(curvature > 0, curvature, xp.ones_like(curvature))
         W = W + size[:, None] * direction
         residual = residual - size[:, None] * image
-        before, square = square, xp.sum(residual**2, axis=1)
+        before, square = square, total(residual**2)
         direction = residual + (square / xp.where(before > 0, before, xp.ones_like(before)))[:, None] * direction
     norm = xp.sqrt(xp.sum(xp.reshape(W, (problems.alpha.shape[0], -1)) ** 2, axis=1))
     penalty = problems.penalty

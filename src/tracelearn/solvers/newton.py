@@ -44,6 +44,8 @@ def newton(
         return Solution.joined([newton(smooth.take(k), penalty, alpha[k], start=s, **options) for k, s in pairs])  # type: ignore[arg-type]
     problems = Problems.of(smooth, penalty, alpha)
     found = problems.zero() if start is None else problems.certified(start.W, start.split, 0, start.rho)
+    if bool(xp.all(found.gap <= tol)):
+        return found
     W, inner = found.W, found
     finish, spent, accuracy = Finish(problems, tol, exact_ranks), 0, 0.1
     while True:

@@ -1,0 +1,85 @@
+"""The documentation says what is there, and what it says runs."""
+
+import ast
+import doctest
+import importlib
+import inspect
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tracelearn.cli import main
+
+ROOT = Path(__file__).parents[1]
+MODULES = (
+    "tracelearn",
+    "tracelearn.plotting",
+    "tracelearn.report",
+    "tracelearn.tensors",
+    "tracelearn.datasets",
+    "tracelearn.paper",
+)
+
+
+def documented():
+    """List module and name of everything on the page of the API."""
+    module, names = "", []
+    for line in (ROOT / "docs" / "api.rst").read_text().splitlines():
+        if line.startswith(".. currentmodule::"):
+            module = line.split()[-1]
+        elif re.fullmatch(r"   \w+", line):
+            names.append((module, line.strip()))
+    return names
+
+
+@pytest.mark.parametrize(("module", "name"), documented())
+def test_every_name_on_the_page_of_the_api_has_an_example_that_runs(module, name):
+    found = getattr(importlib.import_module(module), name)
+    text = inspect.getdoc(found)
+    assert "Examples\n--------" in text
+    assert doctest.DocTestParser().get_examples(text)
+
+
+def test_every_public_name_is_on_the_page_of_the_api():
+    public = {(module, name) for module in MODULES for name in importlib.import_module(module).__all__}
+    inside = {("tracelearn.tensors", name) for name in ("Array", "array_namespace")}  # shared by our own modules only
+    assert public - inside == set(documented())
+
+
+def blocks(page):
+    """Return the fenced blocks of a page in their order: language and text."""
+    return re.findall(r"^```(\w+)\n(.*?)^```", (ROOT / "docs" / page).read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+def run(line):
+    """Run a line of the shell that calls tracelearn, and return its exit code."""
+    try:
+        main(shlex.split(line)[1:])
+    except SystemExit as end:
+        return end.code or 0
+    return 0
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("page", ["tutorial.md", "commands.md"])
+def test_what_a_page_tells_to_type_can_be_typed(page, tmp_path, monkeypatch):
+    pytest.importorskip("typer")
+    pytest.importorskip("matplotlib").use("agg")
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for language, text in blocks(page):
+        if language == "python":
+            exec(compile(text, page, "exec"), names)
+        told_error = "\ntracelearn: Expected" in text
+        for line in re.findall(r"^\$ (tracelearn .*)", text, flags=re.MULTILINE):
+            assert run(line.split(" | ")[0]) == (2 if told_error else 0), line
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
+def test_an_example_begins_with_a_title_and_a_question(path):
+    title, line, _, text = ast.get_docstring(ast.parse(path.read_text())).split("\n", 3)
+    assert set(line) == {"="}
+    assert len(line) >= len(title)
+    assert text.split("\n\n")[0].split(".")[0].count("?") == 1
