@@ -35,8 +35,9 @@ from tracelearn.path import PathPoint, alpha_grid
 from tracelearn.smooth import DataLoss, Smooth, Squares
 from tracelearn.tensors import Array, array_namespace
 
-# Held-out errors differ by far more than this between neighbouring alphas: paths need no tighter gap to choose one.
-_PATH_TOL = 1e-4
+# Held-out errors differ by far more than this between neighbouring alphas: paths need no tighter gap to choose one. Losses
+# that need the samples at every step pay for each digit.
+_PATH_TOL, _DATA_PATH_TOL = 1e-4, 1e-3
 
 # Numbers in the samples, times classes, up to which "auto" tries the logistic loss as well.
 _SECOND_LOSS = 5_000_000
@@ -205,10 +206,10 @@ class SelectionCV(BaseEstimator):
             penalty = self._sized(model, candidate)._penalty(shape, n_targets)
             # The second loss needs the samples at every step: a third of the alphas tells as much.
             many = self.alphas if candidate.loss == self._first_loss or not self._own_grid else max(3, self.alphas // 3)
-            ways.append(Way(candidate, view, penalty, alpha_grid(view.whole(candidate), penalty, many, self.eps)))
-        tol = max(self.tol, _PATH_TOL)
-        options = {"tol": tol, "max_iter": self.max_iter, "n_jobs": self.n_jobs, "stop": self._own_grid}
-        return walk(ways, say=model._say, **options)
+            alphas = alpha_grid(view.whole(candidate), penalty, many, self.eps)
+            tol = max(self.tol, _PATH_TOL if candidate.loss == "squared" else _DATA_PATH_TOL)
+            ways.append(Way(candidate, view, penalty, alphas, tol))
+        return walk(ways, max_iter=self.max_iter, n_jobs=self.n_jobs, stop=self._own_grid, say=model._say)
 
     @property
     def _own_grid(self) -> bool:
@@ -228,6 +229,7 @@ class SelectionCV(BaseEstimator):
         self.alphas_, self.alpha_ = best.alphas, float(best.alphas[at])
         for name, value in best.candidate.as_dict().items():
             setattr(self, f"{name}_", value)
+        self.best_index_ = tables.index(best)
         sign = 1.0 if self.scoring is None else -1.0
         self.mse_path_ = sign * best.errors
         self.best_score_, self.best_score_std_ = float(-best.means[at]), float(best.spread[at])

@@ -56,8 +56,10 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
         Held-out loss, or score, for the chosen mode weights and ridge.
     best_score_, best_score_std_ : float
         Mean over folds of minus the loss, or of the score, at ``alpha_``; and its standard error.
-    cv_results_ : dict
+    cv_results_ : dict of lists
         All candidates with their alphas, mean errors and standard errors.
+    best_index_ : int
+        Which of the candidates was chosen.
     best_estimator_ : TraceNormRegressor
         Fitted on all samples; its fitted attributes are attributes here too.
 

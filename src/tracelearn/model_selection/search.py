@@ -20,8 +20,8 @@ from tracelearn.tensors import Array, array_namespace
 
 __all__ = ["Candidate", "Fold", "Table", "View", "Way", "best_ridge", "walk"]
 
-# So many alphas are tried between two looks at whether to go on.
-_STRETCH = 10
+# A path is looked at, whether to go on, whenever a tenth of its alphas are done, and at least three.
+_LOOKS, _LEAST_STRETCH = 10, 3
 
 # Ridges that are tried alone, as shares of the total variance of the features: flat directions lie far below it.
 _RIDGES = np.geomspace(1e-6, 3.0, 14)
@@ -71,12 +71,18 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Way:
-    """A path to be walked: a candidate, its penalty, its alphas."""
+    """A path to be walked: a candidate, its penalty, its alphas, and the gap to reach at each."""
 
     candidate: Candidate
     view: View
     penalty: Penalty
     alphas: Array
+    tol: float
+
+    @property
+    def stretch(self) -> int:
+        """How many alphas are tried between two looks."""
+        return max(_LEAST_STRETCH, len(self.alphas) // _LOOKS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,24 +116,24 @@ class Table:
         """The share of hits where the mean error is lowest."""
         return float(self.hits[self.best] @ self.weights)
 
-    def is_past_its_best(self) -> bool:
+    def is_past_its_best(self, patience: int) -> bool:
         """Whether the errors have been rising for a while: smaller alphas only cost more and do worse."""
         since = len(self.means) - 1 - self.best
-        return since >= _STRETCH and bool(self.means[-1] > self.means[self.best] + self.spread[self.best])
+        return since >= patience and bool(self.means[-1] > self.means[self.best] + self.spread[self.best])
 
 
 def walk(
-    ways: list[Way], *, tol: float, max_iter: int, n_jobs: int | None, stop: bool, say: Callable[..., None]
+    ways: list[Way], *, max_iter: int, n_jobs: int | None, stop: bool, say: Callable[..., None]
 ) -> list[Table]:
     """Walk down all paths, the folds of each side by side; with ``stop``, a path ends where it is past its best."""
     began = time.perf_counter()
-    paths = [[_judged(way, fold, tol, max_iter) for fold in way.view.folds] for way in ways]
+    paths = [[_judged(way, fold, max_iter) for fold in way.view.folds] for way in ways]
     found: list[list[list[tuple[float, float]]]] = [[[] for _ in way.view.folds] for way in ways]
     left = list(range(len(ways)))
     total = sum(len(way.alphas) for way in ways)
     while left:
         legs = [(w, f) for w in left for f in range(len(paths[w]))]
-        more = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(_next)(paths[w][f]) for w, f in legs)
+        more = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(_next)(paths[w][f], ways[w].stretch) for w, f in legs)
         for (w, f), judged in zip(legs, more, strict=True):
             found[w][f] += judged
         left = [w for w in left if _goes_on(ways[w], found[w], stop=stop)]
@@ -137,21 +143,21 @@ def walk(
     return [_table(way, rows) for way, rows in zip(ways, found, strict=True)]
 
 
-def _judged(way: Way, fold: Fold, tol: float, max_iter: int) -> Iterator[tuple[float, float]]:
+def _judged(way: Way, fold: Fold, max_iter: int) -> Iterator[tuple[float, float]]:
     smooth = fold.smooth(way.candidate)
     solver = SOLVERS[smooth.path_solver]
-    for point in walk_path(smooth, way.penalty, way.alphas, solver, tol=tol, max_iter=max_iter, exact_ranks=False):
+    for point in walk_path(smooth, way.penalty, way.alphas, solver, tol=way.tol, max_iter=max_iter, exact_ranks=False):
         yield fold.judge(point), np.nan if fold.hits is None else fold.hits(point)
 
 
-def _next(path: Iterator[tuple[float, float]]) -> list[tuple[float, float]]:
-    return list(islice(path, _STRETCH))
+def _next(path: Iterator[tuple[float, float]], count: int) -> list[tuple[float, float]]:
+    return list(islice(path, count))
 
 
 def _goes_on(way: Way, rows: list[list[tuple[float, float]]], *, stop: bool) -> bool:
     if len(rows[0]) == len(way.alphas):
         return False
-    return not (stop and _table(way, rows).is_past_its_best())
+    return not (stop and _table(way, rows).is_past_its_best(way.stretch))
 
 
 def _table(way: Way, rows: list[list[tuple[float, float]]]) -> Table:

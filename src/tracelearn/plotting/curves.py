@@ -83,11 +83,7 @@ class PathDisplay(OnePanel):
             None makes a figure.
         """
         results = check_model(estimator, "cv_results_")
-        best = next(
-            number
-            for number, candidate in enumerate(results["candidates"])
-            if all(getattr(estimator, f"{name}_") == value for name, value in candidate.items())
-        )
+        best = estimator.best_index_
         scoring = estimator.scoring
         quantity = (
             "held-out loss"

@@ -163,17 +163,15 @@ def chosen_by_cv(model: Any) -> Chosen | None:
     """Read what cross-validation left in a model; None without it."""
     if not hasattr(model, "cv_results_"):
         return None
-    results = model.cv_results_
-    found = {name: getattr(model, f"{name}_") for name in ("mode_weights", "ridge", "class_mode")}
-    best = results["candidates"].index(found)
-    alphas, mean = to_numpy(results["alphas"])[best], to_numpy(results["mean_error"])[best]
+    results, best = model.cv_results_, model.best_index_
+    alphas, mean = results["alphas"][best], results["mean_error"][best]
     # A grid of our own begins at the smallest alpha whose weights are all zero.
     baseline = float(mean[0]) if isinstance(model.alphas, int) and model.scoring is None else None
-    numbers = baseline is not None and model.loss == "squared" and not hasattr(model, "classes_")
+    numbers = baseline is not None and model.best_estimator_.loss == "squared" and not hasattr(model, "classes_")
     chosen = Chosen(
         alphas=alphas,
         mean=mean,
-        standard_error=to_numpy(results["standard_error"])[best],
+        standard_error=results["standard_error"][best],
         alpha=float(model.alpha_),
         quantity=_quantity(model),
         n_folds=int(to_numpy(model.mse_path_).shape[1]),
@@ -188,5 +186,5 @@ def chosen_by_cv(model: Any) -> Chosen | None:
 
 def _quantity(model: Any) -> str:
     if model.scoring is None:
-        return f"held-out {model.loss.replace('_', ' ')} loss"
+        return f"held-out {model.best_estimator_.loss.replace('_', ' ')} loss"
     return f"held-out {model.scoring.replace('_', ' ')}" if isinstance(model.scoring, str) else "held-out score"
