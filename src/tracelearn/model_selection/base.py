@@ -40,7 +40,7 @@ from tracelearn.tensors import Array, array_namespace
 _PATH_TOL, _DATA_PATH_TOL = 1e-4, 1e-3
 
 # Numbers in the samples, times classes, up to which "auto" tries the logistic loss as well.
-_SECOND_LOSS = 5_000_000
+_SECOND_LOSS = 20_000_000
 
 # What is learned before the search and belongs to the model as well; and what the model has learned and is shown here too.
 _READ = ("n_features_in_", "feature_names_in_", "classes_", "_single", "_dtype")
@@ -146,7 +146,7 @@ class SelectionCV(BaseEstimator):
         """Choose between two losses, whose values say nothing of each other: by hits, or by the user's score."""
         if self.scoring is not None:
             return min(other, one, key=lambda table: float(table.means[table.best]))
-        return other if other.accuracy >= one.accuracy else one
+        return other if other.accuracy > one.accuracy else one
 
     def _begin(
         self, model: TraceNormModel, views: Callable[[str, bool], View | None], n_targets: int

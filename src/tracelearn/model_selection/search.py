@@ -122,9 +122,7 @@ class Table:
         return since >= patience and bool(self.means[-1] > self.means[self.best] + self.spread[self.best])
 
 
-def walk(
-    ways: list[Way], *, max_iter: int, n_jobs: int | None, stop: bool, say: Callable[..., None]
-) -> list[Table]:
+def walk(ways: list[Way], *, max_iter: int, n_jobs: int | None, stop: bool, say: Callable[..., None]) -> list[Table]:
     """Walk down all paths, the folds of each side by side; with ``stop``, a path ends where it is past its best."""
     began = time.perf_counter()
     paths = [[_judged(way, fold, max_iter) for fold in way.view.folds] for way in ways]
