@@ -39,8 +39,11 @@ from tracelearn.tensors import Array, array_namespace
 # that need the samples at every step pay for each digit.
 _PATH_TOL, _DATA_PATH_TOL = 1e-4, 1e-3
 
+# Where a path of such a loss takes more iterations alpha is far below what held-out samples ask for.
+_DATA_PATH_ITERATIONS = 300
+
 # Numbers in the samples, times classes, up to which "auto" tries the logistic loss as well.
-_SECOND_LOSS = 20_000_000
+_SECOND_LOSS = 5_000_000
 
 # What is learned before the search and belongs to the model as well; and what the model has learned and is shown here too.
 _READ = ("n_features_in_", "feature_names_in_", "classes_", "_single", "_dtype")
@@ -208,8 +211,9 @@ class SelectionCV(BaseEstimator):
             many = self.alphas if candidate.loss == self._first_loss or not self._own_grid else max(3, self.alphas // 3)
             alphas = alpha_grid(view.whole(candidate), penalty, many, self.eps)
             tol = max(self.tol, _PATH_TOL if candidate.loss == "squared" else _DATA_PATH_TOL)
-            ways.append(Way(candidate, view, penalty, alphas, tol))
-        return walk(ways, max_iter=self.max_iter, n_jobs=self.n_jobs, stop=self._own_grid, say=model._say)
+            most = self.max_iter if candidate.loss == "squared" else min(self.max_iter, _DATA_PATH_ITERATIONS)
+            ways.append(Way(candidate, view, penalty, alphas, tol, most))
+        return walk(ways, n_jobs=self.n_jobs, stop=self._own_grid, say=model._say)
 
     @property
     def _own_grid(self) -> bool:

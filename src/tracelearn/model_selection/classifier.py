@@ -46,7 +46,7 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
         Whether to divide samples by a scale for each mode; "auto" does so where it helps ridge regression.
     loss : {"auto", "squared", "logistic", "squared_hinge"}, default="auto"
         "auto" chooses everything else with the squared loss, then tries the logistic loss too, where samples times classes
-        are no more than twenty million numbers, and takes it if it finds more of the held-out classes.
+        are no more than five million numbers, and takes it if it finds more of the held-out classes.
     penalty : {"overlapped", "latent", "scaled_latent"}, default="overlapped"
     mode_weights : "auto", None, one sequence of weights, or a list of such candidates, default="auto"
         "auto" tries equal weights and each mode alone (order 3 and above, overlapped norm). None is equal weights.

@@ -71,13 +71,14 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Way:
-    """A path to be walked: a candidate, its penalty, its alphas, and the gap to reach at each."""
+    """A path to be walked: a candidate, its penalty, its alphas, the gap to reach at each and the most iterations."""
 
     candidate: Candidate
     view: View
     penalty: Penalty
     alphas: Array
     tol: float
+    max_iter: int
 
     @property
     def stretch(self) -> int:
@@ -122,10 +123,10 @@ class Table:
         return since >= patience and bool(self.means[-1] > self.means[self.best] + self.spread[self.best])
 
 
-def walk(ways: list[Way], *, max_iter: int, n_jobs: int | None, stop: bool, say: Callable[..., None]) -> list[Table]:
+def walk(ways: list[Way], *, n_jobs: int | None, stop: bool, say: Callable[..., None]) -> list[Table]:
     """Walk down all paths, the folds of each side by side; with ``stop``, a path ends where it is past its best."""
     began = time.perf_counter()
-    paths = [[_judged(way, fold, max_iter) for fold in way.view.folds] for way in ways]
+    paths = [[_judged(way, fold) for fold in way.view.folds] for way in ways]
     found: list[list[list[tuple[float, float]]]] = [[[] for _ in way.view.folds] for way in ways]
     left = list(range(len(ways)))
     total = sum(len(way.alphas) for way in ways)
@@ -141,10 +142,12 @@ def walk(ways: list[Way], *, max_iter: int, n_jobs: int | None, stop: bool, say:
     return [_table(way, rows) for way, rows in zip(ways, found, strict=True)]
 
 
-def _judged(way: Way, fold: Fold, max_iter: int) -> Iterator[tuple[float, float]]:
+def _judged(way: Way, fold: Fold) -> Iterator[tuple[float, float]]:
     smooth = fold.smooth(way.candidate)
     solver = SOLVERS[smooth.path_solver]
-    for point in walk_path(smooth, way.penalty, way.alphas, solver, tol=way.tol, max_iter=max_iter, exact_ranks=False):
+    for point in walk_path(
+        smooth, way.penalty, way.alphas, solver, tol=way.tol, max_iter=way.max_iter, exact_ranks=False
+    ):
         yield fold.judge(point), np.nan if fold.hits is None else fold.hits(point)
 
 
