@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Two BLAS threads per test worker would fight over the cores.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: demo test properties format check paper bench experiments docs clean
+.PHONY: demo test properties format check paper bench panel experiments docs clean
 
 demo: .venv/demo
 	$(BIN)/tracelearn reproduce --scale quick --out out/quick --force
@@ -41,6 +41,10 @@ bench: .venv/bench
 experiments: .venv/bench
 	$(BIN)/python -m experiments.completion $(if $(QUICK),--quick)
 	$(BIN)/python -m experiments.matrix_classification $(if $(QUICK),--quick)
+
+# Accuracy on real data against the field. DATA=folder adds .npz files of your own; QUICK=1 is the first three sets.
+panel: .venv/bench
+	$(ONE_THREAD) $(BIN)/python -m benchmarks.panel $(if $(DATA),--data $(DATA)) $(if $(QUICK),--quick --out out/panel)
 
 clean:
 	rm -rf .venv out

@@ -7,6 +7,7 @@ import json
 import time
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 from joblib import Parallel, delayed
 
@@ -31,23 +32,24 @@ def main() -> None:
         sets = [one for one in sets if any(part in one.name for part in options.only)]
     options.out.mkdir(parents=True, exist_ok=True)
     where, began = machine.describe(), time.perf_counter()
-    results: list[protocol.Result] = []
+    found: dict[str, Any] = {
+        "quick": options.quick,
+        "repeats": options.repeats,
+        "machine": where,
+        "sets": {},
+        "results": [],
+    }
     with Parallel(n_jobs=options.jobs, inner_max_num_threads=1, backend="loky") as parallel:
         for one in sets:
             at = time.perf_counter()
-            results += compete(one, options.repeats, parallel)
+            found["results"] += [result.as_dict() for result in compete(one, options.repeats, parallel)]
+            found["sets"][one.name] = one.sentence()
+            found["seconds"] = round(time.perf_counter() - began, 1)
             print(f"{one.name} ({one.sentence()}): {time.perf_counter() - at:.0f} s", flush=True)
-            print(page.table([r for r in results if r.data == one.name]), flush=True)
-    found = {
-        "quick": options.quick,
-        "repeats": options.repeats,
-        "seconds": round(time.perf_counter() - began, 1),
-        "machine": where,
-        "sets": {one.name: one.sentence() for one in sets},
-        "results": [result.as_dict() for result in results],
-    }
-    (options.out / "panel.json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
-    page.write(found, options.out)
+            # After every set, so that a run that is ended early keeps what it has.
+            (options.out / "panel.json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+            page.write(found, options.out)
+    print((options.out / "panel.md").read_text())
 
 
 def compete(one: data.DataSet, repeats: int, parallel: Parallel) -> list[protocol.Result]:

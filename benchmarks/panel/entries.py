@@ -51,6 +51,21 @@ class OneScale(TransformerMixin, BaseEstimator):
         return (X - self.mean_) / self.scale_
 
 
+class Span(TransformerMixin, BaseEstimator):
+    """Turn rows into coordinates in the span of the training rows, where those are fewer than the features.
+
+    Models with a squared norm give the same answer there, in a fraction of the time.
+    """
+
+    def fit(self, X: np.ndarray, y: Any = None) -> Self:
+        n, p = X.shape
+        self.basis_ = None if n >= p else np.linalg.svd(X, full_matrices=False)[2].T
+        return self
+
+    def transform(self, X: np.ndarray) -> np.ndarray:
+        return X if self.basis_ is None else X @ self.basis_
+
+
 class Windows(TransformerMixin, BaseEstimator):
     """Average over ten windows of the longest mode, as event-related responses are read."""
 
@@ -68,6 +83,12 @@ STRENGTHS = np.logspace(-2, 5, 15)
 INVERSES = np.logspace(-5, 2, 8)
 
 
+def flat(model: Any, grid: dict[str, Any], inner: Folds) -> GridSearchCV:
+    """A linear model of flattened samples, scaled in the way that its inner folds prefer."""
+    steps = [("flat", Flat()), ("scale", OneScale()), ("span", Span()), ("model", model)]
+    return searched(steps, {"scale": SCALES, **grid}, inner)
+
+
 def searched(steps: list[tuple[str, Any]], grid: dict[str, Any], inner: Folds) -> GridSearchCV:
     return GridSearchCV(Pipeline(steps), grid, cv=inner)
 
@@ -78,30 +99,21 @@ def ours(data: DataSet, inner: Folds) -> Any:
 
 
 def ridge(data: DataSet, inner: Folds) -> Any:
-    model = Ridge() if data.classes is None else RidgeClassifier()
-    grid = {"scale": SCALES, "model__alpha": STRENGTHS}
-    return searched([("flat", Flat()), ("scale", OneScale()), ("model", model)], grid, inner)
+    return flat(Ridge() if data.classes is None else RidgeClassifier(), {"model__alpha": STRENGTHS}, inner)
 
 
 def logistic(data: DataSet, inner: Folds) -> Any:
-    if data.classes is None:
-        return None
-    grid = {"scale": SCALES, "model__C": INVERSES}
-    return searched([("flat", Flat()), ("scale", OneScale()), ("model", LogisticRegression(max_iter=300))], grid, inner)
+    return None if data.classes is None else flat(LogisticRegression(max_iter=200), {"model__C": INVERSES}, inner)
 
 
 def shrunken_lda(data: DataSet, inner: Folds) -> Any:
-    if data.classes is None:
-        return None
+    """Of the coordinates in the span where samples are few: its covariance of all features would take minutes a fit."""
     model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
-    return searched([("flat", Flat()), ("scale", OneScale()), ("model", model)], {"scale": SCALES}, inner)
+    return None if data.classes is None else flat(model, {}, inner)
 
 
 def linear_svm(data: DataSet, inner: Folds) -> Any:
-    if data.classes is None:
-        return None
-    grid = {"scale": SCALES, "model__C": INVERSES[:-1]}
-    return searched([("flat", Flat()), ("scale", OneScale()), ("model", LinearSVC(max_iter=2000))], grid, inner)
+    return None if data.classes is None else flat(LinearSVC(max_iter=500), {"model__C": INVERSES[:-2]}, inner)
 
 
 def pls(data: DataSet, inner: Folds) -> Any:
@@ -116,19 +128,19 @@ def windows_logistic(data: DataSet, inner: Folds) -> Any:
         return None
     grid = {"model__C": INVERSES}
     return searched(
-        [("average", Windows()), ("scale", StandardScaler()), ("model", LogisticRegression(max_iter=300))], grid, inner
+        [("average", Windows()), ("scale", StandardScaler()), ("model", LogisticRegression(max_iter=200))], grid, inner
     )
 
 
 def pca_logistic(data: DataSet, inner: Folds) -> Any:
-    model = Ridge() if data.classes is None else LogisticRegression(max_iter=300)
+    model = Ridge() if data.classes is None else LogisticRegression(max_iter=200)
     strength = {"model__alpha": STRENGTHS[::2]} if data.classes is None else {"model__C": INVERSES[::2]}
     steps = [("flat", Flat()), ("scale", OneScale()), ("reduce", PCA()), ("rescale", OneScale()), ("model", model)]
     return searched(steps, {"scale": SCALES, "reduce__n_components": [0.8, 0.95, 0.99], **strength}, inner)
 
 
 def mpca_logistic(data: DataSet, inner: Folds) -> Any:
-    model = Ridge() if data.classes is None else LogisticRegression(max_iter=300)
+    model = Ridge() if data.classes is None else LogisticRegression(max_iter=200)
     strength = {"model__alpha": STRENGTHS[::2]} if data.classes is None else {"model__C": INVERSES[::2]}
     steps = [("reduce", ModePCA()), ("flat", Flat()), ("rescale", OneScale()), ("model", model)]
     return searched(steps, {"reduce__n_components": [0.8, 0.95, 0.99], "rescale": SCALES, **strength}, inner)
@@ -146,10 +158,16 @@ class TensorLy(BaseEstimator):
         from tensorly.regression import CPRegressor, TuckerRegressor
 
         targets = self._targets(y)
+        if self.kind == "tucker" and targets.ndim == 2:  # takes one target at a time
+            parts = [TensorLyRegressor(self.kind, self.rank, self.reg).fit(X, column) for column in targets.T]
+            self.x_mean_, self.scale_ = parts[0].x_mean_, parts[0].scale_
+            self.y_mean_ = np.array([part.y_mean_ for part in parts])
+            self.weights_ = np.stack([part.weights_ for part in parts], axis=1)
+            return self
         self.x_mean_, self.y_mean_ = X.mean(axis=0), targets.mean(axis=0)
         self.scale_ = float((X - self.x_mean_).std()) or 1.0
         centred = (X - self.x_mean_) / self.scale_
-        settings = {"reg_W": self.reg, "n_iter_max": 50, "tol": 1e-5, "random_state": 0, "verbose": 0}
+        settings = {"reg_W": self.reg, "n_iter_max": 20, "tol": 1e-4, "random_state": 0, "verbose": 0}
         if self.kind == "cp":
             model = CPRegressor(self.rank, **settings)
         else:
@@ -187,7 +205,7 @@ class TensorLyRegressor(RegressorMixin, TensorLy):
 def _tensorly(kind: str) -> Entry:
     def entry(data: DataSet, inner: Folds) -> Any:
         model = (TensorLyRegressor if data.classes is None else TensorLyClassifier)(kind)
-        return GridSearchCV(model, {"rank": [1, 2, 4, 6], "reg": [1.0, 30.0]}, cv=inner)
+        return GridSearchCV(model, {"rank": [1, 3], "reg": [1.0, 30.0]}, cv=inner)
 
     return entry
 
@@ -204,7 +222,7 @@ def riemann(data: DataSet, inner: Folds) -> Any:
             return X.reshape(len(X), -1, X.shape[-1])
 
     steps = [("channels", Channels()), ("covariances", Covariances("oas")), ("tangent", TangentSpace())]
-    steps += [("scale", StandardScaler()), ("model", LogisticRegression(max_iter=300))]
+    steps += [("scale", StandardScaler()), ("model", LogisticRegression(max_iter=200))]
     return searched(steps, {"model__C": INVERSES}, inner)
 
 

@@ -97,7 +97,6 @@ def write(found: dict[str, Any], out: Path) -> None:
     ]
     (out / "panel.md").write_text("\n".join(text))
     figure(results, out / "panel.png")
-    print("\n".join(text))
 
 
 def figure(results: list[Result], file: Path) -> None:
