@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Two BLAS threads per test worker would fight over the cores.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: demo test format check paper bench docs clean
+.PHONY: demo test format check paper bench suite docs clean
 
 demo: .venv/demo
 	$(BIN)/tracelearn reproduce --scale quick --out out/quick
@@ -32,6 +32,11 @@ docs: .venv/docs
 # QUICK=1: smaller problems and few repetitions, written to out/ so that the figures of a full run stay.
 bench: .venv/bench
 	$(BIN)/python -m benchmarks $(if $(QUICK),--quick --out out/bench)
+	$(BIN)/python -m benchmarks.suite $(if $(QUICK),--quick --out out/bench)
+
+# Only the comparison of all solvers on all problems, objective and gap against time.
+suite: .venv/bench
+	$(BIN)/python -m benchmarks.suite $(if $(QUICK),--quick --out out/bench)
 
 clean:
 	rm -rf .venv out

@@ -5,6 +5,7 @@
 """
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from matplotlib.image import imread
 
 HERE = Path(__file__).parent
 README = HERE.parent / "README.md"
+PAGE = HERE.parent / "docs" / "benchmarks.md"
 PICTURE = HERE.parent / "docs" / "images" / "reproduction.png"
 
 
@@ -57,6 +59,15 @@ def copy_big(folder: Path = HERE) -> None:
         f"| 50,000 of 10×10×10, logistic, on that GPU | {1e3 * logistic:.0f} ms; {slow / logistic:.0f} times faster than NumPy |",
     ]
     put("big", "\n".join(lines) + "\n")
+
+
+def copy_suite(folder: Path = HERE) -> None:
+    """Copy the tables and the figures of the suite into the page about benchmarks."""
+    for name in ("suite_error.png", "suite_gap.png"):
+        shutil.copyfile(folder / name, PICTURE.parent / name)
+    pictures = "![Relative objective error against time](images/suite_error.png)\n\n"
+    pictures += "![Certified duality gap against time](images/suite_gap.png)\n\n"
+    put("suite", pictures + (folder / "suite.md").read_text(), PAGE)
 
 
 def copy_reproduction(folder: Path) -> None:
