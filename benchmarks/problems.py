@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -143,10 +143,6 @@ class Judge:
 
     problem: Problem
     reference: Reference
-    smooth: Smooth = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "smooth", self.problem.smooth)
 
     def measure(self, W: np.ndarray, split: Split | None = None) -> tuple[float, float]:
         """Return the objective error of W and its certified gap, both relative to the optimum.
@@ -154,8 +150,8 @@ class Judge:
         The dual point is the scaled gradient at W. That it is feasible takes a split over the modes as evidence: the
         best of the solver's own, the one of the best known answer, and none.
         """
-        penalty, alpha = self.problem.penalty, np.array([self.problem.alpha])
-        at, zero = self.smooth.evaluate(W.reshape(self.problem.n_targets, -1)), self.smooth.at_zero.value
+        penalty, smooth, alpha = self.problem.penalty, self.problem.smooth, np.array([self.problem.alpha])
+        at, zero = smooth.evaluate(W.reshape(self.problem.n_targets, -1)), smooth.at_zero.value
         W = W.reshape(-1, *penalty.shape)
         splits = {id(s): s for s in (None, self.reference.split, split)}.values()
         proofs = [certify(at, penalty, W, evidence, alpha, zero) for evidence in splits]

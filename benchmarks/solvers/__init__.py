@@ -4,7 +4,7 @@ A file says with ``FAMILY`` whose solvers it holds and with ``NAMES`` what they 
 says in a sentence why a solver cannot state a problem, or nothing where it can. ``run(problem, name, watch)`` starts
 from the samples, as our fit does, and shows its iterates to ``watch``, which stops the clock meanwhile and raises
 ``Stop`` when it has seen enough. A solver that shows no iterates is run to several tolerances, each time with
-``watch.restart()``.
+``watch.restart()``. What ``prepare(problem, watch)`` does, in a file that has one, is not timed.
 """
 
 import importlib

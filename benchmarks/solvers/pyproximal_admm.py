@@ -65,9 +65,12 @@ def run(problem: Problem, name: str, watch: Race) -> None:
     if problem.loss == "logistic":
         forward_backward(problem, watch)
         return
-    step = best_step(problem, watch)
-    watch.restart()
-    consensus(problem, step, watch)
+    consensus(problem, best_step(problem, watch), watch)
+
+
+def prepare(problem: Problem, watch: Race) -> None:
+    if problem.loss == "squared":
+        best_step(problem, watch)
 
 
 def best_step(problem: Problem, watch: Race) -> float:

@@ -34,7 +34,7 @@ def describe(problem: Problem) -> str:
     """Say the size of a problem: samples × shape, loss and targets."""
     shape = "×".join(map(str, problem.shape))
     targets = "" if problem.n_targets == 1 else f", {problem.n_targets} targets"
-    coupled = " as one more mode" if problem.class_mode else ""
+    coupled = " as a mode" if problem.class_mode else ""
     return f"{len(problem.X):,} samples of {shape}, {problem.loss} loss{targets}{coupled}"
 
 

@@ -31,7 +31,9 @@ def overview(results: dict) -> str:
     """Write one line for each solver: seconds to the smallest objective error on every problem."""
     cases = list(results["cases"].values())
     lines = [
-        f"Seconds to a relative objective error of {float(HARDEST):g}; the fastest in bold.\n",
+        f"Time to a relative objective error of {float(HARDEST):g}, the fastest in bold. Where it was not reached, the "
+        f"error after {results['limit']:g} s is in brackets, or where a solver ended before that. Ridge solves another "
+        "problem: it is the floor.\n",
         "| solver | " + " | ".join(case["title"] for case in cases) + " |",
         "|---" * (1 + len(cases)) + "|",
     ]
@@ -51,17 +53,11 @@ def _cell(case: dict, solver: str, limit: float) -> str:
         return "failed"
     at = found["error"][HARDEST]
     if at is None:
-        return f"{_end(found, limit)}: {found['best_error']:.0e}"
+        how = f"> {limit:g} s" if found["seconds"] >= 0.9 * limit else "ended"
+        return f"{how} ({found['best_error']:.0e})"
     times = [other["error"].get(HARDEST) for other in case["outcomes"].values()]
     fastest = min(time for time in times if time is not None)
     return f"**{seconds(at)}**" if at == fastest else seconds(at)
-
-
-def _end(found: dict, limit: float) -> str:
-    """Say that a solver's time was up, or after how long it ended by itself."""
-    if found["seconds"] >= 0.9 * limit:
-        return f"not reached in {limit:g} s"
-    return f"ended after {seconds(found['seconds'])}"
 
 
 def table(case: dict, limit: float) -> str:
@@ -94,16 +90,19 @@ def _note(found: dict, limit: float) -> str:
         return f"the floor, another problem: done in {seconds(found['seconds'])}"
     if found["best_error"] is None:
         return "gave no answer"
-    if found["error"][HARDEST] is not None and found["gap"][HARDEST] is not None:
+    missed = [kind for kind in ("error", "gap") if found[kind][HARDEST] is None]
+    if not missed:
         return ""
-    return f"{_end(found, limit)}: error {found['best_error']:.0e}, gap {found['best_gap']:.0e}"
+    how = f"in {limit:g} s" if found["seconds"] >= 0.9 * limit else f"when it ended after {seconds(found['seconds'])}"
+    reached = ", ".join(f"{kind} {found['best_' + kind]:.0e}" for kind in missed)
+    return f"{' and '.join(missed)} {float(HARDEST):g} not reached {how}: {reached}"
 
 
 def closing(results: dict) -> str:
     """Say how it was measured, and on what."""
     text = (
-        f"Medians, all solvers in turns, {results['limit']:g} s at most for one run; one that took more than half of "
-        "that was not repeated. "
+        f"Medians, all solvers in turns, {results['limit']:g} s at most for one run, and no repetition once the runs of a "
+        "solver on a problem have taken that together. "
         "Error: objective above the best known, relative to it. Gap: proven distance from the optimum, on the same scale. "
         f"{machine.sentence(results['machine'])}\n"
     )
@@ -174,7 +173,8 @@ def _panel(axes: object, case: dict, column: int, looks: dict[str, dict], limit:
             best = min(best, point[column])
             drawn.append((max(point[0], 1e-4), max(best, 1e-9)))
         axes.plot(*zip(*drawn, strict=True), **looks[solver])
-    axes.set(xscale="log", yscale="log", ylim=(3e-8, 3.0), xlim=(None, 1.5 * limit))
+    top = max((point[column] for found in case["outcomes"].values() for point in found["points"]), default=1.0)
+    axes.set(xscale="log", yscale="log", ylim=(3e-8, min(max(3.0, 2.0 * top), 300.0)), xlim=(None, 1.5 * limit))
     axes.set_title(f"{case['title']}\n{case['size']}", fontsize=9, loc="left")
     axes.grid(visible=True, which="major", color="#E5E5E5", linewidth=0.6)
     axes.set_axisbelow(True)

@@ -50,9 +50,10 @@ class Task:
 
 @dataclass
 class Run:
-    """What one run gave: its points, or the sentence that says why there are none."""
+    """What one run gave: its points, or the sentence that says why there are none; and how long all of it took."""
 
     points: list[tuple[float, float, float]] = field(default_factory=list)
+    took: float = 0.0
     sentence: str = ""
     cannot: bool = False
 
@@ -74,8 +75,11 @@ def perform(task: Task) -> Run:
         return Run(sentence=sentence, cannot=True)
     assert task.reference is not None
     trace = Trace(Judge(problem, task.reference), task.limit)
+    if hasattr(module, "prepare"):
+        module.prepare(problem, trace)
+    began = time.perf_counter()
     trace.run(module.run, problem, task.solver)
-    return Run(trace.points)
+    return Run(trace.points, time.perf_counter() - began)
 
 
 def serve(pipe: Connection) -> None:
@@ -139,20 +143,20 @@ class Outcome:
         return asdict(self)
 
 
-def when(points: list[tuple[float, float, float]], column: int, target: float) -> float | None:
+def when(points: list[tuple[float, float, float]], column: int, target: float, limit: float) -> float | None:
     """Find the soonest that a run met a target; runs to several tolerances need not be in order."""
-    return min((point[0] for point in points if point[column] <= target), default=None)
+    return min((point[0] for point in points if point[column] <= target and point[0] <= limit), default=None)
 
 
-def outcome(solver: str, family: str, runs: list[Run]) -> Outcome:
-    """Sum up the runs of one solver on one problem."""
+def outcome(solver: str, family: str, runs: list[Run], limit: float) -> Outcome:
+    """Sum up the runs of one solver on one problem; what came after the limit was not reached."""
     found = Outcome(solver, family, runs[-1].sentence, runs[-1].cannot, len(runs))
     done = [run for run in runs if run.points]
     if not done:
         return found
     for column, name in ((1, "error"), (2, "gap")):
         for target in TARGETS:
-            times = [when(run.points, column, target) for run in done]
+            times = [when(run.points, column, target, limit) for run in done]
             reached = [at for at in times if at is not None]
             # A median of runs of which some did not arrive would flatter: more than half have to.
             enough = 2 * len(reached) > len(done)
@@ -197,22 +201,19 @@ def compare(
     workers: dict[str, Worker],
     wanted: list[str],
 ) -> list[Outcome]:
-    """Let all solvers take turns, a b c a b c; one that takes long runs once."""
+    """Let all solvers take turns, a b c a b c; one whose runs have taken the limit together is not repeated."""
     listed = entries(wanted)
     runs: dict[str, list[Run]] = {solver: [] for _, solver, _ in listed}
-    took: dict[str, float] = {}
     for turn in range(repeats):
         for file, solver, _ in listed:
             before = runs[solver]
-            if before and (not before[0].points or took[solver] > limit / 2):
+            if before and (not before[0].points or sum(run.took for run in before) > limit):
                 continue
-            began = time.perf_counter()
             run = workers[file].perform(Task(case, quick, file, solver, limit, reference))
-            took[solver] = time.perf_counter() - began
             before.append(run)
             if turn == 0:
                 print(f"  {solver}: {run.sentence or summary(run)}", flush=True)
-    return [outcome(solver, family, runs[solver]) for _, solver, family in listed]
+    return [outcome(solver, family, runs[solver], limit) for _, solver, family in listed]
 
 
 def summary(run: Run) -> str:
