@@ -51,7 +51,7 @@ def order2(quick: bool) -> Problem:
 
 @case("Gaussian, order 3")
 def order3(quick: bool) -> Problem:
-    return Problem.gaussian(300, (5, 5, 5), 0.1) if quick else Problem.gaussian(2_000, (8, 8, 8), 0.1)
+    return Problem.gaussian(300, (5, 5, 5), 0.1) if quick else Problem.gaussian(2_000, (7, 7, 7), 0.1)
 
 
 @case("Gaussian, order 4")
@@ -61,7 +61,7 @@ def order4(quick: bool) -> Problem:
 
 @case("ill-conditioned: correlated channels, smooth time")
 def correlated(quick: bool) -> Problem:
-    n, shape = (300, (4, 6, 3)) if quick else (1_000, (8, 12, 4))
+    n, shape = (300, (4, 6, 3)) if quick else (1_000, (8, 10, 4))
     X, y, _ = make_low_rank_regression(n, shape, correlation=0.95, random_state=0)
     return Problem.at(0.01, X, y)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import NullFormatter
 
 from benchmarks import machine
 from benchmarks.harness import seconds
@@ -175,6 +176,7 @@ def _panel(axes: object, case: dict, column: int, looks: dict[str, dict], limit:
         axes.plot(*zip(*drawn, strict=True), **looks[solver])
     top = max((point[column] for found in case["outcomes"].values() for point in found["points"]), default=1.0)
     axes.set(xscale="log", yscale="log", ylim=(3e-8, min(max(3.0, 2.0 * top), 300.0)), xlim=(None, 1.5 * limit))
+    axes.xaxis.set_minor_formatter(NullFormatter())  # within one decade they would run into each other
     axes.set_title(f"{case['title']}\n{case['size']}", fontsize=9, loc="left")
     axes.grid(visible=True, which="major", color="#E5E5E5", linewidth=0.6)
     axes.set_axisbelow(True)
