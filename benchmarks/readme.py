@@ -1,11 +1,10 @@
 """Copy what was measured into README.md, between its marks.
 
-``python -m benchmarks.readme`` copies the tables of results.json, outofcore.json and gpu.json;
+``python -m benchmarks.readme`` copies the tables of results.json, outofcore.json and gpu.json, and those of suite.md to docs/;
 ``python -m benchmarks.readme out/paper`` the final table and the two figures of a reproduction.
 """
 
 import json
-import shutil
 import sys
 from pathlib import Path
 
@@ -61,13 +60,11 @@ def copy_big(folder: Path = HERE) -> None:
     put("big", "\n".join(lines) + "\n")
 
 
-def copy_suite(folder: Path = HERE) -> None:
-    """Copy the tables and the figures of the suite into the page about benchmarks."""
-    for name in ("suite_error.png", "suite_gap.png"):
-        shutil.copyfile(folder / name, PICTURE.parent / name)
-    pictures = "![Relative objective error against time](images/suite_error.png)\n\n"
-    pictures += "![Certified duality gap against time](images/suite_gap.png)\n\n"
-    put("suite", pictures + (folder / "suite.md").read_text(), PAGE)
+def copy_suite() -> None:
+    """Copy the tables of the suite into the page about benchmarks, and show its figures there."""
+    pictures = "![Relative objective error against time](../benchmarks/suite_error.png)\n\n"
+    pictures += "![Certified duality gap against time](../benchmarks/suite_gap.png)\n\n"
+    put("suite", pictures + (HERE / "suite.md").read_text(), PAGE)
 
 
 def copy_reproduction(folder: Path) -> None:
@@ -109,3 +106,4 @@ if __name__ == "__main__":
     else:
         copy()
         copy_big()
+        copy_suite()

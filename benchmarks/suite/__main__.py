@@ -21,8 +21,10 @@ def main() -> None:
     parser.add_argument("--limit", type=float, help="seconds for one run; by default 10, and 2 if quick")
     parser.add_argument("--repeats", type=int, help="runs of each solver; by default 5, and 2 if quick")
     parser.add_argument("--out", type=Path, default=HERE, help="folder to write to; by default benchmarks")
-    parser.add_argument("--docs", action="store_true", help="copy tables and figures into docs/benchmarks.md too")
+    parser.add_argument("--docs", action="store_true", help="copy the tables into docs/benchmarks.md too")
     options = parser.parse_args()
+    if options.docs and options.out != HERE:
+        parser.error("--docs shows the figures in benchmarks: leave out --out.")
     limit = options.limit or (2.0 if options.quick else 10.0)
     repeats = options.repeats or (2 if options.quick else 5)
     wanted = [word.lower() for word in options.solver]
@@ -47,7 +49,7 @@ def main() -> None:
     took = round(time.perf_counter() - began, 1)
     write(options.out, {"quick": options.quick, "seconds": took, "limit": limit, "machine": where, "cases": cases})
     if options.docs:
-        readme.copy_suite(options.out)
+        readme.copy_suite()
 
 
 def write(out: Path, results: dict) -> None:

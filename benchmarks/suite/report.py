@@ -134,7 +134,7 @@ def figure(results: dict, column: int, label: str, target: Path) -> None:
             axes.set_xlabel("seconds")
     handles = [Line2D([], [], label=solver, **look) for solver, look in looks.items()]
     canvas.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
-    canvas.savefig(target, dpi=130, facecolor="white")
+    canvas.savefig(target, dpi=100, facecolor="white")
 
 
 def _looks(outcomes: dict) -> dict[str, dict]:

@@ -105,14 +105,14 @@ class Worker:
 
     def perform(self, task: Task) -> Run:
         """Do a task; a process that does not answer is ended, and the next task gets a new one."""
-        self._pipe.send(task)
         # A solver is told its limit, and may run to several tolerances; what is beyond all patience has hung.
         patience = 60.0 + 10.0 * task.limit
         try:
+            self._pipe.send(task)
             if self._pipe.poll(patience):
                 return self._pipe.recv()
             sentence = f"Ended after {patience:.0f} s without an answer."
-        except EOFError:
+        except (EOFError, OSError):
             sentence = "Its process died."
         self._process.kill()
         self._start()
