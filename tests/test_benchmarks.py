@@ -88,7 +88,11 @@ def test_a_target_counts_as_reached_only_where_more_than_half_of_the_runs_reache
     assert found.error == {"0.01": 1.0, "0.0001": 3.0, "1e-06": 3.0}
     assert found.gap == {"0.01": 3.0, "0.0001": None, "1e-06": None}
     assert outcome("one", "family", [good, bad], limit=5.0).error["1e-06"] is None
-    assert outcome("one", "family", [good], limit=2.0).error["1e-06"] is None
+    assert outcome("one", "family", [good, bad], limit=5.0).best_error == 1e-3
+    late = outcome("one", "family", [good], limit=2.0)
+    assert late.error["1e-06"] is None
+    assert late.best_error == 1e-3
+    assert outcome("one", "family", [good], limit=0.5).best_error is None
 
 
 def test_the_tables_show_every_solver_and_say_why_one_has_no_time(tmp_path):
@@ -97,6 +101,7 @@ def test_the_tables_show_every_solver_and_say_why_one_has_no_time(tmp_path):
         "fast": outcome("fast", "a", [Run([(0.5, 1e-7, 1e-7)])], 10.0),
         "slow": outcome("slow", "b", [Run([(9.9, 1e-3, 1e-2)])], 10.0),
         "short": outcome("short", "b", [Run([(0.2, 1e-3, 1e-2)])], 10.0),
+        "late": outcome("late", "b", [Run([(30.0, 1e-9, 1e-9)])], 10.0),
         "mute": Outcome("mute", "c", "It knows no tensors.", cannot=True),
         "line": outcome("line", "floor", [Run([(0.1, 1.0, 1.0)])], 10.0),
     }
@@ -118,6 +123,8 @@ def test_the_tables_show_every_solver_and_say_why_one_has_no_time(tmp_path):
     assert "error and gap 1e-06 not reached in 10 s: error 1e-03, gap 1e-02" in text
     assert "| short | ended (1e-03) |" in text
     assert "not reached when it ended after 0.2 s" in text
+    assert "| late | > 10 s |" in text
+    assert "no answer in 10 s, one after 30 s" in text
     assert "| mute | cannot |" in text
     assert "It knows no tensors." in text
     assert "| line | (0.1 s) |" in text

@@ -51,7 +51,7 @@ def _cell(case: dict, solver: str, limit: float) -> str:
     if found["family"] == FLOOR:
         return f"({seconds(found['seconds'])})"
     if found["best_error"] is None:
-        return "failed"
+        return "failed" if found["seconds"] is None else f"> {limit:g} s"
     at = found["error"][HARDEST]
     if at is None:
         how = f"> {limit:g} s" if found["seconds"] >= 0.9 * limit else "ended"
@@ -90,7 +90,7 @@ def _note(found: dict, limit: float) -> str:
     if found["family"] == FLOOR:
         return f"the floor, another problem: done in {seconds(found['seconds'])}"
     if found["best_error"] is None:
-        return "gave no answer"
+        return f"no answer in {limit:g} s" + (f", one after {seconds(at)}" if (at := found["seconds"]) else "")
     missed = [kind for kind in ("error", "gap") if found[kind][HARDEST] is None]
     if not missed:
         return ""

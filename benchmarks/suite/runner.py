@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Iterator
@@ -163,10 +164,16 @@ def outcome(solver: str, family: str, runs: list[Run], limit: float) -> Outcome:
             getattr(found, name)[f"{target:g}"] = statistics.median(reached) if enough else None
     middle = sorted(done, key=lambda run: run.points[-1][0])[len(done) // 2]
     found.seconds = statistics.median(max(point[0] for point in run.points) for run in done)
-    found.best_error = min(point[1] for point in middle.points)
-    found.best_gap = min(point[2] for point in middle.points)
+    found.best_error, found.best_gap = (_usual_best(done, column, limit) for column in (1, 2))
     found.points = [tuple(float(f"{x:.3g}") for x in point) for point in _thinned(middle.points)]
     return found
+
+
+def _usual_best(runs: list[Run], column: int, limit: float) -> float | None:
+    """Find what more than half of the runs came to within the limit; None where they had no answer by then."""
+    bests = (min((point[column] for point in run.points if point[0] <= limit), default=math.inf) for run in runs)
+    best = statistics.median_high(bests)
+    return best if math.isfinite(best) else None
 
 
 def _thinned(points: list[tuple[float, float, float]]) -> Iterator[tuple[float, float, float]]:
