@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Two BLAS threads per test worker would fight over the cores.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: demo test properties format check paper bench experiments docs clean
+.PHONY: demo test properties format check paper bench suite experiments docs clean
 
 demo: .venv/demo
 	$(BIN)/tracelearn reproduce --scale quick --out out/quick --force
@@ -36,6 +36,11 @@ docs: .venv/docs
 # QUICK=1: smaller problems and few repetitions, written to out/ so that the figures of a full run stay.
 bench: .venv/bench
 	$(BIN)/python -m benchmarks $(if $(QUICK),--quick --out out/bench)
+	$(BIN)/python -m benchmarks.suite $(if $(QUICK),--quick --out out/bench)
+
+# Only the comparison of all solvers on all problems, objective and gap against time.
+suite: .venv/bench
+	$(BIN)/python -m benchmarks.suite $(if $(QUICK),--quick --out out/bench)
 
 # QUICK=1: smaller problems, written to out/ so that the results of a full run stay.
 experiments: .venv/bench

@@ -1,6 +1,6 @@
 """Copy what was measured into README.md, between its marks.
 
-``python -m benchmarks.readme`` copies the tables of results.json, outofcore.json and gpu.json;
+``python -m benchmarks.readme`` copies the tables of results.json, outofcore.json and gpu.json, and those of suite.md to docs/;
 ``python -m benchmarks.readme out/paper`` the final table and the two figures of a reproduction.
 """
 
@@ -13,6 +13,7 @@ from matplotlib.image import imread
 
 HERE = Path(__file__).parent
 README = HERE.parent / "README.md"
+PAGE = HERE.parent / "docs" / "benchmarks.md"
 PICTURE = HERE.parent / "docs" / "images" / "reproduction.png"
 
 
@@ -59,6 +60,13 @@ def copy_big(folder: Path = HERE) -> None:
     put("big", "\n".join(lines) + "\n")
 
 
+def copy_suite() -> None:
+    """Copy the tables of the suite into the page about benchmarks, and show its figures there."""
+    pictures = "![Relative objective error against time](../benchmarks/suite_error.png)\n\n"
+    pictures += "![Certified duality gap against time](../benchmarks/suite_gap.png)\n\n"
+    put("suite", pictures + (HERE / "suite.md").read_text(), PAGE)
+
+
 def copy_reproduction(folder: Path) -> None:
     results = json.loads((folder / "results.json").read_text())
     lines = [
@@ -98,3 +106,4 @@ if __name__ == "__main__":
     else:
         copy()
         copy_big()
+        copy_suite()
