@@ -28,8 +28,8 @@ from tracelearn import (
 )
 from tracelearn.cli.shared import MistakeError, Task, find_task, one_line, open_data, show_table, spans
 from tracelearn.estimators.scores import accuracy, r_squared
-from tracelearn.forms import available_memory
 from tracelearn.losses import CLASSIFIER_LOSSES, REGRESSOR_LOSSES
+from tracelearn.memory import available_memory
 from tracelearn.optional import require
 from tracelearn.penalties import PENALTIES
 from tracelearn.sources import Source
