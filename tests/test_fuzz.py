@@ -13,7 +13,17 @@ ROOT = Path(__file__).parent.parent
 
 @pytest.mark.skipif(os.name != "posix", reason="needs limits on memory and time")
 def test_hostile_files_are_read_or_refused_in_one_sentence(tmp_path):
-    command = [sys.executable, "-m", "tests.fuzz", "--inputs", "1200", "--seconds", "300", "--out", tmp_path / "counts.json"]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.fuzz",
+        "--inputs",
+        "1200",
+        "--seconds",
+        "300",
+        "--out",
+        tmp_path / "counts.json",
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     report = json.loads((tmp_path / "counts.json").read_text())
     assert not report["findings"], done.stdout

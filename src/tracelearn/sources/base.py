@@ -62,13 +62,21 @@ def read_ahead(iterator: Iterable[T]) -> Iterator[T]:
     try:
         # Asked for one at a time, so that never more than one item waits: items may be as large as memory allows.
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="tracelearn-read-ahead") as pool:
-            future = pool.submit(next, iterator, _END)
+            future = _first(pool, iterator)
             while (item := future.result()) is not _END:
                 future = pool.submit(next, iterator, _END)
                 yield item  # type: ignore[misc]
     finally:
         if isinstance(iterator, Generator):
             iterator.close()
+
+
+def _first(pool: ThreadPoolExecutor, iterator: Iterator[Any]) -> Any:
+    """Start the thread, whose stack is what memory may be short of."""
+    try:
+        return pool.submit(next, iterator, _END)
+    except RuntimeError as error:
+        raise MemoryError(f"no thread could be started to read: {error}") from error
 
 
 @dataclass(frozen=True, eq=False)

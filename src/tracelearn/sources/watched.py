@@ -99,9 +99,9 @@ def one_sentence(path: Path, check_same: Callable[[], None] = lambda: None) -> I
     except (ImportError, FileNotFoundError, PermissionError, IsADirectoryError):
         raise
     except Exception as error:
+        check_same()  # where it changed, that is what to tell, whatever came of it
         if isinstance(error, ValueError) and re.match("Expected .*, got ", str(error)):  # a sentence of ours
             raise
-        check_same()
         raise ValueError(
             f"Expected a whole file of numbers or strings, got '{path}', of which the reader says \"{type(error).__name__}: "
             f'{in_one_line(error)}": write or copy it again.'
