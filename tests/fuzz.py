@@ -253,8 +253,9 @@ def _changed_member(content, chance, *, is_schema):
 def _change_json(document, chance):
     """Change one value somewhere in a JSON document."""
     values = (
-        None, True, -1, 0, 2**70, 1e308, float("nan"), "", "..", "os", "system", "builtins", "eval", "numpy", "ndarray", "MethodNode",
-        "FunctionNode", "ObjectNode", "TypeNode", "NdArrayNode", "TraceNormClassifier", [], {}, [[[]]], "99999.npy", "|O", "pickle",
+        None, True, -1, 0, 2**70, 1e308, float("nan"), "", "..", "os", "system", "builtins", "eval", "numpy", "ndarray",
+        "MethodNode", "FunctionNode", "ObjectNode", "TypeNode", "NdArrayNode", "TraceNormClassifier", [], {}, [[[]]],
+        "99999.npy", "|O", "pickle",
     )  # fmt: skip
     places, todo = [], [document]
     while todo:
@@ -371,7 +372,7 @@ def judge(kind, path, watch):
             if text and "\n" not in text and text.startswith(("Expected", "[Errno"))
             else f"! sentence: {text!r}"
         )
-    except BaseException as error:  # noqa: BLE001 - that is what we are looking for
+    except BaseException as error:
         found = f"! {type(error).__name__}: {error}"
     finally:
         watch.on = False
@@ -410,11 +411,11 @@ def work(options):
         kind = kinds[number % len(kinds)]
         folder = base / f"input-{number}"
         folder.mkdir()
-        print(json.dumps([number, kind, "begun"]), flush=True)
+        print(json.dumps([number, kind, "begun"]), flush=True)  # noqa: T201
         found = judge(kind, make_input(kind, seeds, folder, chance), watch)
         if (base / "code-was-run").exists():
             found = "! code was run"
-        print(json.dumps([number, kind, found]), flush=True)
+        print(json.dumps([number, kind, found]), flush=True)  # noqa: T201
         if not found.startswith("!"):
             shutil.rmtree(folder)
         number += 1

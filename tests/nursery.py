@@ -46,7 +46,7 @@ def kill_at(step):
             return half + super().write(data[half:])
 
     os.fsync, os.replace = stepping(os.fsync), stepping(os.replace)
-    files.open = lambda path, mode: Halving(path, mode.replace("b", "")) if "x" in mode else io.open(path, mode)
+    files.open = lambda path, mode: Halving(path, mode.replace("b", "")) if "x" in mode else open(path, mode)
 
 
 def full_disk(size):
@@ -118,12 +118,12 @@ def serve():
         if child == 0:
             work(json.loads(line), said)
         os.close(said)
-        print(child, flush=True)
+        print(child, flush=True)  # noqa: T201
         sys.stdin.readline()  # until then the child keeps its number, whatever becomes of it
         with os.fdopen(heard) as pipe:
             told = pipe.read()
         _, status = os.waitpid(child, 0)
-        print(json.dumps([os.waitstatus_to_exitcode(status), told]), flush=True)
+        print(json.dumps([os.waitstatus_to_exitcode(status), told]), flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ with that of the offline models.
 """
 
 import argparse
+import itertools
 import json
 import os
 import random
@@ -55,7 +56,7 @@ def learn(folder, limit):
     """Learn the stream until killed, or to a number of samples; say how much memory is held at every refresh."""
     from tracelearn import stream
 
-    log = open(folder / "memory.jsonl", "a")  # noqa: SIM115 - open as long as the process is
+    log = open(folder / "memory.jsonl", "a")
 
     def tell(report):
         with open("/proc/self/statm", encoding="ascii") as file:
@@ -160,7 +161,7 @@ def _judge(folder, looks):
     counted = looks[-1]["n_samples"]
     model = make_model()
     report = stream([], model, checkpoint=folder / "run", resume=True, max_samples=1)
-    lost = sum(later["n_samples"] < earlier["n_samples"] for earlier, later in zip(looks, looks[1:], strict=False))
+    lost = sum(later["n_samples"] < earlier["n_samples"] for earlier, later in itertools.pairwise(looks))
     expected = (1.0 - FORGETTING ** (counted // BATCH)) / (1.0 - FORGETTING) * BATCH
     weight = float(model.moments_.weight)
     return {
@@ -171,7 +172,7 @@ def _judge(folder, looks):
         "resident_mib": [round(row[1] / 2**20, 1) for row in rows],
         "curve": sorted((n, error) for n, error in told.items() if error is not None),
         "seconds_learning": round(
-            sum(b[3] - a[3] for a, b in zip(rows, rows[1:], strict=False) if 0 < b[0] - a[0] <= REFRESH), 1
+            sum(b[3] - a[3] for a, b in itertools.pairwise(rows) if 0 < b[0] - a[0] <= REFRESH), 1
         ),
     }
 

@@ -334,11 +334,11 @@ def test_partial_fit_that_fails_in_the_solver_leaves_the_model_as_it_was(name, c
     with monkeypatch.context() as patch:
         for key, solve in SOLVERS.items():
             patch.setitem(SOLVERS, key, failing(solve))
-        learn = [lambda: model.partial_fit(X[30:], target[30:])] * calls
+        if calls == 2 and name != "hierarchy":  # a hierarchy solves twice in one call
+            model.partial_fit(X[30:], target[30:])
+            state = pickle.dumps(model)
         with pytest.raises(type(failure)) as raised:
-            for step in learn:
-                state = pickle.dumps(model)
-                step()
+            model.partial_fit(X[30:], target[30:])
     assert pickle.dumps(model) == state
     if isinstance(failure, MemoryError):
         assert str(raised.value).startswith(
@@ -376,9 +376,10 @@ def test_what_fails_after_samples_were_read_leaves_the_model_as_it_was(name):
         assert pickle.dumps(model) == state
     model.set_params(max_iter=1, tol=1e-15)
     state = pickle.dumps(model)
-    with warnings.catch_warnings(), pytest.raises(UserWarning, match="duality gap"):
+    with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model.partial_fit(X[30:], target[30:])
+        with pytest.raises(UserWarning, match="duality gap"):
+            model.partial_fit(X[30:], target[30:])
     assert pickle.dumps(model) == state
 
 
@@ -481,9 +482,9 @@ def refused_while_reading(path, change):
     batches = source.batches()
     next(batches)
     change()
-    with pytest.raises(ValueError, match="^Expected .*, got ") as refusal:
+    with pytest.raises(ValueError, match=r"^Expected .*, got ") as refusal:
         list(batches)
-    with pytest.raises(ValueError, match="^Expected .*, got "):
+    with pytest.raises(ValueError, match=r"^Expected .*, got "):
         list(source.batches())
     assert "\n" not in str(refusal.value)
     return str(refusal.value)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from golden.__main__ import answers, samples
 from numpy.testing import assert_allclose
 
-from golden.__main__ import answers, samples
 from tracelearn import Moments, TraceNormRegressor, load, stream
 
 FOLDERS = sorted(folder for folder in (Path(__file__).parent / "golden").iterdir() if (folder / "run").is_dir())

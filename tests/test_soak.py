@@ -3,8 +3,7 @@
 import os
 
 import pytest
-
-from tests import soak
+import soak
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="memory is read from /proc")
