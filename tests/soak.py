@@ -122,7 +122,7 @@ def soak(minutes, folder, quiet=False):
     command = [sys.executable, "-m", "tests.soak", "--learner", "--out", str(folder)]
     life = max(2.0, minutes * 60.0 / 20.0)  # seconds of learning, more or less, before it is killed
     while kills < 2 or time.monotonic() < end:
-        with subprocess.Popen(command) as learner:
+        with subprocess.Popen(command, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"}) as learner:
             _wait_for_learning(folder, learner)
             time.sleep(min(max(1.0, end - time.monotonic()), chance.uniform(0.5, 1.5) * life))
             learner.send_signal(signal.SIGKILL)
@@ -207,7 +207,9 @@ def draw(found, path):
     above.set(xlabel="samples, millions", ylabel="mean squared error", ylim=(0.0, None))
     above.legend()
     below.plot(found["resident_mib"], linewidth=0.8, color="#333333")
-    below.set(xlabel="refresh, over all restarts", ylabel="resident memory, MiB", ylim=(0.0, None))
+    below.set(
+        xlabel="refresh, over all restarts", ylabel="resident memory, MiB", ylim=(0.0, 1.2 * max(found["resident_mib"]))
+    )
     figure.savefig(path, dpi=150)
 
 
