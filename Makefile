@@ -56,7 +56,7 @@ CORE_TESTS := tests/test_estimators.py tests/test_files.py tests/test_golden.py 
 test-versions: .venv-versions/oldest/ready .venv-versions/newest/ready
 	for age in oldest newest; do \
 	  .venv-versions/$$age/bin/python -m tests.versions && \
-	  $(ONE_THREAD) .venv-versions/$$age/bin/python -m pytest $(wildcard $(CORE_TESTS)) || exit 1; \
+	  SCIPY_ARRAY_API=1 $(ONE_THREAD) .venv-versions/$$age/bin/python -m pytest $(wildcard $(CORE_TESTS)) || exit 1; \
 	done
 
 clean:

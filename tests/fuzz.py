@@ -83,7 +83,8 @@ def _hdf5_seeds(folder, X, y, names):
         file["X"], file["y"] = X, y
     with h5py.File(folder / "packed.h5", "w") as file:
         file.create_dataset("X", data=X, chunks=(20, 3, 2), compression="gzip", fletcher32=True)
-        file["y"] = names.astype(object)
+        # Text of fixed length: on damaged text of variable length the HDF5 library itself may loop for ever (SECURITY.md).
+        file["y"] = names.astype("S4")
     return [folder / "plain.h5", folder / "packed.h5"]
 
 
@@ -359,6 +360,7 @@ class Watch:
 def judge(kind, path, watch):
     """Read one input; return what came of it, "read" or "refused", or a finding that begins with "!"."""
     signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    signal.alarm(6 * SECONDS)  # what waits for ever uses no processor: the process ends, and whoever started it tells
     watch.seen, watch.on = [], True
     try:
         with warnings.catch_warnings():
@@ -377,6 +379,7 @@ def judge(kind, path, watch):
     finally:
         watch.on = False
         signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.alarm(0)
     return f"! did {watch.seen[0]}" if watch.seen else found
 
 
