@@ -39,8 +39,8 @@ from tracelearn.cli.shared import (
     split_names,
 )
 from tracelearn.estimators.scores import accuracy, r_squared
-from tracelearn.forms import available_memory
 from tracelearn.losses import CLASSIFIER_LOSSES, REGRESSOR_LOSSES
+from tracelearn.memory import available_memory
 from tracelearn.optional import require
 from tracelearn.penalties import PENALTIES
 from tracelearn.progress import Bar

@@ -12,7 +12,8 @@ import numpy as np
 from sklearn.utils import compute_class_weight, compute_sample_weight
 
 from tracelearn.engine import Block, Blocks, BlockSamples, as_blocks
-from tracelearn.forms import Form, available_memory, choose_form
+from tracelearn.forms import Form, choose_form
+from tracelearn.memory import available_memory
 from tracelearn.moments import Fold, Moments
 from tracelearn.smooth import DataLoss, Squares
 from tracelearn.tensors import Array
