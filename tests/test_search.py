@@ -312,5 +312,5 @@ def test_the_first_step_for_coupled_classes_is_that_of_the_exact_weights(share):
     problems = Problems.of(squares, penalty, np.array([share]))
     damping = squares.system.mean_eigenvalue()
     exact = squares.system.solver(np.full(3, damping))(squares.at_zero.gradient)
-    force = np.mean([np.sqrt(4), np.sqrt(3)])
-    assert_allclose(_first_rho(problems), 0.9 * force * share / np.linalg.norm(exact), rtol=0.05)
+    force = np.sqrt(4)  # of the first mode: for matrices both modes have the same norm
+    assert_allclose(_first_rho(problems), 0.9 * force * share / np.linalg.norm(exact), rtol=0.01)

@@ -353,7 +353,7 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
         "mode weights": "equal" if weights is None else ", ".join(f"{weight:g}" for weight in weights),
         "R²" if score["measure"] == "R2" else score["measure"]: told,
         f"{score['baseline_is']} alone": f"{score['baseline']:.3f}",
-        "note": "alpha and what else was searched were chosen on these folds: slightly optimistic"
+        "note": "alpha and the rest chosen on these folds: slightly optimistic"
         if score["alpha_chosen_on_same_folds"]
         else "",
         "mode ranks": spans(facts["mode_ranks"]),
