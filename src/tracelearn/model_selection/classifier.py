@@ -1,4 +1,4 @@
-"""TraceNormClassifierCV: alpha, ridge and mode weights chosen by cross-validation."""
+"""TraceNormClassifierCV: alpha, ridge, scaling, mode weights and loss chosen by cross-validation."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _has_probabilities(estimator: Any) -> bool:
 
 
 class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
-    """``TraceNormClassifier`` with alpha, ridge and mode weights chosen by cross-validation.
+    """``TraceNormClassifier`` with alpha, ridge, scaling, mode weights and loss chosen by cross-validation.
 
     Parameters
     ----------

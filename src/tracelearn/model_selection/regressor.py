@@ -1,4 +1,4 @@
-"""TraceNormRegressorCV: alpha, ridge and mode weights chosen by cross-validation."""
+"""TraceNormRegressorCV: alpha, ridge, scaling and mode weights chosen by cross-validation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["TraceNormRegressorCV"]
 
 
 class TraceNormRegressorCV(RegressorMixin, SelectionCV):
-    """``TraceNormRegressor`` with alpha, ridge and mode weights chosen by cross-validation.
+    """``TraceNormRegressor`` with alpha, ridge, scaling and mode weights chosen by cross-validation.
 
     Parameters
     ----------
