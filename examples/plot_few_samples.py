@@ -42,7 +42,9 @@ def errors(rank):
     for seed in range(DRAWS):
         X, y, W = draw(rank, seed)
         for k, size in enumerate(SIZES):
-            ours = TraceNormRegressorCV(alphas=10, ridges=(0.0,), mode_weights=None, cv=3, tol=1e-3).fit(X[:size], y[:size])
+            ours = TraceNormRegressorCV(alphas=10, ridges=(0.0,), mode_weights=None, cv=3, tol=1e-3).fit(
+                X[:size], y[:size]
+            )
             ridge = RidgeCV(strengths).fit(X[:size].reshape(size, -1), y[:size])
             for row, coef in enumerate((ours.coef_, ridge.coef_.reshape(SHAPE))):
                 found[row, k] += np.linalg.norm(coef - W) / np.linalg.norm(W) / DRAWS
