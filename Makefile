@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Two BLAS threads per test worker would fight over the cores.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: demo test properties format check paper bench panel experiments docs clean
+.PHONY: demo test properties format check paper bench suite panel experiments docs clean fuzz soak coverage audit test-versions
 
 demo: .venv/demo
 	$(BIN)/tracelearn reproduce --scale quick --out out/quick --force
@@ -36,6 +36,11 @@ docs: .venv/docs
 # QUICK=1: smaller problems and few repetitions, written to out/ so that the figures of a full run stay.
 bench: .venv/bench
 	$(BIN)/python -m benchmarks $(if $(QUICK),--quick --out out/bench)
+	$(BIN)/python -m benchmarks.suite $(if $(QUICK),--quick --out out/bench)
+
+# Only the comparison of all solvers on all problems, objective and gap against time.
+suite: .venv/bench
+	$(BIN)/python -m benchmarks.suite $(if $(QUICK),--quick --out out/bench)
 
 # QUICK=1: smaller problems, written to out/ so that the results of a full run stay.
 experiments: .venv/bench
@@ -46,8 +51,34 @@ experiments: .venv/bench
 panel: .venv/bench
 	$(ONE_THREAD) $(BIN)/python -m benchmarks.panel $(if $(DATA),--data $(DATA)) $(if $(QUICK),--quick --out out/panel)
 
+# Every reader against damaged and hostile files; SECONDS=... for longer.
+fuzz: .venv/test
+	@mkdir -p out
+	$(ONE_THREAD) $(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),600) --seed $(or $(SEED),0) --out out/fuzz.json
+
+# A stream with drift, killed and merged on the way; MINUTES=... for longer or shorter.
+soak: .venv/test
+	rm -rf out/soak
+	$(ONE_THREAD) $(BIN)/python -m tests.soak --minutes $(or $(MINUTES),20) --out out/soak
+
+coverage: .venv/test
+	$(ONE_THREAD) $(BIN)/pytest -n 2 --cov=tracelearn --cov-branch --cov-report=term-missing:skip-covered
+
+audit: .venv/audit
+	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive src
+	$(BIN)/pip-audit --skip-editable
+
+# The oldest versions that pyproject.toml allows, together, and the newest there are, each in an environment of its own.
+CORE_TESTS := tests/test_estimators.py tests/test_files.py tests/test_golden.py \
+	tests/test_online.py tests/test_preprocessing.py tests/test_sources.py tests/test_streams.py
+test-versions: .venv-versions/oldest/ready .venv-versions/newest/ready
+	for age in oldest newest; do \
+	  .venv-versions/$$age/bin/python -m tests.versions && \
+	  SCIPY_ARRAY_API=1 $(ONE_THREAD) .venv-versions/$$age/bin/python -m pytest $(wildcard $(CORE_TESTS)) || exit 1; \
+	done
+
 clean:
-	rm -rf .venv out
+	rm -rf .venv .venv-versions out
 
 # Environments: made once, made again when the requirements change.
 .venv/bin/python:
@@ -68,4 +99,20 @@ clean:
 
 .venv/bench: pyproject.toml | .venv/bin/python
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'
+	@touch $@
+
+.venv/audit: | .venv/test
+	$(BIN)/python -m pip install --quiet bandit pip-audit
+	@touch $@
+
+.venv-versions/oldest/ready: pyproject.toml tests/versions/oldest.txt tests/versions/tests.txt
+	$(PYTHON) -m venv .venv-versions/oldest
+	.venv-versions/oldest/bin/python -m pip install --quiet --constraint tests/versions/oldest.txt \
+	  --requirement tests/versions/tests.txt --editable '.[cli,plot,files,zarr,parquet,hdf5,dask]'
+	@touch $@
+
+.venv-versions/newest/ready: pyproject.toml tests/versions/tests.txt
+	$(PYTHON) -m venv .venv-versions/newest
+	.venv-versions/newest/bin/python -m pip install --quiet --upgrade --upgrade-strategy eager \
+	  --requirement tests/versions/tests.txt --editable '.[cli,plot,files,zarr,parquet,hdf5,dask]'
 	@touch $@

@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
+from tracelearn.penalties import Split
+
 
 @dataclass
 class Row:
@@ -93,20 +95,31 @@ class Race:
 
     def __init__(self, error: Callable[[np.ndarray], float], target: float, limit: float) -> None:
         self.error, self.target, self.limit = error, target, limit
-        self.lost = 0.0
         self.best = math.inf
         self.every, self.calls = 1, 0
-        self.began = time.perf_counter()
+        self.restart()
+
+    def restart(self) -> None:
+        """Set the clock to zero; what was seen stays."""
+        self.began, self.lost = time.perf_counter(), 0.0
+
+    def trial(self, limit: float) -> Race:
+        """Return a race of its own, for tuning outside the clock."""
+        return Race(self.error, self.target, limit)
 
     def now(self) -> float:
         return time.perf_counter() - self.began - self.lost
 
-    def __call__(self, W: np.ndarray) -> None:
+    def look(self, at: float, W: np.ndarray, split: Split | None) -> float:
+        """Measure an iterate."""
+        return self.error(W)
+
+    def __call__(self, W: np.ndarray, split: Split | None = None) -> None:
         """Look at an iterate; raise ``Stop`` where the race is over."""
         self.calls += 1
         at = self.now()
         if self.calls % self.every == 0 or at >= self.limit:
-            self.best = min(self.best, self.error(W))
+            self.best = min(self.best, self.look(at, W, split))
             if self.best > 30.0 * self.target:  # far away still: look less often, within two per cent of the count
                 self.every = max(1, self.calls // 50)
             else:
@@ -118,7 +131,7 @@ class Race:
     def run(self, peer: Callable[..., object], *args: object) -> Arrival:
         """Let a peer run until it arrives, gives up, or its time is up."""
         gc.collect()
-        self.began, self.lost = time.perf_counter(), 0.0
+        self.restart()
         try:
             peer(*args, self)
         except Stop:

@@ -16,6 +16,7 @@ PACKAGES = (
     "tensorly",
     "pyproximal",
     "copt",
+    "modopt",
 )
 
 

@@ -1,4 +1,4 @@
-"""The problems that the questions are asked on, and the objective that all who solve them are judged by."""
+"""The problems that the questions and the suite are about, and the objective that all who solve them are judged by."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ from functools import cached_property
 
 import numpy as np
 
-from tracelearn import Moments, TraceNormRegressor, tensor_trace_norm
-from tracelearn.certificate import alpha_max
+from tracelearn import Moments, TraceNormRegressor
+from tracelearn.certificate import alpha_max, certify
 from tracelearn.datasets import make_low_rank_regression, make_rank_tensors
-from tracelearn.penalties import OverlappedTraceNorm
-from tracelearn.smooth import Squares
+from tracelearn.forms import choose_form
+from tracelearn.losses import Logistic
+from tracelearn.penalties import OverlappedTraceNorm, Split
+from tracelearn.smooth import ArraySamples, DataLoss, Smooth, Squares
+from tracelearn.solvers import SOLVERS
+
+# How many iterations the best known answer may take: the objective is then certified to what the gap says.
+_PATIENCE = 20_000
 
 
 def largest_alpha(moments: Moments, shape: tuple[int, ...]) -> float:
@@ -20,12 +26,27 @@ def largest_alpha(moments: Moments, shape: tuple[int, ...]) -> float:
 
 
 @dataclass(frozen=True, eq=False)
+class Reference:
+    """The best known answer: its objective, the split that proves it, and its gap relative to the objective at zero."""
+
+    objective: float
+    split: Split
+    gap: float
+
+
+@dataclass(frozen=True, eq=False)
 class Problem:
-    """Mean squared error plus alpha times the tensor trace norm, on samples X (n, I1, ..., IN)."""
+    """A mean loss plus alpha times the tensor trace norm, on samples X (n, I1, ..., IN) and targets y (n,) or (n, K).
+
+    The losses of several targets are added up. Each has a weight tensor of its own, or with ``class_mode`` the targets
+    are one more mode of one tensor. The squared loss has an intercept; the logistic one, of targets -1 and 1, has none.
+    """
 
     X: np.ndarray
     y: np.ndarray
     alpha: float
+    loss: str = "squared"
+    class_mode: bool = False
 
     @classmethod
     def gaussian(cls, n: int, shape: tuple[int, ...], fraction: float, seed: int = 0) -> Problem:
@@ -38,24 +59,71 @@ class Problem:
         X, y = make_rank_tensors(n, random_state=0)
         return cls(X, y, lam / n)
 
+    @classmethod
+    def at(
+        cls, fraction: float, X: np.ndarray, y: np.ndarray, loss: str = "squared", class_mode: bool = False
+    ) -> Problem:
+        """State a problem at a fraction of the alpha above which all weights are zero."""
+        problem = cls(X, y, 1.0, loss, class_mode)
+        return cls(X, y, fraction * float(alpha_max(problem.smooth, problem.penalty)[0]), loss, class_mode)
+
     @property
     def shape(self) -> tuple[int, ...]:
         return self.X.shape[1:]
+
+    @property
+    def n_targets(self) -> int:
+        return 1 if self.y.ndim == 1 else self.y.shape[1]
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The samples (n, p), flat."""
+        return self.X.reshape(len(self.X), -1)
+
+    @property
+    def targets(self) -> np.ndarray:
+        """The targets (n, K)."""
+        return self.y.reshape(len(self.y), -1)
+
+    @property
+    def penalty(self) -> OverlappedTraceNorm:
+        return OverlappedTraceNorm((self.n_targets, *self.shape) if self.class_mode else self.shape)
+
+    def state(self) -> Smooth:
+        """State the loss as our estimators do, from the samples: what a fit pays before it begins to solve."""
+        n, p = self.rows.shape
+        share = np.full(n, 1.0 / n)
+        if self.loss == "logistic":
+            samples = ArraySamples(self.rows, self.targets, share)
+            return DataLoss.of(Logistic(), samples, joint=True, fit_intercept=False)
+        if choose_form(n, p, has_moments=True).name == "kernel":
+            return Squares.of_few(self.rows, self.targets, share, joint=True)
+        return Squares.of(Moments.of(self.X, self.y), joint=True)
+
+    @cached_property
+    def smooth(self) -> Smooth:
+        """The loss, for judging."""
+        return self.state()
 
     @cached_property
     def moments(self) -> Moments:
         return Moments.of(self.X, self.y)
 
     @cached_property
+    def reference(self) -> Reference:
+        """The best known answer, certified to a gap of 1e-11 where that is reached."""
+        solver = SOLVERS[self.smooth.best_solver]
+        alpha = np.array([self.alpha])
+        found = solver(self.smooth, self.penalty, alpha, tol=1e-11, max_iter=_PATIENCE, exact_ranks=False)
+        return Reference(float(found.objective[0]), found.split, float(found.gap[0]))
+
+    @property
     def optimum(self) -> float:
-        """The least objective, certified to a gap of 1e-11."""
-        found = TraceNormRegressor(alpha=self.alpha, tol=1e-11, max_iter=20_000).fit(self.X, self.y)
-        return float(found.objective_)
+        return self.reference.objective
 
     def objective(self, W: np.ndarray) -> float:
-        m, w = self.moments, W.ravel()
-        loss = (w @ m.gram @ w - 2 * m.cross[:, 0] @ w + m.target_sq[0]) / m.weight
-        return float(loss) + self.alpha * tensor_trace_norm(W.reshape(self.shape))
+        loss = float(self.smooth.evaluate(W.reshape(self.n_targets, -1)).value[0])
+        return loss + self.alpha * float(self.penalty.value(W.reshape(-1, *self.penalty.shape)).sum())
 
     def error(self, W: np.ndarray) -> float:
         """How far an answer is above the optimum, relative to the optimum."""
@@ -63,7 +131,30 @@ class Problem:
 
     def tol_for(self, error: float) -> float:
         """Return the gap, relative to the objective at zero, that proves a relative objective error."""
-        return error * self.optimum / float(self.moments.target_sq[0] / self.moments.weight)
+        return error * self.optimum / float(self.smooth.at_zero.value[0])
 
     def fit(self, tol: float) -> TraceNormRegressor:
         return TraceNormRegressor(alpha=self.alpha, tol=tol).fit(self.X, self.y)
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """Measures iterates, whoever found them, against a reference that may come from another process."""
+
+    problem: Problem
+    reference: Reference
+
+    def measure(self, W: np.ndarray, split: Split | None = None) -> tuple[float, float]:
+        """Return the objective error of W and its certified gap, both relative to the optimum.
+
+        The dual point is the scaled gradient at W. That it is feasible takes a split over the modes as evidence: the
+        best of the solver's own, the one of the best known answer, and none.
+        """
+        penalty, smooth, alpha = self.problem.penalty, self.problem.smooth, np.array([self.problem.alpha])
+        at, zero = smooth.evaluate(W.reshape(self.problem.n_targets, -1)), smooth.at_zero.value
+        W = W.reshape(-1, *penalty.shape)
+        splits = {id(s): s for s in (None, self.reference.split, split)}.values()
+        proofs = [certify(at, penalty, W, evidence, alpha, zero) for evidence in splits]
+        gap = min(float(proof.gap[0]) for proof in proofs) * float(zero[0])
+        above = float(proofs[0].objective[0]) - self.reference.objective
+        return max(above, 0.0) / self.reference.objective, gap / self.reference.objective

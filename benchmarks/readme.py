@@ -1,6 +1,6 @@
 """Copy what was measured into README.md, between its marks.
 
-``python -m benchmarks.readme`` copies the tables of results.json, outofcore.json and gpu.json;
+``python -m benchmarks.readme`` copies the tables of results.json, outofcore.json, gpu.json and panel.json, and those of suite.md to docs/;
 ``python -m benchmarks.readme out/paper`` the final table and the two figures of a reproduction.
 """
 
@@ -13,6 +13,7 @@ from matplotlib.image import imread
 
 HERE = Path(__file__).parent
 README = HERE.parent / "README.md"
+PAGE = HERE.parent / "docs" / "benchmarks.md"
 PICTURE = HERE.parent / "docs" / "images" / "reproduction.png"
 
 
@@ -59,6 +60,32 @@ def copy_big(folder: Path = HERE) -> None:
     put("big", "\n".join(lines) + "\n")
 
 
+def copy_panel() -> None:
+    """Copy the accuracies on real data: ours, the flat models inside our family, and the best of all others."""
+    from benchmarks.panel.page import OURS, losses, read
+
+    found = json.loads((HERE / "panel" / "panel.json").read_text())
+    results = read(found)
+    lines = ["| set | tracelearn | ridge | logistic | best of the others |", "|---|---|---|---|---|"]
+    for name, sentence in found["sets"].items():
+        means = {r.entry: sum(r.scores) / len(r.scores) for r in results if r.data == name}
+        others = {entry: mean for entry, mean in means.items() if entry not in (OURS, "ridge", "logistic")}
+        best = max(others, key=lambda entry: others[entry])
+        shown = [f"{means[entry]:.3f}" if entry in means else "–" for entry in (OURS, "ridge", "logistic")]
+        lines.append(f"| {name}: {sentence} | {' | '.join(shown)} | {others[best]:.3f}, {best} |")
+    worse = losses(results)
+    text = "\n\nOurs is worse by more than a standard error of the paired difference: "
+    text += ("; ".join(worse) if worse else "nowhere") + ". Every competitor, differences and times: "
+    put("panel", "\n".join(lines) + text + "[benchmarks/panel/panel.md](benchmarks/panel/panel.md).\n")
+
+
+def copy_suite() -> None:
+    """Copy the tables of the suite into the page about benchmarks, and show its figures there."""
+    pictures = "![Relative objective error against time](../benchmarks/suite_error.png)\n\n"
+    pictures += "![Certified duality gap against time](../benchmarks/suite_gap.png)\n\n"
+    put("suite", pictures + (HERE / "suite.md").read_text(), PAGE)
+
+
 def copy_reproduction(folder: Path) -> None:
     results = json.loads((folder / "results.json").read_text())
     lines = [
@@ -98,3 +125,5 @@ if __name__ == "__main__":
     else:
         copy()
         copy_big()
+        copy_panel()
+        copy_suite()

@@ -163,6 +163,7 @@ def test_json_is_one_object_with_the_facts(capsys, folder, arrays):
     assert facts["classes"] == dict(zip(labels.tolist(), counts.tolist(), strict=True))
     assert facts["alpha"] == model.alpha_
     assert facts["mode_ranks"] == model.mode_ranks_.tolist()
+    assert (facts["loss"], facts["scaling"], facts["ridge"]) == (model.loss_, model.scaling_, model.ridge_)
     assert facts["dual_gap"] == model.dual_gap_ <= 1e-6
     assert facts["score"]["alpha_chosen_on_same_folds"]
     assert facts["score"]["baseline"] < facts["score"]["mean"] < 1.0
@@ -205,7 +206,9 @@ def test_groups_stay_together(capsys, folder, arrays):
     assert json.loads(out)["score"]["measure"] == "R2"
 
 
-@pytest.mark.parametrize("more", [["--alpha", "0.05"], ["--loss", "logistic", "--alpha", "0.05"], []])
+@pytest.mark.parametrize(
+    "more", [["--alpha", "0.05"], ["--loss", "logistic", "--alpha", "0.05"], ["--loss", "squared"]]
+)
 def test_samples_beyond_memory_give_the_same_model(capsys, folder, monkeypatch, more):
     arguments = ["fit", "data.npz", "--target", "label", "--groups", "who", "--cv", "3", "--json", *more]
     whole = json.loads(call(capsys, *arguments, "--out", "whole")[1])
@@ -214,6 +217,35 @@ def test_samples_beyond_memory_give_the_same_model(capsys, folder, monkeypatch, 
     np.testing.assert_allclose(load("whole").coef_, load("blocks").coef_, atol=1e-4)
     assert blocks["score"] == pytest.approx(whole["score"])
     assert blocks["alpha"] == pytest.approx(whole["alpha"])
+
+
+@pytest.mark.parametrize(
+    ("target", "more", "kind", "wanted"),
+    [
+        ("label", [], TraceNormClassifierCV, {"loss": "auto", "ridges": "auto", "scaling": "auto"}),
+        (
+            "label",
+            ["--loss", "squared", "--ridge", "0.1"],
+            TraceNormClassifierCV,
+            {"loss": "squared", "ridges": (0.1,)},
+        ),
+        ("label", ["--ridge", "0"], TraceNormClassifierCV, {"loss": "auto", "ridges": (0.0,)}),
+        ("label", ["--alpha", "0.05"], TraceNormClassifier, {"loss": "squared", "ridge": 0.0, "scaling": None}),
+        ("label", ["--alpha", "0.05", "--ridge", "2"], TraceNormClassifier, {"loss": "squared", "ridge": 2.0}),
+        ("y", [], TraceNormRegressorCV, {"loss": "squared", "ridges": "auto", "scaling": "auto"}),
+        ("y", ["--alpha", "0.05"], TraceNormRegressor, {"loss": "squared", "ridge": 0.0}),
+    ],
+)
+def test_what_is_not_given_is_searched_with_alpha(capsys, folder, target, more, kind, wanted):
+    code, out, err = call(capsys, "fit", "data.npz", "--target", target, "--cv", "2", *more)
+    assert (code, err) == (0, "")
+    model = load("model.tracelearn")
+    assert type(model) is kind
+    assert {name: getattr(model, name) for name in wanted} == wanted
+    plain = getattr(model, "best_estimator_", model)
+    shown = dict(re.split(r"  +", line.strip(), maxsplit=1) for line in out.splitlines())
+    assert shown["loss"] == plain.loss
+    assert shown["scaling"] == (plain.scaling or "none")
 
 
 def test_quiet_is_silent(capsys, folder):
@@ -240,7 +272,7 @@ def test_a_search_moves_the_bar_and_leaves_logging_as_it_was(folder, arrays):
     before = logger.level, list(logger.handlers), logger.propagate
     with cli_fit._heard(Bar()):
         TraceNormRegressorCV(alphas=3, cv=2, mode_weights=None, verbose=1).fit(arrays["X"], arrays["y"])
-    assert shown == [("choosing alpha", 1, 2), ("choosing alpha", 2, 2)]
+    assert shown == [("choosing alpha", 3, 3), ("choosing alpha", 3, 3)]  # without a ridge and with one
     assert (logger.level, logger.handlers, logger.propagate) == before
 
 

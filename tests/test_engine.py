@@ -78,9 +78,18 @@ def test_samples_too_large_for_a_square_matrix_are_read_once_for_each_gradient(d
 SEARCHES = {
     "regressor": (TraceNormRegressorCV(alphas=5, cv=3), "number"),
     "two targets, their axis a mode or not": (TraceNormRegressorCV(alphas=4, cv=3, class_mode="auto"), "numbers"),
-    "classifier": (TraceNormClassifierCV(alphas=5, cv=3, class_weight="balanced"), "three"),
-    "logistic": (
-        TraceNormClassifierCV(alphas=4, cv=3, loss="logistic", mode_weights=None, class_weight="balanced"),
+    "classifier": (TraceNormClassifierCV(alphas=5, cv=3, loss="squared", class_weight="balanced"), "three"),
+    "logistic": (  # every gradient is a pass, so few of them
+        TraceNormClassifierCV(
+            alphas=3,
+            eps=0.05,
+            cv=2,
+            loss="logistic",
+            ridges=(0.1,),
+            mode_weights=None,
+            class_weight="balanced",
+            scaling=None,
+        ),
         "two",
     ),
 }

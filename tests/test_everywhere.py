@@ -105,7 +105,7 @@ def small_blocks(request, monkeypatch):
     """Read a few samples at a time, whatever the memory of the machine, and never gather them."""
     if request.param == "does not":
         monkeypatch.setattr("tracelearn.estimators.blocks.available_memory", lambda: 1)
-    monkeypatch.setattr("tracelearn.sources.base._free_bytes", lambda: 8 * (9 * 24 * 8))  # nine samples a block
+    monkeypatch.setattr("tracelearn.sources.base.available_memory", lambda: 8 * (9 * 24 * 8))  # nine samples a block
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -146,8 +146,8 @@ def test_cross_validation_chooses_the_same_from_every_source(source, data, tmp_p
     assert_allclose(found.mse_path_, expected.mse_path_, rtol=1e-6)
     assert_allclose(found.coef_, expected.coef_, rtol=0, atol=1e-8)
     (tmp_path / "labels").mkdir()
-    expected = TraceNormClassifierCV(alphas=4, cv=3).fit(X, labels)
-    found = TraceNormClassifierCV(alphas=4, cv=3).fit(*SOURCES[source](X, labels, tmp_path / "labels"))
+    expected = TraceNormClassifierCV(alphas=4, cv=3, loss="squared").fit(X, labels)
+    found = TraceNormClassifierCV(alphas=4, cv=3, loss="squared").fit(*SOURCES[source](X, labels, tmp_path / "labels"))
     assert_allclose(found.mse_path_, expected.mse_path_, rtol=1e-6)
 
 

@@ -56,7 +56,7 @@ def test_held_out_errors_are_those_of_separate_fits(problem, n, fit_intercept):
     X, y = X[:n] + 1.0, y[:n] + 5.0
     cv = KFold(4, shuffle=True, random_state=0)
     search = TraceNormRegressorCV(
-        alphas=[2.0, 0.5, 0.1], cv=cv, mode_weights=None, ridges=(0.05,), fit_intercept=fit_intercept
+        alphas=[2.0, 0.5, 0.1], cv=cv, mode_weights=None, ridges=(0.05,), scaling=None, fit_intercept=fit_intercept
     ).fit(X, y)
     model = TraceNormRegressor(ridge=0.05, fit_intercept=fit_intercept)
     errors = plain_errors(model, X, y, search.alphas_, cv, squared_error)
@@ -65,10 +65,12 @@ def test_held_out_errors_are_those_of_separate_fits(problem, n, fit_intercept):
     assert search.alpha_ == search.alphas_[np.argmin(search.mse_path_.mean(axis=1))]
 
 
-def test_the_refit_is_the_plain_fit_of_what_was_chosen(problem):
+@pytest.mark.parametrize("ridges", [(0.0, 0.1), "auto"])
+def test_the_refit_is_the_plain_fit_of_what_was_chosen(problem, ridges):
     X, y, _ = problem
-    search = TraceNormRegressorCV(alphas=8, ridges=(0.0, 0.1)).fit(X, y)
-    chosen = TraceNormRegressor(search.alpha_, ridge=search.ridge_, mode_weights=search.mode_weights_).fit(X, y)
+    search = TraceNormRegressorCV(alphas=8, ridges=ridges).fit(X, y)
+    names = ("ridge", "mode_weights", "scaling")
+    chosen = TraceNormRegressor(search.alpha_, **{name: getattr(search, f"{name}_") for name in names}).fit(X, y)
     np.testing.assert_allclose(search.coef_, chosen.coef_, atol=1e-5)
     np.testing.assert_allclose(search.predict(X), chosen.predict(X), atol=1e-4)
     assert search.dual_gap_ <= 1e-6
@@ -86,7 +88,9 @@ def test_the_samples_are_read_once(problem, monkeypatch):
 def test_overlapping_folds_are_no_partition_and_still_right(problem):
     X, y, _ = problem
     splits = [(np.arange(0, 60), np.arange(60, 90)), (np.arange(30, 90), np.arange(0, 40))]
-    search = TraceNormRegressorCV(alphas=[0.5, 0.1], cv=splits, mode_weights=None).fit(X, y)
+    search = TraceNormRegressorCV(alphas=[0.5, 0.1], cv=splits, mode_weights=None, ridges=(0.0,), scaling=None).fit(
+        X, y
+    )
     for f, (train, test) in enumerate(splits):
         model = TraceNormRegressor(0.5).fit(X[train], y[train])
         assert search.mse_path_[0, f] == pytest.approx(squared_error(model, X[test], y[test]), rel=0.05)
@@ -98,7 +102,8 @@ def test_a_scorer_sees_the_same_predictions_as_separate_fits(problem, loss):
     y = np.digitize(signal, np.quantile(signal, [0.4, 0.7]))
     cv = StratifiedKFold(3)
     alphas = [0.3, 0.05]
-    search = TraceNormClassifierCV(alphas=alphas, loss=loss, cv=cv, scoring="accuracy", mode_weights=None).fit(X, y)
+    plain = {"mode_weights": None, "ridges": (0.0,), "scaling": None}
+    search = TraceNormClassifierCV(alphas=alphas, loss=loss, cv=cv, scoring="accuracy", **plain).fit(X, y)
     model = TraceNormClassifier(loss=loss)
     scores = plain_errors(model, X, y, alphas, cv, lambda m, A, b: accuracy_score(b, m.predict(A)))
     np.testing.assert_allclose(search.mse_path_, scores, atol=0.04)
@@ -122,11 +127,12 @@ def test_groups_stay_together(problem):
 
 def test_auto_mode_weights_try_equal_weights_and_each_mode_alone(problem):
     X, y, _ = problem
-    search = TraceNormRegressorCV(alphas=3).fit(X, y)
+    search = TraceNormRegressorCV(alphas=3, ridges=(0.0,)).fit(X, y)
     tried = [candidate["mode_weights"] for candidate in search.cv_results_["candidates"]]
     assert tried == [None, (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)]
-    best = np.unravel_index(np.argmin(search.cv_results_["mean_error"]), search.cv_results_["mean_error"].shape)
-    assert search.mode_weights_ == tried[best[0]]
+    best = int(np.argmin([min(mean) for mean in search.cv_results_["mean_error"]]))
+    assert search.mode_weights_ == tried[best]
+    assert search.best_index_ == best
 
 
 def test_given_mode_weights_are_the_only_candidates(problem):
@@ -140,8 +146,9 @@ def test_given_mode_weights_are_the_only_candidates(problem):
 
 def test_the_one_standard_error_rule_takes_a_larger_alpha_that_is_as_good(problem):
     X, y, _ = problem
-    lowest = TraceNormRegressorCV(alphas=20, mode_weights=None).fit(X, y)
-    simple = TraceNormRegressorCV(alphas=20, mode_weights=None, one_standard_error=True).fit(X, y)
+    plain = {"alphas": 20, "mode_weights": None, "ridges": (0.0,)}
+    lowest = TraceNormRegressorCV(**plain).fit(X, y)
+    simple = TraceNormRegressorCV(**plain, one_standard_error=True).fit(X, y)
     means = lowest.mse_path_.mean(axis=1)
     spread = lowest.mse_path_.std(axis=1, ddof=1) / np.sqrt(5)
     at = int(np.argmin(means))
@@ -154,7 +161,9 @@ def test_the_one_standard_error_rule_takes_a_larger_alpha_that_is_as_good(proble
 def test_class_mode_auto_tries_both(problem):
     X, signal, _ = problem
     y = np.digitize(signal, np.quantile(signal, [0.3, 0.6]))
-    search = TraceNormClassifierCV(alphas=3, class_mode="auto", mode_weights=None).fit(X, y)
+    search = TraceNormClassifierCV(alphas=3, class_mode="auto", mode_weights=None, ridges=(0.0,), loss="squared").fit(
+        X, y
+    )
     assert [candidate["class_mode"] for candidate in search.cv_results_["candidates"]] == [False, True]
     assert search.coef_.shape == (3, 4, 3, 3)
 
@@ -171,7 +180,11 @@ def test_verbose_says_how_long_it_still_takes(problem, caplog):
     X, y, _ = problem
     with caplog.at_level(logging.INFO, logger="tracelearn"):
         TraceNormRegressorCV(alphas=3, verbose=1).fit(X, y)
-    assert any("s left" in message and "fold 2 of 5" in message for message in caplog.messages)
+    # Four choices of mode weights, then the best of them with a ridge.
+    assert [message.partition(": ")[2] for message in caplog.messages if "s left" in message] == [
+        "12 of 12 alphas, 0 paths left: about 0 s left",
+        "3 of 3 alphas, 0 paths left: about 0 s left",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,9 @@ def test_probabilities_and_scores_of_sparse_samples_are_those_of_dense_ones():
 @pytest.mark.parametrize("scoring", [None, "r2"])
 def test_cross_validation_of_sparse_samples_finds_what_dense_ones_do(rows, scoring):
     y = targets_for(TraceNormRegressor(), rows)
-    search = TraceNormRegressorCV(alphas=4, cv=3, tensor_shape=SHAPE, ridges=(0.0, 0.05), scoring=scoring, tol=1e-10)
+    # Only dense samples are scaled.
+    options = {"ridges": (0.0, 0.05), "scaling": None}
+    search = TraceNormRegressorCV(alphas=4, cv=3, tensor_shape=SHAPE, scoring=scoring, tol=1e-10, **options)
     found, expected = clone(search).fit(sparse.csr_array(rows), y), clone(search).fit(rows, y)
     assert_allclose(found.alphas_, expected.alphas_, rtol=1e-8)
     assert_allclose(found.mse_path_, expected.mse_path_, rtol=0, atol=2e-2 * np.abs(expected.mse_path_).max())
@@ -166,7 +168,8 @@ def test_cross_validation_of_sparse_samples_finds_what_dense_ones_do(rows, scori
 
 def test_cross_validation_of_sparse_samples_takes_other_losses(rows):
     y = targets_for(TraceNormClassifier(), rows)
-    search = TraceNormClassifierCV(loss="logistic", alphas=3, cv=2, tensor_shape=SHAPE)
+    options = {"ridges": (0.0, 0.05), "scaling": None}
+    search = TraceNormClassifierCV(loss="logistic", alphas=3, cv=2, tensor_shape=SHAPE, **options)
     found, expected = clone(search).fit(sparse.csr_array(rows), y), clone(search).fit(rows, y)
     assert_allclose(found.mse_path_, expected.mse_path_, rtol=1e-3)
 

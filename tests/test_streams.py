@@ -396,6 +396,20 @@ def test_a_file_that_is_no_checkpoint_and_a_hostile_one_are_not_used(tmp_path):
         stream(batches(X, y), TraceNormRegressor(), checkpoint=tmp_path, resume=True)
 
 
+@pytest.mark.parametrize("change", [{"curve": [[]]}, {"ever": [0.0] * 9}, {"n_seen": float("inf")}, {"since": "x"}])
+def test_a_checkpoint_of_another_state_is_not_used(tmp_path, change):
+    X, y = numbers(200)
+    stream(batches(X, y), TraceNormRegressor(), checkpoint=tmp_path)
+    (path,) = tmp_path.glob("checkpoint-*")
+    _, plain = files.unpack(path)
+    path.write_bytes(files.pack("checkpoint", {**plain, **change}))
+    with (
+        pytest.warns(UserWarning, match="damaged"),
+        pytest.raises(ValueError, match=r"^Expected a checkpoint that is whole"),
+    ):
+        stream(batches(X, y), TraceNormRegressor(), checkpoint=tmp_path, resume=True)
+
+
 def test_a_full_disk_is_one_sentence_and_the_old_checkpoint_is_intact(tmp_path, monkeypatch):
     X, y = numbers()
     items = batches(X, y)

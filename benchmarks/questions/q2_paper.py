@@ -1,8 +1,8 @@
 """How much faster than the paper's own algorithm, on its own data?"""
 
 from benchmarks.harness import Race, Row, at_least, interleaved
-from benchmarks.peers import paper_apg_adm
 from benchmarks.problems import Problem
+from benchmarks.solvers import paper
 
 TITLE = "against the paper's APG_ADM"
 ERROR, AIM = 1e-6, 300.0
@@ -15,7 +15,7 @@ def ask(quick: bool) -> list[Row]:
     reached = problem.error(problem.fit(tol).coef_)
     # Long enough to show the aim; it has never arrived, so more time would only raise the bound.
     limit = 5.0 if quick else min(max(1.05 * AIM * took.median, 30.0), 100.0)
-    arrival = Race(problem.error, ERROR, limit).run(paper_apg_adm.solve, problem)
+    arrival = Race(problem.error, ERROR, limit).run(paper.run, problem, "APG_ADM")
     ratio = arrival.seconds / took.median
     note = f"ours is {reached:.0e} above the optimum"
     if not arrival.arrived:

@@ -3,8 +3,8 @@
 from itertools import product
 
 from benchmarks.harness import Row, at_least, interleaved
-from benchmarks.peers import cvxpy_conic
 from benchmarks.problems import Problem
+from benchmarks.solvers import cvxpy_conic
 
 TITLE = "against cvxpy"
 ERROR, AIM = 1e-6, 50.0

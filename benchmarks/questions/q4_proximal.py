@@ -51,23 +51,16 @@ def _median(run: Callable[[], Arrival]) -> Arrival:
 
 
 def _pyproximal(problem: Problem, limit: float) -> tuple[Arrival, str]:
-    from benchmarks.peers import pyproximal_consensus as peer
+    from benchmarks.solvers import pyproximal_admm as peer
 
-    # Its step is tuned first, outside the clock: ours needs no tuning, and still does not win by that.
-    trials = {}
-    for step in peer.STEPS:
-        soonest = min((trial.seconds for trial in trials.values() if trial.arrived), default=limit / 2)
-        trials[step] = Race(problem.error, ERROR, soonest).run(peer.solve, problem, step)
-    best = min(trials, key=lambda step: (not trials[step].arrived, trials[step].error, trials[step].seconds))
-    if any(trial.arrived for trial in trials.values()):
-        best = min((step for step in trials if trials[step].arrived), key=lambda step: trials[step].seconds)
-    arrival = _median(lambda: Race(problem.error, ERROR, limit).run(peer.solve, problem, best))
+    step = peer.best_step(problem, Race(problem.error, ERROR, limit))
+    arrival = _median(lambda: Race(problem.error, ERROR, limit).run(peer.consensus, problem, step))
     return arrival, f"its ConsensusADMM with the best of {len(peer.STEPS)} steps, tuned outside the clock"
 
 
 def _copt(problem: Problem, limit: float) -> tuple[Arrival, str]:
-    from benchmarks.peers import copt_splitting as peer
+    from benchmarks.solvers import copt_splitting as peer
 
-    arrival = _median(lambda: Race(problem.error, ERROR, limit).run(peer.solve, problem))
+    arrival = _median(lambda: Race(problem.error, ERROR, limit).run(peer.run, problem, "copt"))
     how = "accelerated proximal gradient" if len(problem.shape) == 2 else "three-operator splitting on copies"
     return arrival, f"its {how}"

@@ -198,7 +198,12 @@ class Checkpoints:
                 kind, plain = unpack(path)
                 if kind != "checkpoint":
                     raise DamagedFileError(f"Expected a checkpoint, got a file of kind {kind}, {path}.")
-                state, saved = State.from_plain(plain), plain["model"]
+                try:
+                    state, saved = State.from_plain(plain), plain["model"]
+                except (ValueError, OverflowError) as error:
+                    raise DamagedFileError(
+                        f"Expected the state of a stream, got another in {path} ({error})."
+                    ) from error
             except (DamagedFileError, OSError, KeyError, TypeError) as error:
                 warnings.warn(f"Skipping a damaged checkpoint: {error}", UserWarning, stacklevel=4)
                 continue

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
+from tracelearn.memory import available_memory
 from tracelearn.sparse import FEW
 
 __all__ = ["Form", "choose_form"]
@@ -16,14 +16,6 @@ class Form:
 
     name: str
     reason: str
-
-
-def available_memory() -> int:
-    """Ask the system for free memory, in bytes; a system that does not tell is taken to have 4 GiB."""
-    try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return 4 << 30
 
 
 def choose_form(n: int, p: int, *, has_moments: bool, memory: int | None = None, sparse: bool = False) -> Form:

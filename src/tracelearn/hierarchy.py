@@ -22,6 +22,7 @@ from tracelearn.estimators import TraceNormClassifier
 from tracelearn.estimators.base import Batch
 from tracelearn.moments import Moments
 from tracelearn.tensors import Array
+from tracelearn.undo import undone_on_failure
 from tracelearn.validation import read_labels, read_samples, read_weights
 
 __all__ = ["HierarchicalTraceNormClassifier"]
@@ -156,6 +157,7 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=True)
+    @undone_on_failure
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn from all samples at once.
 
@@ -170,6 +172,7 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
+    @undone_on_failure
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Learn from more samples; afterwards the model is the one of all samples so far, to ``tol``.
 

@@ -16,6 +16,7 @@ from tracelearn.cli.reproduce import reproduce_command
 from tracelearn.cli.shared import INTERRUPTED, MistakeError, one_line
 from tracelearn.cli.stream import stream_command
 from tracelearn.optional import MissingExtraError, require
+from tracelearn.undo import out_of_memory
 
 try:
     import typer
@@ -89,8 +90,8 @@ def _run(arguments: list[str] | None) -> int:
         require("typer", "cli")
         require("rich", "cli")
         return int(app()(prog_name="tracelearn", args=arguments, standalone_mode=False) or 0)
-    except (MissingExtraError, MistakeError) as error:
-        return _fail(str(error))
+    except (MissingExtraError, MistakeError, MemoryError) as error:
+        return _fail(str(out_of_memory(error) if isinstance(error, MemoryError) else error))
     except OSError as error:
         return _fail(f"cannot use {error.filename}: {error.strerror}." if error.filename else str(error))
     except (KeyboardInterrupt, _InterruptedError):

@@ -39,8 +39,8 @@ from tracelearn.cli.shared import (
     split_names,
 )
 from tracelearn.estimators.scores import accuracy, r_squared
-from tracelearn.forms import available_memory
 from tracelearn.losses import CLASSIFIER_LOSSES, REGRESSOR_LOSSES
+from tracelearn.memory import available_memory
 from tracelearn.optional import require
 from tracelearn.penalties import PENALTIES
 from tracelearn.progress import Bar
@@ -163,13 +163,21 @@ def _shape(text: str | None) -> tuple[int, ...] | None:
     return sizes
 
 
-def _make_model(task: str, alpha: str, ridge: float, splits: _Splits, options: dict[str, Any]) -> Any:
+def _loss(name: str, task: str, alpha: str) -> str:
+    """Check the name of a loss; auto is for the search to choose, and without a search the squared loss."""
+    losses = CLASSIFIER_LOSSES if task == "classification" else REGRESSOR_LOSSES
+    if _one_of("loss", name, ("auto", *losses)) != "auto":
+        return name
+    return "auto" if task == "classification" and alpha == "auto" else "squared"
+
+
+def _make_model(task: str, alpha: str, ridge: float | None, splits: _Splits, options: dict[str, Any]) -> Any:
     is_classifier = task == "classification"
     if alpha == "auto":
         kind: Any = TraceNormClassifierCV if is_classifier else TraceNormRegressorCV
-        return kind(ridges=(ridge,), cv=splits, **options)
+        return kind(ridges="auto" if ridge is None else (ridge,), cv=splits, **options)
     kind = TraceNormClassifier if is_classifier else TraceNormRegressor
-    return kind(alpha=_number("alpha", alpha, "'auto' or a number of at least 0"), ridge=ridge, **options)
+    return kind(alpha=_number("alpha", alpha, "'auto' or a number of at least 0"), ridge=ridge or 0.0, **options)
 
 
 def _split(data: _Data, cv: int, task: str) -> _Splits:
@@ -315,6 +323,7 @@ def _describe(model: Any, data: _Data, task: Task) -> dict[str, Any]:
         "ridge": float(plain.ridge),
         "mode_weights": None if weights is None else [float(weight) for weight in weights],
         "class_mode": bool(plain.class_mode),
+        "scaling": plain.scaling,
         "mode_ranks": np.asarray(model.mode_ranks_).tolist(),
         "dual_gap": float(model.dual_gap_),
         "n_iter": int(model.n_iter_),
@@ -337,12 +346,14 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
         "samples": f"{facts['n_samples']:,}",
         "shape": " × ".join(map(str, facts["sample_shape"])),
         "classes": "" if facts["classes"] is None else _counted(facts["classes"]),
+        "loss": facts["loss"],
+        "scaling": facts["scaling"] or "none",
         "alpha": f"{facts['alpha']:.4g}" + (" (chosen)" if score["alpha_chosen_on_same_folds"] else ""),
-        "ridge": f"{facts['ridge']:g}",
+        "ridge": f"{facts['ridge']:.4g}",
         "mode weights": "equal" if weights is None else ", ".join(f"{weight:g}" for weight in weights),
         "R²" if score["measure"] == "R2" else score["measure"]: told,
         f"{score['baseline_is']} alone": f"{score['baseline']:.3f}",
-        "note": "alpha, mode weights chosen on these folds: slightly optimistic"
+        "note": "alpha and the rest chosen on these folds: slightly optimistic"
         if score["alpha_chosen_on_same_folds"]
         else "",
         "mode ranks": spans(facts["mode_ranks"]),
@@ -388,9 +399,22 @@ def fit_command(
     alpha: Annotated[
         str, typer.Option(help="Strength of the trace norm, or auto: chosen by cross-validation.")
     ] = "auto",
-    loss: Annotated[str, typer.Option(help="squared, logistic, squared_hinge or huber.")] = "squared",
+    loss: Annotated[
+        str,
+        typer.Option(
+            help="squared, logistic, squared_hinge or huber; auto is squared, and where alpha is chosen for labels too, "
+            "logistic if it finds more of them."
+        ),
+    ] = "auto",
     penalty: Annotated[str, typer.Option(help="overlapped, latent or scaled_latent.")] = "overlapped",
-    ridge: Annotated[float, typer.Option(help="Strength of the squared norm.", min=0.0)] = 0.0,
+    ridge: Annotated[
+        float | None,
+        typer.Option(
+            help="Strength of the squared norm; if not given, chosen with alpha, and 0 where alpha is given.",
+            min=0.0,
+            show_default=False,
+        ),
+    ] = None,
     cv: Annotated[int, typer.Option(help="Number of folds.", min=2)] = 5,
     class_mode: Annotated[
         bool, typer.Option("--class-mode", help="Let classes, or targets, be one more mode of the weights.")
@@ -413,7 +437,8 @@ def fit_command(
 ) -> None:
     """Fit a model to a file of samples, and say how well it predicts samples it has not seen.
 
-    Labels get a classifier, numbers a regressor. Alpha and the mode weights are chosen by cross-validation.
+    Labels get a classifier, numbers a regressor. Alpha, mode weights, ridge, scaling and for labels the loss are chosen by
+    cross-validation.
     """
     require("skops.io", "files")
     check_out(out, "model", force=force)
@@ -423,12 +448,12 @@ def fit_command(
     with Bar(rich.console.Console(quiet=quiet or as_json)) as bar:
         found = _read(data, samples, target, groups, bar)
         chosen = find_task(found.y, task)
-        losses = CLASSIFIER_LOSSES if chosen.name == "classification" else REGRESSOR_LOSSES
-        options["loss"] = _one_of("loss", loss, losses)
+        options["loss"] = _loss(loss, chosen.name, alpha)
         _check_folds(found, cv, chosen.name)
         try:
             splits = _split(found, cv, chosen.name)
-            model = _make_model(chosen.name, alpha, _number("ridge", str(ridge)), splits, options)
+            squared = None if ridge is None else _number("ridge", str(ridge))
+            model = _make_model(chosen.name, alpha, squared, splits, options)
             facts, held = _learn(found, chosen, model, splits, bar)
             files.save(model, out)
             if html is not None:

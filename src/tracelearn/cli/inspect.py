@@ -32,6 +32,7 @@ except ImportError:  # main says so in one sentence
 
 __all__ = ["inspect_command"]
 
+_CHOSEN = ("alpha", "ridge", "mode_weights", "loss", "scaling")
 _SHOWN = 20  # classes, and singular values of a mode
 
 
@@ -42,7 +43,7 @@ def _of_moments(moments: Moments) -> dict[str, Any]:
 def _of_model(model: Any) -> dict[str, Any]:
     """Gather what a model knows of itself; transformers and models that are not fitted know less."""
     facts: dict[str, Any] = {"parameters": changed_parameters(model)}
-    chosen = {name: plain(getattr(model, f"{name}_", None)) for name in ("alpha", "ridge", "mode_weights")}
+    chosen = {name: plain(getattr(model, f"{name}_", None)) for name in _CHOSEN}
     if chosen["alpha"] is not None:
         facts["chosen"] = chosen
     for name in ("sample_shape", "classes", "mode_ranks", "dual_gap", "objective", "n_iter"):
@@ -87,7 +88,9 @@ def _said(facts: dict[str, Any]) -> dict[str, str]:
     if "parameters" in facts:
         rows["parameters"] = _words(facts["parameters"]) or "all as by default"
     if "chosen" in facts:
-        rows["chosen"] = _words({**facts["chosen"], "alpha": f"{facts['chosen']['alpha']:.4g}"})
+        chosen = facts["chosen"]
+        numbers = {name: f"{chosen[name]:.4g}" for name in ("alpha", "ridge")}
+        rows["chosen"] = _words({**chosen, **numbers, "scaling": chosen["scaling"] or "none"})
     if "sample_shape" in facts:
         rows["shape"] = " × ".join(map(str, facts["sample_shape"]))
     if "classes" in facts:

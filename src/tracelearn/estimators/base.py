@@ -166,6 +166,8 @@ class TraceNormModel(BaseEstimator):
         return bool(self.class_mode) and n_targets > 1
 
     def _fit_batch(self, batch: Batch) -> None:
+        if self.scaling:
+            check_dense(batch)
         form = batch.form(has_moments=self.loss == "squared")
         self.__dict__.pop("moments_", None)
         if form.name == "moments" or self.step == "paper":
@@ -175,20 +177,12 @@ class TraceNormModel(BaseEstimator):
         self._say(f"{form.name}: {form.reason}")
         batch.check_numbers()  # before they are widened, since single precision has a smaller range
         batch = batch.widened()
-        scales = self._scales_of(batch) if self.scaling else None
+        scales = batch.scales() if self.scaling else None
         smooth = self._smooth(
             batch if scales is None else batch.rescaled(scales), form.name, joint=self._joint(batch.Y.shape[1])
         )
         W = self._solve(smooth, batch.shape, batch.Y.shape[1], self.warm_start, scales)
         self._keep_patterns(batch.samples(), W, batch.shape)
-
-    def _scales_of(self, batch: Batch) -> Array:
-        if is_sparse(batch.X):
-            raise ValueError(
-                "Expected dense samples with scaling='modes', got a sparse matrix, whose zeros would say nothing of scale: use "
-                "scaling=None, and scale the columns before."
-            )
-        return batch.scales()
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
         """Fit from arrays, or from samples that come in blocks."""
@@ -425,6 +419,15 @@ class TraceNormModel(BaseEstimator):
         tags.input_tags.sparse = True
         tags.array_api_support = True
         return tags
+
+
+def check_dense(batch: Batch) -> None:
+    """Refuse to scale sparse samples."""
+    if is_sparse(batch.X):
+        raise ValueError(
+            "Expected dense samples with scaling='modes', got a sparse matrix, whose zeros would say nothing of scale: use "
+            "scaling=None, and scale the columns before."
+        )
 
 
 def moments_scales(moments: Moments, shape: tuple[int, ...]) -> Array:

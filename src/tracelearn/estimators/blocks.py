@@ -12,7 +12,8 @@ import numpy as np
 from sklearn.utils import compute_class_weight, compute_sample_weight
 
 from tracelearn.engine import Block, Blocks, BlockSamples, as_blocks
-from tracelearn.forms import Form, available_memory, choose_form
+from tracelearn.forms import Form, choose_form
+from tracelearn.memory import available_memory
 from tracelearn.moments import Fold, Moments
 from tracelearn.smooth import DataLoss, Squares
 from tracelearn.tensors import Array
@@ -188,10 +189,7 @@ def fit_blocks(model: TraceNormModel, blocks: Blocks) -> None:
         model._fit_moments(found.moments_, found.sample_shape_, model.warm_start)
         return
     if model.scaling is not None:
-        raise ValueError(
-            f"Expected scaling=None where samples are read again and again in blocks, got {model.scaling!r}: use the squared "
-            "loss, or scale the samples before."
-        )
+        check_block_scaling(form)
     reader = BlockReader.of(model, blocks, weigh=True)
     _check_classes(reader.model)
     tell(reader.model, model)
@@ -200,6 +198,15 @@ def fit_blocks(model: TraceNormModel, blocks: Blocks) -> None:
     smooth = smooth_of(model, samples, form, joint=model._joint(reader.n_targets))
     W = model._solve(smooth, reader.shape, reader.n_targets, model.warm_start)
     model._keep_patterns(samples, W, reader.shape)
+
+
+def check_block_scaling(form: Form) -> None:
+    """Refuse to scale samples that are read again and again: only moments can be scaled afterwards."""
+    if form.name != "moments":
+        raise ValueError(
+            "Expected scaling=None where samples are read again and again in blocks, got 'modes': use the squared loss, or "
+            "scale the samples before."
+        )
 
 
 def summarised(model: TraceNormModel, blocks: Blocks) -> Any:

@@ -18,6 +18,7 @@ from tracelearn.estimators.scores import accuracy
 from tracelearn.losses import CLASSIFIER_LOSSES, Loss, Multinomial
 from tracelearn.moments import Moments
 from tracelearn.tensors import Array, array_namespace
+from tracelearn.undo import undone_on_failure
 from tracelearn.validation import float_dtype, read_labels, read_samples, read_weights
 
 __all__ = ["TraceNormClassifier"]
@@ -270,6 +271,7 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
             )
 
     @_fit_context(prefer_skip_nested_validation=True)
+    @undone_on_failure
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn from all samples at once.
 
@@ -285,6 +287,7 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
 
     @available_if(has_moments)
     @_fit_context(prefer_skip_nested_validation=True)
+    @undone_on_failure
     def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
         """Learn from more samples; afterwards the model is the one of all samples so far, to ``tol``.
 

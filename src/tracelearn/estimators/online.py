@@ -15,6 +15,7 @@ from tracelearn.engine import as_blocks
 from tracelearn.estimators.base import Batch, TraceNormModel
 from tracelearn.estimators.blocks import summarised, tell
 from tracelearn.moments import Moments
+from tracelearn.undo import undone_on_failure
 
 
 def has_moments(estimator: Any) -> bool:
@@ -97,6 +98,7 @@ class OnlineModel(TraceNormModel):
 
     @available_if(has_moments)
     @_fit_context(prefer_skip_nested_validation=True)
+    @undone_on_failure
     def merge(self, other: Any) -> Self:
         """Learn what another model knows; afterwards the model is the one of the samples of both, to ``tol``.
 
@@ -115,6 +117,7 @@ class OnlineModel(TraceNormModel):
 
     @available_if(has_moments)
     @_fit_context(prefer_skip_nested_validation=True)
+    @undone_on_failure
     def forget(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Unlearn samples; afterwards the model is the one of all the others, to ``tol``.
 

@@ -17,6 +17,7 @@ from tracelearn.estimators.scores import r_squared
 from tracelearn.losses import REGRESSOR_LOSSES, Loss
 from tracelearn.moments import Moments
 from tracelearn.tensors import Array, array_namespace
+from tracelearn.undo import undone_on_failure
 from tracelearn.validation import float_dtype, read_samples, read_targets, read_weights
 
 __all__ = ["TraceNormRegressor"]
@@ -199,6 +200,7 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
         return self._moments_of(self), self._others(other), {}
 
     @_fit_context(prefer_skip_nested_validation=True)
+    @undone_on_failure
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn from all samples at once.
 
@@ -214,6 +216,7 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
 
     @available_if(has_moments)
     @_fit_context(prefer_skip_nested_validation=True)
+    @undone_on_failure
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn from more samples; afterwards the model is the one of all samples so far, to ``tol``.
 

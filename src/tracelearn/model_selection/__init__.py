@@ -1,4 +1,4 @@
-"""TraceNormRegressorCV and TraceNormClassifierCV: alpha, ridge and mode weights chosen by cross-validation."""
+"""TraceNormRegressorCV and TraceNormClassifierCV: alpha, ridge, scaling and mode weights chosen by cross-validation."""
 
 from tracelearn.model_selection.classifier import TraceNormClassifierCV
 from tracelearn.model_selection.paths import TraceNormPath, trace_norm_path

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, wraps
 from itertools import product
 from numbers import Integral, Real
@@ -26,8 +26,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays import is_foreign, is_sparse, move_to, to_numpy
 from tracelearn.engine import Blocks
-from tracelearn.estimators.base import Batch, TraceNormModel, moments_scales
-from tracelearn.estimators.blocks import all_targets, fit_blocks, gathered_or_blocks, tell
+from tracelearn.estimators.base import Batch, TraceNormModel, check_dense, moments_scales
+from tracelearn.estimators.blocks import all_targets, check_block_scaling, fit_blocks, gathered_or_blocks, tell
 from tracelearn.model_selection.blocks import FoldedBlocks
 from tracelearn.model_selection.search import Candidate, Fold, Table, View, Way, best_ridge, walk
 from tracelearn.moments import Moments
@@ -48,6 +48,21 @@ _SECOND_LOSS = 5_000_000
 # What is learned before the search and belongs to the model as well; and what the model has learned and is shown here too.
 _READ = ("n_features_in_", "feature_names_in_", "classes_", "_single", "_dtype")
 _SHOWN = ("coef_", "intercept_", "n_iter_", "objective_", "dual_gap_", "patterns_", "sample_shape_", "moments_")
+
+
+@dataclass(frozen=True, eq=False)
+class Summaries:
+    """The moments of what each fold holds out and of what it trains on, and those of all samples."""
+
+    held: list[Moments]
+    training: list[Moments]
+    total: Moments
+
+    @classmethod
+    def of_partition(cls, held: list[Moments]) -> Summaries:
+        """Let each fold train on the others."""
+        # A sum of the other folds: a difference from the total would leave their rounding errors in.
+        return cls(held, [_sum(held[:f] + held[f + 1 :]) for f in range(len(held))], _sum(held))
 
 
 class SelectionCV(BaseEstimator):
@@ -101,7 +116,10 @@ class SelectionCV(BaseEstimator):
         labels = self._labels(model, batch, found[1])
         splits = self._splits(labels, metadata, classifier=classifier)
         _check_fold_weights(splits, None if batch.weight is None else to_numpy(batch.weight))
-        views = cache(lambda loss, scaled: self._view(batch, splits, labels, loss, scaled=scaled))
+        if self.scaling == "modes":
+            check_dense(batch)
+        summaries = cache(lambda: _summaries(self._coded_for(self._new_model(loss="squared"), batch), splits))
+        views = cache(lambda loss, scaled: self._view(batch, splits, labels, summaries, loss, scaled=scaled))
         model._say(f"{(form := batch.form(has_moments=self._first_loss == 'squared')).name}: {form.reason}")
         second = "logistic" if self.loss == "auto" and _is_small(batch) else None
         chosen = self._search(model, batch.shape, batch.Y.shape[1], views, second=second)
@@ -165,7 +183,7 @@ class SelectionCV(BaseEstimator):
             if outcome is not None:
                 found[scaled] = outcome
         if not found:
-            return False, None
+            return choices == [True], None
         scaled = min(found, key=lambda choice: found[choice][1])
         if len(found) > 1:
             model._say(f"scaling: {'modes' if scaled else None}, which is better for ridge regression")
@@ -247,7 +265,14 @@ class SelectionCV(BaseEstimator):
     # --- the folds ---------------------------------------------------------------------------------------------------
 
     def _view(
-        self, batch: Batch, splits: list[tuple[Array, Array]], labels: Array, loss: str, *, scaled: bool
+        self,
+        batch: Batch,
+        splits: list[tuple[Array, Array]],
+        labels: Array,
+        summaries: Callable[[], Summaries],
+        loss: str,
+        *,
+        scaled: bool,
     ) -> View | None:
         """See samples as a loss does: moments where they hold all, else the samples themselves."""
         if scaled and is_sparse(batch.X):
@@ -255,9 +280,13 @@ class SelectionCV(BaseEstimator):
         model = self._new_model(loss=loss)
         batch = self._coded_for(model, batch)
         form = batch.form(has_moments=loss == "squared")
-        hits = [self._hits(batch.take(test)) for _, test in splits] if self.loss == "auto" else None
+        compared = self.loss == "auto" and _is_small(batch)
+        hits = [self._hits(batch.take(test)) for _, test in splits] if compared else None
         if form.name == "moments":
-            return self._moment_view(batch, splits, labels, hits, scaled=scaled)
+            judges = None
+            if self.scoring is not None:
+                judges = [self._judge(model, batch.take(test), labels[test]) for _, test in splits]
+            return self._moment_view(batch.shape, summaries(), judges, hits, scaled=scaled)
         # As the moments of all samples do, their scale looks at no target: it tells nothing of what is held out.
         scales = batch.widened().scales() if scaled else None
         seen = batch if scales is None else batch.widened().rescaled(scales)
@@ -271,55 +300,26 @@ class SelectionCV(BaseEstimator):
 
     def _moment_view(
         self,
-        batch: Batch,
-        splits: list[tuple[Array, Array]],
-        labels: Array,
-        hits: list[Callable[[PathPoint], float]] | None,
-        *,
-        scaled: bool,
-    ) -> View:
-        held = [batch.take(test).moments() for _, test in splits]
-        n = batch.X.shape[0]
-        covered = np.zeros(n, dtype=int)
-        for _, test in splits:
-            covered[test] += 1
-        partition = bool(np.all(covered == 1)) and all(len(train) + len(test) == n for train, test in splits)
-        judges = None
-        if self.scoring is not None:
-            judges = [
-                self._judge(self._new_model(loss="squared"), batch.take(test), labels[test]) for _, test in splits
-            ]
-        if partition:
-            return self._held_view(batch.shape, held, judges, hits=hits, scaled=scaled)
-        training = [batch.take(train).moments() for train, _ in splits]
-        return self._held_view(batch.shape, held, judges, training, batch.moments(), hits=hits, scaled=scaled)
-
-    def _held_view(
-        self,
         shape: tuple[int, ...],
-        held: list[Moments],
+        found: Summaries,
         judges: list[Callable[[PathPoint], float]] | None = None,
-        training: list[Moments] | None = None,
-        total: Moments | None = None,
-        *,
         hits: list[Callable[[PathPoint], float]] | None = None,
+        *,
         scaled: bool,
     ) -> View:
-        """See held-out moments as folds; the others' sum is what each trains on, unless it is given."""
-        if training is None:
-            # A sum of the other folds: a difference from the total would leave their rounding errors in.
-            training = [_sum(held[:f] + held[f + 1 :]) for f in range(len(held))]
-        self._total = total = _sum(held) if total is None else total
-        scales = moments_scales(total, shape) if scaled else None
-        judges = [self._moment_judge(one) for one in held] if judges is None else judges
+        """See moments as folds, judged by the squared error on what is held out unless there are judges."""
+        self._total = found.total
+        scales = moments_scales(found.total, shape) if scaled else None
+        judges = [self._moment_judge(one) for one in found.held] if judges is None else judges
         folds = []
-        for f, past in enumerate(training):
+        for f, (past, held) in enumerate(zip(found.training, found.held, strict=True)):
             seen = past if scales is None else past.rescaled(scales)
             counted = None if hits is None else _unscaled(hits[f], scales)
             folds.append(
-                Fold(self._moment_smooth(seen, spectral=True), _unscaled(judges[f], scales), held[f].weight, counted)
+                Fold(self._moment_smooth(seen, spectral=True), _unscaled(judges[f], scales), held.weight, counted)
             )
-        return View(self._moment_smooth(total if scales is None else total.rescaled(scales), spectral=False), folds)
+        whole = found.total if scales is None else found.total.rescaled(scales)
+        return View(self._moment_smooth(whole, spectral=False), folds)
 
     def _fit_blocks(self, model: TraceNormModel, blocks: Blocks, metadata: dict[str, Any], *, classifier: bool) -> None:
         """Do the same with samples that come in blocks; with the squared loss in one pass."""
@@ -335,16 +335,25 @@ class SelectionCV(BaseEstimator):
         fold_of = _fold_of(splits, len(y))
         found = FoldedBlocks.of(model, blocks, fold_of, y, weight)
         tell(found.reader.model, model)
-        views = cache(lambda loss, scaled: self._block_view(model, found, loss, scaled=scaled))
+        if self.scaling == "modes":
+            check_block_scaling(found.form)
+        summaries = cache(lambda: Summaries.of_partition(found.moments()))
+        views = cache(lambda loss, scaled: self._block_view(model, found, summaries, loss, scaled=scaled))
         chosen = self._search(model, found.reader.shape, found.reader.n_targets, views)
         self._finish(model, found.reader.shape, chosen, lambda best: fit_blocks(best, blocks))
 
-    def _block_view(self, model: TraceNormModel, found: FoldedBlocks, loss: str, *, scaled: bool) -> View | None:
+    def _block_view(
+        self,
+        model: TraceNormModel,
+        found: FoldedBlocks,
+        summaries: Callable[[], Summaries],
+        loss: str,
+        *,
+        scaled: bool,
+    ) -> View | None:
         """See blocks as the loss of the model does; the moments of all folds come from one pass."""
         if found.form.name == "moments":
-            held = self.__dict__.setdefault("_held", None) or found.moments()
-            self._held = held
-            return self._held_view(found.reader.shape, held, scaled=scaled)
+            return self._moment_view(found.reader.shape, summaries(), scaled=scaled)
         if scaled or loss != model.loss:
             return None
 
@@ -433,7 +442,6 @@ class SelectionCV(BaseEstimator):
             if hasattr(model, name):
                 setattr(best, name, getattr(model, name))
         total = self.__dict__.pop("_total", None)
-        self.__dict__.pop("_held", None)
         if total is not None and chosen.loss == "squared":
             best._fit_moments(total, shape, warm=False)
         else:
@@ -558,6 +566,18 @@ def _check_fold_weights(splits: list[tuple[Array, Array]], weight: Array | None)
                 f"Expected some sample weight inside and outside of every fold, got only zeros on one side of fold {f + 1}: "
                 "drop samples of weight zero, shuffle the folds, or use fewer of them."
             )
+
+
+def _summaries(batch: Batch, splits: list[tuple[Array, Array]]) -> Summaries:
+    """Summarise every fold; where each sample is held out once, the samples are read once."""
+    held = [batch.take(test).moments() for _, test in splits]
+    n = batch.X.shape[0]
+    covered = np.zeros(n, dtype=int)
+    for _, test in splits:
+        covered[test] += 1
+    if np.all(covered == 1) and all(len(train) + len(test) == n for train, test in splits):
+        return Summaries.of_partition(held)
+    return Summaries(held, [batch.take(train).moments() for train, _ in splits], batch.moments())
 
 
 def _fold_of(splits: list[tuple[Array, Array]], n: int) -> Array:

@@ -1,4 +1,4 @@
-"""TraceNormClassifierCV: alpha, ridge and mode weights chosen by cross-validation."""
+"""TraceNormClassifierCV: alpha, ridge, scaling, mode weights and loss chosen by cross-validation."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tracelearn.estimators.base import Batch
 from tracelearn.losses import CLASSIFIER_LOSSES
 from tracelearn.model_selection.base import SelectionCV
 from tracelearn.tensors import Array, array_namespace
+from tracelearn.undo import undone_on_failure
 
 __all__ = ["TraceNormClassifierCV"]
 
@@ -32,7 +33,7 @@ def _has_probabilities(estimator: Any) -> bool:
 
 
 class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
-    """``TraceNormClassifier`` with alpha, ridge and mode weights chosen by cross-validation.
+    """``TraceNormClassifier`` with alpha, ridge, scaling, mode weights and loss chosen by cross-validation.
 
     Parameters
     ----------
@@ -145,6 +146,7 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
         return TraceNormClassifier(**(known | chosen))
 
     @_fit_context(prefer_skip_nested_validation=True)
+    @undone_on_failure
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, **params: Any) -> Self:
         """Choose by cross-validation, then learn from all samples.
 

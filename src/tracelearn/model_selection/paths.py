@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tracelearn.estimators import TraceNormRegressor
-from tracelearn.estimators.base import TraceNormModel
+from tracelearn.estimators.base import TraceNormModel, check_dense
 from tracelearn.path import alpha_grid, walk_path
 from tracelearn.solvers import SOLVERS
 from tracelearn.tensors import Array, array_namespace
@@ -61,16 +61,22 @@ def trace_norm_path(
     batch = model._read(X, y, sample_weight, reset=True)
     n_targets = batch.Y.shape[1]
     form = batch.form(has_moments=model.loss == "squared")
-    smooth = model._smooth(batch, form.name, joint=model._joint(n_targets), spectral=True)
+    scales = None
+    if model.scaling:
+        check_dense(batch)
+        scales = batch.widened().scales()
+    seen = batch if scales is None else batch.widened().rescaled(scales)
+    smooth = model._smooth(seen, form.name, joint=model._joint(n_targets), spectral=True)
     penalty = model._penalty(batch.shape, n_targets)
     grid = alpha_grid(smooth, penalty, alphas, eps)
     solver = SOLVERS[smooth.best_solver if model.solver == "auto" else model.solver]
     points = list(walk_path(smooth, penalty, grid, solver, tol=model.tol, max_iter=model.max_iter))
     xp = array_namespace(batch.X)
+    weights = [point.W for point in points]
     intercepts = [model._scalar(point.intercept) for point in points]
     return TraceNormPath(
         alphas=grid,
-        coefs=xp.stack([model._shaped(point.W, batch.shape) for point in points]),
+        coefs=xp.stack([model._shaped(W if scales is None else W / scales, batch.shape) for W in weights]),
         intercepts=np.array(intercepts) if isinstance(intercepts[0], float) else xp.stack(intercepts),
         dual_gaps=np.array([point.gap for point in points]),
         n_iters=np.array([point.n_iter for point in points]),

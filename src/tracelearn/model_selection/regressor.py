@@ -1,4 +1,4 @@
-"""TraceNormRegressorCV: alpha, ridge and mode weights chosen by cross-validation."""
+"""TraceNormRegressorCV: alpha, ridge, scaling and mode weights chosen by cross-validation."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from tracelearn.estimators import TraceNormRegressor
 from tracelearn.estimators.base import Batch
 from tracelearn.model_selection.base import SelectionCV
 from tracelearn.tensors import Array
+from tracelearn.undo import undone_on_failure
 
 __all__ = ["TraceNormRegressorCV"]
 
 
 class TraceNormRegressorCV(RegressorMixin, SelectionCV):
-    """``TraceNormRegressor`` with alpha, ridge and mode weights chosen by cross-validation.
+    """``TraceNormRegressor`` with alpha, ridge, scaling and mode weights chosen by cross-validation.
 
     Parameters
     ----------
@@ -127,6 +128,7 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
         return TraceNormRegressor(**({name: getattr(self, name) for name in shared} | chosen))
 
     @_fit_context(prefer_skip_nested_validation=True)
+    @undone_on_failure
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, **params: Any) -> Self:
         """Choose by cross-validation, then learn from all samples.
 

@@ -26,6 +26,7 @@ from tracelearn.preprocessing.base import (
     samples_seen,
 )
 from tracelearn.tensors import Array
+from tracelearn.undo import undone_on_failure
 from tracelearn.validation import check_finite, check_range, read_samples
 
 __all__ = ["ModePCA"]
@@ -133,6 +134,7 @@ class ModePCA(ClassNamePrefixFeaturesOutMixin, TensorTransformer):
         self.tensor_shape = tensor_shape
 
     @_fit_context(prefer_skip_nested_validation=True)
+    @undone_on_failure
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn the directions from all samples.
 
@@ -151,6 +153,7 @@ class ModePCA(ClassNamePrefixFeaturesOutMixin, TensorTransformer):
 
     @available_if(_adds_up)
     @_fit_context(prefer_skip_nested_validation=True)
+    @undone_on_failure
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn from more samples; afterwards the directions are those of all samples so far."""
         self._learn(*read_batch(self, X, sample_weight, first=not hasattr(self, "n_samples_seen_")))

@@ -26,6 +26,7 @@ from tracelearn.preprocessing.base import (
     samples_seen,
 )
 from tracelearn.tensors import Array
+from tracelearn.undo import undone_on_failure
 from tracelearn.validation import check_range, read_samples
 
 __all__ = ["TensorStandardScaler"]
@@ -108,6 +109,7 @@ class TensorStandardScaler(OneToOneFeatureMixin, TensorTransformer):
         self.tensor_shape = tensor_shape
         self.copy = copy
 
+    @undone_on_failure
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn means and scales from all samples.
 
@@ -122,6 +124,7 @@ class TensorStandardScaler(OneToOneFeatureMixin, TensorTransformer):
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
+    @undone_on_failure
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn from more samples; afterwards means and scales are those of all samples so far."""
         first = not hasattr(self, "n_samples_seen_")

@@ -137,7 +137,7 @@ def _what(facts: ModelFacts) -> str:
         ("sample", f"{_times(last.sample_shape_)} ({escape(' × '.join(mode.label for mode in facts.modes))})"),
         ("classes", "" if facts.classes is None else f"{len(facts.classes)}: {_listed(facts.classes, 40)}"),
         ("learned from", "" if facts.n_samples is None else f"samples of total weight {facts.n_samples:,g}"),
-        ("loss", escape(str(getattr(last, "loss", "squared")).replace("_", " "))),
+        ("loss", escape(str(getattr(last, "loss_" if facts.chosen else "loss", "squared")).replace("_", " "))),
         ("penalty", f"{escape(last.penalty.replace('_', ' '))} trace norm, {_strengths(facts)}"),
         ("parameters", _parameters(last)),
     ]
@@ -153,11 +153,13 @@ def _what(facts: ModelFacts) -> str:
 
 def _strengths(facts: ModelFacts) -> str:
     last = facts.last
-    alpha, ridge, weights = (
-        getattr(last, f"{name}_" if facts.chosen else name) for name in ("alpha", "ridge", "mode_weights")
+    alpha, ridge, weights, scaling = (
+        getattr(last, f"{name}_" if facts.chosen else name, None)
+        for name in ("alpha", "ridge", "mode_weights", "scaling")
     )
     told = "equal mode weights" if weights is None else f"mode weights {', '.join(f'{w:g}' for w in np.ravel(weights))}"
-    return f"alpha = {alpha:.4g}, {told}, ridge = {ridge:g}"
+    told += "" if scaling is None else ", samples divided by a scale for each mode"
+    return f"alpha = {alpha:.4g}, ridge = {ridge:.4g}, {told}"
 
 
 def _parameters(model: Any) -> str:
@@ -263,8 +265,8 @@ def _path(facts: ModelFacts) -> str:
     more = ""
     if chosen.n_candidates > 1:
         more = (
-            f" Beside alpha, {chosen.n_candidates} combinations of mode weights, ridge and class mode were tried; this is the "
-            "curve of the one that was chosen."
+            f" Beside alpha, {chosen.n_candidates} combinations of mode weights, ridge, class mode and loss were tried; this is "
+            "the curve of the one that was chosen."
         )
     edge = ""
     if chosen.at in (0, len(chosen.alphas) - 1) and len(chosen.alphas) > 1:

@@ -117,7 +117,7 @@ def _caution(folds: Folds | None) -> str:
         f"{_signed(folds.mean)} ± {folds.standard_error:.3f} (standard error)."
     )
     if folds.is_optimistic:
-        told += " Alpha and mode weights were chosen on the same folds, so this is slightly optimistic."
+        told += " Alpha and what goes with it were chosen on the same folds, so this is slightly optimistic."
     return f'<p class="note">{told}</p>'
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tracelearn.files import write_atomically
 from tracelearn.moments import Moments
 from tracelearn.paper import Constants, Iterate, algorithm1, algorithm2
 from tracelearn.penalties import OverlappedTraceNorm
@@ -47,9 +48,7 @@ class Reporter:
 
 def save(results: dict[str, Any], out: Path) -> None:
     """Write results.json whole or not at all, so that a reader or an interruption never finds half of it."""
-    temporary = out / f".{RESULTS}.tmp"
-    temporary.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    os.replace(temporary, out / RESULTS)
+    write_atomically(out / RESULTS, (json.dumps(results, indent=1) + "\n").encode())
 
 
 def load(out: Path) -> dict[str, Any]:

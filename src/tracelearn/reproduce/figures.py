@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tracelearn.files import write_atomically
 from tracelearn.optional import require
 from tracelearn.reproduce.claims import PAPER_ACCURACY
 from tracelearn.reproduce.settings import ALGORITHMS, OURS
@@ -171,8 +172,10 @@ def draw(results: Results, out: Path) -> list[Path]:
     files = []
     with require("matplotlib", "plot").rc_context(_style()):
         for kind in available(results):
+            image = io.BytesIO()
+            _figure(kind, results, 7.6, 4.7).savefig(image, format="png", dpi=200, facecolor="white")
             files.append(out / f"{kind}.png")
-            _figure(kind, results, 7.6, 4.7).savefig(files[-1], dpi=200, facecolor="white")
+            write_atomically(files[-1], image.getvalue())
     return files
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from html import escape
 from pathlib import Path
 from typing import Any
 
+from tracelearn.files import write_atomically
 from tracelearn.pages import document, read_text, table
 from tracelearn.reproduce import figures
 from tracelearn.reproduce.claims import PAPER_ACCURACY, power
@@ -236,7 +236,6 @@ def render(results: Results) -> str:
 
 def write(results: Results, out: Path) -> Path:
     """Write the page whole or not at all; return its path."""
-    path, temporary = out / REPORT, out / f".{REPORT}.tmp"
-    temporary.write_text(render(results), encoding="utf-8")
-    os.replace(temporary, path)
+    path = out / REPORT
+    write_atomically(path, render(results).encode())
     return path

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
-__all__ = ["ArrayColumn", "NpyColumn", "array_column", "chunk_rows", "is_lazy", "npy_column", "slices"]
+from tracelearn.sources.base import in_one_line
+
+__all__ = [
+    "ArrayColumn",
+    "NpyColumn",
+    "array_column",
+    "chunk_rows",
+    "is_lazy",
+    "npy_column",
+    "read_npy_header",
+    "slices",
+]
+
+_HEADERS = {(1, 0): npy_format.read_array_header_1_0, (2, 0): npy_format.read_array_header_2_0}
 
 
 def is_lazy(values: Any) -> bool:
@@ -78,33 +92,80 @@ def array_column(values: Any, name: str) -> ArrayColumn:
 
 @dataclass(frozen=True, eq=False)
 class NpyColumn:
-    """An array in a ``.npy`` file, mapped into memory for the time of a pass."""
+    """An array in a ``.npy`` file.
+
+    It is read and not mapped: a map of a file that somebody cuts off takes the whole process down.
+    """
 
     path: Path
+    offset: int
+    is_fortran: bool
     n_rows: int
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     chunk: int = 1
 
     def arrays(self, start: int, rows: int) -> Iterator[NDArray[Any]]:
-        """Slice the map."""
-        return slices(_map(self.path), start, rows)
+        """Read rows that lie together, or in Fortran order the part of them that each column holds."""
+        width = prod(self.shape)
+        with open(self.path, "rb", buffering=0) as file:
+            while start < self.n_rows:
+                stop = min(self.n_rows, start - start % rows + rows)
+                if self.is_fortran:
+                    block = np.empty((width, stop - start), self.dtype)
+                    for column in range(width):
+                        self._read(file, column * self.n_rows + start, block[column])
+                    yield block.reshape(*self.shape[::-1], stop - start).T
+                else:
+                    block = np.empty((stop - start, *self.shape), self.dtype)
+                    self._read(file, start * width, block)
+                    yield block
+                start = stop
+
+    def _read(self, file: Any, first: int, into: NDArray[Any]) -> None:
+        """Fill an array with the values from number ``first`` on."""
+        file.seek(self.offset + first * self.dtype.itemsize)
+        rest = into.reshape(-1).view(np.uint8)
+        while rest.size:
+            count = file.readinto(rest)
+            if not count:
+                raise ValueError(
+                    f"Expected '{self.path}' to hold {self.n_rows} samples, got fewer: it was cut off, so write it again."
+                )
+            rest = rest[count:]
 
 
 def npy_column(path: Path) -> NpyColumn:
-    """Read the header of a ``.npy`` file."""
-    values = _map(path)
-    if not values.shape:
-        raise ValueError(f"Expected an array with one row for each sample in '{path}', got a single value.")
-    return NpyColumn(path, values.shape[0], values.shape[1:], values.dtype)
-
-
-def _map(path: Path) -> NDArray[Any]:
+    """Read the header of a ``.npy`` file and compare what it claims with what is there."""
     try:
-        # Never unpickles: a map of Python objects is refused by NumPy itself.
-        return np.lib.format.open_memmap(os.fspath(path), mode="r")
+        with open(path, "rb") as file:
+            shape, is_fortran, dtype = read_npy_header(file)
+            offset = file.tell()
     except (ValueError, EOFError) as error:
-        raise ValueError(
-            f"Expected a whole .npy file of numbers or strings, got '{path}', of which NumPy says \"{error}\": write it "
-            "again with numpy.save."
-        ) from error
+        raise _bad_npy(path, in_one_line(error)) from error
+    if dtype.hasobject:
+        raise _bad_npy(path, "it holds Python objects, which could run any code")
+    if not shape:
+        raise ValueError(f"Expected an array with one row for each sample in '{path}', got a single value.")
+    claimed, there = prod(shape) * dtype.itemsize, path.stat().st_size - offset
+    if min(shape) < 0 or claimed > there:
+        raise _bad_npy(path, f"its shape {shape} needs {claimed} bytes, and there are {there}")
+    return NpyColumn(path, offset, is_fortran, shape[0], shape[1:], dtype)
+
+
+def read_npy_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Read shape, order and type of an array in the format of NumPy; no object is built from it."""
+    version = npy_format.read_magic(file)
+    if version not in _HEADERS:
+        raise ValueError(f"version {version} of the format")
+    shape, is_fortran, dtype = _HEADERS[version](file)
+    if not all(type(size) is int for size in shape):
+        raise ValueError(f"a shape of other things than numbers, {shape}")
+    return shape, is_fortran, dtype
+
+
+def _bad_npy(path: Path, told: str) -> ValueError:
+    return ValueError(
+        f"Expected a whole .npy file of numbers or strings, got '{path}', of which NumPy says \"{told}\": write it "
+        "again with numpy.save."
+    )

@@ -13,13 +13,14 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from importlib import import_module
 from math import prod
-from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Block", "Column", "Columns", "Source", "beside", "read_ahead", "regroup", "require"]
+from tracelearn.memory import available_memory
+
+__all__ = ["Block", "Column", "Columns", "Source", "beside", "in_one_line", "read_ahead", "regroup", "require"]
 
 Block = tuple[NDArray[Any], Any, Any | None]
 T = TypeVar("T")
@@ -40,6 +41,11 @@ def require(module: str, extra: str, files: str) -> Any:
         ) from error
 
 
+def in_one_line(error: Exception) -> str:
+    """Quote what a library says of a file, as a part of a sentence."""
+    return " ".join(str(error).split())[:300]
+
+
 def read_ahead(iterator: Iterable[T]) -> Iterator[T]:
     """Let a thread fetch the next item while the last one is worked on.
 
@@ -56,13 +62,21 @@ def read_ahead(iterator: Iterable[T]) -> Iterator[T]:
     try:
         # Asked for one at a time, so that never more than one item waits: items may be as large as memory allows.
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="tracelearn-read-ahead") as pool:
-            future = pool.submit(next, iterator, _END)
+            future = _first(pool, iterator)
             while (item := future.result()) is not _END:
                 future = pool.submit(next, iterator, _END)
                 yield item  # type: ignore[misc]
     finally:
         if isinstance(iterator, Generator):
             iterator.close()
+
+
+def _first(pool: ThreadPoolExecutor, iterator: Iterator[Any]) -> Any:
+    """Start the thread, whose stack is what memory may be short of."""
+    try:
+        return pool.submit(next, iterator, _END)
+    except RuntimeError as error:
+        raise MemoryError(f"no thread could be started to read: {error}") from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,24 +224,33 @@ def beside(
                 f"Expected one {what} for each sample, got {X.n_rows} samples and {column.n_rows} {what}s: samples and {what}s "
                 "have inconsistent numbers of samples."
             )
-    return Columns(X.shape, X.n_rows, X.dtype, True, (X, y, weight), _block_rows(X, block_bytes))
+    rows = _block_rows(X, block_bytes)
+    for column, what in ((X, name), (y, "targets"), (weight, "weights")):
+        if column is not None:
+            _check_fits(column, rows, what)
+    return Columns(X.shape, X.n_rows, X.dtype, True, (X, y, weight), rows)
 
 
 def _block_rows(column: Column, block_bytes: int | None) -> int:
     if block_bytes is None:
-        block_bytes = min(_LARGEST_BLOCK, _free_bytes() // 8)
+        block_bytes = min(_LARGEST_BLOCK, available_memory() // 8)
     elif block_bytes < 1:
         raise ValueError(f"Expected block_bytes to be a number of bytes of at least 1, got {block_bytes}.")
-    rows = max(1, block_bytes // (prod(column.shape) * column.dtype.itemsize))
+    rows = max(1, block_bytes // _row_bytes(column))
     # Whole chunks, so that none is read and decompressed twice.
     return max(column.chunk, rows - rows % column.chunk)
 
 
-def _free_bytes() -> int:
-    """Ask Linux for the memory that can be had without swapping; elsewhere assume that it is plenty."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return 8 * _LARGEST_BLOCK
-    sizes = [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
-    return sizes[0] if sizes else 8 * _LARGEST_BLOCK
+def _row_bytes(column: Column) -> int:
+    return max(1, prod(column.shape) * column.dtype.itemsize)
+
+
+def _check_fits(column: Column, rows: int, name: str) -> None:
+    """Refuse a block that memory cannot hold before anything is allocated: shapes and chunks are but claims of a file."""
+    needed = min(max(rows, column.chunk), column.n_rows) * _row_bytes(column)
+    free = available_memory()
+    if needed > free:
+        raise ValueError(
+            f"Expected {name} in blocks that fit in the {free / 2**30:.3g} GiB of free memory, got rows or chunks that need "
+            f"{needed / 2**30:.3g} GiB at once: write the file again with smaller chunks, or compress the samples with ModePCA."
+        )

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracelearn.sources.arrays import chunk_rows, slices
-from tracelearn.sources.base import require
+from tracelearn.sources.base import in_one_line, require
 
 __all__ = ["Hdf5Column", "hdf5_column", "hdf5_names"]
 
@@ -24,7 +24,7 @@ def _file(path: Path) -> Iterator[Any]:
         file = h5py.File(path, "r")
     except OSError as error:
         raise ValueError(
-            f"Expected a readable HDF5 file, got '{path}', of which h5py says \"{error}\": check the file."
+            f"Expected a readable HDF5 file, got '{path}', of which h5py says \"{in_one_line(error)}\": check the file."
         ) from error
     with file:
         yield file
@@ -42,6 +42,12 @@ def hdf5_column(path: Path, name: str) -> Hdf5Column:
     """Read the shape and the type of a dataset."""
     with _file(path) as file:
         dataset = file[name]
+        # Either would have us read files that the path does not name.
+        if dataset.is_virtual or dataset.external:
+            raise ValueError(
+                f"Expected the values of '{name}' to be in '{path}' itself, got references to other files: open it with h5py and "
+                "pass the dataset if you trust them."
+            )
         if not dataset.shape:
             raise ValueError(
                 f"Expected an array with one row for each sample in '{name}' of '{path}', got a single value."

@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from numpy.lib import format as npy_format
 from numpy.typing import NDArray
+
+from tracelearn.sources.arrays import read_npy_header
+from tracelearn.sources.base import in_one_line
 
 __all__ = ["NpzColumn", "npz_column", "npz_names"]
 
-_HEADERS = {(1, 0): npy_format.read_array_header_1_0, (2, 0): npy_format.read_array_header_2_0}
 _DEFLATE_LIMIT = 1032  # no deflated byte expands to more: 258 bytes are the longest copy, two bits its shortest code
 _PIECE = 2**20
 
@@ -32,7 +33,7 @@ def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
             yield archive
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
         raise ValueError(
-            f"Expected an intact .npz file, got '{path}', of which the reader says \"{error}\": write it again with "
+            f"Expected an intact .npz file, got '{path}', of which the reader says \"{in_one_line(error)}\": write it again with "
             "numpy.savez."
         ) from error
 
@@ -73,13 +74,12 @@ def npz_column(path: Path, name: str) -> NpzColumn:
 
 def _header(stream: IO[bytes], path: Path, name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     try:
-        shape, is_fortran, dtype = _HEADERS[npy_format.read_magic(stream)](stream)
-    except (ValueError, KeyError) as error:
+        return read_npy_header(stream)
+    except ValueError as error:
         raise ValueError(
-            f"Expected '{name}' of '{path}' to begin as a .npy file of version 1 or 2, got another beginning ({error}): write "
-            "it again with numpy.savez."
+            f"Expected '{name}' of '{path}' to begin as a .npy file of version 1 or 2, got another beginning "
+            f"({in_one_line(error)}): write it again with numpy.savez."
         ) from error
-    return shape, is_fortran, dtype
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tracelearn.sources.base import require
+from tracelearn.sources.base import in_one_line, require
 
 __all__ = ["ParquetColumn", "parquet_column", "parquet_files", "parquet_names"]
 
@@ -25,7 +25,7 @@ def _open(path: Path) -> Any:
         return parquet.ParquetFile(path, **_STREAMED)
     except (arrow.ArrowInvalid, OSError) as error:
         raise ValueError(
-            f"Expected a readable Parquet file, got '{path}', of which pyarrow says \"{error}\": check the file."
+            f"Expected a readable Parquet file, got '{path}', of which pyarrow says \"{in_one_line(error)}\": check the file."
         ) from error
 
 

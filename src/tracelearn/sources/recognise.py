@@ -16,6 +16,7 @@ from tracelearn.sources.hdf5 import hdf5_column, hdf5_names
 from tracelearn.sources.npz import npz_column, npz_names
 from tracelearn.sources.parquet import parquet_column, parquet_files, parquet_names
 from tracelearn.sources.stream import stream
+from tracelearn.sources.watched import one_sentence, watched
 from tracelearn.sources.zarr_store import zarr_column, zarr_names
 
 __all__ = ["as_source", "open_source"]
@@ -56,6 +57,11 @@ def _format_of(path: Path) -> _Format:
         f"Expected a path that ends in {', '.join(_FORMATS)}, or a folder of Parquet files, got '{path}': convert it to one "
         "of these."
     )
+
+
+def _names(file: _Format, path: Path) -> list[str] | None:
+    with one_sentence(path):
+        return file.names(path)
 
 
 def open_source(
@@ -107,7 +113,7 @@ def open_source(
     """
     path = Path(path)
     file = _format_of(path)
-    names = file.names(path)
+    names = _names(file, path)
     if names is None and target == "y":
         target = None
     return _open(path, file, names, samples, target, weight, block_bytes)
@@ -131,7 +137,7 @@ def as_source(X: Any, y: Any = None, sample_weight: Any = None) -> Source | None
     if isinstance(X, str | os.PathLike):
         path = Path(X)
         file = _format_of(path)
-        names = file.names(path)
+        names = _names(file, path)
         if y is None and names is not None and "y" in names:
             y = "y"
         return _open(path, file, names, "X", y, sample_weight, None)
@@ -178,7 +184,7 @@ def _weights(values: Any, n: int) -> Column | None:
 def _open(
     path: Path, file: _Format, names: list[str] | None, samples: str, y: Any, weight: Any, block_bytes: int | None
 ) -> Source:
-    X = file.column(path, None if names is None else _known(samples, names, path, "samples"))
+    X = watched(file.column, path, None if names is None else _known(samples, names, path, "samples"))
     targets = _column(y, path, file, names, "target")
     if weight is None or isinstance(weight, str | os.PathLike):
         weights = _column(weight, path, file, names, "weight")
@@ -195,11 +201,11 @@ def _column(value: Any, path: Path, file: _Format, names: list[str] | None, role
         return array_column(value, role)
     name, other = os.fspath(value), Path(value)
     if names is not None and (name in names or not other.exists()):
-        return file.column(path, _known(name, names, path, role))
+        return watched(file.column, path, _known(name, names, path, role))
     if other.exists():
         beside_file = _format_of(other)
-        if beside_file.names(other) is None:
-            return beside_file.column(other, None)
+        if _names(beside_file, other) is None:
+            return watched(beside_file.column, other, None)
     raise ValueError(
         f"Expected {role} to be the path of a file that is one array, got '{name}': '{path}' holds no names to choose from."
         if names is None

@@ -10,6 +10,12 @@ from tracelearn.sources.base import require
 
 __all__ = ["zarr_column", "zarr_names"]
 
+# A store names the codecs that its bytes go through, and some of those that are installed unpickle, which can run any code.
+_CODECS = frozenset(
+    "adler32 astype bitround blosc bytes bz2 crc32 crc32c delta endian fixedscaleoffset fletcher32 gzip jenkins_lookup3 "
+    "lz4 lzma packbits quantize sharding_indexed shuffle transpose vlen-utf8 zlib zstd".split()
+)
+
 
 def _open(path: Path) -> Any:
     zarr = require("zarr", "zarr", "Zarr stores")
@@ -32,4 +38,30 @@ def zarr_names(path: Path) -> list[str] | None:
 def zarr_column(path: Path, name: str | None) -> ArrayColumn:
     """Open one array of a group, or the bare array."""
     opened = _open(path)
-    return array_column(opened if name is None else opened[name], f"'{name or path}'")
+    array = opened if name is None else opened[name]
+    unknown = sorted(_codecs(array.metadata.to_dict()) - _CODECS)
+    if unknown:
+        raise ValueError(
+            f"Expected '{name or path}' to be coded by plain compression, got the codec {unknown[0]!r}, which could run code: "
+            "store it with another one."
+        )
+    return array_column(array, f"'{name or path}'")
+
+
+def _codecs(metadata: Any) -> set[str]:
+    """Find the names of all codecs in metadata of either format, those inside of others included."""
+    found, todo = set(), [metadata.get(key) for key in ("codecs", "filters", "compressor")]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, dict):
+            name = part.get("name", part.get("id"))
+            if name is not None:
+                found.add(str(name).removeprefix("numcodecs."))
+            todo.extend(part.values())
+        elif isinstance(part, list | tuple):
+            todo.extend(part)
+        elif hasattr(part, "get_config"):  # codecs of numcodecs, as metadata of format 2 hold them
+            todo.append(part.get_config())
+        elif hasattr(part, "to_dict"):
+            todo.append(part.to_dict())
+    return found

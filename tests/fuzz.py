@@ -1,0 +1,486 @@
+"""Feeds damaged and hostile files to every reader: ``python -m tests.fuzz --seconds 600 --out FILE``.
+
+A file is read, or refused with one sentence in a ValueError or OSError. Nothing else may happen: no other exception, no crash,
+no pickle, no program started, nothing written, no memory beyond a limit, no more than some seconds. Input number n of a seed
+is always the same, so that a finding can be repeated with ``--seed S --first N --inputs 1``.
+"""
+
+import argparse
+import contextlib
+import io
+import json
+import os
+import pickle
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+MEMORY = 6 << 30  # of addresses: libraries reserve far more than they use
+SECONDS = 20  # of processor time for one file
+FORBIDDEN = (
+    "pickle.find_class", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty", "os.remove", "os.rename",
+    "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.chmod", "os.truncate", "shutil.", "subprocess.", "socket.",
+    "ctypes.dlopen", "webbrowser.", "urllib.",
+)  # fmt: skip
+
+
+class Evil:
+    """What a hostile file would have us build."""
+
+    def __reduce__(self):
+        return os.system, ("touch code-was-run",)
+
+
+# --- files that are good ------------------------------------------------------------------------------------------------
+
+
+def make_seeds(folder):
+    """Write one good file of each kind, or a few; return their paths by kind."""
+    from tracelearn import Moments, TraceNormClassifier, TraceNormRegressor, save, stream
+
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 3, 2))
+    y = X[:, 0, 0] + 0.1 * rng.standard_normal(60)
+    names = np.where(y > 0, "up", "down")
+    save(TraceNormRegressor(alpha=0.1).fit(X, y), folder / "regressor.tracelearn")
+    save(TraceNormClassifier(alpha=0.1).fit(X, names), folder / "classifier.tracelearn")
+    save(Moments.of(X, y), folder / "moments.tracelearn")
+    stream([(X, y)], TraceNormRegressor(alpha=0.1), refresh_samples=60, checkpoint=folder / "run")
+    np.savez(folder / "stored.npz", X=X, y=y)
+    np.savez_compressed(folder / "deflated.npz", X=X.astype(np.float32), y=names)
+    np.save(folder / "c.npy", X)
+    np.save(folder / "fortran.npy", np.asfortranarray(X))
+    seeds = {
+        "model": [folder / "regressor.tracelearn", folder / "classifier.tracelearn"],
+        "moments": [folder / "moments.tracelearn"],
+        "checkpoint": list((folder / "run").iterdir()),
+        "npz": [folder / "stored.npz", folder / "deflated.npz"],
+        "npy": [folder / "c.npy", folder / "fortran.npy"],
+    }
+    with contextlib.suppress(ImportError):
+        seeds["hdf5"] = _hdf5_seeds(folder, X, y, names)
+    with contextlib.suppress(ImportError):
+        seeds["parquet"] = _parquet_seeds(folder, X, y, names)
+    with contextlib.suppress(ImportError):
+        seeds["zarr"] = _zarr_seeds(folder, X, y, names)
+    return seeds
+
+
+def _hdf5_seeds(folder, X, y, names):
+    import h5py
+
+    with h5py.File(folder / "plain.h5", "w") as file:
+        file["X"], file["y"] = X, y
+    with h5py.File(folder / "packed.h5", "w") as file:
+        file.create_dataset("X", data=X, chunks=(20, 3, 2), compression="gzip", fletcher32=True)
+        # Text of fixed length: on damaged text of variable length the HDF5 library itself may loop for ever (SECURITY.md).
+        file["y"] = names.astype("S4")
+    return [folder / "plain.h5", folder / "packed.h5"]
+
+
+def _parquet_seeds(folder, X, y, names):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    tensors = pa.FixedShapeTensorArray.from_numpy_ndarray(X)
+    pq.write_table(pa.table({"X": tensors, "y": y}), folder / "tensors.parquet", row_group_size=25)
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), 6)
+    pq.write_table(
+        pa.table({"X": lists, "y": pa.array(names).dictionary_encode()}), folder / "lists.parquet", compression="gzip"
+    )
+    return [folder / "tensors.parquet", folder / "lists.parquet"]
+
+
+def _zarr_seeds(folder, X, y, names):
+    import zarr
+
+    for version in (2, 3):
+        group = zarr.open_group(folder / f"v{version}.zarr", mode="w", zarr_format=version)
+        group.create_array("X", data=X, chunks=(20, 3, 2))
+        group.create_array("y", data=y, chunks=(60,))
+    return [folder / "v2.zarr", folder / "v3.zarr"]
+
+
+# --- what is done to them -----------------------------------------------------------------------------------------------
+
+
+def mutate(data, chance, others):
+    """Damage bytes in one of the ways that disks, networks and strangers do."""
+    for _ in range(chance.choice((1, 1, 2, 5))):
+        data = chance.choice((_flip, _flip, _cut, _splice, _drop, _repeat, _large, _word))(bytes(data), chance, others)
+    return data
+
+
+def _place(data, chance):
+    """Choose a place; headers and ends, where structure lies, more often than the middle."""
+    size = max(1, len(data))
+    return chance.choice(
+        (chance.randrange(size), chance.randrange(min(size, 300)), size - 1 - chance.randrange(min(size, 300)))
+    )
+
+
+def _flip(data, chance, others):
+    changed = bytearray(data or b"\0")
+    for _ in range(chance.choice((1, 1, 3, 20))):
+        changed[_place(changed, chance)] ^= 1 << chance.randrange(8)
+    return bytes(changed)
+
+
+def _cut(data, chance, others):
+    return data[: _place(data, chance)]
+
+
+def _splice(data, chance, others):
+    other = chance.choice(others)
+    return data[: _place(data, chance)] + other[_place(other, chance) :]
+
+
+def _drop(data, chance, others):
+    start = _place(data, chance)
+    return data[:start] + data[start + chance.choice((1, 2, 4, 100)) :]
+
+
+def _repeat(data, chance, others):
+    start = _place(data, chance)
+    part = data[start : start + chance.choice((1, 4, 50))]
+    return data[:start] + part * chance.choice((2, 10, 1000)) + data[start:]
+
+
+def _large(data, chance, others):
+    number = chance.choice((0, 1, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**63 - 1, 2**64 - 1))
+    size = chance.choice((2, 4, 8))
+    start = _place(data, chance)
+    return data[:start] + (number % 256**size).to_bytes(size, chance.choice(("little", "big"))) + data[start + size :]
+
+
+def _word(data, chance, others):
+    word = chance.choice(
+        (b"..", b"/etc/passwd", b"|O", b"pickle", b"99999999999999", b"-1", b"null", b"nan", b"\xff\xfe", b"[" * 5000)
+    )
+    start = _place(data, chance)
+    return data[:start] + word + data[start + chance.choice((0, len(word))) :]
+
+
+def hostile_npy(chance):
+    """Write a .npy file whose header lies, or that holds pickles."""
+    out = io.BytesIO()
+    if chance.random() < 0.3:
+        np.save(out, np.array([Evil()] * 60, dtype=object), allow_pickle=True)
+        return out.getvalue()
+    shape = chance.choice(
+        ((2**40,), (60, 2**50), (2**62, 2**62), (-1, 6), (60, 0), (), (60, 3, 2), (10**30,), (60,) * 64)
+    )
+    descr = chance.choice(("<f8", "|O", "<U1000000", "|V1000000000", [("a", "<f8")], "<M8[ns]", "<c16", "|b1", "<f2"))
+    header = {"descr": descr, "fortran_order": chance.random() < 0.5, "shape": shape}
+    np.lib.format.write_array_header_2_0(out, header)
+    return out.getvalue() + bytes(chance.randrange(3000))
+
+
+def hostile_npz(chance):
+    """Write a .npz file with lies in it: sizes, names, several entries of one name, an expansion."""
+    out = io.BytesIO()
+    with (
+        warnings.catch_warnings(),
+        zipfile.ZipFile(out, "w", chance.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))) as archive,
+    ):
+        warnings.simplefilter("ignore")
+        for name in chance.choice(
+            (("X", "y"), ("X", "X", "y"), ("../X", "X", "y"), ("/tmp/X", "y"), ("X", "y", "..", ""))
+        ):
+            data = hostile_npy(chance) if chance.random() < 0.5 else _good_npy(name)
+            if chance.random() < 0.1:
+                data += bytes(30_000_000)
+            archive.writestr(f"{name}.npy", data)
+    return mutate(out.getvalue(), chance, [out.getvalue()]) if chance.random() < 0.3 else out.getvalue()
+
+
+def _good_npy(name):
+    out = io.BytesIO()
+    np.save(out, np.ones((60, 3, 2)) if name.endswith("X") else np.arange(60.0))
+    return out.getvalue()
+
+
+def resealed(data, chance):
+    """Change what a file of ours holds and write the checksum anew, as a stranger would."""
+    from tracelearn.files import Header
+
+    magic, line, payload = data.split(b"\n", 2)
+    kind = json.loads(line)["kind"]
+    if chance.random() < 0.3:
+        payload = mutate(payload, chance, [payload])
+    else:
+        out = io.BytesIO()
+        with (
+            zipfile.ZipFile(io.BytesIO(payload)) as before,
+            zipfile.ZipFile(out, "w") as after,
+            warnings.catch_warnings(),
+        ):
+            warnings.simplefilter("ignore")
+            names = before.namelist()
+            victim = chance.choice((*names, "schema.json", "schema.json"))
+            for name in names:
+                content = before.read(name)
+                if name == victim:
+                    content = _changed_member(content, chance, is_schema=name == "schema.json")
+                    name = chance.choice((name, name, name, f"../{name}", f"/tmp/{name}"))  # noqa: PLW2901
+                after.writestr(name, content)
+                if chance.random() < 0.02:
+                    after.writestr(name, content)
+        payload = out.getvalue()
+    return magic + b"\n" + Header.of(kind, payload).line() + payload
+
+
+def _changed_member(content, chance, *, is_schema):
+    if not is_schema:
+        return hostile_npy(chance) if chance.random() < 0.6 else mutate(content, chance, [content])
+    if chance.random() < 0.2:
+        return mutate(content, chance, [content])
+    schema = json.loads(content)
+    for _ in range(chance.choice((1, 1, 3))):
+        _change_json(schema, chance)
+    return json.dumps(schema).encode()
+
+
+def _change_json(document, chance):
+    """Change one value somewhere in a JSON document."""
+    values = (
+        None, True, -1, 0, 2**70, 1e308, float("nan"), "", "..", "os", "system", "builtins", "eval", "numpy", "ndarray",
+        "MethodNode", "FunctionNode", "ObjectNode", "TypeNode", "NdArrayNode", "TraceNormClassifier", [], {}, [[[]]],
+        "99999.npy", "|O", "pickle",
+    )  # fmt: skip
+    places, todo = [], [document]
+    while todo:
+        part = todo.pop()
+        keys = list(part) if isinstance(part, dict) else range(len(part)) if isinstance(part, list) else ()
+        places += [(part, key) for key in keys]
+        todo += [part[key] for key in keys]
+    if places:
+        part, key = chance.choice(places)
+        if chance.random() < 0.15:
+            del part[key]
+        else:
+            part[key] = chance.choice(values)
+
+
+def hostile_zarr(folder, chance):
+    """Change one file of a Zarr folder."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    metadata = [path for path in files if path.name.startswith((".z", "zarr"))]
+    path = chance.choice(metadata if chance.random() < 0.7 else files)
+    data = path.read_bytes()
+    if path in metadata and chance.random() < 0.7:
+        document = json.loads(data)
+        if chance.random() < 0.2:
+            codec = {"id": "pickle", "name": "numcodecs.pickle", "configuration": {}}
+            document.update({chance.choice(("compressor", "filters", "codecs")): chance.choice((codec, [codec]))})
+            chunk = next((other for other in files if other.parent == path.parent and other not in metadata), path)
+            if chunk not in metadata:
+                chunk.write_bytes(pickle.dumps(Evil()))
+        elif chance.random() < 0.3 and "shape" in document:
+            document["shape"] = chance.choice(
+                ([2**50, 3, 2], [60, 2**50], [2**62] * 3, [-1, 2], [60, 0], [], ["60", 3, 2], [60.5])
+            )
+        else:
+            _change_json(document, chance)
+        path.write_text(json.dumps(document))
+    elif chance.random() < 0.1:
+        path.unlink()
+    else:
+        path.write_bytes(mutate(data, chance, [other.read_bytes() for other in files]))
+
+
+def make_input(kind, seeds, folder, chance):
+    """Write one hostile input; return its path."""
+    seed = chance.choice(seeds[kind])
+    path = folder / seed.name
+    if kind == "zarr":
+        shutil.copytree(seed, path)
+        hostile_zarr(path, chance)
+        return path
+    data = seed.read_bytes()
+    if kind == "npy" and chance.random() < 0.4:
+        data = hostile_npy(chance)
+    elif kind == "npz" and chance.random() < 0.4:
+        data = hostile_npz(chance)
+    elif kind in ("model", "moments", "checkpoint") and chance.random() < 0.8:
+        data = resealed(data, chance)
+    else:
+        data = mutate(data, chance, [other.read_bytes() for other in seeds[kind]])
+    path.write_bytes(data)
+    return path
+
+
+# --- reading them -------------------------------------------------------------------------------------------------------
+
+
+def read(kind, path):
+    """Read a file as a user would; a file that is taken must be what it says."""
+    from tracelearn import TraceNormRegressor, load, open_source, stream
+
+    if kind in ("model", "moments"):
+        load(path)
+    elif kind == "checkpoint":
+        stream([], TraceNormRegressor(alpha=0.1), checkpoint=path.parent, resume=True, max_samples=1)
+    else:
+        source = open_source(path, block_bytes=1 << 16)
+        batches = source.batches()
+        for _, (X, y, _) in zip(range(5), batches, strict=False):
+            assert X.shape[1:] == source.sample_shape, (X.shape, source.sample_shape)
+            assert X.dtype == source.dtype, (X.dtype, source.dtype)
+            assert y is None or len(y) == len(X)
+        batches.close()
+
+
+class Watch:
+    """Notes what Python does while a file is read, and what of it is forbidden."""
+
+    def __init__(self, folder):
+        self.folder, self.on, self.seen = str(folder), False, []
+        sys.addaudithook(self)
+
+    def __call__(self, event, args):
+        if not self.on:
+            return
+        writes = event == "open" and isinstance(args[1], str) and set(args[1]) & set("wax+")
+        own = event in ("open", "os.remove", "os.rename", "os.mkdir") and str(args[0]).startswith(self.folder)
+        if (writes or event.startswith(FORBIDDEN)) and not own:
+            self.seen.append(f"{event} {args!r}"[:200])
+
+
+def judge(kind, path, watch):
+    """Read one input; return what came of it, "read" or "refused", or a finding that begins with "!"."""
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    signal.alarm(6 * SECONDS)  # what waits for ever uses no processor: the process ends, and whoever started it tells
+    watch.seen, watch.on = [], True
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            read(kind, path)
+        found = "read"
+    except (ValueError, OSError) as error:
+        text = str(error)
+        found = (
+            "refused"
+            if text and "\n" not in text and text.startswith(("Expected", "[Errno"))
+            else f"! sentence: {text!r}"
+        )
+    except BaseException as error:
+        found = f"! {type(error).__name__}: {error}"
+    finally:
+        watch.on = False
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.alarm(0)
+    return f"! did {watch.seen[0]}" if watch.seen else found
+
+
+def work(options):
+    """Try inputs one after the other, and note each before it is read: whoever started us sees where a crash came."""
+
+    def late(*_):
+        raise TimeoutError("! too slow")
+
+    signal.signal(signal.SIGPROF, late)
+    base = Path(options.folder)
+    os.chdir(base)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        (base / "seeds").mkdir(exist_ok=True)
+        marker = base / "seeds.json"
+        if not marker.exists():
+            seeds = make_seeds(base / "seeds")
+            marker.write_text(json.dumps({kind: [str(path) for path in paths] for kind, paths in seeds.items()}))
+    seeds = {kind: [Path(path) for path in paths] for kind, paths in json.loads(marker.read_text()).items()}
+    kinds = [kind for kind in seeds if options.kind in (None, kind)]
+    for kind in kinds:  # libraries are imported, and good files are read, before limits and watch are on
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for path in seeds[kind]:
+                read(kind, path)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    watch = Watch(base)
+    number, end = options.first, time.monotonic() + options.seconds
+    while number < options.first + options.inputs and time.monotonic() < end:
+        chance = random.Random(f"{options.seed}-{number}")
+        kind = kinds[number % len(kinds)]
+        folder = base / f"input-{number}"
+        folder.mkdir()
+        print(json.dumps([number, kind, "begun"]), flush=True)  # noqa: T201
+        found = judge(kind, make_input(kind, seeds, folder, chance), watch)
+        if (base / "code-was-run").exists():
+            found = "! code was run"
+        print(json.dumps([number, kind, found]), flush=True)  # noqa: T201
+        if not found.startswith("!"):
+            shutil.rmtree(folder)
+        number += 1
+
+
+def fuzz(options):
+    """Try inputs in processes that may crash; return counts and findings."""
+    counts, findings = {}, []
+    began, number = time.monotonic(), options.first
+    with tempfile.TemporaryDirectory() as folder:
+        while number < options.first + options.inputs and (left := options.seconds - time.monotonic() + began) > 0:
+            command = [sys.executable, "-m", "tests.fuzz", "--worker", "--folder", folder, "--seed", str(options.seed)]
+            command += ["--first", str(number), "--inputs", str(options.first + options.inputs - number)]
+            command += ["--seconds", str(left), *(["--kind", options.kind] if options.kind else [])]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            last = None
+            for line in done.stdout.splitlines():
+                number, kind, found = last = json.loads(line)
+                if found != "begun":
+                    tally = counts.setdefault(kind, {"read": 0, "refused": 0})
+                    tally[found] = tally.get(found, 0) + 1 if not found.startswith("!") else tally.get(found, 0)
+                    if found.startswith("!"):
+                        findings.append({"seed": options.seed, "input": number, "kind": kind, "found": found})
+            if last is None:
+                raise RuntimeError(f"no input was tried: {done.stderr[-2000:]}")
+            if last[2] == "begun":
+                told = f"! ended with {done.returncode}: {done.stderr[-300:]}"
+                findings.append({"seed": options.seed, "input": number, "kind": last[1], "found": told})
+            number += 1
+    counts = {kind: {key: n for key, n in tally.items() if not key.startswith("!")} for kind, tally in counts.items()}
+    total = sum(sum(tally.values()) for tally in counts.values()) + len(findings)
+    return {
+        "inputs": total,
+        "seconds": round(time.monotonic() - began, 1),
+        "seed": options.seed,
+        "kinds": counts,
+        "findings": findings,
+    }
+
+
+def main():
+    """Run from the command line; the exit code is 1 if anything was found."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--inputs", type=int, default=1 << 40)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kind", default=None)
+    parser.add_argument("--out", type=Path, default=None, help="file for the counts, as JSON")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--folder", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        work(options)
+        return
+    report = fuzz(options)
+    text = json.dumps(report, indent=1)
+    print(text)  # noqa: T201
+    if options.out:
+        options.out.write_text(text + "\n")
+    sys.exit(1 if report["findings"] else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,577 @@
+"""What is safe when something goes wrong: killed processes, full disks, files that change, little memory, Ctrl-C."""
+
+import json
+import os
+import pickle
+import random
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from tracelearn import (
+    HierarchicalTraceNormClassifier,
+    ModePCA,
+    TensorStandardScaler,
+    TraceNormClassifier,
+    TraceNormRegressor,
+    load,
+    open_source,
+    save,
+)
+from tracelearn.memory import available_memory
+from tracelearn.solvers import SOLVERS
+
+posix = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork, kill and limits")
+N, SHAPE = 60, (4, 3, 2)
+rng = np.random.default_rng(3)
+X = rng.standard_normal((N, *SHAPE))
+y = X[:, 0, 0, 0] + 0.3 * rng.standard_normal(N)
+labels = np.array(["ash", "birch", "cedar"])[np.digitize(y, [-0.5, 0.5])]
+
+
+# --- processes that are killed, full disks --------------------------------------------------------------------------------
+
+
+class Nursery:
+    """Starts commands that something happens to."""
+
+    def __init__(self):
+        script = Path(__file__).parent / "nursery.py"
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        self.process = subprocess.Popen(
+            [sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
+
+    def run(self, call, fault=None, signal_after=None):
+        """Run a command; return its exit code and what it said."""
+        request = {"call": [str(part) for part in call], "fault": fault}
+        self._send(json.dumps(request))
+        child = int(self.process.stdout.readline())
+        if signal_after is not None:
+            number, seconds = signal_after
+            time.sleep(seconds)
+            os.kill(child, number)
+        self._send("")
+        return json.loads(self.process.stdout.readline())
+
+    def _send(self, line):
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+
+@pytest.fixture(scope="module")
+def nursery():
+    started = Nursery()
+    yield started
+    started.process.stdin.close()
+    started.process.wait()
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("inputs")
+    np.savez(folder / "data.npz", X=X, y=y)
+    np.savez(folder / "other.npz", X=X[::-1] + 1.0, y=y)
+    for name, part in (("a", slice(0, 30)), ("b", slice(30, 60))):
+        save(TraceNormRegressor(alpha=0.1).partial_fit(X[part], y[part]), folder / f"{name}.tracelearn")
+    return folder
+
+
+def commands(inputs, out):
+    """Name every command that writes files, and save."""
+    data, a, b = inputs / "data.npz", inputs / "a.tracelearn", inputs / "b.tracelearn"
+    return {
+        "save": ["save", a, out / "model.tracelearn"],
+        "fit": ["fit", data, "--alpha", "0.1", "--cv", "2", "--out", out / "model.tracelearn", "--force", "--quiet"],
+        "predict": ["predict", a, data, "--out", out / "predictions.npz"],
+        "merge": ["merge", a, b, "--out", out / "model.tracelearn"],
+        "stream": ["stream", data, "--checkpoint", out / "run", "--resume", "--batch", "20", "--refresh-samples", "20",
+                   "--out", out / "model.tracelearn", "--figure", out / "curve.png", "--quiet"],
+    }  # fmt: skip
+
+
+COMMANDS = ("save", "fit", "predict", "merge", "stream")
+
+
+def contents(folder):
+    """Read all files, except hidden ones, in a form that can be compared: a file is written with the time in it."""
+    found = {}
+    for path in sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")):
+        name = str(path.relative_to(folder))
+        if path.suffix == ".npz":
+            with np.load(path) as arrays:
+                found[name] = {key: arrays[key].tolist() for key in arrays}
+        elif path.suffix == ".png":
+            data = path.read_bytes()
+            assert data.startswith(b"\x89PNG")
+            assert data.endswith(b"IEND\xaeB`\x82")
+            found[name] = "figure"
+        elif "checkpoint" not in name:
+            found[name] = load(path).coef_.tolist()
+    return found
+
+
+def hidden(folder):
+    return [path for path in folder.rglob(".*") if path.is_file() and path.name.endswith(".tmp")]
+
+
+@pytest.fixture
+def before(tmp_path, inputs):
+    """Put an older file where commands write."""
+    out = tmp_path / "out"
+    out.mkdir()
+    save(TraceNormRegressor(alpha=0.5).fit(X, -y), out / "model.tracelearn")
+    np.savez(out / "predictions.npz", prediction=np.zeros(3))
+    (out / "curve.png").write_bytes(b"\x89PNG older IEND\xaeB`\x82")
+    return out
+
+
+def assert_old_or_new(out, old, new):
+    found = contents(out)
+    for name, content in found.items():
+        assert content in (old.get(name), new.get(name)), name
+
+
+@posix
+@pytest.mark.parametrize("name", COMMANDS)
+def test_killed_at_every_step_of_writing_a_file_is_the_old_one_or_the_new_one(name, nursery, inputs, before, tmp_path):
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    code, told = nursery.run(commands(inputs, whole)[name])
+    assert code == 0, told
+    old, new = contents(before), contents(whole)
+    command, step, code = commands(inputs, before)[name], 0, -signal.SIGKILL
+    while code != 0:
+        step += 1
+        leftovers = len(hidden(before))
+        code, told = nursery.run(command, fault=["kill", step])
+        assert code in (0, -signal.SIGKILL), told
+        assert len(hidden(before)) <= leftovers + 1
+        assert_old_or_new(before, old, new)
+        assert step < 60
+    assert step > 4  # half written, on disk, named, lasting: each was a moment to die in
+    assert new.items() <= contents(before).items()  # and the last run came to its end, whatever the others left
+
+
+@posix
+@pytest.mark.parametrize("name", COMMANDS)
+def test_killed_at_random_moments_a_file_is_the_old_one_or_the_new_one(name, nursery, inputs, before, tmp_path):
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    began = time.monotonic()
+    assert nursery.run(commands(inputs, whole)[name])[0] == 0
+    seconds = time.monotonic() - began
+    old, new = contents(before), contents(whole)
+    chance = random.Random(11)
+    for _ in range(4):
+        nursery.run(commands(inputs, before)[name], signal_after=(signal.SIGKILL, chance.uniform(0.0, seconds)))
+        assert_old_or_new(before, old, new)
+    assert nursery.run(commands(inputs, before)[name])[0] == 0
+    assert new.items() <= contents(before).items()
+
+
+@posix
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("size", [0, 100, 400])
+def test_on_a_full_disk_the_old_file_is_intact_and_one_sentence_is_said(name, size, nursery, inputs, before):
+    old = contents(before)
+    code, told = nursery.run(commands(inputs, before)[name], fault=["disk", size])
+    assert contents(before) == old
+    assert not hidden(before)
+    assert code == (1 if name == "save" else 2)
+    last = told.strip().splitlines()[-1]
+    assert "Expected to write" in last
+    assert "File too large" in last
+    if name != "save":
+        assert "Traceback" not in told
+
+
+@posix
+def test_killed_reproductions_leave_whole_files_that_agree(nursery, tmp_path):
+    command = ["reproduce", "--out", tmp_path / "out"]
+    for step in (1, 2, 4, 6, 18, 29, 33, 34, 37, 41, 44):
+        code, told = nursery.run(command, fault=["kill", step])
+        assert code in (0, -signal.SIGKILL), told
+        results = tmp_path / "out" / "results.json"
+        found = json.loads(results.read_text()) if results.exists() else {}
+        contents_ok = {path.name for path in (tmp_path / "out").iterdir() if not path.name.startswith(".")}
+        # Figures and page come last, of results that are complete.
+        assert contents_ok <= {"results.json"} or found["complete"], contents_ok
+        for path in (tmp_path / "out").glob("*.png"):
+            assert path.read_bytes().endswith(b"IEND\xaeB`\x82")
+        page = tmp_path / "out" / "report.html"
+        assert not page.exists() or page.read_text().endswith("</html>\n")
+    assert nursery.run(command)[0] == 0
+
+
+# --- Ctrl-C ---------------------------------------------------------------------------------------------------------------
+
+
+@posix
+@pytest.mark.parametrize("name", ["fit", "predict", "merge", "stream"])
+def test_ctrl_c_at_random_moments_is_one_line_and_keeps_what_was_there(name, nursery, inputs, before, tmp_path):
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    began = time.monotonic()
+    assert nursery.run(commands(inputs, whole)[name])[0] == 0
+    seconds = time.monotonic() - began
+    old, new = contents(before), contents(whole)
+    chance = random.Random(5)
+    for _ in range(4):
+        code, told = nursery.run(
+            commands(inputs, before)[name], signal_after=(signal.SIGINT, chance.uniform(0.0, 0.8 * seconds))
+        )
+        assert "Traceback" not in told or code == 1  # 1: it came before the command had begun
+        assert code in (0, 130, 1)
+        if name != "stream":  # which writes the model of what it has seen
+            assert_old_or_new(before, old, new)
+        assert not hidden(before)
+    code, told = nursery.run(commands(inputs, before)[name])
+    assert code == 0, told
+    assert new.items() <= contents(before).items()
+
+
+# --- memory ---------------------------------------------------------------------------------------------------------------
+
+
+@posix
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the limit is read from /proc")
+@pytest.mark.parametrize("megabytes", [16, 64, 200])
+@pytest.mark.parametrize("command", ["fit", "predict"])
+def test_with_little_memory_a_command_succeeds_or_says_what_to_do(command, megabytes, nursery, tmp_path):
+    shape = (16, 16, 8)
+    big = np.random.default_rng(0).standard_normal((300, *shape))
+    np.savez(tmp_path / "big.npz", X=big, y=big[:, 0, 0, 0])
+    if command == "fit":
+        call = [
+            "fit",
+            tmp_path / "big.npz",
+            "--alpha",
+            "0.1",
+            "--cv",
+            "2",
+            "--out",
+            tmp_path / "model.tracelearn",
+            "--quiet",
+        ]
+    else:
+        save(TraceNormRegressor(max_iter=1).fit(big[:5], big[:5, 0, 0, 0]), tmp_path / "model.tracelearn")
+        call = ["predict", tmp_path / "model.tracelearn", tmp_path / "big.npz", "--out", tmp_path / "p.npy"]
+    code, told = nursery.run(call, fault=["memory", megabytes << 20])
+    assert "Traceback" not in told, told
+    assert code == 0 or (code == 2 and "memory" in told), told
+    if code:
+        assert "ModePCA" in told
+    assert not hidden(tmp_path)
+
+
+def test_available_memory_respects_a_limit_on_addresses():
+    resource = pytest.importorskip("resource")
+    limit = resource.getrlimit(resource.RLIMIT_AS)
+    with open("/proc/self/statm", encoding="ascii") as file:
+        now = int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (now + (256 << 20), limit[1]))
+    try:
+        assert available_memory() <= 256 << 20
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limit)
+    assert available_memory() > 256 << 20
+
+
+def test_available_memory_respects_a_container(tmp_path, monkeypatch):
+    monkeypatch.setattr("tracelearn.memory._GROUP", tmp_path)
+    (tmp_path / "memory.current").write_text("1000\n")
+    (tmp_path / "memory.max").write_text("max\n")
+    assert available_memory() > 5000
+    (tmp_path / "memory.max").write_text("6000\n")
+    assert available_memory() == 5000
+
+
+# --- learning that fails --------------------------------------------------------------------------------------------------
+
+
+def broken_blocks(failure):
+    """Yield good blocks, then raise."""
+    yield X[:20], y[:20]
+    yield X[20:40], y[20:40]
+    raise failure
+
+
+MODELS = {
+    "regressor": (lambda: TraceNormRegressor(alpha=0.05), y, {}),
+    "classifier": (lambda: TraceNormClassifier(alpha=0.05), labels, {"classes": np.unique(labels)}),
+    "hierarchy": (lambda: HierarchicalTraceNormClassifier(alpha=0.05), labels, {"classes": np.unique(labels)}),
+}
+FAILURES = [MemoryError("Unable to allocate 32 GiB"), KeyboardInterrupt(), RuntimeError("a bug")]
+
+
+@pytest.mark.parametrize("failure", FAILURES, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("calls", [1, 2])
+@pytest.mark.parametrize("name", MODELS)
+def test_partial_fit_that_fails_in_the_solver_leaves_the_model_as_it_was(name, calls, failure, monkeypatch):
+    make, target, options = MODELS[name]
+    model = make().partial_fit(X[:30], target[:30], **options)
+    state, untouched = pickle.dumps(model), pickle.loads(pickle.dumps(model))
+    left = [calls]
+
+    def failing(solve):
+        def call(*args, **kwargs):
+            found = solve(*args, **kwargs)
+            left[0] -= 1
+            if left[0] == 0:
+                raise failure
+            return found
+
+        return call
+
+    with monkeypatch.context() as patch:
+        for key, solve in SOLVERS.items():
+            patch.setitem(SOLVERS, key, failing(solve))
+        if calls == 2 and name != "hierarchy":  # a hierarchy solves twice in one call
+            model.partial_fit(X[30:], target[30:])
+            state = pickle.dumps(model)
+        with pytest.raises(type(failure)) as raised:
+            model.partial_fit(X[30:], target[30:])
+    assert pickle.dumps(model) == state
+    if isinstance(failure, MemoryError):
+        assert str(raised.value).startswith(
+            "Expected enough memory for this problem, got none left (Unable to allocate 32 GiB): "
+        )
+        assert "ModePCA" in str(raised.value)
+    if calls == 1 or name == "hierarchy":
+        for one in (model, untouched):
+            one.partial_fit(X[30:], target[30:])
+        np.testing.assert_array_equal(model.coef_, untouched.coef_)
+
+
+@pytest.mark.parametrize("name", ["regressor", "classifier"])
+def test_what_fails_after_samples_were_read_leaves_the_model_as_it_was(name):
+    make, target, options = MODELS[name]
+    model = make().partial_fit(X[:30], target[:30], **options)
+    other = make().partial_fit(X[:30, :2], target[:30], **options)
+    state = pickle.dumps(model)
+    bad = X[30:].copy()
+    bad[3, 0, 0, 0] = np.nan
+    failures = (
+        lambda: model.partial_fit(bad, target[30:]),
+        lambda: model.partial_fit(X[30:].astype(np.float32), target[30:], sample_weight=-np.ones(30)),
+        lambda: model.partial_fit(X[30:, :2], target[30:]),
+        lambda: model.partial_fit(broken_blocks(ValueError("the network is gone"))),
+        lambda: model.fit(broken_blocks(ValueError("the network is gone"))),
+        lambda: model.fit(X[:30, :2], target[:29]),
+        lambda: model.fit(bad, target[30:]),
+        lambda: model.forget(X * 9.0, target),
+        lambda: model.merge(other),
+    )
+    for fail in failures:
+        with pytest.raises(ValueError):  # noqa: PT011 - whichever sentence it is
+            fail()
+        assert pickle.dumps(model) == state
+    model.set_params(max_iter=1, tol=1e-15)
+    state = pickle.dumps(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match="duality gap"):
+            model.partial_fit(X[30:], target[30:])
+    assert pickle.dumps(model) == state
+
+
+@pytest.mark.parametrize("make", [TensorStandardScaler, lambda: ModePCA(2)], ids=["scaler", "compression"])
+def test_transformers_that_fail_are_as_they_were(make):
+    model = make().partial_fit(X[:30])
+    state = pickle.dumps(model)
+    for fail in (
+        lambda: model.partial_fit(X[30:] * 1e300),
+        lambda: model.fit(X[30:, :2] * 1e300),
+        lambda: model.partial_fit(X[30:, :2]),
+        lambda: model.fit(np.full((5, 2, 2), np.nan)),
+    ):
+        with pytest.raises(ValueError, match="Expected"):
+            fail()
+        assert pickle.dumps(model) == state
+
+
+# --- files that change while they are read ----------------------------------------------------------------------------------
+
+
+def write_npy(folder, samples):
+    np.save(folder / "data.npy", samples)
+    return folder / "data.npy"
+
+
+def write_fortran(folder, samples):
+    np.save(folder / "data.npy", np.asfortranarray(samples))
+    return folder / "data.npy"
+
+
+def write_npz(folder, samples):
+    np.savez(folder / "data.npz", X=samples, y=np.arange(len(samples)))
+    return folder / "data.npz"
+
+
+def write_packed(folder, samples):
+    np.savez_compressed(folder / "data.npz", X=samples, y=np.arange(len(samples)))
+    return folder / "data.npz"
+
+
+def write_hdf5(folder, samples):
+    h5py = pytest.importorskip("h5py", reason="HDF5 is an extra")
+    with h5py.File(folder / "new.h5", "w") as file:
+        file.create_dataset("X", data=samples, chunks=(8, *samples.shape[1:]), compression="gzip")
+        file["y"] = np.arange(len(samples))
+    os.replace(folder / "new.h5", folder / "data.h5")  # h5py refuses to write to a file that is open
+    return folder / "data.h5"
+
+
+def write_parquet(folder, samples):
+    pa = pytest.importorskip("pyarrow", reason="Parquet is an extra")
+    import pyarrow.parquet as pq
+
+    flat = pa.FixedSizeListArray.from_arrays(pa.array(samples.ravel()), samples[0].size)
+    table = pa.table({"X": flat, "y": np.arange(len(samples))})
+    pq.write_table(table, folder / "data.parquet", row_group_size=200)
+    return folder / "data.parquet"
+
+
+def write_parquet_folder(folder, samples):
+    parts = folder / "parts"
+    parts.mkdir(exist_ok=True)
+    write_parquet(parts, samples)
+    return parts
+
+
+def write_zarr(folder, samples):
+    zarr = pytest.importorskip("zarr", reason="Zarr is an extra")
+    group = zarr.open_group(folder / "data.zarr", mode="w")
+    group.create_array("X", data=samples, chunks=(8, *samples.shape[1:]))
+    group.create_array("y", data=np.arange(len(samples)))
+    return folder / "data.zarr"
+
+
+WRITERS = [
+    write_npy,
+    write_fortran,
+    write_npz,
+    write_packed,
+    write_hdf5,
+    write_parquet,
+    write_parquet_folder,
+    write_zarr,
+]
+SAMPLES = np.random.default_rng(1).standard_normal((4000, 6))
+
+
+def largest(path):
+    """Name the file that holds the samples."""
+    return max(
+        (file for file in ([path] if path.is_file() else path.rglob("*")) if file.is_file()),
+        key=lambda f: f.stat().st_size,
+    )
+
+
+def refused_while_reading(path, change):
+    """Change a file after its first block was read; return the sentence."""
+    source = open_source(path, block_bytes=1024)
+    batches = source.batches()
+    next(batches)
+    change()
+    with pytest.raises(ValueError, match=r"^Expected .*, got ") as refusal:
+        list(batches)
+    with pytest.raises(ValueError, match=r"^Expected .*, got "):
+        list(source.batches())
+    assert "\n" not in str(refusal.value)
+    return str(refusal.value)
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_a_file_that_is_cut_off_while_it_is_read_is_one_sentence(write, tmp_path):
+    path = write(tmp_path, SAMPLES)
+    if write is write_zarr:  # every chunk is a file: cut those that are still to come
+        chunks = sorted(file for file in (path / "X").rglob("*") if file.is_file() and "zarr" not in file.name)
+
+        def cut():
+            for chunk in chunks:
+                os.truncate(chunk, 20)
+    else:
+
+        def cut():
+            os.truncate(largest(path), largest(path).stat().st_size // 2)
+
+    assert str(path) in refused_while_reading(path, cut)
+
+
+@pytest.mark.parametrize("write", WRITERS)
+@pytest.mark.parametrize("rows", [4000, 3000])
+def test_a_file_that_is_written_anew_while_it_is_read_is_one_sentence(write, rows, tmp_path):
+    path = write(tmp_path, SAMPLES)
+    told = refused_while_reading(path, lambda: write(tmp_path, 1.0 - SAMPLES[:rows]))
+    assert "it changed since, so open it again" in told
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_a_file_that_stays_is_read_to_its_end(write, tmp_path):
+    source = open_source(write(tmp_path, SAMPLES), block_bytes=1024)
+    assert_allclose(np.concatenate([block.reshape(len(block), -1) for block, _, _ in source.batches()]), SAMPLES)
+    late = np.concatenate([block.reshape(len(block), -1) for block, _, _ in source.batches(3210)])
+    assert_allclose(late, SAMPLES[3210:])
+
+
+# --- files of strangers -----------------------------------------------------------------------------------------------------
+
+
+def test_a_zarr_store_that_names_a_codec_for_pickles_is_refused_unread(tmp_path):
+    zarr = pytest.importorskip("zarr", reason="Zarr is an extra")
+    group = zarr.open_group(tmp_path / "data.zarr", mode="w", zarr_format=2)
+    group.create_array("X", data=SAMPLES, compressors=None)
+    group.create_array("y", data=np.ones(len(SAMPLES)), compressors=None)
+
+    class Evil:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "code-was-run"),)
+
+    place = tmp_path / "data.zarr" / "y" / ".zarray"
+    metadata = json.loads(place.read_text())
+    # The first codec makes the type look like text; the second is the one that counts.
+    change = {
+        "dtype": "|O",
+        "filters": [{"id": "vlen-utf8"}],
+        "compressor": {"id": "pickle", "protocol": 5},
+        "fill_value": "",
+    }
+    place.write_text(json.dumps({**metadata, **change}))
+    (tmp_path / "data.zarr" / "y" / "0").write_bytes(pickle.dumps(Evil()))
+    with pytest.raises(ValueError, match=r"^Expected .* got the codec 'pickle', which could run code"):
+        open_source(tmp_path / "data.zarr")
+    assert not (tmp_path / "code-was-run").exists()
+
+
+def test_hdf5_that_refers_to_other_files_is_refused(tmp_path):
+    h5py = pytest.importorskip("h5py", reason="HDF5 is an extra")
+    (tmp_path / "secret").write_bytes(bytes(8 * 60 * 6))
+    with h5py.File(tmp_path / "external.h5", "w") as file:
+        file.create_dataset("X", (60, 6), "f8", external=[(str(tmp_path / "secret"), 0, h5py.h5f.UNLIMITED)])
+    with h5py.File(tmp_path / "part.h5", "w") as file:
+        file["X"] = np.ones((60, 6))
+    layout = h5py.VirtualLayout((60, 6), "f8")
+    layout[:] = h5py.VirtualSource(tmp_path / "part.h5", "X", (60, 6))
+    with h5py.File(tmp_path / "virtual.h5", "w") as file:
+        file.create_virtual_dataset("X", layout)
+    for name in ("external.h5", "virtual.h5"):
+        with pytest.raises(ValueError, match=r"^Expected the values of 'X' to be in .* got references to other files"):
+            open_source(tmp_path / name, target=None)
+
+
+def test_chunks_larger_than_memory_are_refused_before_anything_is_allocated(tmp_path):
+    zarr = pytest.importorskip("zarr", reason="Zarr is an extra")
+    zarr.create_array(tmp_path / "data.zarr", shape=(1 << 40, 6), chunks=(1 << 40, 6), dtype="f8")
+    with pytest.raises(
+        ValueError, match=r"^Expected .* free memory, got rows or chunks that need 4.92e\+04 GiB at once"
+    ):
+        open_source(tmp_path / "data.zarr")
