@@ -1,6 +1,7 @@
 """Copy what was measured into README.md, between its marks.
 
-``python -m benchmarks.readme`` copies the tables of results.json, outofcore.json, gpu.json and panel.json, and those of suite.md to docs/;
+``python -m benchmarks.readme`` copies the tables of results.json, outofcore.json, gpu.json and panel.json, and those of
+suite.md to docs/;
 ``python -m benchmarks.readme out/paper`` the final table and the two figures of a reproduction.
 """
 
