@@ -94,5 +94,5 @@ for size, value in zip(SIZES, ours, strict=True):
 # ----------
 # The trace norm needs fewer samples where there is low rank to find. In the right panel the two are alike, and ridge a hair
 # ahead where samples are few: take ridge there. Cross-validation tells the two situations apart, since both models report
-# their error on held-out samples; by default ``TraceNormRegressorCV`` also tries a mixture of both penalties, which is left
+# their error on held-out samples. By default ``TraceNormRegressorCV`` also tries a mixture of both penalties, which is left
 # out here.

@@ -156,6 +156,16 @@ def test_cross_validation_is_read_from_the_model(classifier, samples):
     assert chosen_by_cv(scored).baseline is None
 
 
+@pytest.mark.parametrize("scaling", ["modes", None])
+def test_the_page_tells_the_loss_and_the_scaling_that_were_chosen(samples, scaling):
+    X, _, label = samples
+    model = TraceNormClassifierCV(alphas=3, mode_weights=None, cv=2, scaling=scaling, scoring="accuracy").fit(X, label)
+    assert model.loss == "auto"
+    text = " ".join(str(Text(model_page(model))).split())
+    assert f"loss {model.loss_} penalty" in text
+    assert ("divided by a scale for each mode" in text) == (scaling == "modes")
+
+
 # --- content ----------------------------------------------------------------------------------------------------------
 
 

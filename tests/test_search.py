@@ -283,15 +283,17 @@ def test_results_are_lists_with_one_entry_for_each_candidate(noise):
 # --- the solvers below ------------------------------------------------------------------------------------------------
 
 
-def three_classes():
+def three_classes(shape=(4, 3)):
     rng = np.random.default_rng(3)
-    X = rng.standard_normal((60, 4, 3)) + 2.0
-    return X, np.digitize(X[:, 0, 0] + 0.5 * X[:, 1, 1], [2.5, 3.5])
+    X = rng.standard_normal((60, *shape)) + 2.0
+    flat = X.reshape(60, -1)
+    return X, np.digitize(flat[:, 0] + 0.5 * flat[:, 4], [2.5, 3.5])
 
 
-def test_at_the_largest_alpha_newton_finds_zero_at_once():
-    X, y = three_classes()
-    model = TraceNormClassifier(loss="logistic", solver="newton")
+@pytest.mark.parametrize("class_mode", [False, True])
+def test_at_the_largest_alpha_newton_finds_zero_at_once(class_mode):
+    X, y = three_classes((4, 3, 2))
+    model = TraceNormClassifier(loss="logistic", solver="newton", class_mode=class_mode)
     top = trace_norm_path(X, y, estimator=model, alphas=2).alphas[0]
     model.set_params(alpha=top).fit(X, y)
     assert not model.coef_.any()
