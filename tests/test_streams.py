@@ -83,10 +83,10 @@ def test_at_the_end_the_model_is_that_of_all_samples(kind):
         "function": lambda start: batches(X[start:], y[start:]),
         "source": FakeSource(X, y, 50),
     }[kind]
-    model = TraceNormRegressor(alpha=0.03, tol=1e-13, max_iter=100_000)
+    model = TraceNormRegressor(alpha=0.03, tol=1e-11, max_iter=10_000)
     report = stream(made, model, refresh_samples=300)
-    whole = TraceNormRegressor(alpha=0.03, tol=1e-13, max_iter=100_000).fit(X, y)
-    np.testing.assert_allclose(model.coef_, whole.coef_, atol=1e-9)
+    whole = TraceNormRegressor(alpha=0.03, tol=1e-11, max_iter=10_000).fit(X, y)
+    np.testing.assert_allclose(model.coef_, whole.coef_, atol=1e-7)
     assert isinstance(report, StreamReport)
     assert (report.n_samples, report.n_refreshes, report.resumed_from, report.interrupted) == (N, 4, None, False)
     assert report.seconds > 0
@@ -127,12 +127,12 @@ def test_classes_are_named_or_taken_as_they_come(classes):
     labels = np.array(["cedar", "ash", "birch"])[np.digitize(y, [-0.7, 0.7])]
     order = np.argsort(np.digitize(y, [-0.7, 0.7]) * (np.arange(N) < 900), kind="stable")  # one class, two, three
     X, labels = X[order], labels[order]
-    options = {"alpha": 0.03, "tol": 1e-13, "max_iter": 100_000}
+    options = {"alpha": 0.03, "tol": 1e-11, "max_iter": 10_000}
     model = TraceNormClassifier(**options)
     report = stream(batches(X, labels), model, refresh_samples=100, classes=classes)
     whole = TraceNormClassifier(**options).fit(X, labels)
     np.testing.assert_array_equal(model.classes_, whole.classes_)
-    np.testing.assert_allclose(model.coef_, whole.coef_, atol=1e-9)
+    np.testing.assert_allclose(model.coef_, whole.coef_, atol=1e-7)
     assert all(0.0 <= point.error <= 1.0 for point in report.curve)
     assert report.curve[-1].n_seen == N
 
@@ -260,7 +260,7 @@ def test_going_on_in_the_middle_of_a_batch_loses_nothing(tmp_path, kind):
     X, y = numbers()
     source = FakeSource(X, y, 50)
     made = {"list": batches(X, y), "function": lambda start: batches(X[start:], y[start:]), "source": source}[kind]
-    options = {"alpha": 0.03, "tol": 1e-13, "max_iter": 100_000}
+    options = {"alpha": 0.03, "tol": 1e-11, "max_iter": 10_000}
     for stop in (170, 171, 400, None):
         model = TraceNormRegressor(**options)
         report = stream(made, model, refresh_samples=100, checkpoint=tmp_path, resume=True, max_samples=stop)
@@ -268,7 +268,7 @@ def test_going_on_in_the_middle_of_a_batch_loses_nothing(tmp_path, kind):
     if kind == "source":
         assert source.starts == [0, 170, 171, 400]
     assert model.moments_.weight == N
-    np.testing.assert_allclose(model.coef_, TraceNormRegressor(**options).fit(X, y).coef_, atol=1e-9)
+    np.testing.assert_allclose(model.coef_, TraceNormRegressor(**options).fit(X, y).coef_, atol=1e-7)
 
 
 def test_going_on_at_the_end_changes_nothing(tmp_path):
