@@ -90,10 +90,10 @@ def commands(inputs, out):
     return {
         "save": ["save", a, out / "model.tracelearn"],
         "fit": ["fit", data, "--alpha", "0.1", "--cv", "2", "--out", out / "model.tracelearn", "--force", "--quiet"],
-        "predict": ["predict", a, data, "--out", out / "predictions.npz"],
-        "merge": ["merge", a, b, "--out", out / "model.tracelearn"],
+        "predict": ["predict", a, data, "--out", out / "predictions.npz", "--force"],
+        "merge": ["merge", a, b, "--out", out / "model.tracelearn", "--force"],
         "stream": ["stream", data, "--checkpoint", out / "run", "--resume", "--batch", "20", "--refresh-samples", "20",
-                   "--out", out / "model.tracelearn", "--figure", out / "curve.png", "--quiet"],
+                   "--out", out / "model.tracelearn", "--figure", out / "curve.png", "--force", "--quiet"],
     }  # fmt: skip
 
 
@@ -195,7 +195,7 @@ def test_on_a_full_disk_the_old_file_is_intact_and_one_sentence_is_said(name, si
 
 @posix
 def test_killed_reproductions_leave_whole_files_that_agree(nursery, tmp_path):
-    command = ["reproduce", "--out", tmp_path / "out"]
+    command = ["reproduce", "--out", tmp_path / "out", "--force"]
     for step in (1, 2, 4, 6, 18, 29, 33, 34, 37, 41, 44):
         code, told = nursery.run(command, fault=["kill", step])
         assert code in (0, -signal.SIGKILL), told

@@ -98,6 +98,12 @@ def one_sentence(path: Path, check_same: Callable[[], None] = lambda: None) -> I
         yield
     except (ImportError, FileNotFoundError, PermissionError, IsADirectoryError):
         raise
+    except MemoryError as error:  # of a file that is whole, or of one that claims to be larger than it is
+        check_same()
+        raise ValueError(
+            f"Expected enough memory to read '{path}', got none left: allow more, compress the samples with ModePCA, or, if it "
+            "should be small, write it again."
+        ) from error
     except Exception as error:
         check_same()  # where it changed, that is what to tell, whatever came of it
         if isinstance(error, ValueError) and re.match("Expected .*, got ", str(error)):  # a sentence of ours
