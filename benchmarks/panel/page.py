@@ -128,11 +128,11 @@ def _ranked(ax: Any, results: list[Result]) -> None:
         ax.plot([means[i]], [at], "o", color="#d55e00" if ours else "#0072b2", ms=9 if ours else 7)
         ax.annotate(f"{means[i]:.1f}", (means[i], at), (8, -3), textcoords="offset points", fontsize=9)
     best = means[order[0]]
-    ax.axvspan(best, best + width, color="0.9", zorder=0, label=f"within the critical difference, {width:.1f}")
+    ax.axvspan(best, best + width, color="0.9", zorder=0)
+    ax.set_title(f"grey: within the critical difference of the best, {width:.1f}", fontsize=9)
     ax.set_yticks(range(k), [everywhere[i] for i in order])
     ax.invert_yaxis()
     ax.set_xlabel(f"mean rank over {len(table)} sets (1 is best)")
-    ax.legend(loc="lower right", fontsize=8)
     ax.spines[["top", "right"]].set_visible(False)
 
 
