@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from array_api_compat import device
 
@@ -31,8 +31,9 @@ __all__ = [
 ]
 
 
-# Takes a function of targets and predictions and returns its weighted mean over the samples, wherever those are.
-Average = Callable[[Callable[[Array, Array], Array]], Array]
+# Takes a function of targets, predictions and shares (the weights of the samples, which sum to one) that sums something
+# over the samples it is given, and returns the sum over all samples, wherever those are.
+Total = Callable[[Callable[[Array, Array, Array], Any]], Any]
 
 
 # What a mean of many terms is off by, in units of the last place: asking for less means bisecting noise.
@@ -65,11 +66,11 @@ class Loss(Protocol):
     def conjugate(self, y: Array, u: Array) -> Array:
         """Evaluate ``sup_z u z - loss(y, z)`` for each sample."""
 
-    def intercept(self, average: Average, start: Array) -> Array:
-        """Find the b (K,) that minimises the mean loss of ``z + b``, from means alone, beginning at ``start``."""
+    def intercept(self, total: Total, start: Array) -> Array:
+        """Find the b (K,) that minimises the mean loss of ``z + b``, from sums alone, beginning at ``start``."""
 
 
-def _balanced_intercept(loss: Loss, average: Average, start: Array) -> Array:
+def _balanced_intercept(loss: Loss, total: Total, start: Array) -> Array:
     """Find the zero of the mean derivative in each column: Newton with a difference quotient, kept inside a bracket."""
     xp = array_namespace(start)
     b, eps = start, float(xp.finfo(start.dtype).eps)
@@ -81,12 +82,12 @@ def _balanced_intercept(loss: Loss, average: Average, start: Array) -> Array:
     def force(b: Array) -> tuple[Array, Array]:
         """Return the mean derivative, and its mean size, which bounds the rounding error."""
 
-        def both(y: Array, z: Array) -> Array:
+        def both(y: Array, z: Array, share: Array) -> tuple[Array, Array]:
             d = loss.derivative(y, z + b)
-            return xp.concat([d, xp.abs(d)], axis=1)
+            return share @ d, share @ xp.abs(d)
 
-        found = average(both)
-        return found[: b.shape[0]], found[b.shape[0] :]
+        mean, size = total(both)
+        return mean, size
 
     mean, size = force(b)
     for _ in range(300):
@@ -141,9 +142,10 @@ class Squared:
         """Evaluate ``u^2 / 4 + u y``."""
         return 0.25 * u**2 + u * y
 
-    def intercept(self, average: Average, start: Array) -> Array:
+    def intercept(self, total: Total, start: Array) -> Array:
         """Take the mean residual."""
-        return average(lambda y, z: y - z)
+        found: Array = total(lambda y, z, share: share @ (y - z))
+        return found
 
 
 @dataclass(frozen=True)
@@ -179,9 +181,9 @@ class Huber:
         """Evaluate ``u^2 / 4 + u y``, for ``|u| <= 2 delta``."""
         return 0.25 * u**2 + u * y
 
-    def intercept(self, average: Average, start: Array) -> Array:
+    def intercept(self, total: Total, start: Array) -> Array:
         """Balance the clipped residuals."""
-        return _balanced_intercept(self, average, start)
+        return _balanced_intercept(self, total, start)
 
 
 @dataclass(frozen=True)
@@ -212,9 +214,9 @@ class SquaredHinge:
         a = -u * y
         return 0.25 * a**2 - a
 
-    def intercept(self, average: Average, start: Array) -> Array:
+    def intercept(self, total: Total, start: Array) -> Array:
         """Balance the violations of the two classes."""
-        return _balanced_intercept(self, average, start)
+        return _balanced_intercept(self, total, start)
 
 
 def _entropy(v: Array) -> Array:
@@ -255,9 +257,9 @@ class Logistic:
         a = -u * y
         return _entropy(a) + _entropy(1.0 - a)
 
-    def intercept(self, average: Average, start: Array) -> Array:
+    def intercept(self, total: Total, start: Array) -> Array:
         """Balance the mean probability with the class shares."""
-        return _balanced_intercept(self, average, start)
+        return _balanced_intercept(self, total, start)
 
 
 @dataclass(frozen=True)
@@ -269,16 +271,11 @@ class Multinomial:
 
     def value(self, y: Array, z: Array) -> Array:
         """Evaluate the log of the sum of exponentials less the score of the true class, (n, 1)."""
-        xp = array_namespace(z)
-        top = xp.max(z, axis=1, keepdims=True)
-        total = top + xp.log(xp.sum(xp.exp(z - top), axis=1, keepdims=True))
-        return total - xp.sum(y * z, axis=1, keepdims=True)
+        return _softmax(z)[0] - array_namespace(z).sum(y * z, axis=1, keepdims=True)
 
     def probabilities(self, z: Array) -> Array:
         """Evaluate the softmax of every row."""
-        xp = array_namespace(z)
-        e = xp.exp(z - xp.max(z, axis=1, keepdims=True))
-        return e / xp.sum(e, axis=1, keepdims=True)
+        return _softmax(z)[1]
 
     def derivative(self, y: Array, z: Array) -> Array:
         """Evaluate the probabilities less the targets."""
@@ -296,50 +293,54 @@ class Multinomial:
         """Evaluate the negative entropy of ``u + y``, a point of the simplex, (n, 1)."""
         return array_namespace(u).sum(_entropy(u + y), axis=1, keepdims=True)
 
-    def intercept(self, average: Average, start: Array) -> Array:
+    def intercept(self, total: Total, start: Array) -> Array:
         """Match mean probabilities and class shares, by Newton or else by scaling; intercepts sum to zero."""
         xp = array_namespace(start)
         b, K = start, start.shape[0]
-        share = average(lambda y, z: y)
         eps, tiny, reach = float(xp.finfo(b.dtype).eps), float(xp.finfo(b.dtype).smallest_normal), 4.0
 
-        def state(b: Array) -> tuple[float, float]:
-            found = average(lambda y, z: xp.concat([self.value(y, z + b), self.derivative(y, z + b)], axis=1))
-            return float(found[0]), float(xp.max(xp.abs(found[1:])))
+        def state(b: Array) -> tuple[float, float, Array, Array]:
+            """Return the loss, what the mean probabilities are off by, and how much, and the mean of their products."""
 
-        def products(b: Array) -> tuple[Array, Array]:
-            """Return the mean probabilities, and the mean of their products."""
+            def sums(y: Array, z: Array, share: Array) -> tuple[Array, Array, Array]:
+                logs, p = _softmax(z + b)
+                value = xp.sum(logs, axis=1) - xp.sum(y * (z + b), axis=1)
+                return share @ value[:, None], share @ (p - y), (share[:, None] * p).T @ p
 
-            def both(y: Array, z: Array) -> Array:
-                p = self.probabilities(z + b)
-                return xp.concat([p, xp.reshape(p[:, :, None] * p[:, None, :], (-1, K * K))], axis=1)
+            value, mean, products = total(sums)
+            return float(value[0]), float(xp.max(xp.abs(mean))), mean, products
 
-            found = average(both)
-            return found[:K], xp.reshape(found[K:], (K, K))
-
-        total, error = state(b)
+        value, error, mean, products = state(b)
         for _ in range(200):
             if error <= _ROUNDING * eps:
                 break
-            probability, squares = products(b)
-            mean = probability - share
+            probability = xp.sum(products, axis=1)
             # The Hessian is singular along equal shifts of all classes: adding a constant to all entries mends that.
-            hessian = _diagonal(probability + 1e-12) - squares + 1.0 / K
+            hessian = _diagonal(probability + 1e-12) - products + 1.0 / K
             newton = -xp.linalg.solve(hessian, mean[:, None])[:, 0]
             size = float(xp.max(xp.abs(newton)))
             newton = newton * min(1.0, reach / max(size, tiny))
             reach = 2.0 * reach if size > reach else reach
             # Where probabilities are saturated Newton leads nowhere; scaling (b_k += log of wanted over found) never
             # raises the loss, since the logarithm is concave.
-            scaling = xp.log((share + tiny) / (probability + tiny))
+            scaling = xp.log((positive_part(probability - mean) + tiny) / (probability + tiny))
             for step in (newton, 0.25 * newton, scaling):
-                trial, left = state(b + step)
-                if left < 0.5 * error or trial < total - 0.1 * abs(float(mean @ step)):
+                trial, left, *rest = state(b + step)
+                if left < 0.5 * error or trial < value - 0.1 * abs(float(mean @ step)):
                     break
-            if trial >= total and left >= error:
+            if trial >= value and left >= error:
                 break
-            b, total, error = b + step, trial, left
+            b, value, error, (mean, products) = b + step, trial, left, rest
         return b - xp.mean(b)
+
+
+def _softmax(z: Array) -> tuple[Array, Array]:
+    """Return for every row the log of the sum of exponentials, (n, 1), and the probabilities."""
+    xp = array_namespace(z)
+    top = xp.max(z, axis=1, keepdims=True)
+    e = xp.exp(z - top)
+    total = xp.sum(e, axis=1, keepdims=True)
+    return top + xp.log(total), e / total
 
 
 def _diagonal(v: Array) -> Array:

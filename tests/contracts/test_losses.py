@@ -31,7 +31,7 @@ def kinks(name, y):
 
 
 def intercept(loss, y, z, weight):
-    return loss.intercept(lambda function: weight @ function(y, z), np.zeros(z.shape[1]))
+    return loss.intercept(lambda term: term(y, z, weight), np.zeros(z.shape[1]))
 
 
 @every_loss

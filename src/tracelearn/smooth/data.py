@@ -174,17 +174,22 @@ class DataLoss:
         """Take the weighted mean over the samples of a function of targets and scores."""
         return self.samples.total(lambda X, Y, share, z: share @ function(Y, z), scores)
 
-    def _shift(self, scores: Any) -> Array:
-        start = self._zeros((self.samples.n_targets,))
-        return (
-            self.loss.intercept(lambda function: self.average(function, scores), start) if self.fit_intercept else start
+    def _shift(self, scores: Any, start: Array | None = None) -> Array:
+        start = self._zeros((self.samples.n_targets,)) if start is None else start
+        if not self.fit_intercept:
+            return start
+        return self.loss.intercept(
+            lambda term: self.samples.total(lambda X, Y, share, z: term(Y, z, share), scores), start
         )
 
-    def evaluate(self, W: Array) -> DataEvaluation:
-        """Evaluate value and gradient: a pass for the scores, some over the scores alone, a pass for the gradient."""
+    def evaluate(self, W: Array, near: Array | None = None) -> DataEvaluation:
+        """Evaluate value and gradient: a pass for the scores, some over the scores alone, a pass for the gradient.
+
+        The search for the intercept begins at ``near``: the one of weights close by saves most of it.
+        """
         xp = array_namespace(W)
         loss, scores = self.loss, self.samples.scores(W)
-        shift = self._shift(scores)
+        shift = self._shift(scores, near)
 
         def both(X: Array, Y: Array, share: Array, z: Array) -> tuple[Array, Array]:
             return share @ loss.value(Y, z + shift), (loss.derivative(Y, z + shift) * share[:, None]).T @ X
@@ -199,9 +204,13 @@ class DataLoss:
         """Return the minimiser of the quadratic bound of the loss around W: one pass over the samples, one solve."""
         ridge = repeated(self.ridge, self.samples.n_targets)
         solve = self.system.solver(2.0 * ridge + repeated(shift, self.samples.n_targets))
+        near: Array | None = None
 
         def update(W: Array, pull: Array) -> Array:
-            free = self.evaluate(W).gradient - 2.0 * ridge[:, None] * W
+            nonlocal near
+            at = self.evaluate(W, near)
+            near = at.shift
+            free = at.gradient - 2.0 * ridge[:, None] * W
             return solve(self.system.apply(W) - free + pull)
 
         return update
