@@ -1,4 +1,4 @@
-"""The search that both CV estimators share: candidates, folds, paths, the choice.
+"""The search that both CV estimators share: one question after the other, then the choice.
 
 With the squared loss the samples are read once: moments of each fold, training moments as the sum of the others, held-out
 errors from the held-out moments. A whole path for each candidate and each fold needs no further look at the data.
@@ -6,17 +6,14 @@ errors from the held-out moments. A whole path for each candidate and each fold 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, wraps
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.metrics import get_scorer
 from sklearn.model_selection import check_cv
 from sklearn.utils import Tags
 from sklearn.utils._metadata_requests import _raise_for_params
@@ -24,16 +21,23 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays import is_foreign, is_sparse, move_to, to_numpy
+from tracelearn.arrays import is_foreign, move_to, to_numpy
 from tracelearn.engine import Blocks
-from tracelearn.estimators.base import Batch, TraceNormModel, check_dense, moments_scales
+from tracelearn.estimators.base import Batch, TraceNormModel, check_dense
 from tracelearn.estimators.blocks import all_targets, check_block_scaling, fit_blocks, gathered_or_blocks, tell
 from tracelearn.model_selection.blocks import FoldedBlocks
-from tracelearn.model_selection.search import Candidate, Fold, Table, View, Way, best_ridge, walk
-from tracelearn.moments import Moments
-from tracelearn.path import PathPoint, alpha_grid
-from tracelearn.smooth import DataLoss, Smooth, Squares
-from tracelearn.tensors import Array, array_namespace
+from tracelearn.model_selection.search import Candidate, Table, Way, best_ridge, walk
+from tracelearn.model_selection.views import (
+    BatchViews,
+    BlockViews,
+    Judging,
+    Splits,
+    Views,
+    check_fold_weights,
+    fold_of,
+)
+from tracelearn.path import alpha_grid
+from tracelearn.tensors import Array
 
 # Held-out errors differ by far more than this between neighbouring alphas: paths need no tighter gap to choose one. Losses
 # that need the samples at every step pay for each digit.
@@ -42,27 +46,9 @@ _PATH_TOL, _DATA_PATH_TOL = 1e-4, 1e-3
 # Where a path of such a loss takes more iterations alpha is far below what held-out samples ask for.
 _DATA_PATH_ITERATIONS = 300
 
-# Numbers in the samples, times classes, up to which "auto" tries the logistic loss as well.
-_SECOND_LOSS = 5_000_000
-
 # What is learned before the search and belongs to the model as well; and what the model has learned and is shown here too.
 _READ = ("n_features_in_", "feature_names_in_", "classes_", "_single", "_dtype")
 _SHOWN = ("coef_", "intercept_", "n_iter_", "objective_", "dual_gap_", "patterns_", "sample_shape_", "moments_")
-
-
-@dataclass(frozen=True, eq=False)
-class Summaries:
-    """The moments of what each fold holds out and of what it trains on, and those of all samples."""
-
-    held: list[Moments]
-    training: list[Moments]
-    total: Moments
-
-    @classmethod
-    def of_partition(cls, held: list[Moments]) -> Summaries:
-        """Let each fold train on the others."""
-        # A sum of the other folds: a difference from the total would leave their rounding errors in.
-        return cls(held, [_sum(held[:f] + held[f + 1 :]) for f in range(len(held))], _sum(held))
 
 
 class SelectionCV(BaseEstimator):
@@ -88,7 +74,11 @@ class SelectionCV(BaseEstimator):
     def _new_model(self, **chosen: Any) -> TraceNormModel:
         raise NotImplementedError
 
-    def _labels(self, model: TraceNormModel, batch: Batch, y: Any) -> Array:
+    def _labels(self, model: Any, batch: Batch, y: Any) -> Array:
+        raise NotImplementedError
+
+    def _known(self, model: TraceNormModel) -> dict[str, Any]:
+        """What a fitted model was told beside its weights."""
         raise NotImplementedError
 
     def _coded_for(self, model: TraceNormModel, batch: Batch) -> Batch:
@@ -115,45 +105,45 @@ class SelectionCV(BaseEstimator):
         batch = model._read(*found, reset=True)
         labels = self._labels(model, batch, found[1])
         splits = self._splits(labels, metadata, classifier=classifier)
-        _check_fold_weights(splits, None if batch.weight is None else to_numpy(batch.weight))
+        check_fold_weights(splits, None if batch.weight is None else to_numpy(batch.weight))
         if self.scaling == "modes":
             check_dense(batch)
-        summaries = cache(lambda: _summaries(self._coded_for(self._new_model(loss="squared"), batch), splits))
-        views = cache(lambda loss, scaled: self._view(batch, splits, labels, summaries, loss, scaled=scaled))
+        views = BatchViews(batch, labels, splits, self._judging(model, batch))
         model._say(f"{(form := batch.form(has_moments=self._first_loss == 'squared')).name}: {form.reason}")
-        second = "logistic" if self.loss == "auto" and _is_small(batch) else None
-        chosen = self._search(model, batch.shape, batch.Y.shape[1], views, second=second)
-        self._finish(model, batch.shape, chosen, lambda best: best._fit_batch(self._coded_for(best, batch)))
+        chosen = self._search(model, views, second="logistic" if self.loss == "auto" and views.is_small else None)
+        self._finish(model, views, chosen, lambda best: best._fit_batch(self._coded_for(best, batch)))
         return self
 
-    def _search(
-        self,
-        model: TraceNormModel,
-        shape: tuple[int, ...],
-        n_targets: int,
-        views: Callable[[str, bool], View | None],
-        *,
-        second: str | None = None,
-    ) -> Candidate:
+    def _judging(self, model: TraceNormModel, batch: Batch) -> Judging:
+        return Judging(
+            new_model=lambda loss: self._new_model(loss=loss),
+            coded=self._coded_for,
+            known=self._known(model) | {"_dtype": batch.Y.dtype},
+            scoring=self.scoring,
+            fit_intercept=self.fit_intercept,
+            compares_losses=self.loss == "auto",
+        )
+
+    def _search(self, model: TraceNormModel, views: Views, *, second: str | None = None) -> Candidate:
         """Find the best candidate and alpha, one question after the other; set the attributes that describe the search.
 
         First, in closed form, whether scaling helps ridge regression, and how much of it is best; then which modes to
         penalise; then whether some ridge helps; last, whether another loss finds more classes.
         """
         loss = self._first_loss
-        scaled, ridge = self._begin(model, views, n_targets)
+        scaled, ridge = self._begin(model, views)
         auto = isinstance(self.ridges, str)
         ridges = [0.0] if auto else [float(r) for r in np.atleast_1d(self.ridges)]
-        tables = self._walked(model, shape, n_targets, views, self._candidates(shape, n_targets, ridges, loss, scaled))
+        tables = self._walked(model, views, self._candidates(views, ridges, loss, scaled))
         best = min(tables, key=lambda table: float(table.means[table.best]))
         if auto and ridge is not None:
-            more = self._walked(model, shape, n_targets, views, [replace(best.candidate, ridge=ridge)])
+            more = self._walked(model, views, [replace(best.candidate, ridge=ridge)])
             tables += more
             best = min(best, *more, key=lambda table: float(table.means[table.best]))
         if second is not None:
-            weighed = self._weighed(best.candidate.ridge, second, n_targets)
+            weighed = self._weighed(best.candidate.ridge, second, views.n_targets)
             other = replace(best.candidate, loss=second, ridge=weighed)
-            more = self._walked(model, shape, n_targets, views, [other])
+            more = self._walked(model, views, [other])
             tables += more
             best = self._better(best, more[0])
         self._describe(best, tables)
@@ -169,16 +159,14 @@ class SelectionCV(BaseEstimator):
             return min(other, one, key=lambda table: float(table.means[table.best]))
         return other if other.accuracy > one.accuracy else one
 
-    def _begin(
-        self, model: TraceNormModel, views: Callable[[str, bool], View | None], n_targets: int
-    ) -> tuple[bool, float | None]:
+    def _begin(self, model: TraceNormModel, views: Views) -> tuple[bool, float | None]:
         """Find out with ridge regression alone whether to scale, and which ridge is best, None where it is not asked."""
         choices = [False, True] if self.scaling == "auto" else [self.scaling is not None]
         if len(choices) == 1 and not isinstance(self.ridges, str):
             return choices[0], None
         found = {}
         for scaled in choices:
-            view = views("squared", scaled)
+            view = views.of("squared", scaled=scaled)
             outcome = None if view is None else best_ridge(view, Candidate())
             if outcome is not None:
                 found[scaled] = outcome
@@ -187,18 +175,16 @@ class SelectionCV(BaseEstimator):
         scaled = min(found, key=lambda choice: found[choice][1])
         if len(found) > 1:
             model._say(f"scaling: {'modes' if scaled else None}, which is better for ridge regression")
-        return scaled, self._weighed(found[scaled][0], self._first_loss, n_targets)
+        return scaled, self._weighed(found[scaled][0], self._first_loss, views.n_targets)
 
-    def _candidates(
-        self, shape: tuple[int, ...], n_targets: int, ridges: list[float], loss: str, scaled: bool
-    ) -> list[Candidate]:
+    def _candidates(self, views: Views, ridges: list[float], loss: str, scaled: bool) -> list[Candidate]:
         """List what to try; "auto" mode weights are equal ones and each mode alone."""
         modes = [False, True] if self.class_mode == "auto" else [bool(self.class_mode)]
-        modes = [mode and n_targets > 1 for mode in modes]
+        modes = [mode and views.n_targets > 1 for mode in modes]
         return [
             Candidate(weights, ridge, class_mode, loss, "modes" if scaled else None)
             for class_mode in dict.fromkeys(modes)
-            for weights, ridge in product(self._weight_candidates(len(shape) + class_mode), ridges)
+            for weights, ridge in product(self._weight_candidates(len(views.shape) + class_mode), ridges)
         ]
 
     def _weight_candidates(self, order: int) -> list[tuple[float, ...] | None]:
@@ -212,19 +198,12 @@ class SelectionCV(BaseEstimator):
         lists = [given] if np.ndim(given[0]) == 0 else given
         return [None if weights is None else tuple(float(weight) for weight in weights) for weights in lists]
 
-    def _walked(
-        self,
-        model: TraceNormModel,
-        shape: tuple[int, ...],
-        n_targets: int,
-        views: Callable[[str, bool], View | None],
-        candidates: list[Candidate],
-    ) -> list[Table]:
+    def _walked(self, model: TraceNormModel, views: Views, candidates: list[Candidate]) -> list[Table]:
         ways = []
         for candidate in candidates:
-            view = views(candidate.loss, candidate.scaling is not None)
+            view = views.of(candidate.loss, scaled=candidate.scaling is not None)
             assert view is not None
-            penalty = self._sized(model, candidate)._penalty(shape, n_targets)
+            penalty = self._sized(model, candidate)._penalty(views.shape, views.n_targets)
             # The second loss needs the samples at every step: a third of the alphas tells as much.
             many = self.alphas if candidate.loss == self._first_loss or not self._own_grid else max(3, self.alphas // 3)
             alphas = alpha_grid(view.whole(candidate), penalty, many, self.eps)
@@ -262,65 +241,6 @@ class SelectionCV(BaseEstimator):
             "standard_error": [table.spread for table in tables],
         }
 
-    # --- the folds ---------------------------------------------------------------------------------------------------
-
-    def _view(
-        self,
-        batch: Batch,
-        splits: list[tuple[Array, Array]],
-        labels: Array,
-        summaries: Callable[[], Summaries],
-        loss: str,
-        *,
-        scaled: bool,
-    ) -> View | None:
-        """See samples as a loss does: moments where they hold all, else the samples themselves."""
-        if scaled and is_sparse(batch.X):
-            return None
-        model = self._new_model(loss=loss)
-        batch = self._coded_for(model, batch)
-        form = batch.form(has_moments=loss == "squared")
-        compared = self.loss == "auto" and _is_small(batch)
-        hits = [self._hits(batch.take(test)) for _, test in splits] if compared else None
-        if form.name == "moments":
-            judges = None
-            if self.scoring is not None:
-                judges = [self._judge(model, batch.take(test), labels[test]) for _, test in splits]
-            return self._moment_view(batch.shape, summaries(), judges, hits, scaled=scaled)
-        # As the moments of all samples do, their scale looks at no target: it tells nothing of what is held out.
-        scales = batch.widened().scales() if scaled else None
-        seen = batch if scales is None else batch.widened().rescaled(scales)
-        folds = []
-        for f, (train, test) in enumerate(splits):
-            held = seen.take(test)
-            judge = self._judge(model, held, labels[test])
-            counted = None if hits is None else _unscaled(hits[f], scales)
-            folds.append(Fold(self._rows_smooth(model, seen.take(train), form.name), judge, held.total, counted))
-        return View(self._rows_smooth(model, seen, form.name), folds)
-
-    def _moment_view(
-        self,
-        shape: tuple[int, ...],
-        found: Summaries,
-        judges: list[Callable[[PathPoint], float]] | None = None,
-        hits: list[Callable[[PathPoint], float]] | None = None,
-        *,
-        scaled: bool,
-    ) -> View:
-        """See moments as folds, judged by the squared error on what is held out unless there are judges."""
-        self._total = found.total
-        scales = moments_scales(found.total, shape) if scaled else None
-        judges = [self._moment_judge(one) for one in found.held] if judges is None else judges
-        folds = []
-        for f, (past, held) in enumerate(zip(found.training, found.held, strict=True)):
-            seen = past if scales is None else past.rescaled(scales)
-            counted = None if hits is None else _unscaled(hits[f], scales)
-            folds.append(
-                Fold(self._moment_smooth(seen, spectral=True), _unscaled(judges[f], scales), held.weight, counted)
-            )
-        whole = found.total if scales is None else found.total.rescaled(scales)
-        return View(self._moment_smooth(whole, spectral=False), folds)
-
     def _fit_blocks(self, model: TraceNormModel, blocks: Blocks, metadata: dict[str, Any], *, classifier: bool) -> None:
         """Do the same with samples that come in blocks; with the squared loss in one pass."""
         if self.scoring is not None or not blocks.repeatable:
@@ -331,109 +251,20 @@ class SelectionCV(BaseEstimator):
             )
         y, weight = all_targets(blocks)
         splits = self._splits(y, metadata, classifier=classifier)
-        _check_fold_weights(splits, weight)
-        fold_of = _fold_of(splits, len(y))
-        found = FoldedBlocks.of(model, blocks, fold_of, y, weight)
+        check_fold_weights(splits, weight)
+        found = FoldedBlocks.of(model, blocks, fold_of(splits, len(y)), y, weight)
         tell(found.reader.model, model)
         if self.scaling == "modes":
             check_block_scaling(found.form)
-        summaries = cache(lambda: Summaries.of_partition(found.moments()))
-        views = cache(lambda loss, scaled: self._block_view(model, found, summaries, loss, scaled=scaled))
-        chosen = self._search(model, found.reader.shape, found.reader.n_targets, views)
-        self._finish(model, found.reader.shape, chosen, lambda best: fit_blocks(best, blocks))
-
-    def _block_view(
-        self,
-        model: TraceNormModel,
-        found: FoldedBlocks,
-        summaries: Callable[[], Summaries],
-        loss: str,
-        *,
-        scaled: bool,
-    ) -> View | None:
-        """See blocks as the loss of the model does; the moments of all folds come from one pass."""
-        if found.form.name == "moments":
-            return self._moment_view(found.reader.shape, summaries(), scaled=scaled)
-        if scaled or loss != model.loss:
-            return None
-
-        def smooth(fold: int | None) -> Callable[[Candidate], Smooth]:
-            return _kept(lambda joint: found.smooth(model, fold, joint=joint))
-
-        return View(
-            smooth(None), [Fold(smooth(f), found.judge(model, f), found.weight(f)) for f in range(found.n_folds)]
-        )
-
-    def _moment_smooth(self, moments: Moments, *, spectral: bool) -> Callable[[Candidate], Smooth]:
-        past = moments if self.fit_intercept else moments.uncentred()
-        shared = Squares.of(past, spectral=spectral)  # one eigendecomposition for all candidates and all alphas
-
-        def smooth(candidate: Candidate) -> Smooth:
-            joint = Squares.of(past, joint=candidate.class_mode)
-            return replace(joint, system=shared.system, ridge=_filled(joint.ridge, candidate.ridge))
-
-        return smooth
-
-    def _moment_judge(self, held: Moments) -> Callable[[PathPoint], float]:
-        xp = array_namespace(held.gram)
-        return lambda point: float(xp.mean(held.squared_error(point.W, point.intercept)))
-
-    def _rows_smooth(self, model: TraceNormModel, batch: Batch, form: str) -> Callable[[Candidate], Smooth]:
-        return _kept(lambda joint: model._smooth(batch, form, joint=joint, spectral=True))
-
-    @staticmethod
-    def _hits(held: Batch) -> Callable[[PathPoint], float]:
-        """Count the share of held-out samples whose class is found."""
-        held, share = held.widened(), held.share
-        xp = array_namespace(share)
-
-        def codes(scores: Array) -> Array:
-            return scores[:, 0] > 0 if scores.shape[1] == 1 else xp.argmax(scores, axis=1)
-
-        truth = codes(held.Y)
-        return lambda point: float(
-            xp.sum(xp.where(codes(held.X @ point.W.T + point.intercept) == truth, share, xp.zeros_like(share)))
-        )
-
-    def _judge(self, model: TraceNormModel, held: Batch, labels: Array) -> Callable[[PathPoint], float]:
-        """Judge by the mean loss on held-out samples, or by minus the score of the user's scorer."""
-        if self.scoring is None:
-            loss, held, share = model._loss(held.Y.shape[1]), held.widened(), held.share
-            xp = array_namespace(share)
-
-            def mean_loss(point: PathPoint) -> float:
-                values = share @ loss.value(held.Y, held.X @ point.W.T + point.intercept)
-                return float(xp.sum(values)) / float(held.Y.shape[1])
-
-            return mean_loss
-        scorer = get_scorer(self.scoring) if isinstance(self.scoring, str) else self.scoring
-
-        def minus_score(point: PathPoint) -> float:
-            return -float(scorer(self._fixed(model.loss, point, held), held.X, labels))
-
-        return minus_score
-
-    def _fixed(self, loss: str, point: PathPoint, held: Batch) -> TraceNormModel:
-        """Make a fitted model of one point of a path, for a scorer to look at."""
-        model = self._new_model(loss=loss)
-        for name, value in self._known.items():
-            setattr(model, name, value)
-        model.sample_shape_, model.n_features_in_ = (held.X.shape[1],), held.X.shape[1]
-        model.coef_, model.intercept_ = model._shaped(point.W, model.sample_shape_), model._scalar(point.intercept)
-        model.tensor_shape = None
-        if is_foreign(held.X):
-            # Scorers are for NumPy: the samples stay where they are, and only what is predicted comes to the processor.
-            for name in ("predict", "decision_function", "predict_proba"):
-                if hasattr(model, name):
-                    setattr(model, name, _at_host(getattr(model, name)))
-        return model
+        views = BlockViews(model, found)
+        self._finish(model, views, self._search(model, views), lambda best: fit_blocks(best, blocks))
 
     # --- the model that was found ------------------------------------------------------------------------------------
 
     def _finish(
         self,
         model: TraceNormModel,
-        shape: tuple[int, ...],
+        views: Views,
         chosen: Candidate,
         fit: Callable[[TraceNormModel], None],
     ) -> None:
@@ -441,9 +272,9 @@ class SelectionCV(BaseEstimator):
         for name in _READ:
             if hasattr(model, name):
                 setattr(best, name, getattr(model, name))
-        total = self.__dict__.pop("_total", None)
-        if total is not None and chosen.loss == "squared":
-            best._fit_moments(total, shape, warm=False)
+        total = views.total if chosen.loss == "squared" else None
+        if total is not None:
+            best._fit_moments(total, views.shape, warm=False)
         else:
             fit(best)
         self.best_estimator_ = best
@@ -454,7 +285,6 @@ class SelectionCV(BaseEstimator):
         self.alphas_, self.mse_path_ = (
             move_to(a, best.coef_, best.coef_.dtype) for a in (self.alphas_, self.mse_path_)
         )
-        self.__dict__.pop("_known", None)
 
     @property
     def mode_ranks_(self) -> Array:
@@ -484,7 +314,7 @@ class SelectionCV(BaseEstimator):
         check_is_fitted(self)
         return float(self.best_estimator_.score(X, y, sample_weight))
 
-    def _splits(self, y: Array, metadata: dict[str, Any], *, classifier: bool) -> list[tuple[Array, Array]]:
+    def _splits(self, y: Array, metadata: dict[str, Any], *, classifier: bool) -> Splits:
         splitter = check_cv(self.cv, y, classifier=classifier)
         return list(splitter.split(np.zeros(len(y)), y, **metadata))
 
@@ -518,84 +348,3 @@ class SelectionCV(BaseEstimator):
         tags.input_tags.sparse = True
         tags.array_api_support = True
         return tags
-
-
-def _filled(like: Array, value: float) -> Array:
-    return array_namespace(like).full_like(like, value)
-
-
-def _at_host(method: Callable[[Any], Array]) -> Callable[[Any], Array]:
-    @wraps(method)
-    def at_host(X: Any) -> Array:
-        return to_numpy(method(X))
-
-    return at_host
-
-
-def _unscaled(function: Callable[[PathPoint], float], scales: Array | None) -> Callable[[PathPoint], float]:
-    """Show weights of scaled samples, as those of samples as they are, to what looks at these."""
-    return function if scales is None else lambda point: function(replace(point, W=point.W / scales))
-
-
-def _is_small(batch: Batch) -> bool:
-    """Whether a loss that needs the samples at every step can be tried in seconds to minutes."""
-    return not is_sparse(batch.X) and math.prod(batch.X.shape) * batch.Y.shape[1] <= _SECOND_LOSS
-
-
-def _kept(build: Callable[[bool], Squares | DataLoss]) -> Callable[[Candidate], Smooth]:
-    """Build the smooth half once with classes as a mode and once without, whatever the ridge."""
-    kept: dict[bool, Squares | DataLoss] = {}
-
-    def smooth(candidate: Candidate) -> Smooth:
-        joint = candidate.class_mode
-        if joint not in kept:
-            kept[joint] = build(joint)
-        found: Smooth = replace(kept[joint], ridge=_filled(kept[joint].ridge, candidate.ridge))
-        return found
-
-    return smooth
-
-
-def _check_fold_weights(splits: list[tuple[Array, Array]], weight: Array | None) -> None:
-    """Refuse a fold that has nothing to learn from, or nothing to judge by."""
-    if weight is None:
-        return
-    for f, parts in enumerate(splits):
-        if not all(np.any(weight[part]) for part in parts):
-            raise ValueError(
-                f"Expected some sample weight inside and outside of every fold, got only zeros on one side of fold {f + 1}: "
-                "drop samples of weight zero, shuffle the folds, or use fewer of them."
-            )
-
-
-def _summaries(batch: Batch, splits: list[tuple[Array, Array]]) -> Summaries:
-    """Summarise every fold; where each sample is held out once, the samples are read once."""
-    held = [batch.take(test).moments() for _, test in splits]
-    n = batch.X.shape[0]
-    covered = np.zeros(n, dtype=int)
-    for _, test in splits:
-        covered[test] += 1
-    if np.all(covered == 1) and all(len(train) + len(test) == n for train, test in splits):
-        return Summaries.of_partition(held)
-    return Summaries(held, [batch.take(train).moments() for train, _ in splits], batch.moments())
-
-
-def _fold_of(splits: list[tuple[Array, Array]], n: int) -> Array:
-    """Find for every sample the fold that holds it out."""
-    fold_of = np.full(n, -1, dtype=np.int16)
-    for f, (_, test) in enumerate(splits):
-        fold_of[test] = f
-    held = sum(len(test) for _, test in splits)
-    if held != n or np.any(fold_of < 0) or any(len(train) + len(test) != n for train, test in splits):
-        raise ValueError(
-            "Expected folds that hold out every sample exactly once where samples are read in blocks, got other ones: use "
-            "KFold, StratifiedKFold, GroupKFold or the like."
-        )
-    return fold_of
-
-
-def _sum(parts: Sequence[Moments]) -> Moments:
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total

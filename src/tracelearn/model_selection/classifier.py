@@ -159,8 +159,10 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
         """
         return self._select_and_fit(X, y, sample_weight, groups, params, classifier=True)
 
+    def _known(self, model: Any) -> dict[str, Any]:
+        return {"classes_": to_numpy(model.classes_)}
+
     def _labels(self, model: Any, batch: Batch, y: Any) -> Array:
-        self._known = {"classes_": to_numpy(model.classes_), "_dtype": batch.Y.dtype}
         return to_numpy(y).ravel()  # folds are drawn on the processor, wherever the samples are
 
     def _coded_for(self, model: Any, batch: Batch) -> Batch:

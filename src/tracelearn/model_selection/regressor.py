@@ -141,8 +141,10 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
         """
         return self._select_and_fit(X, y, sample_weight, groups, params, classifier=False)
 
+    def _known(self, model: Any) -> dict[str, Any]:
+        return {"_single": model._single}
+
     def _labels(self, model: Any, batch: Batch, y: Any) -> Array:
-        self._known = {"_single": model._single, "_dtype": batch.Y.dtype}
         return to_numpy(batch.Y[:, 0] if model._single else batch.Y)  # folds are drawn on the processor
 
     score = SelectionCV.score
