@@ -8,6 +8,7 @@ suite.md to docs/;
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.image import imread
@@ -28,15 +29,19 @@ def put(block: str, content: str, target: Path = README) -> None:
 
 
 def copy(folder: Path = HERE) -> None:
-    """Copy every row, without the notes: those are in results.md."""
-    rows = json.loads((folder / "results.json").read_text())["rows"]
-    lines = ["| what was compared | measured | aim | met |", "|---|---|---|---|"]
-    for row in rows:
-        ratio = f"{row['measure']}: {'≥ ' if row['bound'] else ''}{row['ratio']:.3g}"
-        met = {True: "yes", False: "**no**", None: ""}[row["met"]]
-        lines.append(f"| {row['question']}: {row['case']} | {ratio} | {row['aim']} | {met} |")
+    """Copy one line for each rival and aim: how many cases, the range of their ratios, how many aims were met."""
+    grouped: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    for row in json.loads((folder / "results.json").read_text())["rows"]:
+        grouped.setdefault((row["question"], row["measure"], row["aim"]), []).append(row)
+    lines = ["| what was compared | cases | measured, from least to most | aim | met |", "|---|---|---|---|---|"]
+    for (question, measure, aim), rows in grouped.items():
+        least, most = (pick(rows, key=lambda row: float(row["ratio"])) for pick in (min, max))
+        ends = dict.fromkeys(f"{'≥ ' if row['bound'] else ''}{row['ratio']:.3g}" for row in (least, most))
+        met = sum(row["met"] is True for row in rows)
+        told = "" if not aim else "yes" if met == len(rows) else f"**{met} of {len(rows)}**"
+        lines.append(f"| {question} | {len(rows)} | {measure}: {' to '.join(ends)} | {aim} | {told} |")
     summary = (folder / "results.md").read_text().strip().rsplit("\n", 1)[-1]
-    put("results", "\n".join(lines) + f"\n\n{summary} Times, notes and what was tried: [benchmarks/](benchmarks).\n")
+    put("results", "\n".join(lines) + f"\n\n{summary} Every case: [benchmarks/results.md](benchmarks/results.md).\n")
 
 
 def copy_big(folder: Path = HERE) -> None:

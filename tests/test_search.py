@@ -6,6 +6,7 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 from scipy.linalg import hadamard
 from sklearn.base import clone
+from sklearn.datasets import load_digits
 
 from tracelearn import (
     TraceNormClassifier,
@@ -17,12 +18,14 @@ from tracelearn import (
 from tracelearn.datasets import make_low_rank_regression
 from tracelearn.estimators.base import Batch
 from tracelearn.linalg import mode_scales
+from tracelearn.model_selection.search import Candidate, Table
 from tracelearn.penalties import OverlappedTraceNorm
 from tracelearn.smooth import ArraySamples, DataLoss
 from tracelearn.solvers.admm import _first_rho
 from tracelearn.solvers.problems import Problems
 
 SHAPE = (5, 3, 2)
+EVEN = np.array([0.5, 0.5])
 UNEVEN = np.array([1.0, 8.0, 0.5, 0.25, 4.0])  # powers of two, so that dividing by them rounds nothing
 
 
@@ -206,8 +209,44 @@ def test_auto_loss_is_logistic_where_that_finds_more_classes(skewed):
     assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
     assert model.score(X, y) > TraceNormClassifierCV(alphas=12, cv=3, loss="squared").fit(X, y).score(X, y)
     tried = [candidate["loss"] for candidate in model.cv_results_["candidates"]]
-    assert tried == ["squared", "squared", "logistic"]  # no ridge, a ridge, and the better of them with the other loss
-    assert model.best_index_ == 2
+    # No ridge, a ridge, and the better of them with the other loss, scaled and not.
+    assert tried == ["squared", "squared", "logistic", "logistic"]
+    assert {candidate["scaling"] for candidate in model.cv_results_["candidates"][2:]} == {None, "modes"}
+    assert model.best_index_ in (2, 3)
+
+
+def test_a_ridge_that_is_too_much_for_another_loss_is_eased_as_long_as_that_clearly_helps():
+    digits = load_digits()
+    model = TraceNormClassifierCV(alphas=15, cv=3, loss="logistic", scaling=None).fit(
+        digits.images[:80], digits.target[:80]
+    )
+    results = model.cv_results_
+    ridges = [candidate["ridge"] for candidate in results["candidates"]][1:]  # the first is none at all
+    assert len(ridges) > 1
+    assert_allclose(ridges[1:], np.array(ridges[:-1]) / 10)
+    lowest = np.array([min(mean) for mean in results["mean_error"]][1:])
+    at_end = [np.argmin(mean) == len(mean) - 1 for mean in results["mean_error"]][1:]
+    needed = [
+        error[np.argmin(mean)] for error, mean in zip(results["standard_error"], results["mean_error"], strict=True)
+    ]
+    falls = lowest[:-1] - lowest[1:] > needed[1:-1]
+    assert all(at_end[:-1])
+    assert all(falls[:-1])  # each step but perhaps the last was worth it
+    assert not (falls[-1] and at_end[-1])
+
+
+def test_tables_of_the_same_folds_are_compared_by_their_standard_errors():
+    def table(*means):
+        return Table(
+            Candidate(), np.geomspace(1, 0.1, len(means)), np.array([[m - 0.1, m + 0.1] for m in means]), None, EVEN
+        )
+
+    falling, flat = table(3.0, 2.0, 1.0), table(1.0, 1.0, 1.0)
+    assert falling.ends_at_its_best
+    assert not flat.ends_at_its_best
+    assert_allclose(flat.spread, 0.1)
+    assert table(0.89).is_clearly_below(falling)
+    assert not table(0.91).is_clearly_below(falling)
 
 
 def test_auto_loss_stays_squared_and_goes_on_learning_where_the_other_finds_no_more(even):

@@ -46,6 +46,9 @@ _PATH_TOL, _DATA_PATH_TOL = 1e-4, 1e-3
 # Where a path of such a loss takes more iterations alpha is far below what held-out samples ask for.
 _DATA_PATH_ITERATIONS = 300
 
+# The bound of the logistic loss's curvature is reached at scores of zero; where classes are told apart it is far below.
+_LOGISTIC_SHARE = 0.1
+
 # What is learned before the search and belongs to the model as well; and what the model has learned and is shown here too.
 _READ = ("n_features_in_", "feature_names_in_", "classes_", "_single", "_dtype")
 _SHOWN = ("coef_", "intercept_", "n_iter_", "objective_", "dual_gap_", "patterns_", "sample_shape_", "moments_")
@@ -131,58 +134,89 @@ class SelectionCV(BaseEstimator):
         penalise; then whether some ridge helps; last, whether another loss finds more classes.
         """
         loss = self._first_loss
-        scaled, ridge = self._begin(model, views)
-        auto = isinstance(self.ridges, str)
+        ridge_of = self._begin(model, views)
+        scaling, auto = next(iter(ridge_of)), isinstance(self.ridges, str)
         ridges = [0.0] if auto else [float(r) for r in np.atleast_1d(self.ridges)]
-        tables = self._walked(model, views, self._candidates(views, ridges, loss, scaled))
-        best = min(tables, key=lambda table: float(table.means[table.best]))
+        tables = self._walked(model, views, self._candidates(views, ridges, loss, scaling))
+        best = _lowest(tables)
+        ridge = ridge_of[scaling]
         if auto and ridge is not None:
-            more = self._walked(model, views, [replace(best.candidate, ridge=ridge)])
+            more = self._eased(
+                model, views, [replace(best.candidate, ridge=self._weighed(ridge, loss, views.n_targets))]
+            )
             tables += more
-            best = min(best, *more, key=lambda table: float(table.means[table.best]))
+            best = _lowest([best, *more])
         if second is not None:
-            weighed = self._weighed(best.candidate.ridge, second, views.n_targets)
-            other = replace(best.candidate, loss=second, ridge=weighed)
-            more = self._walked(model, views, [other])
+            more = self._eased(model, views, self._seconds(best.candidate, second, ridge_of, views.n_targets))
             tables += more
-            best = self._better(best, more[0])
+            best = self._better(best, _lowest(more))
         self._describe(best, tables)
         return best.candidate
 
+    def _seconds(
+        self, best: Candidate, loss: str, ridge_of: dict[str | None, float | None], n_targets: int
+    ) -> list[Candidate]:
+        """List what to try with the second loss: the best of the first, scaled either way, with the ridge of that scale."""
+        found = []
+        for scaling, alone in ridge_of.items():
+            ridge = alone if best.ridge > 0 and alone is not None else best.ridge
+            found.append(replace(best, loss=loss, scaling=scaling, ridge=self._weighed(ridge, loss, n_targets)))
+        return found
+
     def _weighed(self, ridge: float, loss: str, n_targets: int) -> float:
         """Carry a ridge over from the squared loss, whose curvature is 2: it should weigh as much against this loss."""
-        return 0.5 * ridge * float(self._new_model(loss=loss)._loss(n_targets).curvature)
+        curvature = float(self._new_model(loss=loss)._loss(n_targets).curvature)
+        return 0.5 * ridge * curvature * (_LOGISTIC_SHARE if loss == "logistic" else 1.0)
+
+    def _eased(self, model: TraceNormModel, views: Views, candidates: list[Candidate]) -> list[Table]:
+        """Walk with a ridge, and take a tenth of it for the best of the candidates as long as that helps.
+
+        For the squared loss the best ridge is known. That of another loss is a guess, and where the smallest alpha is best
+        it was too much.
+        """
+        tables = self._walked(model, views, candidates)
+        best = _lowest(tables)
+        while best.candidate.loss != "squared" and best.candidate.ridge > 0 and best.ends_at_its_best:
+            (less,) = self._walked(model, views, [replace(best.candidate, ridge=0.1 * best.candidate.ridge)])
+            tables.append(less)
+            if not less.is_clearly_below(best):
+                break
+            best = less
+        return tables
 
     def _better(self, one: Table, other: Table) -> Table:
         """Choose between two losses, whose values say nothing of each other: by hits, or by the user's score."""
         if self.scoring is not None:
-            return min(other, one, key=lambda table: float(table.means[table.best]))
+            return _lowest([other, one])
         return other if other.accuracy > one.accuracy else one
 
-    def _begin(self, model: TraceNormModel, views: Views) -> tuple[bool, float | None]:
-        """Find out with ridge regression alone whether to scale, and which ridge is best, None where it is not asked."""
-        choices = [False, True] if self.scaling == "auto" else [self.scaling is not None]
+    def _begin(self, model: TraceNormModel, views: Views) -> dict[str | None, float | None]:
+        """Find out with ridge regression alone whether to scale: ways to scale, the best first, with their best ridges.
+
+        A ridge is None where it is not asked for.
+        """
+        choices: list[str | None] = [None, "modes"] if self.scaling == "auto" else [self.scaling]
         if len(choices) == 1 and not isinstance(self.ridges, str):
-            return choices[0], None
+            return {choices[0]: None}
         found = {}
-        for scaled in choices:
-            view = views.of("squared", scaled=scaled)
+        for scaling in choices:
+            view = views.of("squared", scaled=scaling is not None)
             outcome = None if view is None else best_ridge(view, Candidate())
             if outcome is not None:
-                found[scaled] = outcome
+                found[scaling] = outcome
         if not found:
-            return choices == [True], None
-        scaled = min(found, key=lambda choice: found[choice][1])
-        if len(found) > 1:
-            model._say(f"scaling: {'modes' if scaled else None}, which is better for ridge regression")
-        return scaled, self._weighed(found[scaled][0], self._first_loss, views.n_targets)
+            return {choices[0]: None}
+        order = sorted(found, key=lambda scaling: found[scaling][1])
+        if len(order) > 1:
+            model._say(f"scaling: {order[0]}, which is better for ridge regression")
+        return {scaling: found[scaling][0] for scaling in order}
 
-    def _candidates(self, views: Views, ridges: list[float], loss: str, scaled: bool) -> list[Candidate]:
+    def _candidates(self, views: Views, ridges: list[float], loss: str, scaling: str | None) -> list[Candidate]:
         """List what to try; "auto" mode weights are equal ones and each mode alone."""
         modes = [False, True] if self.class_mode == "auto" else [bool(self.class_mode)]
         modes = [mode and views.n_targets > 1 for mode in modes]
         return [
-            Candidate(weights, ridge, class_mode, loss, "modes" if scaled else None)
+            Candidate(weights, ridge, class_mode, loss, scaling)
             for class_mode in dict.fromkeys(modes)
             for weights, ridge in product(self._weight_candidates(len(views.shape) + class_mode), ridges)
         ]
@@ -204,8 +238,8 @@ class SelectionCV(BaseEstimator):
             view = views.of(candidate.loss, scaled=candidate.scaling is not None)
             assert view is not None
             penalty = self._sized(model, candidate)._penalty(views.shape, views.n_targets)
-            # The second loss needs the samples at every step: a third of the alphas tells as much.
-            many = self.alphas if candidate.loss == self._first_loss or not self._own_grid else max(3, self.alphas // 3)
+            # The second loss needs the samples at every step: a fifth of the alphas tells as much.
+            many = self.alphas if candidate.loss == self._first_loss or not self._own_grid else max(3, self.alphas // 5)
             alphas = alpha_grid(view.whole(candidate), penalty, many, self.eps)
             tol = max(self.tol, _PATH_TOL if candidate.loss == "squared" else _DATA_PATH_TOL)
             most = self.max_iter if candidate.loss == "squared" else min(self.max_iter, _DATA_PATH_ITERATIONS)
@@ -348,3 +382,7 @@ class SelectionCV(BaseEstimator):
         tags.input_tags.sparse = True
         tags.array_api_support = True
         return tags
+
+
+def _lowest(tables: list[Table]) -> Table:
+    return min(tables, key=lambda table: float(table.means[table.best]))

@@ -117,6 +117,15 @@ class Table:
         """The share of hits where the mean error is lowest."""
         return float(self.hits[self.best] @ self.weights)
 
+    @property
+    def ends_at_its_best(self) -> bool:
+        """Whether the smallest of the alphas is the best one."""
+        return self.best == len(self.alphas) - 1
+
+    def is_clearly_below(self, other: Table) -> bool:
+        """Whether the lowest mean error is below that of another table of the same folds by more than its standard error."""
+        return bool(self.means[self.best] < other.means[other.best] - other.spread[other.best])
+
     def is_past_its_best(self, patience: int) -> bool:
         """Whether the errors have been rising for a while: smaller alphas only cost more and do worse."""
         since = len(self.means) - 1 - self.best

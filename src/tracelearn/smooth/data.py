@@ -45,7 +45,7 @@ def _is_far(mean: Array, squares: Array) -> bool:
 
 # Up to this size a Hessian that couples targets is factored in milliseconds. Measured on paths of real data, to a gap of
 # 1e-3: at 256 Newton took a tenth of the time of accelerated gradients, at 2,160 ADMM a seventh of the time of Newton.
-_SMALL_HESSIAN = 600
+_SMALL_HESSIAN = 1500
 
 
 @dataclass(frozen=True, eq=False)
