@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays import to_numpy
 from tracelearn.plotting.canvas import COLOURS
-from tracelearn.plotting.modes import Mode, as_modes, modes_of_weights, target_names
+from tracelearn.plotting.modes import Mode, as_modes, leading_factors, modes_of_weights, target_names
 from tracelearn.report.scores import Chosen, chosen_by_cv
 from tracelearn.tensors import Array, unfold
 
@@ -235,15 +235,12 @@ def _components(last: Any, coef: Array, names: Any, coordinates: Any, units: Any
     ranks, extra = ranks_of(last).reshape(-1, len(modes)), len(modes) - (coef.ndim - 1)
     found = []
     for n, (mode, (U, s)) in enumerate(zip(modes, factors, strict=True)):
-        level = 10 * max(max(U.shape) * float(np.finfo(s.dtype).eps) * float(s[0]), 1e-300)
-        above = int(np.sum(s > level))
-        count = min(MOST_COMPONENTS, above)
-        together = s[:count] ** 2 / max(float(np.sum(s**2)), 1e-300)
+        leading, together, above = leading_factors(U, s, MOST_COMPONENTS)
         if n < extra or len(coef) == 1:  # where targets are a mode, a target has no share in it
             shares = np.tile(together, (len(coef) + 1, 1))
         else:
-            shares = np.vstack([together, _own_shares(coef, U[:, :count], n - extra)])
-        found.append(Components(mode, s, U[:, :count].T, shares, sorted(set(ranks[:, n].tolist())), above))
+            shares = np.vstack([together, _own_shares(coef, leading, n - extra)])
+        found.append(Components(mode, s, leading.T, shares, sorted(set(ranks[:, n].tolist())), above))
     return found
 
 
