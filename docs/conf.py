@@ -48,5 +48,10 @@ html_theme_options = {
 }
 html_static_path = ["_static"]
 html_css_files = ["wide.css"]
-# A page without pages below it has nothing to show in a column at the left.
-html_sidebars = {"**": ["sidebar-nav-bs"], **{page.stem: [] for page in Path(__file__).parent.glob("*.md")}}
+# A page without pages below it has nothing to show in a column at the left, and the code of examples needs the room.
+_HERE = Path(__file__).parent
+html_sidebars = {
+    "**": ["sidebar-nav-bs"],
+    **{page.stem: [] for page in _HERE.glob("*.md")},
+    **{f"gallery/{example.stem}": [] for example in (_HERE.parent / "examples").glob("*.py")},
+}

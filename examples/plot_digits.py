@@ -2,14 +2,14 @@
 Digits as matrices: is low rank worth it for small images?
 ==========================================================
 
-Is an 8 × 8 image of a digit better treated as a matrix than as 64 numbers? No: flat ridge is as accurate, logistic
-regression a little better, and both are faster. What the matrix model gives is fewer directions to look at.
+Is an 8 × 8 image of a digit better treated as a matrix than as 64 numbers? No: logistic regression on the numbers is as
+accurate, ridge nearly so, and both are much faster. What the matrix model gives is fewer directions to look at.
 """
 
 # %%
 # Accuracy
 # --------
-# Ten digits, a few training images of each, 700 images to test on, three draws.
+# Ten digits, a few training images of each, 700 images to test on, three draws; bars are standard errors over draws.
 
 import time
 
@@ -32,7 +32,7 @@ models = {
 }
 sizes = (50, 100, 200)
 score = {name: np.zeros((len(sizes), 3)) for name in models}
-seconds = dict.fromkeys(models, 0.0)
+seconds, losses = dict.fromkeys(models, 0.0), []
 for row, size in enumerate(sizes):
     draws = StratifiedShuffleSplit(3, train_size=size, test_size=700, random_state=0).split(X, y)
     for column, (train, test) in enumerate(draws):
@@ -41,16 +41,22 @@ for row, size in enumerate(sizes):
             model.fit(samples[train], y[train])
             seconds[name] += time.perf_counter() - began
             score[name][row, column] = model.score(samples[test], y[test])
+        losses.append(models["trace norm"][0].loss_)
 
 print(f"{'training images':16}" + "".join(f"{size:>8}" for size in sizes) + "   seconds in all")
 for name, values in score.items():
     print(f"{name:16}" + "".join(f"{value:8.3f}" for value in values.mean(axis=1)) + f"{seconds[name]:10.1f}")
+print(f"the trace norm chose the logistic loss in {losses.count('logistic')} of {len(losses)} fits")
 
 fig, ax = plt.subplots(figsize=(5.6, 3.4), layout="constrained")
-looks = (("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "D"))
-for (name, values), (colour, marker) in zip(score.items(), looks, strict=True):
+looks = (
+    ("#0072B2", "o", 0.97),
+    ("#D55E00", "s", 1.0),
+    ("#009E73", "D", 1.03),
+)  # side by side, so that no bar hides another
+for (name, values), (colour, marker, aside) in zip(score.items(), looks, strict=True):
     error = values.std(axis=1, ddof=1) / 3**0.5
-    ax.errorbar(sizes, values.mean(axis=1), error, color=colour, marker=marker, capsize=3, label=name)
+    ax.errorbar(aside * np.array(sizes), values.mean(axis=1), error, color=colour, marker=marker, capsize=3, label=name)
 ax.set_xscale("log")
 ax.set_xticks(sizes, [str(size) for size in sizes])
 ax.minorticks_off()
@@ -63,7 +69,7 @@ plt.show()
 # What low rank gives
 # -------------------
 # Ask for more shrinkage than accuracy wants, and the ranks of the weights fall: a three is then told from an eight by a
-# matrix of rank two. What that costs in accuracy is printed below.
+# matrix of rank two. What that costs in accuracy is printed below. Red is above zero, blue below, each image on its own scale.
 
 pair = np.isin(y, (3, 8))
 X_pair, y_pair = X[pair], y[pair]
@@ -76,14 +82,19 @@ print(f"flat ridge {ridge.score(X_pair[half:].reshape(len(X_pair) - half, -1), y
 
 fig, axes = plt.subplots(1, 3, figsize=(9.6, 3), layout="constrained")
 names = ("row", "column")
-weights = WeightsDisplay.from_estimator(model, mode_names=names, ax=axes[0])
-patterns = WeightsDisplay.from_estimator(model, kind="patterns", mode_names=names, ax=axes[1])
-axes[0].set_title("weights: what is added up")
-axes[1].set_title("patterns: what an eight has more")
+WeightsDisplay.from_estimator(model, mode_names=names, ax=axes[0])
+WeightsDisplay.from_estimator(model, kind="patterns", mode_names=names, ax=axes[1])
 for ax in axes[:2]:
     ax.invert_yaxis()  # images begin at the top
-axes[2].imshow(X_pair[y_pair == 8].mean(axis=0) - X_pair[y_pair == 3].mean(axis=0), cmap="RdBu_r", aspect="auto")
-axes[2].set_title("mean eight minus mean three")
+difference = X_pair[y_pair == 8].mean(axis=0) - X_pair[y_pair == 3].mean(axis=0)
+limit = np.abs(difference).max()
+axes[2].imshow(difference, cmap="RdBu_r", vmin=-limit, vmax=limit)
+axes[2].set_xlabel("column")
+titles = ("weights: what is multiplied", "patterns: what an eight has more", "mean eight minus mean three")
+for ax, title in zip(axes, titles, strict=True):
+    ax.set_aspect("equal")
+    ax.set_title(title, fontsize="medium")
+    ax.label_outer()
 plt.show()
 
 # %%
@@ -95,5 +106,5 @@ plt.show()
 # %%
 # The answer
 # ----------
-# For images of 64 pixels use ridge or logistic regression. Strokes are lines in every direction, and a matrix of low rank
+# For images of 64 pixels use logistic regression, or ridge. Strokes are lines in every direction, and a matrix of low rank
 # knows only rows and columns.

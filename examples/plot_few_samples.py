@@ -22,6 +22,7 @@ from tracelearn import TraceNormRegressorCV
 from tracelearn.datasets import make_low_rank_regression
 
 SHAPE, SIZES, DRAWS = (8, 8, 8), (50, 100, 200, 400, 800, 1600), 2
+SEARCH = {"alphas": 10, "ridges": (0.0,), "scaling": None, "mode_weights": None, "cv": 3, "tol": 1e-3}
 strengths = np.logspace(-2, 5, 22)
 
 
@@ -42,9 +43,7 @@ def errors(rank):
     for seed in range(DRAWS):
         X, y, W = draw(rank, seed)
         for k, size in enumerate(SIZES):
-            ours = TraceNormRegressorCV(alphas=10, ridges=(0.0,), mode_weights=None, cv=3, tol=1e-3).fit(
-                X[:size], y[:size]
-            )
+            ours = TraceNormRegressorCV(**SEARCH).fit(X[:size], y[:size])
             ridge = RidgeCV(strengths).fit(X[:size].reshape(size, -1), y[:size])
             for row, coef in enumerate((ours.coef_, ridge.coef_.reshape(SHAPE))):
                 found[row, k] += np.linalg.norm(coef - W) / np.linalg.norm(W) / DRAWS
@@ -72,7 +71,7 @@ for ax, (title, found) in zip(axes, results.items(), strict=True):
     ax.set_xticks(SIZES, [str(size) for size in SIZES])
     ax.minorticks_off()
     ax.set_ylim(0, 1.15)
-    ax.set_xlabel("samples (dotted: one for each weight)")
+    ax.set_xlabel("samples (dotted line: as many as weights)")
     ax.set_title(title)
 axes[0].set_ylabel("relative error of the weights")
 axes[0].legend(frameon=False)
@@ -94,5 +93,5 @@ for size, value in zip(SIZES, ours, strict=True):
 # ----------
 # The trace norm needs fewer samples where there is low rank to find. In the right panel the two are alike, and ridge a hair
 # ahead where samples are few: take ridge there. Cross-validation tells the two situations apart, since both models report
-# their error on held-out samples. By default ``TraceNormRegressorCV`` also tries a mixture of both penalties, which is left
-# out here.
+# their error on held-out samples. By default ``TraceNormRegressorCV`` also tries a ridge beside the trace norm, each mode
+# alone, and a scaling of the modes; they are left out here, so that two penalties are compared.

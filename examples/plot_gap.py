@@ -3,8 +3,8 @@ How tight is my answer? The duality gap
 =======================================
 
 How do I know that a fit has finished, and how small should ``tol`` be? ``dual_gap_`` is a proof that needs no second run: the
-objective is at most so far above the optimum. For predictions a tolerance of 1e-3 is enough here; the default of 1e-6 costs
-a few iterations more, and makes two fits comparable digit by digit.
+objective is at most so far above the optimum. For predictions a tolerance of 1e-3 is enough here; the default of 1e-6 takes a
+few times the iterations, and two fits then agree to several digits.
 """
 
 # %%
@@ -53,13 +53,13 @@ fig, axes = plt.subplots(1, 2, figsize=(9.6, 3.6), layout="constrained")
 axes[0].loglog(tolerances, table[:, 1], color="#0072B2", marker="o", label="dual_gap_, proven")
 axes[0].loglog(tolerances, np.maximum(table[:, 2], 1e-16), color="#D55E00", marker="s", ls="--", label="true distance")
 axes[0].loglog(tolerances, tolerances, color="0.6", linestyle=":", label="tol")
-axes[0].set_ylabel("of the objective without weights")
-axes[1].loglog(tolerances, table[:, 6], color="#009E73", marker="D", label="largest change of a test prediction")
-axes[1].set_ylabel("of the spread of the target")
+axes[0].set_ylabel("distance from the optimum\n(objective without weights = 1)")
+axes[0].legend(frameon=False, fontsize="small", loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
+axes[1].loglog(tolerances, table[:, 6], color="#009E73", marker="D")
+axes[1].set_ylabel("largest change of a test prediction\n(spread of the target = 1)")
 for ax in axes:
     ax.invert_xaxis()
     ax.set_xlabel("tol")
-    ax.legend(frameon=False, fontsize="small", loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
 plt.show()
 
 # %%

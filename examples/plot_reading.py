@@ -13,9 +13,10 @@ model whose truth is known: the path, the ranks, the factors, the sign and the p
 
 import matplotlib.pyplot as plt
 import numpy as np
+from sklearn.base import clone
 from sklearn.linear_model import RidgeCV
 
-from tracelearn import TraceNormRegressor, TraceNormRegressorCV, trace_norm_path
+from tracelearn import TraceNormRegressorCV, trace_norm_path
 from tracelearn.plotting import ModeFactorsDisplay, ModeSpectrumDisplay, PathDisplay, WeightsDisplay
 
 rng = np.random.default_rng(0)
@@ -117,6 +118,6 @@ plt.show()
 # between models, not sizes.
 
 for alpha in (0.5 * simple.alpha_, simple.alpha_, 2 * simple.alpha_):
-    other = TraceNormRegressor(alpha=alpha).fit(X[train], y[train])
+    other = clone(model).set_params(alpha=alpha).fit(X[train], y[train])
     likeness = np.corrcoef(other.patterns_.ravel(), model.patterns_.ravel())[0, 1]
     print(f"alpha {alpha:.3f}: correlation of patterns {likeness:.3f}, size {np.linalg.norm(other.patterns_):.2f}")

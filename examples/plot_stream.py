@@ -43,7 +43,7 @@ ax.semilogy(seen, gaps, color="#0072B2", label="certificate: proven bound")
 ax.semilogy(seen, np.maximum(distances, 1e-12), color="#D55E00", linestyle="--", label="true distance")
 ax.axhline(online.tol, color="0.6", linewidth=0.8, linestyle=":", label="tol")
 ax.set_xlabel("samples learned")
-ax.set_ylabel("relative to no weights")
+ax.set_ylabel("distance from the optimum\n(objective without weights = 1)")
 ax.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
 plt.show()
 
@@ -52,7 +52,7 @@ plt.show()
 # ----------------------
 # After 3,000 samples the target comes from other weights. ``forgetting=0.9`` multiplies the weight of the past at every
 # batch: it remembers about ten of them. The simple model beside it is online ridge, which is the same class with
-# ``alpha=0``. Every error is on samples that were not learned yet.
+# ``alpha=0``. Every error is on samples that were not learned yet; the dotted line is where the target changes.
 
 rng = np.random.default_rng(2)
 turn = rng.standard_normal(SHAPE[0])
@@ -76,6 +76,8 @@ reports = {name: stream(batches(), model, refresh_samples=BATCH) for name, model
 fig, axes = plt.subplots(1, 3, figsize=(11, 3.4), sharey=True, layout="constrained")
 for ax, (name, report) in zip(axes, reports.items(), strict=True):
     PrequentialDisplay.from_report(report, measure="mean squared error", ax=ax)
+    ax.axvline(3000, color="0.6", linewidth=0.8, linestyle=":")
+    ax.label_outer()
     ax.set_title(name)
     ax.get_legend().remove()
     error = {point.n_seen: point.error for point in report.curve}

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from tracelearn import (
+    HierarchicalTraceNormClassifier,
     ModePCA,
     Moments,
     TraceNormClassifier,
@@ -23,6 +24,7 @@ from tracelearn import (
     load,
     save,
 )
+from tracelearn.cli import dataset
 from tracelearn.cli import fit as cli_fit
 
 FAST = ("--alpha", "0.05", "--cv", "3")
@@ -196,9 +198,9 @@ def test_the_score_agrees_with_scikit_learn(capsys, folder, arrays):
 
 
 def test_groups_stay_together(capsys, folder, arrays):
-    data = cli_fit._Data(arrays["X"], arrays["label"], arrays["who"])
+    data = dataset.Dataset(arrays["X"], arrays["label"], arrays["who"])
     for task in ("classification", "regression"):
-        for train, test in cli_fit._split(data, 3, task):
+        for train, test in dataset.draw_folds(data, 3, task):
             assert not set(arrays["who"][train]) & set(arrays["who"][test])
     code, out, err = call(capsys, "fit", "data.npz", "--target", "y", "--groups", "who", "--cv", "3", "--json")
     assert (code, err) == (0, "")
@@ -212,7 +214,7 @@ def test_groups_stay_together(capsys, folder, arrays):
 def test_samples_beyond_memory_give_the_same_model(capsys, folder, monkeypatch, more):
     arguments = ["fit", "data.npz", "--target", "label", "--groups", "who", "--cv", "3", "--json", *more]
     whole = json.loads(call(capsys, *arguments, "--out", "whole")[1])
-    monkeypatch.setattr(cli_fit, "available_memory", lambda: 1000)
+    monkeypatch.setattr(dataset, "available_memory", lambda: 1000)
     blocks = json.loads(call(capsys, *arguments, "--out", "blocks")[1])
     np.testing.assert_allclose(load("whole").coef_, load("blocks").coef_, atol=1e-4)
     assert blocks["score"] == pytest.approx(whole["score"])
@@ -246,6 +248,49 @@ def test_what_is_not_given_is_searched_with_alpha(capsys, folder, target, more, 
     shown = dict(re.split(r"  +", line.strip(), maxsplit=1) for line in out.splitlines())
     assert shown["loss"] == plain.loss
     assert shown["scaling"] == (plain.scaling or "none")
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (["--target", "label"], "channel 2, time 3, band 2"),
+        (["--target", "label", "--samples", "flat", "--tensor-shape", "4,3,2"], "channel 2, time 3, band 2"),
+        (["--target", "three", "--class-mode"], "class 3, channel 4, time 3, band 2"),
+        (["--target", "both", "--class-mode"], "target 1, channel 4, time 3, band 2"),
+    ],
+)
+def test_modes_are_called_by_their_names_without_a_page_too(capsys, folder, more, told):
+    names = ("--mode-names", "channel, time,band")
+    code, out, err = call(capsys, "fit", "data.npz", *FAST, *more, *names, "--out", "model")
+    assert (code, err) == (0, "")
+    ranks = re.search(r"^mode ranks +(.*?) *$", out, re.M)[1]
+    assert re.sub(r"\d", "", ranks) == re.sub(r"\d", "", told)
+    code, out, err = call(capsys, "inspect", "model", *names)
+    assert (code, err) == (0, "")
+    assert re.search(r"^mode ranks +(.*?) *$", out, re.M)[1] == ranks
+    called = [words.rsplit(" ", 1)[0] for words in ranks.split(", ")]
+    assert re.findall(r"^mode (\w+) +[▁▂▃▄▅▆▇█]", out, re.M) == called
+    facts = json.loads(call(capsys, "inspect", "model", *names, "--json")[1])
+    assert facts["mode_names"] == called
+    assert [f"{name} {rank}" for name, rank in zip(called, facts["mode_ranks"], strict=True)] == ranks.split(", ")
+
+
+@pytest.mark.parametrize("names", ["channel,time", "channel,time,band,more", "channel,,band", "time,time,band"])
+@pytest.mark.parametrize("more", [[], ["--html", "page"]])
+def test_names_that_do_not_fit_are_refused_before_anything_is_read(capsys, folder, monkeypatch, names, more):
+    monkeypatch.setattr(cli_fit, "read", lambda *args: pytest.fail("samples were read"))
+    code, out, err = call(capsys, "fit", "data.npz", *FAST, *more, "--mode-names", names)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "Expected 3 different names, separated by commas, for samples of shape 4 × 3 × 2" in err
+    assert repr(names) in err
+    assert not {"model.tracelearn", "page"} & {file.name for file in folder.iterdir()}
+
+
+def test_names_without_modes_to_name_are_refused(capsys, folder, arrays):
+    save(Moments.of(arrays["X"], arrays["y"]), "moments")
+    code, out, err = call(capsys, "inspect", "moments", "--mode-names", "channel,time,band")
+    assert (code, out) == (2, "")
+    assert "Expected a fitted model for --mode-names, got Moments: leave them out." in err
 
 
 def test_quiet_is_silent(capsys, folder):
@@ -449,6 +494,7 @@ def test_inspect_reads_whatever_save_writes(capsys, folder, arrays):
         "TraceNormRegressorCV": TraceNormRegressorCV(alphas=3, cv=2).fit(X, y),
         "TraceNormRegressor": TraceNormRegressor(),
         "TraceNormClassifier": TraceNormClassifier(loss="logistic").fit(X, arrays["three"]),
+        "HierarchicalTraceNormClassifier": HierarchicalTraceNormClassifier().fit(X, arrays["three"]),
     }
     for name, thing in things.items():
         save(thing, name)

@@ -372,8 +372,8 @@ def test_fit_writes_the_page_of_held_out_samples(folder, capsys):
     [
         (("classifier.tracelearn", "--html", "no/page.html"), "Expected a file in a folder that exists"),
         (("classifier.tracelearn", "--data", "new.npz"), "Expected --html beside --data"),
-        (("classifier.tracelearn", "--mode-names", "a,b,c"), "Expected --html beside --mode-names"),
-        (("classifier.tracelearn", "--html", "p", "--mode-names", "a,b"), "Expected 3 mode_names"),
+        (("classifier.tracelearn", "--mode-names", "a,b"), "Expected 3 different names"),
+        (("classifier.tracelearn", "--html", "p", "--mode-names", "a,b"), "Expected 3 different names"),
         (("classifier.tracelearn", "--html", "p", "--data", "new.npz"), "name the target the model was fitted to"),
         (("regressor.tracelearn", "--html", "p", "--data", "new.npz", "--target", "no"), "choose one with --target"),
         (("regressor.tracelearn", "--html", "p", "--data", "gaps.npz"), "got NaN or infinity: leave out such samples"),

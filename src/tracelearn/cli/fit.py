@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import rich.console
+import typer
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, check_cv
 
 from tracelearn import (
     TraceNormClassifier,
@@ -25,114 +26,33 @@ from tracelearn import (
     TraceNormRegressorCV,
     files,
 )
+from tracelearn.cli.dataset import Dataset, Splits, check_folds, draw_folds, read
+from tracelearn.cli.mistakes import MistakeError, one_line
+from tracelearn.cli.options import AsJson, Data, Html, ModeNames, Quiet, Samples, TaskName
 from tracelearn.cli.shared import (
-    MistakeError,
     Task,
     check_out,
     check_page,
     command_line,
     find_task,
-    one_line,
     open_data,
     origin_of,
+    read_names,
     show_table,
-    split_names,
 )
 from tracelearn.estimators.scores import accuracy, r_squared
 from tracelearn.losses import CLASSIFIER_LOSSES, REGRESSOR_LOSSES
-from tracelearn.memory import available_memory
 from tracelearn.optional import require
 from tracelearn.penalties import PENALTIES
 from tracelearn.progress import Bar
 from tracelearn.report.model import gather, spans
 from tracelearn.report.page import Evaluation, render
 from tracelearn.report.scores import Folds, compare
-from tracelearn.sources import Source
-
-try:
-    import rich.console
-    import typer
-except ImportError:  # main says so in one sentence
-    pass
 
 __all__ = ["fit_command"]
 
-_Splits = list[tuple[NDArray[Any], NDArray[Any]]]
 _OUT = Path("model.tracelearn")
 _SHOWN_CLASSES = 20
-
-
-# --- data -------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class _Rows:
-    """Some samples of a source that is too large for memory; every pass reads them anew."""
-
-    source: Source
-    keep: NDArray[np.bool_]
-
-    def __iter__(self) -> Iterator[tuple[Any, Any]]:
-        first = 0
-        for X, y, _ in self.source.batches():
-            kept = self.keep[first : first + len(X)]
-            first += len(X)
-            if kept.any():
-                yield X[kept], y[kept]
-
-
-@dataclass(frozen=True, eq=False)
-class _Data:
-    """Samples, in memory if they fit, with their targets and groups."""
-
-    X: NDArray[Any] | Source
-    y: NDArray[Any]
-    groups: NDArray[Any] | None
-
-    def fit(self, model: Any, rows: NDArray[Any] | None = None) -> Any:
-        """Fit a model to all samples, or to some."""
-        if not isinstance(self.X, Source):
-            return model.fit(self.X, self.y) if rows is None else model.fit(self.X[rows], self.y[rows])
-        return model.fit(self.X if rows is None else _Rows(self.X, self._mask(rows)))
-
-    def predict(self, model: Any, rows: NDArray[Any]) -> NDArray[Any]:
-        """Predict some samples, in their order in the file."""
-        if not isinstance(self.X, Source):
-            return np.asarray(model.predict(self.X[rows]))
-        return np.concatenate([model.predict(X) for X, _ in _Rows(self.X, self._mask(rows))])
-
-    def _mask(self, rows: NDArray[Any]) -> NDArray[np.bool_]:
-        mask = np.zeros(len(self.y), dtype=bool)
-        mask[rows] = True
-        return mask
-
-
-def _targets_of(source: Source, data: Path) -> NDArray[Any]:
-    parts = [y for y, _ in source.targets()]
-    if parts[0] is None:
-        raise MistakeError(
-            f"Expected targets beside the samples, got {data}, which is one array: name another file with --target."
-        )
-    return np.concatenate(parts)
-
-
-def _read(data: Path, samples: str, target: str, groups: str | None, bar: Bar) -> _Data:
-    """Read what fits in memory, and leave the rest where it is."""
-    source = open_data(data, samples, target)
-    try:
-        y = _targets_of(source, data)
-        named = None if groups is None else _targets_of(open_data(data, samples, groups, "groups"), data)
-        shape, dtype = source.sample_shape, source.dtype
-        assert shape is not None
-        assert dtype is not None
-        size = len(y) * math.prod(shape) * dtype.itemsize
-        # Folds are copies of the samples, and so is what a solver widens.
-        fits = 4 * size <= available_memory()
-        batches = bar.follow("reading", source.batches(), source.n_samples)
-        X = np.concatenate([X for X, _, _ in batches]) if fits else source
-    except (ValueError, ImportError) as error:
-        raise MistakeError(str(error)) from error
-    return _Data(X, y, named)
 
 
 # --- model ------------------------------------------------------------------------------------------------------------
@@ -171,51 +91,13 @@ def _loss(name: str, task: str, alpha: str) -> str:
     return "auto" if task == "classification" and alpha == "auto" else "squared"
 
 
-def _make_model(task: str, alpha: str, ridge: float | None, splits: _Splits, options: dict[str, Any]) -> Any:
+def _make_model(task: str, alpha: str, ridge: float | None, splits: Splits, options: dict[str, Any]) -> Any:
     is_classifier = task == "classification"
     if alpha == "auto":
         kind: Any = TraceNormClassifierCV if is_classifier else TraceNormRegressorCV
         return kind(ridges="auto" if ridge is None else (ridge,), cv=splits, **options)
     kind = TraceNormClassifier if is_classifier else TraceNormRegressor
     return kind(alpha=_number("alpha", alpha, "'auto' or a number of at least 0"), ridge=ridge or 0.0, **options)
-
-
-def _split(data: _Data, cv: int, task: str) -> _Splits:
-    """Draw folds as the CV estimators do; groups stay together."""
-    is_classifier = task == "classification"
-    if data.groups is None:
-        splitter = check_cv(cv, data.y, classifier=is_classifier)
-    else:
-        splitter = (StratifiedGroupKFold if is_classifier else GroupKFold)(cv)
-    return list(splitter.split(np.zeros(len(data.y)), data.y, data.groups))
-
-
-def _check_folds(data: _Data, cv: int, task: str) -> None:
-    """Refuse what cannot be cross-validated, before anything is learned."""
-    if task == "classification" and data.y.ndim != 1:
-        raise MistakeError(
-            f"Expected one label for each sample, got targets of shape {data.y.shape}: choose one column, or say --task "
-            "regression."
-        )
-    if data.groups is not None and len(np.unique(data.groups)) < cv:
-        raise MistakeError(
-            f"Expected at least {cv} groups for {cv} folds, got {len(np.unique(data.groups))}: choose a smaller --cv."
-        )
-    if task != "classification":
-        if len(data.y) < 2 * cv:
-            raise MistakeError(
-                f"Expected at least {2 * cv} samples for {cv} folds, got {len(data.y)}: choose a smaller --cv."
-            )
-        return
-    labels, counts = np.unique(data.y, return_counts=True)
-    if len(labels) < 2:
-        raise MistakeError(f"Expected at least two classes, got one, {labels[0]!s}: add samples of another class.")
-    if counts.min() < cv:
-        rare = labels[np.argmin(counts)]
-        raise MistakeError(
-            f"Expected at least {cv} samples of each class for {cv} folds, got {counts.min()} of {rare!s}: choose a smaller "
-            "--cv, or leave that class out."
-        )
 
 
 # --- score ------------------------------------------------------------------------------------------------------------
@@ -244,7 +126,7 @@ class _Held:
         return Evaluation(compare(model, self.truth, self.found), f"{len(self.truth):,} held-out samples", folds)
 
 
-def _cross_validate(model: Any, data: _Data, splits: _Splits, task: str, bar: Bar) -> _Held:
+def _cross_validate(model: Any, data: Dataset, splits: Splits, task: str, bar: Bar) -> _Held:
     """Learn anew without each fold and score on it, beside a prediction that does not look at the samples."""
     measure = accuracy if task == "classification" else r_squared
     plain = getattr(model, "best_estimator_", model)
@@ -302,7 +184,7 @@ def _heard(bar: Bar) -> Iterator[None]:
         logger.propagate = propagates
 
 
-def _describe(model: Any, data: _Data, task: Task) -> dict[str, Any]:
+def _describe(model: Any, data: Dataset, task: Task) -> dict[str, Any]:
     """Gather the facts about a fitted model."""
     plain = getattr(model, "best_estimator_", model)
     classes = None
@@ -356,7 +238,7 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
         "note": "alpha and the rest chosen on these folds: slightly optimistic"
         if score["alpha_chosen_on_same_folds"]
         else "",
-        "mode ranks": spans(facts["mode_ranks"]),
+        "mode ranks": spans(facts["mode_ranks"], facts["mode_names"]),
         "duality gap": f"{facts['dual_gap']:.1e} after {facts['n_iter']} iterations",
         "seconds": f"{facts['seconds']:.1f}",
         "file": facts["file"],
@@ -368,7 +250,7 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
 # --- command ----------------------------------------------------------------------------------------------------------
 
 
-def _learn(data: _Data, task: Task, model: Any, splits: _Splits, bar: Bar) -> tuple[dict[str, Any], _Held]:
+def _learn(data: Dataset, task: Task, model: Any, splits: Splits, bar: Bar) -> tuple[dict[str, Any], _Held]:
     """Fit and score a model; return the facts, and what was predicted of held-out samples."""
     began = time.perf_counter()
     with _heard(bar), warnings.catch_warnings():
@@ -386,16 +268,13 @@ def _learn(data: _Data, task: Task, model: Any, splits: _Splits, bar: Bar) -> tu
 
 def fit_command(
     context: typer.Context,
-    data: Annotated[
-        Path,
-        typer.Argument(help="File of samples and targets: .npz, .npy, .zarr, .h5 or .parquet.", show_default=False),
-    ],
+    data: Data,
     target: Annotated[str, typer.Option(help="Name of the targets in the file, or another file: .npy.")] = "y",
-    samples: Annotated[str, typer.Option(help="Name of the samples in the file.")] = "X",
+    samples: Samples = "X",
     groups: Annotated[
         str | None, typer.Option(help="Name of groups, such as subjects, that no two folds may share.")
     ] = None,
-    task: Annotated[str, typer.Option(help="auto, classification or regression.")] = "auto",
+    task: TaskName = "auto",
     alpha: Annotated[
         str, typer.Option(help="Strength of the trace norm, or auto: chosen by cross-validation.")
     ] = "auto",
@@ -423,17 +302,13 @@ def fit_command(
         str | None, typer.Option(help="Shape of a sample where samples are flat, such as 8,100,20.")
     ] = None,
     out: Annotated[Path, typer.Option(help="File for the model.")] = _OUT,
-    html: Annotated[
-        Path | None, typer.Option(help="File for a page about the model, to open in a browser.", show_default=False)
-    ] = None,
-    mode_names: Annotated[
-        str | None, typer.Option(help="Names of the modes for the page, such as channel,time.", show_default=False)
-    ] = None,
+    html: Html = None,
+    mode_names: ModeNames = None,
     force: Annotated[
         bool, typer.Option("--force", help="Replace the files of model and page if they are there.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the facts as one JSON object.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but what went wrong.")] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> None:
     """Fit a model to a file of samples, and say how well it predicts samples it has not seen.
 
@@ -445,24 +320,28 @@ def fit_command(
     check_page(html, out, force=force)
     options: dict[str, Any] = {"penalty": _one_of("penalty", penalty, PENALTIES), "class_mode": class_mode}
     options["tensor_shape"] = _shape(tensor_shape)
+    source = open_data(data, samples, target)
+    grouped = None if groups is None else open_data(data, samples, groups, "groups")
+    names = read_names(mode_names, options["tensor_shape"] or source.sample_shape or ())
     with Bar(rich.console.Console(quiet=quiet or as_json)) as bar:
-        found = _read(data, samples, target, groups, bar)
+        found = read(source, grouped, data, bar)
         chosen = find_task(found.y, task)
         options["loss"] = _loss(loss, chosen.name, alpha)
-        _check_folds(found, cv, chosen.name)
+        check_folds(found, cv, chosen.name)
         try:
-            splits = _split(found, cv, chosen.name)
+            splits = draw_folds(found, cv, chosen.name)
             squared = None if ridge is None else _number("ridge", str(ridge))
             model = _make_model(chosen.name, alpha, squared, splits, options)
             facts, held = _learn(found, chosen, model, splits, bar)
             files.save(model, out)
+            learned = gather(model, mode_names=names)
             if html is not None:
-                learned = gather(model, mode_names=split_names(mode_names))
                 page = render(learned, held.evaluation(model), origin_of(out, command_line(context)))
                 files.write_atomically(html, page.encode())
         except ValueError as error:
             raise MistakeError(str(error)) from error
-    facts |= {"file": str(out)} | ({} if html is None else {"page": str(html)})
+    facts |= {"mode_names": None if names is None else learned.names_of_weights, "file": str(out)}
+    facts |= {} if html is None else {"page": str(html)}
     if quiet:
         return
     if as_json:

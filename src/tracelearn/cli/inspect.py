@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
+import rich.console
+import typer
+
 from tracelearn import Moments, files
+from tracelearn.cli.mistakes import MistakeError
+from tracelearn.cli.options import AsJson, Html, ModeNames
 from tracelearn.cli.predict import check_truth, load_to_predict, predict_all
 from tracelearn.cli.shared import (
-    MistakeError,
     check_page,
     command_line,
     load_file,
+    missing_targets,
     open_data,
     origin_of,
+    read_names,
     show_table,
-    split_names,
 )
 from tracelearn.progress import Bar, sparkline
-from tracelearn.report.model import changed_parameters, gather, plain, spans
+from tracelearn.report.model import changed_parameters, gather, plain, ranks_of, spans
 from tracelearn.report.page import Evaluation, render
 from tracelearn.report.scores import compare
-
-try:
-    import rich.console
-    import typer
-except ImportError:  # main says so in one sentence
-    pass
 
 __all__ = ["inspect_command"]
 
@@ -40,29 +38,41 @@ def _of_moments(moments: Moments) -> dict[str, Any]:
     return {"weight": float(moments.weight), "n_features": len(moments.x_mean), "n_targets": moments.n_targets}
 
 
-def _of_model(model: Any) -> dict[str, Any]:
-    """Gather what a model knows of itself; transformers and models that are not fitted know less."""
+def _of_model(model: Any, names: list[str] | None) -> dict[str, Any]:
+    """Gather what a model knows of itself; transformers, pipelines and models that are not fitted know less."""
     facts: dict[str, Any] = {"parameters": changed_parameters(model)}
     chosen = {name: plain(getattr(model, f"{name}_", None)) for name in _CHOSEN}
     if chosen["alpha"] is not None:
         facts["chosen"] = chosen
-    for name in ("sample_shape", "classes", "mode_ranks", "dual_gap", "objective", "n_iter"):
+    for name in ("sample_shape", "classes", "dual_gap", "objective", "n_iter"):
         value = getattr(model, f"{name}_", None)
         if value is not None:
             facts[name] = plain(value)
     if hasattr(model, "coef_"):
-        facts["singular_values"] = [plain(values) for _, values in model.mode_factors_]
-        moments = getattr(model, "moments_", None)
+        learned, moments = gather(model, mode_names=names), getattr(model, "moments_", None)
+        facts["mode_names"] = None if names is None else learned.names_of_weights
+        facts["mode_ranks"] = plain(ranks_of(model))
+        facts["singular_values"] = [plain(one.values) for one in learned.components]
         facts["moments"] = moments is not None
         facts["weight"] = None if moments is None else float(moments.weight)
     return facts
 
 
-def _describe(path: Path) -> dict[str, Any]:
-    """Gather the facts about a file."""
-    thing, header = load_file(path), files.read_header(path)
-    facts = _of_moments(thing) if isinstance(thing, Moments) else _of_model(thing)
+def _describe(thing: Any, names: list[str] | None, path: Path) -> dict[str, Any]:
+    """Gather the facts about a file and what is in it."""
+    header = files.read_header(path)
+    facts = _of_moments(thing) if isinstance(thing, Moments) else _of_model(thing, names)
     return {"kind": type(thing).__name__, **facts, "format": header.format, "tracelearn": header.tracelearn}
+
+
+def _names(text: str | None, thing: Any, *, for_page: bool) -> list[str] | None:
+    """Read the names of the modes of a model; a page also tells of the model at the end of a pipeline."""
+    if text is None:
+        return None
+    last = thing.steps[-1][1] if for_page and hasattr(thing, "steps") else thing
+    if not hasattr(last, "coef_"):
+        raise MistakeError(f"Expected a fitted model for --mode-names, got {type(thing).__name__}: leave them out.")
+    return read_names(text, last.sample_shape_)
 
 
 def _words(values: dict[str, Any]) -> str:
@@ -102,11 +112,12 @@ def _learned(facts: dict[str, Any]) -> dict[str, str]:
     """Write what the weights are like, and how well they are proven."""
     rows = {}
     if "mode_ranks" in facts:
-        rows["mode ranks"] = spans(facts["mode_ranks"])
-    for mode, values in enumerate(facts.get("singular_values", []), start=1):
-        rows[f"mode {mode}"] = _bars(values)
+        rows["mode ranks"] = spans(facts["mode_ranks"], facts["mode_names"])
+        names = facts["mode_names"] or range(1, len(facts["singular_values"]) + 1)
+        rows |= {f"mode {name}": _bars(one) for name, one in zip(names, facts["singular_values"], strict=True)}
     if "dual_gap" in facts:
         rows["duality gap"] = f"{facts['dual_gap']:.1e} after {facts['n_iter']} iterations"
+    if "objective" in facts:
         rows["objective"] = f"{facts['objective']:.6g}"
     return rows
 
@@ -128,32 +139,16 @@ def _evaluate(model: Any, data: Path, samples: str, target: str, bar: Bar) -> Ev
     """Predict the samples of a file and set the truth beside."""
     found = predict_all(model, open_data(data, samples, target), bar)
     if found.truth is None:
-        raise MistakeError(
-            f"Expected targets beside the samples, got {data}, which is one array: name another file with --target."
-        )
+        raise missing_targets(data)
     check_truth(model, found, found.truth)
     return Evaluation(compare(model, found.truth, found.prediction), f"{len(found.truth):,} samples in {data.name}")
-
-
-def _write_page(
-    path: Path, html: Path, names: str | None, evaluate: Callable[[Any], Evaluation | None], told: str
-) -> None:
-    model = load_to_predict(path)
-    try:
-        facts = gather(model, mode_names=split_names(names))
-        page = render(facts, evaluate(model), origin_of(path, told))
-    except ValueError as error:
-        raise MistakeError(str(error)) from error
-    files.write_atomically(html, page.encode())
 
 
 def inspect_command(
     context: typer.Context,
     model: Annotated[Path, typer.Argument(help="File of a model or of moments.", show_default=False)],
-    as_json: Annotated[bool, typer.Option("--json", help="Print the facts as one JSON object.")] = False,
-    html: Annotated[
-        Path | None, typer.Option(help="File for a page about the model, to open in a browser.", show_default=False)
-    ] = None,
+    as_json: AsJson = False,
+    html: Html = None,
     data: Annotated[
         Path | None,
         typer.Option(
@@ -162,26 +157,24 @@ def inspect_command(
     ] = None,
     samples: Annotated[str, typer.Option(help="Name of the samples in the file of --data.")] = "X",
     target: Annotated[str, typer.Option(help="Name of the targets in the file of --data, or another file.")] = "y",
-    mode_names: Annotated[
-        str | None, typer.Option(help="Names of the modes for the page, such as channel,time.", show_default=False)
-    ] = None,
+    mode_names: ModeNames = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file of the page if it is there.")] = False,
 ) -> None:
     """Say what is in a file: the model, its weights, and how well it is solved."""
     check_page(html, model, force=force)
-    if html is not None:
-
-        def evaluate(loaded: Any) -> Evaluation | None:
-            if data is None:
-                return None
+    if data is not None and html is None:
+        raise MistakeError("Expected --html beside --data, which is for a page, got none: name a file with --html.")
+    loaded = load_file(model) if html is None else load_to_predict(model)
+    names = _names(mode_names, loaded, for_page=html is not None)
+    try:
+        facts = _describe(loaded, names, model)
+        if html is not None:
             with Bar(rich.console.Console(quiet=as_json)) as bar:
-                return _evaluate(loaded, data, samples, target, bar)
-
-        _write_page(model, html, mode_names, evaluate, command_line(context))
-    elif data is not None or mode_names is not None:
-        name = "--mode-names" if data is None else "--data"
-        raise MistakeError(f"Expected --html beside {name}, which is for a page, got none: name a file with --html.")
-    facts = _describe(model)
+                seen = None if data is None else _evaluate(loaded, data, samples, target, bar)
+            page = render(gather(loaded, mode_names=names), seen, origin_of(model, command_line(context)))
+            files.write_atomically(html, page.encode())
+    except ValueError as error:
+        raise MistakeError(str(error)) from error
     if as_json:
         typer.echo(json.dumps(facts))
     elif html is not None:

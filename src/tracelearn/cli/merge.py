@@ -7,14 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from tracelearn import Moments, files
-from tracelearn.cli.shared import MistakeError, check_out, load_file, one_line
-from tracelearn.streams import first_difference
+import typer
 
-try:
-    import typer
-except ImportError:  # main says so in one sentence
-    pass
+from tracelearn import Moments, files
+from tracelearn.cli.mistakes import MistakeError, one_line
+from tracelearn.cli.options import Quiet
+from tracelearn.cli.shared import check_out, load_file
+from tracelearn.streams import first_difference
 
 __all__ = ["merge_command"]
 
@@ -74,7 +73,7 @@ def merge_command(
     ],
     minus: Annotated[list[Path] | None, typer.Option(help="A file to remove; may be given several times.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but what went wrong.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Merge what several models, or moments, have learned, and remove what should be forgotten.
 

@@ -9,19 +9,17 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import rich.console
+import typer
 from numpy.typing import NDArray
 
-from tracelearn.cli.shared import MistakeError, check_out, load_file, open_data
+from tracelearn.cli.mistakes import MistakeError
+from tracelearn.cli.options import Samples
+from tracelearn.cli.shared import check_out, load_file, open_data
 from tracelearn.estimators.scores import accuracy, r_squared
 from tracelearn.files import write_atomically
 from tracelearn.progress import Bar
 from tracelearn.sources import Source
-
-try:
-    import rich.console
-    import typer
-except ImportError:  # main says so in one sentence
-    pass
 
 __all__ = ["Found", "check_truth", "load_to_predict", "predict_all", "predict_command"]
 
@@ -158,7 +156,7 @@ def predict_command(
     data: Annotated[
         Path, typer.Argument(help="File of samples: .npz, .npy, .zarr, .h5 or .parquet.", show_default=False)
     ],
-    samples: Annotated[str, typer.Option(help="Name of the samples in the file.")] = "X",
+    samples: Samples = "X",
     target: Annotated[
         str | None, typer.Option(help="Name of the targets in the file, or another file, to compare with.")
     ] = None,

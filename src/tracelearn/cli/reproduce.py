@@ -6,19 +6,17 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-from tracelearn.cli.shared import INTERRUPTED, MistakeError
+import rich.console
+import rich.table
+import typer
+
+from tracelearn.cli.mistakes import INTERRUPTED, MistakeError
+from tracelearn.cli.options import Quiet
 from tracelearn.optional import require
 from tracelearn.progress import Bar
 from tracelearn.reproduce import figures, page
 from tracelearn.reproduce.experiment import RESULTS, Reporter, load, run
 from tracelearn.reproduce.settings import ALGORITHMS, OURS, SCALES, make_settings
-
-try:
-    import rich.console
-    import rich.table
-    import typer
-except ImportError:  # main says so in one sentence
-    pass
 
 __all__ = ["reproduce_command"]
 
@@ -139,7 +137,7 @@ def reproduce_command(
     max_rank: Annotated[int, typer.Option(help="Ranks are uniform from 1 to this.")] = 4,
     seed: Annotated[int, typer.Option(help="Decides the tensors and their order.")] = 0,
     force: Annotated[bool, typer.Option("--force", help="Replace the results of an earlier run.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but what went wrong.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Repeat the paper's rank identification experiment.
 

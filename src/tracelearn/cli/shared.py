@@ -1,4 +1,4 @@
-"""What commands share: mistakes, opening files, labels or numbers, tables."""
+"""What commands share: opening files, labels or numbers, names of modes, tables."""
 
 from __future__ import annotations
 
@@ -6,56 +6,41 @@ import hashlib
 import os
 import re
 import shlex
-import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import rich.console
+import rich.table
+import rich.text
+import typer
 from numpy.typing import NDArray
 
 from tracelearn import files
+from tracelearn.cli.mistakes import MistakeError
 from tracelearn.report.page import Origin
 from tracelearn.sources import Source, open_source
 
-try:
-    import rich.console
-    import rich.table
-    import rich.text
-    import typer
-except ImportError:  # main says so in one sentence
-    pass
-
 __all__ = [
-    "INTERRUPTED",
-    "MistakeError",
     "Task",
     "check_out",
     "check_page",
     "command_line",
     "find_task",
     "load_file",
-    "one_line",
+    "missing_targets",
     "open_data",
     "origin_of",
+    "read_names",
     "show_table",
-    "split_names",
     "suggest_options",
 ]
 
-INTERRUPTED = 130  # what shells report of a program that Ctrl-C ended
 _TASKS = ("auto", "classification", "regression")
 _MOST_CLASSES = 20  # of whole numbers; more are taken for numbers
 _ADVICE = re.compile(r"with open_source\(path, (\w+)=\.\.\.\)")
-
-
-class MistakeError(Exception):
-    """What the user asked for cannot be done; the message says why in one sentence."""
-
-
-def one_line(message: Warning | str, *args: Any, **options: Any) -> None:
-    """Write a message as one line on the error output; it can take the place of ``warnings.showwarning``."""
-    print(f"tracelearn: {' '.join(str(message).split())}", file=sys.stderr)  # noqa: T201
 
 
 def suggest_options(message: str, role: str = "target") -> str:
@@ -72,6 +57,13 @@ def open_data(path: Path, samples: str, target: str | None, role: str = "target"
         return open_source(path, samples=samples, target=target)
     except (ValueError, OSError, ImportError) as error:
         raise MistakeError(suggest_options(str(error), role)) from error
+
+
+def missing_targets(data: Path) -> MistakeError:
+    """Say that a file has samples alone."""
+    return MistakeError(
+        f"Expected targets beside the samples, got {data}, which has none: name another file with --target."
+    )
 
 
 def load_file(path: Path) -> Any:
@@ -162,9 +154,24 @@ def command_line(context: typer.Context) -> str:
     return shlex.join(words)
 
 
-def split_names(names: str | None) -> list[str] | None:
-    """Read names that are separated by commas."""
-    return None if names is None else [name.strip() for name in names.split(",")]
+def read_names(text: str | None, shape: Sequence[int]) -> list[str] | None:
+    """Read names of modes that are separated by commas, one for each mode of samples of a shape.
+
+    Examples
+    --------
+    >>> from tracelearn.cli.shared import read_names
+    >>> read_names("channel, time", (8, 100))
+    ['channel', 'time']
+    """
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",")]
+    if len(names) != len(shape) or len(set(names)) != len(names) or not all(names):
+        told = "one name" if len(shape) == 1 else f"{len(shape)} different names, separated by commas,"
+        raise MistakeError(
+            f"Expected {told} for samples of shape {' × '.join(map(str, shape))}, got {text!r}: correct --mode-names."
+        )
+    return names
 
 
 def show_table(rows: dict[str, str], console: rich.console.Console) -> None:

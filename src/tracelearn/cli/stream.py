@@ -8,18 +8,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import rich.console
+import typer
 
 from tracelearn import TraceNormClassifier, TraceNormRegressor, files, progress
-from tracelearn.cli.shared import INTERRUPTED, MistakeError, check_out, find_task, one_line, open_data
+from tracelearn.cli.mistakes import INTERRUPTED, MistakeError, one_line
+from tracelearn.cli.options import Data, Quiet, Samples, TaskName
+from tracelearn.cli.shared import check_out, find_task, missing_targets, open_data
 from tracelearn.optional import require
 from tracelearn.sources import Source
 from tracelearn.streams import StreamReport, stream
-
-try:
-    import rich.console
-    import typer
-except ImportError:  # main says so in one sentence
-    pass
 
 __all__ = ["stream_command"]
 
@@ -44,9 +42,7 @@ def _task_of(source: Source, task: str, data: Path) -> str:
     """Decide between labels and numbers by the first targets."""
     y, _ = next(source.targets(), (None, None))
     if y is None:
-        raise MistakeError(
-            f"Expected targets beside the samples, got {data}, which has none: name another file with --target."
-        )
+        raise missing_targets(data)
     return find_task(np.asarray(y), task).name
 
 
@@ -79,15 +75,12 @@ def _stream(
 
 
 def stream_command(
-    data: Annotated[
-        Path,
-        typer.Argument(help="File of samples and targets: .npz, .npy, .zarr, .h5 or .parquet.", show_default=False),
-    ],
+    data: Data,
     checkpoint: Annotated[Path, typer.Option(help="Folder for checkpoints.", show_default=False)],
     target: Annotated[str, typer.Option(help="Name of the targets in the file.")] = "y",
-    samples: Annotated[str, typer.Option(help="Name of the samples in the file.")] = "X",
+    samples: Samples = "X",
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest good checkpoint.")] = False,
-    task: Annotated[str, typer.Option(help="auto, classification or regression.")] = "auto",
+    task: TaskName = "auto",
     alpha: Annotated[float, typer.Option(help="Strength of the trace norm.")] = 0.01,
     forgetting: Annotated[float, typer.Option(help="What each batch multiplies the weight of the past with.")] = 1.0,
     refresh_samples: Annotated[
@@ -101,7 +94,7 @@ def stream_command(
     force: Annotated[
         bool, typer.Option("--force", help="Replace the files of model and figure if they are there.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but what went wrong.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Learn from a stream of samples, and measure how well on the way.
 

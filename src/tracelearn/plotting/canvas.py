@@ -10,7 +10,7 @@ import numpy as np
 from tracelearn.optional import require
 from tracelearn.tensors import Array
 
-__all__ = ["COLOURS", "DASHES", "INK", "MARKERS", "OnePanel", "Panels", "legend_above", "plain", "tick_names"]
+__all__ = ["COLOURS", "DASHES", "INK", "LIMIT", "MARKERS", "OnePanel", "Panels", "legend_above", "plain", "tick_names"]
 
 # Blue, vermilion, bluish green, orange, reddish purple, sky blue of Okabe and Ito (2008): neighbours differ most.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9")
@@ -18,6 +18,8 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9")
 DASHES: tuple[Any, ...] = ("solid", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.2, 1.5)))
 MARKERS = ("o", "s", "^", "D", "v", "P")
 INK = "#4D4D4D"
+# A line at what was chosen, found or asked for.
+LIMIT: dict[str, Any] = {"color": COLOURS[1], "linestyle": (0, (4, 2)), "linewidth": 1.4}
 
 
 class Panels:

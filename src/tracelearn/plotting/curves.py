@@ -10,7 +10,7 @@ import numpy as np
 from tracelearn.arrays import to_numpy
 from tracelearn.model_selection import TraceNormPath
 from tracelearn.optional import require
-from tracelearn.plotting.canvas import COLOURS, DASHES, INK, MARKERS, OnePanel, legend_above, plain
+from tracelearn.plotting.canvas import COLOURS, DASHES, INK, LIMIT, MARKERS, OnePanel, legend_above, plain
 from tracelearn.plotting.modes import as_modes, check_model
 from tracelearn.streams import StreamReport
 from tracelearn.tensors import Array, n_rank
@@ -152,16 +152,19 @@ class PathDisplay(OnePanel):
             looks = {"color": COLOURS[0], "alpha": 0.22, "linewidth": 0}
             self.band_ = axes.fill_between(self.alphas, low, high, label="± one standard error", **looks)
         if self.alpha is not None:
-            label = f"chosen alpha, {self.alpha:.3g}"
-            axes.axvline(self.alpha, color=COLOURS[1], linestyle=(0, (4, 2)), linewidth=1.4, label=label)
+            axes.axvline(self.alpha, label=f"chosen alpha, {self.alpha:.3g}", **LIMIT)
         _alpha_axis(axes, self.alphas)
         axes.set_ylabel(self.quantity)
         if self.values.dtype.kind in "iu":
             axes.yaxis.get_major_locator().set_params(integer=True)
             axes.set_ylim(bottom=-0.05 * max(int(self.values.max()), 1))
-        plain(axes)
-        legend_above(axes, columnspacing=1.2, handlelength=2.2)
+        _finish(axes)
         return self
+
+
+def _finish(axes: Any) -> None:
+    plain(axes)
+    legend_above(axes, columnspacing=1.2, handlelength=2.2)
 
 
 def _shifted(axes: Any, inches: float) -> Any:
@@ -230,13 +233,12 @@ class ConvergenceDisplay(OnePanel):
         iterations, gaps = self.convergence.T
         looks = {"color": COLOURS[0], "marker": "o", "markersize": 5 if len(gaps) <= 30 else 2.5, "linewidth": 1.4}
         (self.line_,) = axes.plot(iterations, gaps, label="relative duality gap", **looks)
-        axes.axhline(self.tol, color=COLOURS[1], linestyle=(0, (4, 2)), linewidth=1.4, label=f"tol = {self.tol:g}")
+        axes.axhline(self.tol, label=f"tol = {self.tol:g}", **LIMIT)
         axes.set_xlim(left=-0.02 * max(float(iterations[-1]), 1.0))
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.set_xlabel("iteration")
         axes.set_ylabel("relative duality gap")
-        plain(axes)
-        legend_above(axes, columnspacing=1.2, handlelength=2.2)
+        _finish(axes)
         return self
 
 
@@ -310,6 +312,5 @@ class PrequentialDisplay(OnePanel):
         axes.set_xlabel("samples learned")
         axes.set_ylabel(self.measure)
         axes.grid(axis="y", color=INK, alpha=0.15, linewidth=0.8)
-        plain(axes)
-        legend_above(axes, columnspacing=1.2, handlelength=2.2)
+        _finish(axes)
         return self

@@ -8,8 +8,8 @@ from typing import Any, Self
 import numpy as np
 
 from tracelearn.arrays import to_numpy
-from tracelearn.plotting.canvas import COLOURS, INK, Panels, legend_above, plain
-from tracelearn.plotting.modes import Mode, check_model, modes_of_weights
+from tracelearn.plotting.canvas import COLOURS, INK, LIMIT, Panels, legend_above, plain
+from tracelearn.plotting.modes import Mode, check_model, leading_factors, modes_of_weights
 from tracelearn.tensors import Array
 
 __all__ = ["ModeFactorsDisplay", "ModeSpectrumDisplay"]
@@ -82,7 +82,7 @@ class ModeSpectrumDisplay(Panels):
             self.lines_ += axes.plot(numbers, values, color=COLOURS[0], marker="o", markersize=size, linewidth=1.2)
             own = sorted({int(rank) for rank in ranks[:, n]})
             for rank in own:
-                axes.axvline(rank + 0.5, color=COLOURS[1], linestyle=(0, (4, 2)), linewidth=1.4, zorder=1)
+                axes.axvline(rank + 0.5, zorder=1, **LIMIT)
             told = f"rank {own[0]}" if len(own) == 1 else f"ranks {own[0]} to {own[-1]}"
             axes.set_title(f"{self.mode_names[n]}: {told}", fontsize="medium")
             axes.set_xlim(0.4, len(values) + 0.7)
@@ -167,15 +167,10 @@ class ModeFactorsDisplay(Panels):
         """
         if not n_components >= 1:
             raise ValueError(f"Expected n_components of at least 1, got {n_components}: ask for one factor or more.")
-        found = [(to_numpy(U), to_numpy(s)) for U, s in check_model(estimator, "mode_factors_")]
-        factors, shares = [], []
-        for U, s in found:
-            level = 10 * max(max(U.shape) * float(np.finfo(s.dtype).eps) * float(s[0]), 1e-300)
-            count = min(int(n_components), int(np.sum(s > level)))
-            factors.append(U[:, :count])
-            shares.append(s[:count] ** 2 / max(float(np.sum(s**2)), 1e-300))
+        found = check_model(estimator, "mode_factors_")
+        kept = [leading_factors(to_numpy(U), to_numpy(s), int(n_components)) for U, s in found]
         modes = modes_of_weights(estimator, mode_names, coordinates, units)
-        return cls(factors=factors, shares=shares, modes=modes).plot(ax)
+        return cls(factors=[U for U, _, _ in kept], shares=[share for _, share, _ in kept], modes=modes).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
         """Draw on the axes that are given, or on a new figure."""

@@ -13,7 +13,7 @@ from tracelearn.arrays import to_numpy
 from tracelearn.plotting.canvas import COLOURS, DASHES, INK, MARKERS, tick_names
 from tracelearn.tensors import Array
 
-__all__ = ["Mode", "as_modes", "check_model", "modes_of_weights", "target_names"]
+__all__ = ["Mode", "as_modes", "check_model", "leading_factors", "modes_of_weights", "target_names"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +118,17 @@ def check_model(estimator: Any, attribute: str) -> Any:
         advice = "one of its estimators_" if hasattr(estimator, "estimators_") else "a fitted model of tracelearn"
         raise ValueError(f"Expected a model with {attribute}, got {type(estimator).__name__}: pass {advice}.")
     return value
+
+
+def leading_factors(factors: Array, values: Array, most: int) -> tuple[Array, Array, int]:
+    """Keep at most so many factors of singular value above rounding.
+
+    Returns them, the share of each in the squared norm of the weights, and how many there are above rounding.
+    """
+    level = 10 * max(max(factors.shape) * float(np.finfo(values.dtype).eps) * float(values[0]), 1e-300)
+    above = int(np.sum(values > level))
+    count = min(most, above)
+    return factors[:, :count], values[:count] ** 2 / max(float(np.sum(values**2)), 1e-300), above
 
 
 def target_names(estimator: Any, n_targets: int) -> tuple[str, list[Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +13,21 @@ from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays import to_numpy
 from tracelearn.plotting.canvas import COLOURS
-from tracelearn.plotting.modes import Mode, as_modes, modes_of_weights, target_names
+from tracelearn.plotting.modes import Mode, as_modes, leading_factors, modes_of_weights, target_names
 from tracelearn.report.scores import Chosen, chosen_by_cv
 from tracelearn.tensors import Array, unfold
 
-__all__ = ["Certificate", "Components", "ModelFacts", "Weights", "changed_parameters", "gather", "plain", "spans"]
+__all__ = [
+    "Certificate",
+    "Components",
+    "ModelFacts",
+    "Weights",
+    "changed_parameters",
+    "gather",
+    "plain",
+    "ranks_of",
+    "spans",
+]
 
 MOST_COMPONENTS = len(COLOURS)  # as many as have a colour of their own
 MOST_NUMBERS = 400_000  # of weights and patterns together: some 2 MB of page
@@ -94,6 +105,11 @@ class ModelFacts:
         """Whether the samples are ignored."""
         return not np.any(self.last.coef_)
 
+    @property
+    def names_of_weights(self) -> list[str]:
+        """The modes of the weights in the order of ``mode_ranks_``: where classes are a mode, it is the first."""
+        return [one.mode.name for one in self.components]
+
 
 def plain(value: Any) -> Any:
     """Make of a value what JSON can hold."""
@@ -113,7 +129,7 @@ def changed_parameters(model: Any) -> dict[str, Any]:
     return {name: plain(value) for name, value in given.items() if plain(value) != plain(defaults.get(name))}
 
 
-def spans(ranks: Any) -> str:
+def spans(ranks: Any, mode_names: Sequence[str] | None = None) -> str:
     """Write ranks of each mode, over several targets from the lowest to the highest.
 
     Examples
@@ -121,10 +137,15 @@ def spans(ranks: Any) -> str:
     >>> from tracelearn.report.model import spans
     >>> spans([2, 1, 3]), spans([[2, 1, 3], [2, 4, 0]])
     ('2, 1, 3', '2, 1 to 4, 0 to 3')
+    >>> spans([2, 1], ["channel", "time"])
+    'channel 2, time 1'
     """
     table = np.atleast_2d(np.asarray(ranks))
     pairs = zip(table.min(axis=0).tolist(), table.max(axis=0).tolist(), strict=True)
-    return ", ".join(str(low) if low == high else f"{low} to {high}" for low, high in pairs)
+    told = [str(low) if low == high else f"{low} to {high}" for low, high in pairs]
+    if mode_names is not None:
+        told = [f"{name} {span}" for name, span in zip(mode_names, told, strict=True)]
+    return ", ".join(told)
 
 
 def gather(
@@ -196,9 +217,11 @@ def _factors(last: Any, coef: Array) -> list[tuple[Array, Array]]:
     return found
 
 
-def _ranks(last: Any, n_modes: int) -> Array:
-    found = [one.mode_ranks_ for one in last.estimators_] if hasattr(last, "estimators_") else last.mode_ranks_
-    return np.reshape(np.array(found, dtype=int) if isinstance(found, list) else to_numpy(found), (-1, n_modes))
+def ranks_of(last: Any) -> Array:
+    """Return the ranks of a model in each mode, or those of every step of a tree of classes."""
+    if hasattr(last, "estimators_"):
+        return np.array([to_numpy(one.mode_ranks_) for one in last.estimators_], dtype=int)
+    return to_numpy(last.mode_ranks_)
 
 
 def _components(last: Any, coef: Array, names: Any, coordinates: Any, units: Any) -> list[Components]:
@@ -209,18 +232,15 @@ def _components(last: Any, coef: Array, names: Any, coordinates: Any, units: Any
         modes = modes_of_weights(last, names, coordinates, units)
     else:
         modes = as_modes(last.sample_shape_, names, coordinates, units)
-    ranks, extra = _ranks(last, len(modes)), len(modes) - (coef.ndim - 1)
+    ranks, extra = ranks_of(last).reshape(-1, len(modes)), len(modes) - (coef.ndim - 1)
     found = []
     for n, (mode, (U, s)) in enumerate(zip(modes, factors, strict=True)):
-        level = 10 * max(max(U.shape) * float(np.finfo(s.dtype).eps) * float(s[0]), 1e-300)
-        above = int(np.sum(s > level))
-        count = min(MOST_COMPONENTS, above)
-        together = s[:count] ** 2 / max(float(np.sum(s**2)), 1e-300)
+        leading, together, above = leading_factors(U, s, MOST_COMPONENTS)
         if n < extra or len(coef) == 1:  # where targets are a mode, a target has no share in it
             shares = np.tile(together, (len(coef) + 1, 1))
         else:
-            shares = np.vstack([together, _own_shares(coef, U[:, :count], n - extra)])
-        found.append(Components(mode, s, U[:, :count].T, shares, sorted(set(ranks[:, n].tolist())), above))
+            shares = np.vstack([together, _own_shares(coef, leading, n - extra)])
+        found.append(Components(mode, s, leading.T, shares, sorted(set(ranks[:, n].tolist())), above))
     return found
 
 
