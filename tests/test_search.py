@@ -208,11 +208,11 @@ def test_auto_loss_is_logistic_where_that_finds_more_classes(skewed):
     assert not hasattr(model, "moments_")
     assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
     assert model.score(X, y) > TraceNormClassifierCV(alphas=12, cv=3, loss="squared").fit(X, y).score(X, y)
-    tried = [candidate["loss"] for candidate in model.cv_results_["candidates"]]
-    # No ridge, a ridge, and the better of them with the other loss, scaled and not.
-    assert tried == ["squared", "squared", "logistic", "logistic"]
-    assert {candidate["scaling"] for candidate in model.cv_results_["candidates"][2:]} == {None, "modes"}
-    assert model.best_index_ in (2, 3)
+    tried = [(candidate["loss"], candidate["scaling"]) for candidate in model.cv_results_["candidates"]]
+    losses = [loss for loss, _ in tried]
+    assert losses[:5] == ["squared", "squared", "logistic", "logistic", "logistic"]  # the last with some ridge
+    assert {scaling for _, scaling in tried[2:4]} == {None, "modes"}
+    assert model.best_index_ >= 2
 
 
 def test_a_ridge_that_is_too_much_for_another_loss_is_eased_as_long_as_that_clearly_helps():
@@ -222,7 +222,7 @@ def test_a_ridge_that_is_too_much_for_another_loss_is_eased_as_long_as_that_clea
     )
     results = model.cv_results_
     ridges = [candidate["ridge"] for candidate in results["candidates"]][1:]  # the first is none at all
-    assert len(ridges) > 1
+    assert 1 < len(ridges) <= 3
     assert_allclose(ridges[1:], np.array(ridges[:-1]) / 10)
     lowest = np.array([min(mean) for mean in results["mean_error"]][1:])
     at_end = [np.argmin(mean) == len(mean) - 1 for mean in results["mean_error"]][1:]
@@ -232,7 +232,7 @@ def test_a_ridge_that_is_too_much_for_another_loss_is_eased_as_long_as_that_clea
     falls = lowest[:-1] - lowest[1:] > needed[1:-1]
     assert all(at_end[:-1])
     assert all(falls[:-1])  # each step but perhaps the last was worth it
-    assert not (falls[-1] and at_end[-1])
+    assert len(ridges) == 3 or not (falls[-1] and at_end[-1])
 
 
 def test_tables_of_the_same_folds_are_compared_by_their_standard_errors():

@@ -49,6 +49,12 @@ _DATA_PATH_ITERATIONS = 300
 # The bound of the logistic loss's curvature is reached at scores of zero; where classes are told apart it is far below.
 _LOGISTIC_SHARE = 0.1
 
+# How many alphas a second loss is tried with, at least: four decades in steps of a factor of three.
+_LEAST_ALPHAS = 10
+
+# How often a ridge is eased: a hundredth of it is hardly one, and the path without any is walked as well.
+_EASINGS = 2
+
 # What is learned before the search and belongs to the model as well; and what the model has learned and is shown here too.
 _READ = ("n_features_in_", "feature_names_in_", "classes_", "_single", "_dtype")
 _SHOWN = ("coef_", "intercept_", "n_iter_", "objective_", "dual_gap_", "patterns_", "sample_shape_", "moments_")
@@ -141,47 +147,50 @@ class SelectionCV(BaseEstimator):
         best = _lowest(tables)
         ridge = ridge_of[scaling]
         if auto and ridge is not None:
-            more = self._eased(
-                model, views, [replace(best.candidate, ridge=self._weighed(ridge, loss, views.n_targets))]
-            )
+            more = self._eased(model, views, replace(best.candidate, ridge=self._weighed(ridge, loss, views.n_targets)))
             tables += more
             best = _lowest([best, *more])
         if second is not None:
-            more = self._eased(model, views, self._seconds(best.candidate, second, ridge_of, views.n_targets))
+            more = self._seconds(model, views, best.candidate, second, ridge_of)
             tables += more
             best = self._better(best, _lowest(more))
         self._describe(best, tables)
         return best.candidate
 
     def _seconds(
-        self, best: Candidate, loss: str, ridge_of: dict[str | None, float | None], n_targets: int
-    ) -> list[Candidate]:
-        """List what to try with the second loss: the best of the first, scaled either way, with the ridge of that scale."""
-        found = []
-        for scaling, alone in ridge_of.items():
-            ridge = alone if best.ridge > 0 and alone is not None else best.ridge
-            found.append(replace(best, loss=loss, scaling=scaling, ridge=self._weighed(ridge, loss, n_targets)))
-        return found
+        self, model: TraceNormModel, views: Views, best: Candidate, loss: str, ridge_of: dict[str | None, float | None]
+    ) -> list[Table]:
+        """Walk with the second loss: the best of the first, scaled either way, then with some ridge if that is asked for."""
+        auto = isinstance(self.ridges, str)
+        other = replace(best, loss=loss, ridge=0.0 if auto else best.ridge)
+        tables = self._walked(model, views, [replace(other, scaling=scaling) for scaling in ridge_of])
+        better = _lowest(tables).candidate
+        ridge = ridge_of[better.scaling]
+        if auto and ridge is not None:
+            weighed = self._weighed(ridge, loss, views.n_targets)
+            tables += self._eased(model, views, replace(better, ridge=weighed))
+        return tables
 
     def _weighed(self, ridge: float, loss: str, n_targets: int) -> float:
         """Carry a ridge over from the squared loss, whose curvature is 2: it should weigh as much against this loss."""
         curvature = float(self._new_model(loss=loss)._loss(n_targets).curvature)
         return 0.5 * ridge * curvature * (_LOGISTIC_SHARE if loss == "logistic" else 1.0)
 
-    def _eased(self, model: TraceNormModel, views: Views, candidates: list[Candidate]) -> list[Table]:
-        """Walk with a ridge, and take a tenth of it for the best of the candidates as long as that helps.
+    def _eased(self, model: TraceNormModel, views: Views, candidate: Candidate) -> list[Table]:
+        """Walk with a ridge, and with a tenth of it as long as that helps, twice at most.
 
         For the squared loss the best ridge is known. That of another loss is a guess, and where the smallest alpha is best
         it was too much.
         """
-        tables = self._walked(model, views, candidates)
-        best = _lowest(tables)
-        while best.candidate.loss != "squared" and best.candidate.ridge > 0 and best.ends_at_its_best:
-            (less,) = self._walked(model, views, [replace(best.candidate, ridge=0.1 * best.candidate.ridge)])
-            tables.append(less)
-            if not less.is_clearly_below(best):
+        tables = self._walked(model, views, [candidate])
+        for _ in range(_EASINGS if candidate.loss != "squared" and candidate.ridge > 0 else 0):
+            before = tables[-1]
+            if not before.ends_at_its_best:
                 break
-            best = less
+            candidate = replace(candidate, ridge=0.1 * candidate.ridge)
+            tables += self._walked(model, views, [candidate])
+            if not tables[-1].is_clearly_below(before):
+                break
         return tables
 
     def _better(self, one: Table, other: Table) -> Table:
@@ -238,13 +247,17 @@ class SelectionCV(BaseEstimator):
             view = views.of(candidate.loss, scaled=candidate.scaling is not None)
             assert view is not None
             penalty = self._sized(model, candidate)._penalty(views.shape, views.n_targets)
-            # The second loss needs the samples at every step: a fifth of the alphas tells as much.
-            many = self.alphas if candidate.loss == self._first_loss or not self._own_grid else max(3, self.alphas // 5)
-            alphas = alpha_grid(view.whole(candidate), penalty, many, self.eps)
+            second = candidate.loss != self._first_loss
+            alphas = alpha_grid(view.whole(candidate), penalty, self._fewer if second else self.alphas, self.eps)
             tol = max(self.tol, _PATH_TOL if candidate.loss == "squared" else _DATA_PATH_TOL)
             most = self.max_iter if candidate.loss == "squared" else min(self.max_iter, _DATA_PATH_ITERATIONS)
             ways.append(Way(candidate, view, penalty, alphas, tol, most))
         return walk(ways, n_jobs=self.n_jobs, stop=self._own_grid, say=model._say)
+
+    @property
+    def _fewer(self) -> Any:
+        """The alphas of a second loss, which needs the samples at every step: a fifth of them tells as much."""
+        return max(min(self.alphas, _LEAST_ALPHAS), self.alphas // 5) if self._own_grid else self.alphas
 
     @property
     def _own_grid(self) -> bool:
