@@ -194,3 +194,20 @@ def test_every_public_loss_is_under_contract():
     named = [make(1.0) for make in losses.REGRESSOR_LOSSES.values()]
     named += [make(k) for make in losses.CLASSIFIER_LOSSES.values() for k in (1, 3)]
     assert {type(loss) for loss in named} == set(LOSSES.values())
+
+
+@every_loss
+def test_the_intercept_of_ordinary_samples_takes_few_passes(name, rng):
+    loss, y = LOSSES[name](), targets(name, rng, 300)
+    z, share, passes = rng.standard_normal((300, K)), np.full(300, 1 / 300), []
+
+    def total(term):
+        passes.append(1)
+        return term(y, z, share)
+
+    b = loss.intercept(total, np.zeros(K))
+    assert np.abs(share @ loss.derivative(y, z + b)).max() <= 1e-13
+    assert len(passes) <= 12
+    passes.clear()
+    loss.intercept(total, b)  # where it is already, one look is enough, and one more for what rounding left
+    assert len(passes) <= 2
