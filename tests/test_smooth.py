@@ -140,7 +140,7 @@ def test_covariances_of_samples_take_any_weights_and_solve(n, centre):
 
 
 READERS = {
-    "few": lambda X, Y, share, **options: Squares.of_few(X, Y, share, **options),
+    "few": Squares.of_few,
     "matrix free": lambda X, Y, share, **options: Squares.of_many(ArraySamples(X, Y, share), **options),
     "many": lambda X, Y, share, **options: Squares.of_many(ArraySamples(X, Y, share), matrix_free=False, **options),
     "sparse": lambda X, Y, share, **options: Squares.of_many(
