@@ -361,3 +361,10 @@ def test_the_solver_of_a_form_is_one_that_it_can_serve(rng):
     squares = Squares.of_many(samples)
     assert squares.best_solver == squares.path_solver == "apg-adm"
     assert Squares.of_many(samples, matrix_free=False).best_solver == "admm"
+
+
+@pytest.mark.parametrize(("mean", "far"), [(1900.0, False), (2100.0, True), (-2100.0, True)])
+def test_samples_are_copied_about_their_mean_where_it_is_a_thousand_times_the_spread(mean, far):
+    X = np.array([[2.0, 1.0], [-2.0, 1.0]]) + np.array([mean, 1e9])  # the second feature has no spread to lose
+    smooth = DataLoss.of(LOSSES["logistic"](), ArraySamples(X, np.array([[1.0], [-1.0]]), np.full(2, 0.5)))
+    assert bool(np.any(smooth.origin)) == far
