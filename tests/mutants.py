@@ -47,7 +47,7 @@ TESTS = {
 }
 # Slow repetitions of what other tests see: other array libraries, latent norms in every solver, the second proximal method.
 LEFT_OUT = (
-    "not torch and not (strict and not test_moments) and not cross_validation and not completed and not several_classes"
+    "not torch and not (strict and not test_moments) and not cross_validation and not completed and not several_classes_of"
     " and not probabilities and not many_features and not (test_sparse and True)"
     " and not (test_solvers and latent and not units) and not (test_penalties and adm)"
     " and not (test_prox and (adm or cvxpy)) and not brings_no_two"

@@ -211,3 +211,22 @@ def test_the_intercept_of_ordinary_samples_takes_few_passes(name, rng):
     passes.clear()
     loss.intercept(total, b)  # where it is already, one look is enough, and one more for what rounding left
     assert len(passes) <= 2
+
+
+@every_loss
+@pytest.mark.parametrize("seed", range(6))
+def test_the_intercept_is_found_from_far_away_and_where_samples_are_told_apart_beyond_doubt(name, seed):
+    rng = np.random.default_rng(seed)
+    loss, y = LOSSES[name](), targets(name, rng, 60)
+    y[:K] = np.eye(K) if name == "multinomial" else 2.0 * np.eye(K) - 1.0  # every class is there
+    z, share, passes = 30.0 * rng.standard_normal((60, K)), rng.uniform(0.1, 2.0, 60), []
+    share = share / share.sum()
+
+    def total(term):
+        passes.append(1)
+        return term(y, z, share)
+
+    b = loss.intercept(total, 100.0 * rng.standard_normal(K))
+    force = loss.derivative(y, z + b)
+    assert np.all(np.abs(share @ force) <= 1e-13 * (1.0 + share @ np.abs(force)))
+    assert len(passes) <= 60

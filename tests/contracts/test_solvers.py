@@ -346,3 +346,14 @@ def test_admm_finds_its_own_step_whatever_the_units_are(name, form, ridge):
         iterations.append(found.n_iter)
     assert iterations[0] == iterations[1] == iterations[2]
     assert iterations[0] <= {"overlapped": 25, "latent": 75}[name]  # 15 and 50 were measured
+
+
+@pytest.mark.parametrize("form", ["gram", "spectral gram"])
+def test_a_problem_that_is_done_is_not_worked_on_any_more(form):
+    X, y = data((3, 3, 2), 2)
+    smooth, penalty, open_ = squares(form, X, y), PENALTIES["overlapped"]((3, 3, 2)), []
+    alpha = np.array([0.9, 0.01]) * alpha_max(smooth, penalty)
+    found = solve("admm", smooth, penalty, alpha, tol=1e-7, on_iteration=lambda part: open_.append(len(part.gap)))
+    assert (open_[0], open_[-1]) == (2, 1)
+    assert np.all(found.gap <= 1e-7)
+    assert found.W.shape == (2, 3, 3, 2)
