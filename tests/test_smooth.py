@@ -368,3 +368,10 @@ def test_samples_are_copied_about_their_mean_where_it_is_a_thousand_times_the_sp
     X = np.array([[2.0, 1.0], [-2.0, 1.0]]) + np.array([mean, 1e9])  # the second feature has no spread to lose
     smooth = DataLoss.of(LOSSES["logistic"](), ArraySamples(X, np.array([[1.0], [-1.0]]), np.full(2, 0.5)))
     assert bool(np.any(smooth.origin)) == far
+
+
+@pytest.mark.parametrize(("n", "side"), [(40, 4), (4, 4), (3, 3)])
+def test_a_hessian_of_coupled_targets_has_the_side_of_features_or_of_fewer_samples(rng, n, side):
+    smooth, W = DataLoss.of(LOSSES["multinomial"](), samples_of("multinomial", rng, n)), np.zeros((3, 4))
+    system = smooth.model(W, smooth.evaluate(W)).system
+    assert system.inner.matrix.shape == (3 * side, 3 * side)
