@@ -316,3 +316,10 @@ def test_a_constant_feature_and_a_constant_target_have_no_spread_at_all(rng, wei
     assert not found.gram[:, 1].any()
     assert not found.cross.any()
     assert found.target_sq.tolist() == [0.0]
+
+
+def test_rescaled_moments_are_those_of_rescaled_samples(rng):
+    X, y, scales = rng.standard_normal((12, 5)) + 2.0, rng.standard_normal((12, 2)), rng.uniform(0.5, 3.0, 5)
+    found, expected = Moments.of(X, y).rescaled(scales), Moments.of(X / scales, y)
+    for name in ("weight", "x_mean", "y_mean", "gram", "cross", "target_sq"):
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-12, atol=1e-12)
