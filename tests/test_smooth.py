@@ -192,9 +192,11 @@ def test_blocks_of_samples_sum_to_all_of_them(rng):
 
     def term(X, Y, share, z):
         seen.append(len(share))
-        return share @ X
+        return share @ X, share @ Y
 
-    assert_allclose(ArraySamples(X, Y, share, blockwise=True).total(term), X.mean(axis=0), atol=1e-14)
+    x_mean, y_mean = ArraySamples(X, Y, share, blockwise=True).total(term)
+    assert_allclose(x_mean, X.mean(axis=0), atol=1e-14)
+    assert_allclose(y_mean, Y.mean(axis=0), atol=1e-14)
     assert seen == [3, 3, 1]
 
 
@@ -375,3 +377,14 @@ def test_a_hessian_of_coupled_targets_has_the_side_of_features_or_of_fewer_sampl
     smooth, W = DataLoss.of(LOSSES["multinomial"](), samples_of("multinomial", rng, n)), np.zeros((3, 4))
     system = smooth.model(W, smooth.evaluate(W)).system
     assert system.inner.matrix.shape == (3 * side, 3 * side)
+
+
+def test_a_hessian_of_coupled_targets_loses_no_digits_to_the_mean_of_the_features(rng):
+    samples, W, D = samples_of("multinomial", rng), 0.1 * rng.standard_normal((3, 4)), rng.standard_normal((3, 4))
+    moved = ArraySamples(samples.X + 500.0, samples.Y, samples.share)
+    found = []
+    for one in (samples, moved):
+        smooth = DataLoss.of(LOSSES["multinomial"](), one)
+        assert not np.any(smooth.origin)
+        found.append(smooth.model(W, smooth.evaluate(W)).system.apply(D))
+    assert_allclose(found[1], found[0], rtol=0, atol=1e-11)
