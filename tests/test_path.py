@@ -30,6 +30,11 @@ def test_alphas_that_are_given_are_walked_from_the_largest_down(smooth):
     assert alpha_grid(smooth, PENALTY, [0.1, 3, 0.5], 0.01).tolist() == [3.0, 0.5, 0.1]
 
 
+def test_where_features_say_nothing_the_grid_begins_at_one():
+    smooth = Squares.of(Moments.of(np.zeros((4, 3, 2, 2)), np.arange(4.0)))
+    np.testing.assert_allclose(alpha_grid(smooth, PENALTY, 3, 0.01), [1.0, 0.1, 0.01])
+
+
 def test_every_point_of_a_walk_is_certified_and_is_the_answer_of_a_fit_of_its_own(smooth):
     alphas = alpha_grid(smooth, PENALTY, 4, 0.02)
     points = list(walk_path(smooth, PENALTY, alphas, admm, tol=1e-8, max_iter=5000))

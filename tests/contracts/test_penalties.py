@@ -307,7 +307,7 @@ def test_zero_has_norm_and_dual_norm_zero(name, shape, weighted):
         heavy = PENALTIES[name](shape, tuple(factor * t for t in WEIGHTS[: len(shape)])) if weighted else penalty
         zero = np.zeros((2, *shape))
         assert not heavy.value(zero).any()
-        assert np.all(heavy.dual_norm(zero) < 1e-290)
+        assert not heavy.dual_norm(zero).any()
 
 
 @given(
