@@ -56,7 +56,7 @@ LEFT_OUT = (
 NOT_TRIED = re.compile(r"core/ReplaceBinaryOperator_(BitOr_\w+|\w+_(RShift|LShift|BitOr|BitAnd|BitXor))$")
 IN_MEMORY = ["array_api_compat.numpy", "cvxpy", "hypothesis.extra.numpy", "joblib", "mpmath", "scipy.sparse.linalg"]
 IN_MEMORY += ["sklearn.linear_model", "sklearn.model_selection", "sklearn.utils.estimator_checks"]
-CPU_SECONDS = 30
+CPU_SECONDS = 60
 GIBIBYTE = 1 << 30
 
 
@@ -101,11 +101,11 @@ def tried(mutation):
 
 
 def sample(items, count, seed):
-    """Draw some mutants; more of them with the same seed begin with the same."""
+    """Draw some mutants, and count all by module; more of them with the same seed begin with the same."""
     everyone = [item for item in items if not NOT_TRIED.match(item.mutations[0].operator_name)]
     everyone.sort(key=lambda item: (str(item.mutations[0].module_path), *place(item.mutations[0])))
     random.Random(seed).shuffle(everyone)
-    return everyone[:count], len(everyone)
+    return everyone[:count], collections.Counter(part_of(item.mutations[0].module_path) for item in everyone)
 
 
 def place(mutation):
@@ -119,7 +119,7 @@ def explanations():
     return {(one["module"], one["line"], one["mutant"]): one["reason"] for one in known}
 
 
-def summary(chosen, total, results, seed):
+def summary(chosen, there, results, seed):
     """Count by module and list the survivors, each with the reason why it is harmless, if one is known."""
     reasons, counts, survivors = explanations(), collections.defaultdict(collections.Counter), []
     for item in sorted(chosen, key=lambda item: (str(item.mutations[0].module_path), *place(item.mutations[0]))):
@@ -133,11 +133,14 @@ def summary(chosen, total, results, seed):
                 {"module": module, "at": mutation.start_pos[0], "line": line, "mutant": mutant, "reason": reason}
             )
     return {
-        "mutants": total,
+        "mutants": there.total(),
         "tried": len(chosen),
         "seed": seed,
         "killed": sum(count["killed"] for count in counts.values()),
-        "modules": {part: {"tried": sum(counts[part].values()), **counts[part]} for part in TESTS},
+        "modules": {
+            part: {"mutants": there[part], "tried": counts[part].total(), "killed": counts[part]["killed"]}
+            for part in TESTS
+        },
         "survivors": survivors,
     }
 
@@ -175,7 +178,7 @@ def main():
     with use_db(str(session()), WorkDB.Mode.create) as work:
         if not work.num_work_items:
             init(modules(), work, {})
-        chosen, total = sample(work.work_items, options.count, options.seed)
+        chosen, there = sample(work.work_items, options.count, options.seed)
         results = dict(work.results)
         for number, item in enumerate(chosen):
             known = results.get(item.job_id)
@@ -186,7 +189,7 @@ def main():
                 where = f"{item.mutations[0].module_path}:{item.mutations[0].start_pos[0]}"
                 took = f"{time.monotonic() - began:.1f} s"
                 print(f"{number + 1}/{len(chosen)} {found.test_outcome.value} {where} {took}", flush=True)  # noqa: T201
-        report = summary(chosen, total, dict(work.results), options.seed)
+        report = summary(chosen, there, dict(work.results), options.seed)
     (ROOT / "out" / "mutants.json").write_text(json.dumps(report, indent=1) + "\n")
     unexplained = [one for one in report["survivors"] if not one["reason"]]
     print(json.dumps(unexplained, indent=1))  # noqa: T201

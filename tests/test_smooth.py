@@ -1,5 +1,9 @@
 """The squares against the samples that they stand for."""
 
+import dataclasses
+import importlib
+import inspect
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -7,6 +11,7 @@ from registry import LOSSES
 from scipy import sparse
 
 from tracelearn import Moments
+from tracelearn.moments import Fold
 from tracelearn.smooth import ArraySamples, DataLoss, SparseSamples, Squares
 from tracelearn.smooth.samples import _BLOCK_BYTES
 from tracelearn.systems import GramSystem
@@ -388,3 +393,16 @@ def test_a_hessian_of_coupled_targets_loses_no_digits_to_the_mean_of_the_feature
         assert not np.any(smooth.origin)
         found.append(smooth.model(W, smooth.evaluate(W)).system.apply(D))
     assert_allclose(found[1], found[0], rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize(
+    "name",
+    "certificate losses moments path penalties smooth.data smooth.samples smooth.squares "
+    "solvers.problems solvers.solution systems".split(),
+)
+def test_what_is_made_once_is_never_changed(name):
+    module = importlib.import_module(f"tracelearn.{name}")
+    made = [one for one in vars(module).values() if inspect.isclass(one) and dataclasses.is_dataclass(one)]
+    assert made
+    for one in made:
+        assert one.__dataclass_params__.frozen or one is Fold  # moments in the making
