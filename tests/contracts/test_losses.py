@@ -230,3 +230,13 @@ def test_the_intercept_is_found_from_far_away_and_where_samples_are_told_apart_b
     force = loss.derivative(y, z + b)
     assert np.all(np.abs(share @ force) <= 1e-13 * (1.0 + share @ np.abs(force)))
     assert len(passes) <= 60
+
+
+@pytest.mark.parametrize("name", ["squared", "squared_hinge", "logistic"])
+def test_curvatures_are_the_difference_quotients_of_the_derivative_away_from_kinks(name, rng):
+    loss, y = LOSSES[name](), targets(name, rng, 200)
+    z, step = 3.0 * rng.standard_normal((200, K)), 1e-6
+    smooth = np.min(np.abs(kinks(name, y).reshape(4, 200, K) - z), axis=0) > 1e-3
+    quotient = (loss.derivative(y, z + step) - loss.derivative(y, z - step)) / (2 * step)
+    assert np.sum(smooth) > 500
+    np.testing.assert_allclose(loss.curvatures(y, z)[smooth], quotient[smooth], atol=1e-6)
