@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Two BLAS threads per test worker would fight over the cores.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: demo test properties format check paper bench suite panel experiments docs clean fuzz soak coverage audit test-versions
+.PHONY: demo test properties format check paper bench suite panel experiments docs clean fuzz soak mutants coverage audit test-versions
 
 demo: .venv/demo
 	$(BIN)/tracelearn reproduce --scale quick --out out/quick --force
@@ -61,6 +61,10 @@ soak: .venv/test
 	rm -rf out/soak
 	$(ONE_THREAD) $(BIN)/python -m tests.soak --minutes $(or $(MINUTES),20) --out out/soak
 
+# Small changes of the numerical core, each of which a test should notice: COUNT of them, drawn with SEED. Goes on where it was.
+mutants: .venv/mutants
+	$(ONE_THREAD) $(BIN)/python -m tests.mutants --count $(or $(COUNT),400) --seed $(or $(SEED),0)
+
 coverage: .venv/test
 	$(ONE_THREAD) $(BIN)/pytest -n 2 --cov=tracelearn --cov-branch --cov-report=term-missing:skip-covered
 
@@ -103,6 +107,10 @@ clean:
 
 .venv/audit: | .venv/test
 	$(BIN)/python -m pip install --quiet bandit pip-audit
+	@touch $@
+
+.venv/mutants: | .venv/test
+	$(BIN)/python -m pip install --quiet 'cosmic-ray>=8.4'
 	@touch $@
 
 .venv-versions/oldest/ready: pyproject.toml tests/versions/oldest.txt tests/versions/tests.txt

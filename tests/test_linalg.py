@@ -8,6 +8,7 @@ from oracle import matricize, nuclear, spectral
 
 from tracelearn.linalg import (
     low_rank_projection,
+    mode_scales,
     shrink,
     shrink_modes,
     soft_threshold,
@@ -176,3 +177,26 @@ def test_the_largest_eigenvalue_of_nothing_is_zero():
 def test_the_mean_eigenvalue_counts_the_zeros(rng, n):
     for system, matrix in _systems(rng, np, 6, n):
         assert system.mean_eigenvalue() == pytest.approx(np.linalg.eigvalsh(matrix).mean())
+
+
+@pytest.mark.parametrize("shape", [(4,), (2, 3), (2, 3, 4)])
+def test_mode_scales_are_the_scales_of_the_modes_and_one_where_all_entries_vary_alike(rng, shape):
+    parts = [rng.uniform(0.5, 2.0, size) for size in shape]
+    product = parts[0]
+    for part in parts[1:]:
+        product = np.multiply.outer(product, part)
+    scales = mode_scales(product.ravel() ** 2, shape)
+    assert scales.shape == (product.size,)
+    ratio = scales / product.ravel()
+    np.testing.assert_allclose(ratio, ratio[0])
+    np.testing.assert_allclose(mode_scales(np.full(product.size, 7.0), shape), 1.0)
+    np.testing.assert_array_equal(mode_scales(np.zeros(product.size), shape), 1.0)
+
+
+def test_a_slice_that_hardly_varies_is_not_made_loud():
+    variance = np.array([[1.0, 1.0], [1.0, 1.0], [1e-13, 1e-13]])
+    scales = mode_scales(variance.ravel(), (3, 2)).reshape(3, 2)
+    np.testing.assert_allclose(scales[2], 1.0)
+    np.testing.assert_allclose(scales[:2], np.sqrt(1.5))
+    variance[2] = 1e-10  # a hundred thousandth of the usual scale is a measurement
+    np.testing.assert_allclose(mode_scales(variance.ravel(), (3, 2)).reshape(3, 2)[2], np.sqrt(1.5e-10))

@@ -103,3 +103,15 @@ def test_a_looser_tolerance_stops_earlier(rng, method):
         for tol in (1e-2, 1e-5, 1e-9)
     ]
     assert errors[0] > errors[1] > errors[2]
+
+
+@pytest.mark.parametrize("method", PROXES)
+@pytest.mark.parametrize("kind", [LatentTraceNorm, OverlappedTraceNorm])
+def test_the_forces_of_a_split_balance_the_pull_of_the_point_that_was_given(rng, method, kind):
+    penalty, P, curvature = kind((3, 3, 2)), rng.standard_normal((2, 3, 3, 2)), 2.5
+    alpha = 0.3 * curvature * penalty.dual_norm(P)
+    W, split = PROXES[method](penalty, P, alpha, curvature, tol=1e-14, max_iter=4000)
+    pull = curvature * (W - P)
+    # The parts of a latent norm share one force, against W; those of the overlapped norm are forces on W, which add up.
+    force = split.duals[0] if kind is LatentTraceNorm else -split.duals.sum(axis=0)
+    np.testing.assert_allclose(force, pull, atol=1e-6)

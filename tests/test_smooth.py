@@ -1,11 +1,19 @@
 """The squares against the samples that they stand for."""
 
+import dataclasses
+import importlib
+import inspect
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from registry import LOSSES
+from scipy import sparse
 
 from tracelearn import Moments
-from tracelearn.smooth import ArraySamples, Squares
+from tracelearn.moments import Fold
+from tracelearn.smooth import ArraySamples, DataLoss, SparseSamples, Squares
+from tracelearn.smooth.samples import _BLOCK_BYTES
 from tracelearn.systems import GramSystem
 
 
@@ -134,3 +142,267 @@ def test_covariances_of_samples_take_any_weights_and_solve(n, centre):
         assert_allclose(system.apply(row), row @ matrix, rtol=0, atol=1e-10)
         assert_allclose(system.solver(shift)(row @ matrix + 0.3 * row), row, rtol=0, atol=1e-9)
         assert_allclose(system.mean_eigenvalue(), np.trace(matrix) / 12, rtol=1e-10)
+
+
+READERS = {
+    "few": Squares.of_few,
+    "matrix free": lambda X, Y, share, **options: Squares.of_many(ArraySamples(X, Y, share), **options),
+    "many": lambda X, Y, share, **options: Squares.of_many(ArraySamples(X, Y, share), matrix_free=False, **options),
+    "sparse": lambda X, Y, share, **options: Squares.of_many(
+        SparseSamples(sparse.csr_array(X), Y, share), matrix_free=False, **options
+    ),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("centre", [True, False])
+@pytest.mark.parametrize("joint", [True, False])
+def test_squares_are_the_same_however_the_samples_are_read(problem, rng, reader, centre, joint):
+    X, Y, w = problem
+    moments, W = Moments.of(X, Y, w), rng.standard_normal((2, 6))
+    expected = Squares.of(moments if centre else moments.uncentred(), ridge=0.3, joint=joint)
+    found = READERS[reader](X, Y, w / w.sum(), ridge=0.3, joint=joint, centre=centre)
+    assert (found.n_problems, found.n_features) == (expected.n_problems, 6)
+    for at, other in ((found.evaluate(W), expected.evaluate(W)), (found.at_zero, expected.at_zero)):
+        assert_allclose(at.value, other.value, rtol=1e-10)
+        assert_allclose(at.gradient, other.gradient, rtol=1e-9, atol=1e-9)
+        for one, same in zip(at.rounding(), other.rounding(), strict=True):
+            assert_allclose(one, same, rtol=1e-9)
+    assert_allclose(found.variances, expected.variances, rtol=1e-9)
+    assert_allclose(found.intercept(W), expected.intercept(W), atol=1e-10)
+    assert_allclose(found.system.mean_eigenvalue(), expected.system.mean_eigenvalue(), rtol=1e-9)
+    assert_allclose(found.lipschitz(), expected.lipschitz(), rtol=0.05)
+
+
+def test_rounding_is_that_of_the_terms_that_are_summed(problem):
+    X, Y, w = problem
+    share = w / w.sum()
+    smooth, W = Squares.of(Moments.of(X, Y, w), ridge=0.5), np.full((2, 6), 3.0)
+    variance = share @ (X - share @ X) ** 2
+    target, scatter = share @ (Y - share @ Y) ** 2, W**2 @ variance
+    ridge = 0.5 * np.sum(W**2, axis=1)
+    value, gradient = smooth.evaluate(W).rounding()
+    assert_allclose(value, target + scatter + ridge)
+    spread = np.sqrt(variance.sum()) * (np.sqrt(target) + np.sqrt(scatter))
+    assert_allclose(gradient, 2.0 * (spread + np.sqrt(0.5 * ridge)))
+    value, gradient = smooth.at_zero.rounding()
+    assert_allclose(value, target)
+    assert_allclose(gradient, 2.0 * np.sqrt(variance.sum() * target))
+
+
+def test_blocks_of_samples_sum_to_all_of_them(rng):
+    p = _BLOCK_BYTES // 8 // 3  # three rows a block
+    X, Y, share = rng.standard_normal((7, p)), rng.standard_normal((7, 1)), np.full(7, 1 / 7)
+    seen = []
+
+    def term(X, Y, share, z):
+        seen.append(len(share))
+        return share @ X, share @ Y
+
+    x_mean, y_mean = ArraySamples(X, Y, share, blockwise=True).total(term)
+    assert_allclose(x_mean, X.mean(axis=0), atol=1e-14)
+    assert_allclose(y_mean, Y.mean(axis=0), atol=1e-14)
+    assert seen == [3, 3, 1]
+
+
+def samples_of(name, rng, n=40):
+    """Draw samples and targets of the kind that a loss is for."""
+    X = rng.standard_normal((n, 4)) + 1.0
+    scores = X @ rng.standard_normal((4, 3)) + rng.standard_normal((n, 3))
+    if name == "multinomial":
+        Y = np.eye(3)[np.argmax(scores, axis=1)]
+    else:
+        Y = np.sign(scores) if name in ("logistic", "squared_hinge") else scores
+    share = rng.uniform(0.5, 2.0, n)
+    return ArraySamples(X, Y, share / share.sum())
+
+
+every_loss = pytest.mark.parametrize("name", LOSSES)
+
+
+@every_loss
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_the_loss_of_samples_is_the_weighted_mean_with_the_best_intercept(rng, name, fit_intercept):
+    samples, loss, W = samples_of(name, rng), LOSSES[name](), 0.3 * rng.standard_normal((3, 4))
+    smooth = DataLoss.of(loss, samples, ridge=0.4, fit_intercept=fit_intercept)
+    b = smooth.intercept(W)
+    assert fit_intercept == bool(np.any(b))
+
+    def value(W, b):
+        means = samples.share @ loss.value(samples.Y, samples.X @ W.T + b) + 0.4 * np.sum(W**2, axis=1)
+        return (
+            means
+            if loss.is_separable
+            else [samples.share @ loss.value(samples.Y, samples.X @ W.T + b)[:, 0] + 0.4 * np.sum(W**2)]
+        )
+
+    at = smooth.evaluate(W)
+    assert_allclose(at.value, value(W, b), rtol=1e-10)
+    if fit_intercept:
+        assert np.all(at.value <= np.add(value(W, b + 0.01), 1e-12))
+    for k in range(3):
+        for j in range(4):
+            step = np.zeros((3, 4))
+            step[k, j] = 1e-5
+            slope = (smooth.evaluate(W + step).value - smooth.evaluate(W - step).value) / 2e-5
+            assert_allclose(at.gradient[k, j], slope[k if loss.is_separable else 0], rtol=1e-5, atol=1e-7)
+
+
+@every_loss
+@pytest.mark.parametrize("n", [40, 3])  # as a matrix, and through a basis or kernel of few samples
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_the_model_of_second_order_has_gradient_and_curvature_of_the_loss(rng, name, n, fit_intercept):
+    samples, loss = samples_of(name, rng, n), LOSSES[name]()
+    W, D = 0.1 * rng.standard_normal((3, 4)), rng.standard_normal((3, 4))
+    smooth = DataLoss.of(loss, samples, ridge=0.4, fit_intercept=fit_intercept)
+    at = smooth.evaluate(W)
+    problems = range(3) if loss.is_separable else [slice(None)]
+    for k in problems:
+        part = smooth.take(np.array([k])) if loss.is_separable else smooth
+        rows, move = (W[k : k + 1], D[k : k + 1]) if loss.is_separable else (W, D)
+        here = part.evaluate(rows)
+        model = part.model(rows, here)
+        assert_allclose(model.evaluate(rows).gradient, here.gradient, atol=1e-9)
+        assert_allclose(here.gradient, at.gradient[k : k + 1] if loss.is_separable else at.gradient, atol=1e-9)
+        second = model.system.apply(move)
+        bound = part.system.apply(move)
+        assert np.sum(second * move) <= np.sum(bound * move) * (1 + 1e-9) + 1e-12
+        if name not in ("huber", "squared_hinge"):
+            ahead, behind = part.evaluate(rows + 1e-5 * move), part.evaluate(rows - 1e-5 * move)
+            quotient = (ahead.gradient - behind.gradient) / 2e-5 - 0.8 * move
+            assert_allclose(second, quotient, rtol=1e-4, atol=1e-5)
+
+
+@every_loss
+def test_the_dual_value_of_a_loss_is_minus_its_mean_conjugate_less_the_ridge(rng, name):
+    samples, loss, W = samples_of(name, rng), LOSSES[name](), 0.3 * rng.standard_normal((3, 4))
+    smooth = DataLoss.of(loss, samples, ridge=0.4)
+    at = smooth.evaluate(W)
+    force = loss.derivative(samples.Y, samples.X @ W.T + smooth.intercept(W))
+    for t in (1.0, 0.3):
+        mean = samples.share @ loss.conjugate(samples.Y, t * force)
+        ridge = 0.4 * np.sum(W**2, axis=1) if loss.is_separable else 0.4 * np.sum(W**2)
+        assert_allclose(at.dual_value(np.full(smooth.n_problems, t)), -mean - t**2 * ridge, rtol=1e-9)
+    assert at.best_scale().tolist() == [1.0] * smooth.n_problems
+
+
+@every_loss
+def test_the_least_value_of_a_loss_with_a_ridge_is_below_all_values_and_close_at_the_best_weights(rng, name):
+    smooth = DataLoss.of(LOSSES[name](), samples_of(name, rng), ridge=0.4)
+    W = np.zeros((3, 4))
+    for _ in range(150):
+        W = W - smooth.evaluate(W).gradient / smooth.lipschitz()
+    best = smooth.evaluate(W)
+    assert_allclose(best.least_value(), best.value, rtol=1e-6)
+    for _ in range(20):
+        assert np.all(smooth.evaluate(W + 0.1 * rng.standard_normal((3, 4))).least_value() <= best.value + 1e-9)
+
+
+def test_joint_targets_stay_together_where_problems_are_repeated(problem, rng):
+    X, Y, w = problem
+    joint, W = Squares.of(Moments.of(X, Y, w), ridge=0.1, joint=True), rng.standard_normal((2, 6))
+    twice = joint.take(np.array([0, 0])).evaluate(np.concatenate([W, 2.0 * W]))
+    for k in range(2):
+        alone = joint.evaluate((k + 1.0) * W)
+        assert_allclose(twice.value[k], alone.value[0])
+        assert_allclose(twice.gradient[2 * k : 2 * k + 2], alone.gradient)
+
+
+@every_loss
+def test_features_far_from_zero_have_the_loss_of_those_moved_back_and_another_intercept(rng, name):
+    samples, loss, W = samples_of(name, rng), LOSSES[name](), 0.3 * rng.standard_normal((3, 4))
+    near = DataLoss.of(loss, samples, ridge=0.4)
+    place = np.array([1e5, 0.0, -3e4, 7.0])
+    far = DataLoss.of(loss, ArraySamples(samples.X + place, samples.Y, samples.share), ridge=0.4)
+    assert np.any(far.origin)
+    assert_allclose(far.evaluate(W).value, near.evaluate(W).value, rtol=1e-8)
+    assert_allclose(far.evaluate(W).gradient, near.evaluate(W).gradient, atol=1e-7)
+    moved = near.intercept(W) - W @ place
+    expected = moved if loss.is_separable else moved - moved.mean()
+    assert_allclose(far.intercept(W), expected, atol=1e-6 * np.abs(expected).max())
+
+
+@every_loss
+def test_the_update_of_a_loss_minimises_its_quadratic_bound(rng, name):
+    smooth = DataLoss.of(LOSSES[name](), samples_of(name, rng), ridge=0.4)
+    W, pull = rng.standard_normal((3, 4)), rng.standard_normal((3, 4))
+    update = smooth.updater(np.full(smooth.n_problems, 0.7))
+    for _ in range(2):
+        V = update(W, pull)
+        slope = smooth.evaluate(W).gradient + smooth.system.apply(V - W) + 0.8 * (V - W)
+        assert_allclose(slope - pull + 0.7 * V, 0.0, atol=1e-9)
+        W = V
+
+
+@every_loss
+def test_rounding_of_a_loss_is_that_of_the_terms_that_are_summed(rng, name):
+    samples, loss, W = samples_of(name, rng), LOSSES[name](), np.full((3, 4), 2.0)
+    smooth = DataLoss.of(loss, samples, ridge=0.5)
+    at, squares = smooth.evaluate(W), samples.share @ samples.X**2
+    rows = (lambda a: a) if loss.is_separable else (lambda a: np.sum(a, keepdims=True))
+    scores, shift = np.sqrt(rows(W**2 @ squares)), np.sqrt(rows(at.shift**2))
+    force = np.sqrt(2.0 * loss.curvature * at.value)
+    value, gradient = at.rounding()
+    assert_allclose(value, at.value + force * (scores + shift))
+    ridge = 0.5 * rows(np.sum(W**2, axis=1))
+    expected = (force + loss.curvature * scores) * np.sqrt(squares.sum()) + 2.0 * np.sqrt(0.5 * ridge)
+    assert_allclose(gradient, expected)
+
+
+def test_a_model_that_couples_all_targets_is_made_up_to_a_size_and_not_beyond(rng, monkeypatch):
+    smooth = DataLoss.of(LOSSES["multinomial"](), samples_of("multinomial", rng))
+    W = np.zeros((3, 4))
+    for limit, made in ((12, True), (11, False)):  # three targets times four features
+        monkeypatch.setattr("tracelearn.smooth.data._LARGEST_HESSIAN", limit)
+        assert (smooth.model(W, smooth.evaluate(W)) is not None) == made
+        monkeypatch.setattr("tracelearn.smooth.data._SMALL_HESSIAN", limit)
+        assert smooth.path_solver == ("newton" if made else "admm")
+
+
+def test_the_solver_of_a_form_is_one_that_it_can_serve(rng):
+    for name, loss in LOSSES.items():
+        samples = samples_of(name, rng)
+        here, free = DataLoss.of(loss(), samples), DataLoss.of(loss(), samples, matrix_free=True)
+        assert (here.best_solver, here.path_solver) == ("newton", "newton")
+        assert (free.best_solver, free.path_solver) == ("apg-adm", "apg-adm")
+    squares = Squares.of_many(samples)
+    assert squares.best_solver == squares.path_solver == "apg-adm"
+    assert Squares.of_many(samples, matrix_free=False).best_solver == "admm"
+
+
+@pytest.mark.parametrize(("mean", "far"), [(1900.0, False), (2100.0, True), (-2100.0, True)])
+def test_samples_are_copied_about_their_mean_where_it_is_a_thousand_times_the_spread(mean, far):
+    X = np.array([[2.0, 1.0], [-2.0, 1.0]]) + np.array([mean, 1e9])  # the second feature has no spread to lose
+    smooth = DataLoss.of(LOSSES["logistic"](), ArraySamples(X, np.array([[1.0], [-1.0]]), np.full(2, 0.5)))
+    assert bool(np.any(smooth.origin)) == far
+
+
+@pytest.mark.parametrize(("n", "side"), [(40, 4), (4, 4), (3, 3)])
+def test_a_hessian_of_coupled_targets_has_the_side_of_features_or_of_fewer_samples(rng, n, side):
+    smooth, W = DataLoss.of(LOSSES["multinomial"](), samples_of("multinomial", rng, n)), np.zeros((3, 4))
+    system = smooth.model(W, smooth.evaluate(W)).system
+    assert system.inner.matrix.shape == (3 * side, 3 * side)
+
+
+def test_a_hessian_of_coupled_targets_loses_no_digits_to_the_mean_of_the_features(rng):
+    samples, W, D = samples_of("multinomial", rng), 0.1 * rng.standard_normal((3, 4)), rng.standard_normal((3, 4))
+    moved = ArraySamples(samples.X + 500.0, samples.Y, samples.share)
+    found = []
+    for one in (samples, moved):
+        smooth = DataLoss.of(LOSSES["multinomial"](), one)
+        assert not np.any(smooth.origin)
+        found.append(smooth.model(W, smooth.evaluate(W)).system.apply(D))
+    assert_allclose(found[1], found[0], rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize(
+    "name",
+    "certificate losses moments path penalties smooth.data smooth.samples smooth.squares "
+    "solvers.problems solvers.solution systems".split(),
+)
+def test_what_is_made_once_is_never_changed(name):
+    module = importlib.import_module(f"tracelearn.{name}")
+    made = [one for one in vars(module).values() if inspect.isclass(one) and dataclasses.is_dataclass(one)]
+    assert made
+    for one in made:
+        assert one.__dataclass_params__.frozen or one is Fold  # moments in the making

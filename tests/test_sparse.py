@@ -211,6 +211,13 @@ def test_a_feature_far_from_zero_loses_no_digits_in_sparse_moments():
     assert_allclose(found.gram[0], expected.gram[0], rtol=1e-8, atol=1e-8)
 
 
+def test_a_feature_far_from_zero_loses_no_digits_among_many_that_are_empty():
+    rows = np.zeros((150, 30))  # so few entries that they would be summed as such
+    rows[:, 0] = 1e6 + np.random.default_rng(0).normal(size=150)
+    found, expected = Moments.of(sparse.csr_array(rows), np.zeros(150)), Moments.of(rows, np.zeros(150))
+    assert_allclose(found.gram, expected.gram, rtol=1e-8, atol=1e-8)
+
+
 @pytest.mark.parametrize("centre", [True, False])
 def test_a_sparse_system_is_the_weighted_covariance_and_solves_it(rows, centre):
     rng = np.random.default_rng(0)

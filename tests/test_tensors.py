@@ -67,6 +67,10 @@ def test_frobenius_norm_neither_overflows_nor_underflows():
     assert frobenius_norm(np.array([np.inf, 1.0])) == np.inf
 
 
+def test_the_frobenius_norm_of_nothing_and_of_zero_is_zero():
+    assert frobenius_norm(np.zeros((0, 2))) == frobenius_norm(np.zeros((3, 2))) == 0.0
+
+
 def test_inner_product_of_tensors_of_two_shapes_is_refused_even_where_they_broadcast():
     with pytest.raises(ValueError, match=r"one shape, got \(2, 3\) and \(1, 3\)"):
         inner(np.ones((2, 3)), np.ones((1, 3)))

@@ -188,7 +188,8 @@ class OverlappedTraceNorm:
             # So small that a norm below it is zero, so large that no weight divided by it overflows.
             tiny = float(xp.finfo(G.dtype).smallest_normal) * max(1.0, 4.0 * sum(self.terms.values()))
             pairs = zip(self.terms.values(), norms, strict=True)
-            return 1.0 / sum(weight / xp.clip(norm, min=tiny) for weight, norm in pairs)
+            bound = 1.0 / sum(weight / xp.clip(norm, min=tiny) for weight, norm in pairs)
+            return xp.where(norms[0] > 0, bound, xp.zeros_like(bound))  # of zero alone it is zero
         V = split.duals + (G - xp.sum(split.duals, axis=0))[None, ...] / len(self.terms)
         return xp.max(xp.stack(_spectral_levels(_each(V), self.terms)), axis=0)
 

@@ -194,3 +194,49 @@ def test_every_public_loss_is_under_contract():
     named = [make(1.0) for make in losses.REGRESSOR_LOSSES.values()]
     named += [make(k) for make in losses.CLASSIFIER_LOSSES.values() for k in (1, 3)]
     assert {type(loss) for loss in named} == set(LOSSES.values())
+
+
+@every_loss
+def test_the_intercept_of_ordinary_samples_takes_few_passes(name, rng):
+    loss, y = LOSSES[name](), targets(name, rng, 300)
+    z, share, passes = rng.standard_normal((300, K)), np.full(300, 1 / 300), []
+
+    def total(term):
+        passes.append(1)
+        return term(y, z, share)
+
+    b = loss.intercept(total, np.zeros(K))
+    assert np.abs(share @ loss.derivative(y, z + b)).max() <= 1e-13
+    assert len(passes) <= 12
+    passes.clear()
+    loss.intercept(total, b)  # where it is already, one look is enough, and one more for what rounding left
+    assert len(passes) <= 2
+
+
+@every_loss
+@pytest.mark.parametrize("seed", range(6))
+def test_the_intercept_is_found_from_far_away_and_where_samples_are_told_apart_beyond_doubt(name, seed):
+    rng = np.random.default_rng(seed)
+    loss, y = LOSSES[name](), targets(name, rng, 60)
+    y[:K] = np.eye(K) if name == "multinomial" else 2.0 * np.eye(K) - 1.0  # every class is there
+    z, share, passes = 30.0 * rng.standard_normal((60, K)), rng.uniform(0.1, 2.0, 60), []
+    share = share / share.sum()
+
+    def total(term):
+        passes.append(1)
+        return term(y, z, share)
+
+    b = loss.intercept(total, 100.0 * rng.standard_normal(K))
+    force = loss.derivative(y, z + b)
+    assert np.all(np.abs(share @ force) <= 1e-13 * (1.0 + share @ np.abs(force)))
+    assert len(passes) <= 60
+
+
+@pytest.mark.parametrize("name", ["squared", "squared_hinge", "logistic"])
+def test_curvatures_are_the_difference_quotients_of_the_derivative_away_from_kinks(name, rng):
+    loss, y = LOSSES[name](), targets(name, rng, 200)
+    z, step = 3.0 * rng.standard_normal((200, K)), 1e-6
+    smooth = np.min(np.abs(kinks(name, y).reshape(4, 200, K) - z), axis=0) > 1e-3
+    quotient = (loss.derivative(y, z + step) - loss.derivative(y, z - step)) / (2 * step)
+    assert np.sum(smooth) > 500
+    np.testing.assert_allclose(loss.curvatures(y, z)[smooth], quotient[smooth], atol=1e-6)

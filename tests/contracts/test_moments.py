@@ -305,3 +305,21 @@ def test_blocks_whose_means_drift_lose_no_digits(sizes, jump, weighted, rng):
     np.testing.assert_allclose(found.x_mean, mean.astype(float), rtol=1e-14, atol=1e-14)
     cross = ((wide - mean) * weight[:, None]).T @ (y - weight @ y / weight.sum())
     np.testing.assert_allclose(found.cross, cross.astype(float), rtol=0, atol=1e-14 * scale)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_constant_feature_and_a_constant_target_have_no_spread_at_all(rng, weighted):
+    X, y = rng.standard_normal((7, 3)), np.full(7, 0.3)
+    X[:, 1] = 0.1
+    found = Moments.of(X, y, rng.uniform(0.5, 2.0, 7) if weighted else None)
+    assert not found.gram[1].any()
+    assert not found.gram[:, 1].any()
+    assert not found.cross.any()
+    assert found.target_sq.tolist() == [0.0]
+
+
+def test_rescaled_moments_are_those_of_rescaled_samples(rng):
+    X, y, scales = rng.standard_normal((12, 5)) + 2.0, rng.standard_normal((12, 2)), rng.uniform(0.5, 3.0, 5)
+    found, expected = Moments.of(X, y).rescaled(scales), Moments.of(X / scales, y)
+    for name in ("weight", "x_mean", "y_mean", "gram", "cross", "target_sq"):
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-12, atol=1e-12)

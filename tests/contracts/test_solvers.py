@@ -13,7 +13,7 @@ from tracelearn.certificate import alpha_max, certify
 from tracelearn.losses import Squared
 from tracelearn.smooth import ArraySamples, DataLoss, Squares
 from tracelearn.solvers import Solution
-from tracelearn.systems import KernelSystem
+from tracelearn.systems import GramSystem, KernelSystem
 from tracelearn.tensors import n_rank
 
 SHAPES = [(3, 4), (3, 3, 2), (2, 3, 2, 2)]
@@ -320,3 +320,40 @@ def test_a_solver_on_samples_finds_the_answer_that_moments_give(solver, name, ri
     expected = solve("admm", squared, penalty, alpha, tol=1e-6)
     assert np.all((found.gap >= 0) & (found.gap <= 1e-6))
     assert np.all(np.abs(found.objective - expected.objective) <= 1e-6 * np.var(y, axis=0))
+
+
+@pytest.mark.parametrize("solver", ["apg-adm", "apg-dr"])
+def test_acceleration_takes_iterations_like_the_root_of_the_condition_number(solver, rng):
+    spread, W = np.geomspace(1.0, 1e-3, 12), rng.standard_normal((1, 12))
+    cross, target = 0.5 * W * spread, np.array([0.505 * np.sum(W**2 * spread)])
+    nothing = np.zeros(1)
+    smooth = Squares(GramSystem(np.diag(spread)), cross, target, nothing, np.zeros(12), nothing, 0.5 * spread)
+    found = solve(solver, smooth, PENALTIES["overlapped"]((3, 4)), np.array([1e-4]), tol=1e-6)
+    assert found.gap[0] <= 1e-6
+    assert found.n_iter <= 1000  # three thousand without acceleration
+
+
+@pytest.mark.parametrize("name", ["overlapped", "latent"])
+@pytest.mark.parametrize("form", ["gram", "spectral gram"])
+@pytest.mark.parametrize("ridge", [0.0, 0.1])
+def test_admm_finds_its_own_step_whatever_the_units_are(name, form, ridge):
+    X, y = data((3, 3, 2), 2)
+    penalty, iterations = PENALTIES[name]((3, 3, 2)), []
+    for x_unit, y_unit in ((1.0, 1.0), (1e4, 1e-3), (1e-5, 1e2)):
+        smooth = squares(form, x_unit * X, y_unit * y, ridge * x_unit**2)
+        found = solve("admm", smooth, penalty, 0.1 * alpha_max(smooth, penalty), tol=1e-5)
+        assert np.all(found.gap <= 1e-5)
+        iterations.append(found.n_iter)
+    assert iterations[0] == iterations[1] == iterations[2]
+    assert iterations[0] <= {"overlapped": 25, "latent": 75}[name]  # 15 and 50 were measured
+
+
+@pytest.mark.parametrize("form", ["gram", "spectral gram"])
+def test_a_problem_that_is_done_is_not_worked_on_any_more(form):
+    X, y = data((3, 3, 2), 2)
+    smooth, penalty, open_ = squares(form, X, y), PENALTIES["overlapped"]((3, 3, 2)), []
+    alpha = np.array([0.9, 0.01]) * alpha_max(smooth, penalty)
+    found = solve("admm", smooth, penalty, alpha, tol=1e-7, on_iteration=lambda part: open_.append(len(part.gap)))
+    assert (open_[0], open_[-1]) == (2, 1)
+    assert np.all(found.gap <= 1e-7)
+    assert found.W.shape == (2, 3, 3, 2)

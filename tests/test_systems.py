@@ -1,0 +1,170 @@
+"""Every system against the matrix that it stands for."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from tracelearn.smooth import ArraySamples
+from tracelearn.systems import (
+    _BLOCK,
+    CentredSystem,
+    CoupledSystem,
+    DiagonalSystem,
+    GramSystem,
+    KernelSystem,
+    OperatorSystem,
+    StackedSystem,
+    WeightedKernelSystem,
+    conjugate_gradients,
+)
+
+P, R = 6, 3  # features, and rows that are solved together
+
+
+def covariance(rng, n=20):
+    A = rng.standard_normal((n, P)) * np.linspace(0.5, 2.0, P)
+    return A.T @ A / n
+
+
+def operator(rng):
+    X, share = rng.standard_normal((20, P)) + 2.0, rng.uniform(0.5, 2.0, 20)
+    share = share / share.sum()
+    samples = ArraySamples(X, np.zeros((20, 1)), share)
+    centred = X - share @ X
+    return OperatorSystem(samples.total, share @ X, 2.0), np.kron(np.eye(R), 2.0 * (centred.T * share) @ centred)
+
+
+def weighted(rng, centre):
+    X, weight = rng.standard_normal((4, P)) + 1.0, rng.uniform(0.5, 2.0, 4)
+    centred = X - (weight @ X / weight.sum() if centre else 0.0)
+    system = WeightedKernelSystem(X, kernel=X @ X.T, weight=weight, centre=centre)
+    return system, np.kron(np.eye(R), (centred.T * weight) @ centred)
+
+
+def kernel(rng, spectral):
+    A = rng.standard_normal((4, P))
+    return KernelSystem(A, spectral), np.kron(np.eye(R), A.T @ A)
+
+
+def gram(rng, spectral):
+    C = covariance(rng)
+    return GramSystem(C, spectral), np.kron(np.eye(R), C)
+
+
+def diagonal(rng):
+    d = rng.uniform(0.5, 2.0, P)
+    return DiagonalSystem(d), np.kron(np.eye(R), np.diag(d))
+
+
+def stacked(rng):
+    parts = [covariance(rng) for _ in range(R)]
+    matrix = np.zeros((R * P, R * P))
+    for k, part in enumerate(parts):
+        matrix[k * P : (k + 1) * P, k * P : (k + 1) * P] = part
+    return StackedSystem(tuple(GramSystem(part) for part in parts)), matrix
+
+
+def centred(rng):
+    C = covariance(rng)
+    return CentredSystem(GramSystem(C)), np.kron(np.eye(R) - 1.0 / R, C)
+
+
+def coupled(rng):
+    A = rng.standard_normal((40, R * P))
+    return CoupledSystem(GramSystem(A.T @ A / 40)), A.T @ A / 40
+
+
+def coupled_in_a_basis(rng):
+    basis = np.linalg.qr(rng.standard_normal((P, 4)))[0]
+    A = rng.standard_normal((40, R * 4))
+    wide = np.kron(np.eye(R), basis)
+    return CoupledSystem(GramSystem(A.T @ A / 40), basis), wide @ (A.T @ A / 40) @ wide.T
+
+
+SYSTEMS = {
+    "gram": lambda rng: gram(rng, False),
+    "spectral gram": lambda rng: gram(rng, True),
+    "kernel": lambda rng: kernel(rng, False),
+    "spectral kernel": lambda rng: kernel(rng, True),
+    "weighted kernel": lambda rng: weighted(rng, False),
+    "weighted kernel about the mean": lambda rng: weighted(rng, True),
+    "diagonal": diagonal,
+    "operator": operator,
+    "stacked": stacked,
+    "centred": centred,
+    "coupled": coupled,
+    "coupled in a basis": coupled_in_a_basis,
+}
+every_system = pytest.mark.parametrize("name", SYSTEMS)
+
+
+@every_system
+def test_a_system_multiplies_as_its_matrix_and_solves_what_it_multiplies(rng, name):
+    system, matrix = SYSTEMS[name](rng)
+    rows = rng.standard_normal((R, P))
+    image = system.apply(rows)
+    assert_allclose(image.ravel(), matrix @ rows.ravel(), atol=1e-12)
+    shift = np.full(R, 0.3) if system.shares_shift else np.array([0.3, 0.01, 2.0])
+    solve = system.solver(shift)
+    for _ in range(2):  # a solver is asked many times
+        assert_allclose(solve(image + shift[:, None] * rows), rows, atol=1e-8)
+
+
+@every_system
+def test_a_system_knows_its_largest_its_mean_and_a_bound_of_its_smallest_eigenvalue(rng, name):
+    system, matrix = SYSTEMS[name](rng)
+    values = np.linalg.eigvalsh(matrix)
+    assert values[-1] * (1 - 1e-12) <= system.largest() <= 1.05 * values[-1]
+    assert 0.0 <= system.smallest() <= max(values[0], 0.0) + 1e-15
+    if name in ("gram", "spectral gram", "stacked", "coupled", "diagonal"):
+        assert system.smallest() == pytest.approx(values[0], rel=1e-10)
+    mean = np.mean(values) * (R / (R - 1) if name == "centred" else 1.0)  # the deviations' own
+    assert system.mean_eigenvalue() == pytest.approx(mean)
+
+
+def test_the_smallest_eigenvalue_of_a_singular_matrix_is_zero_whatever_rounding_says(rng):
+    for _ in range(20):
+        A = rng.standard_normal((P - 1, P))
+        assert GramSystem(A.T @ A).smallest() == GramSystem(A.T @ A, spectral=True).smallest() == 0.0
+
+
+@pytest.mark.parametrize("size", [2 * _BLOCK, 2 * _BLOCK + 1, 3 * _BLOCK + 7, 4 * _BLOCK])
+def test_a_large_matrix_is_solved_block_by_block_and_then_by_its_inverse(rng, size):
+    A = rng.standard_normal((size, size))
+    matrix, rows = A @ A.T / size, rng.standard_normal((2, size))
+    solve = GramSystem(matrix).solver(np.full(2, 0.5))
+    image = rows @ matrix + 0.5 * rows
+    for count in range(102):
+        if count in (0, 1, 99, 100, 101):
+            assert_allclose(solve(image), rows, atol=1e-9)
+        else:
+            solve(image[:1])
+
+
+def test_a_factor_is_kept_for_one_shift_and_made_anew_for_another(rng):
+    C, rows = covariance(rng), rng.standard_normal((1, P))
+    system = GramSystem(C)
+    for shift in (0.5, 0.5, 2.0, 0.5):
+        assert_allclose(system.solver(np.array([shift]))(rows @ C + shift * rows), rows, atol=1e-10)
+
+
+def test_conjugate_gradients_end_at_the_tolerance_and_at_the_answer_take_no_step(rng):
+    C, rows, shift = covariance(rng), rng.standard_normal((R, P)), np.array([0.1, 0.2, 0.3])
+    truth = np.stack([np.linalg.solve(C + s * np.eye(P), row) for s, row in zip(shift, rows, strict=True)])
+    calls = []
+
+    def apply(rows):
+        calls.append(1)
+        return rows @ C
+
+    scale = np.diagonal(C)[None, :] + shift[:, None]
+    assert_allclose(conjugate_gradients(apply, rows, shift, scale), truth, atol=1e-8)
+    assert len(calls) <= P + 1
+    calls.clear()
+    assert_allclose(conjugate_gradients(apply, rows, shift, scale, start=truth), truth, atol=1e-12)
+    assert len(calls) <= 2
+    calls.clear()
+    rough = conjugate_gradients(apply, rows, shift, scale, tol=0.5)
+    assert 1 <= len(calls) < P
+    left = rows - rough @ C - shift[:, None] * rough
+    assert np.all(np.sum(left**2 / scale, axis=1) <= 0.25 * np.sum(rows**2 / scale, axis=1))
