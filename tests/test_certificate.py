@@ -9,8 +9,9 @@ from registry import PENALTIES
 
 from tracelearn import Moments
 from tracelearn.certificate import alpha_max, certify
+from tracelearn.losses import Logistic
 from tracelearn.penalties import Split
-from tracelearn.smooth import Squares
+from tracelearn.smooth import ArraySamples, DataLoss, Squares
 from tracelearn.solvers import admm
 
 SHAPES = [(5,), (3, 4), (3, 3, 2), (2, 3, 2, 2)]
@@ -48,6 +49,27 @@ def test_the_gap_bounds_the_excess_at_any_point_with_any_evidence(seed, name, sh
             assert proof.gap[0] >= 0
             assert proof.objective[0] >= optimum - 1e-7 * reference
             assert proof.objective[0] - proof.gap[0] * reference <= optimum + 1e-7 * reference
+
+
+class Unbalanced(Logistic):
+    """A loss whose search for the intercept ends before it began."""
+
+    def intercept(self, total, start):
+        return start
+
+
+def test_forces_that_a_free_intercept_does_not_balance_prove_nothing(rng):
+    X, y = rng.standard_normal((60, 6)), np.where(np.arange(60) % 6 == 0, 1.0, -1.0)[:, None]
+    samples, penalty = ArraySamples(X, y, np.full(60, 1 / 60)), PENALTIES["overlapped"]((2, 3))
+    right, wrong = (DataLoss.of(loss, samples) for loss in (Logistic(), Unbalanced()))
+    alpha = 0.5 * alpha_max(right, penalty)
+    optimum = admm(right, penalty, alpha, tol=1e-9).objective[0]
+    assert right.at_zero.best_scale() == 1.0
+    assert wrong.at_zero.best_scale() == 0.0
+    W = np.zeros((1, 2, 3))
+    proof = gap_at(wrong, penalty, W, penalty.start(W), alpha)
+    assert proof.objective[0] - proof.gap[0] * wrong.at_zero.value[0] <= optimum
+    assert DataLoss.of(Logistic(), samples, fit_intercept=False).at_zero.best_scale() == 1.0  # it is not free there
 
 
 @pytest.mark.parametrize("ridge", [0.0, 0.4])

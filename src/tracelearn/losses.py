@@ -39,6 +39,10 @@ Total = Callable[[Callable[[Array, Array, Array], Any]], Any]
 # What a mean of many terms is off by, in units of the last place: asking for less means bisecting noise.
 _ROUNDING = 64.0
 
+# Newton for the intercepts of softmax regression: steps before scores are softened, by what they are hardened again each time,
+# and the error of a mean probability that is as good as none.
+_STEPS, _COOLING, _NEARLY = 30, 3.0, 1e-10
+
 
 class Loss(Protocol):
     """What the smooth half asks of a loss; plug-ins need no base class."""
@@ -294,7 +298,21 @@ class Multinomial:
         return array_namespace(u).sum(_entropy(u + y), axis=1, keepdims=True)
 
     def intercept(self, total: Total, start: Array) -> Array:
-        """Match mean probabilities and class shares, by Newton or else by scaling; intercepts sum to zero."""
+        """Match mean probabilities and class shares; intercepts sum to zero."""
+        b, found = self._matched(total, start)
+        if found:
+            return b
+        # Where nearly all probabilities are zero or one no step sees far. Divided by their size, scores are tame; the
+        # intercepts of softer ones lead to those of harder ones.
+        xp = array_namespace(start)
+        heat, b = float(xp.max(total(lambda y, z, share: share @ xp.abs(z)))), start
+        while heat > 1.0:
+            b = heat * self._matched(_softened(total, heat), b / heat)[0]
+            heat = heat / _COOLING
+        return self._matched(total, b)[0]
+
+    def _matched(self, total: Total, start: Array) -> tuple[Array, bool]:
+        """Match by Newton or else by scaling, and say whether that was done in some steps."""
         xp = array_namespace(start)
         b, K = start, start.shape[0]
         eps, tiny, reach = float(xp.finfo(b.dtype).eps), float(xp.finfo(b.dtype).smallest_normal), 4.0
@@ -311,7 +329,7 @@ class Multinomial:
             return float(value[0]), float(xp.max(xp.abs(mean))), mean, products
 
         value, error, mean, products = state(b)
-        for _ in range(200):
+        for _ in range(_STEPS):
             if error <= _ROUNDING * eps:
                 break
             probability = xp.sum(products, axis=1)
@@ -331,7 +349,12 @@ class Multinomial:
             if trial >= value and left >= error:
                 break
             b, value, error, (mean, products) = b + step, trial, left, rest
-        return b - xp.mean(b)
+        return b - xp.mean(b), error <= max(_NEARLY, _ROUNDING * eps)
+
+
+def _softened(total: Total, heat: float) -> Total:
+    """Divide all predictions by a number."""
+    return lambda term: total(lambda y, z, share: term(y, z / heat, share))
 
 
 def _softmax(z: Array) -> tuple[Array, Array]:

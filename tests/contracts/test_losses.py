@@ -232,6 +232,36 @@ def test_the_intercept_is_found_from_far_away_and_where_samples_are_told_apart_b
     assert len(passes) <= 60
 
 
+@pytest.mark.parametrize("spread", [300.0, 3000.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_intercepts_of_a_multinomial_model_are_found_where_hardly_a_probability_is_between_zero_and_one(
+    spread, seed
+):
+    rng = np.random.default_rng(seed)
+    loss, y, passes = losses.Multinomial(), np.eye(5)[np.arange(200) % 5], []
+    z, share = spread * rng.standard_normal((200, 5)), np.full(200, 1 / 200)
+
+    def total(term):
+        passes.append(1)
+        return term(y, z, share)
+
+    b = loss.intercept(total, np.zeros(5))
+    assert np.abs(share @ loss.derivative(y, z + b)).max() <= 1e-9
+    assert len(passes) <= 200
+
+
+def test_single_precision_is_content_with_its_own_rounding(rng):
+    loss, y, passes = losses.Multinomial(), np.eye(3, dtype=np.float32)[np.arange(90) % 3], []
+    z, share = rng.standard_normal((90, 3)).astype(np.float32), np.full(90, 1 / 90, dtype=np.float32)
+
+    def total(term):
+        passes.append(1)
+        return term(y, z, share)
+
+    assert loss.intercept(total, np.zeros(3, dtype=np.float32)).dtype == np.float32
+    assert len(passes) <= 12
+
+
 @pytest.mark.parametrize("name", ["squared", "squared_hinge", "logistic"])
 def test_curvatures_are_the_difference_quotients_of_the_derivative_away_from_kinks(name, rng):
     loss, y = LOSSES[name](), targets(name, rng, 200)

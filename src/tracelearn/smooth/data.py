@@ -50,13 +50,17 @@ _SMALL_HESSIAN = 1500
 
 @dataclass(frozen=True, eq=False)
 class DataEvaluation:
-    """What is known at one W: ``scores`` stay with the samples, ``shift`` (K,) is the best intercept."""
+    """What is known at one W: ``scores`` stay with the samples, ``shift`` (K,) is the best intercept.
+
+    ``imbalance`` (K,) is the mean derivative there, zero unless the search for the intercept ended early.
+    """
 
     value: Array
     gradient: Array
     smooth: DataLoss
     scores: Any
     shift: Array
+    imbalance: Array
     ridge_value: Array
     W: Array
 
@@ -64,12 +68,15 @@ class DataEvaluation:
         """Estimate it from the mean squares of the products ``w_i x_i``, which cancel where features are collinear."""
         xp, smooth = array_namespace(self.W), self.smooth
         scores = xp.sqrt(summed(self.W**2 @ smooth.squares, smooth.n_problems))
-        # A loss that is not negative and of bounded curvature has a derivative of at most sqrt(2 curvature loss).
-        force = xp.sqrt(2.0 * smooth.loss.curvature * self.value)
+        force = self._force()
         shift = xp.sqrt(summed(self.shift**2, smooth.n_problems))
         forces = force + smooth.loss.curvature * scores
         length = forces * xp.sqrt(xp.sum(smooth.squares)) + 2.0 * xp.sqrt(smooth.ridge * self.ridge_value)
         return self.value + force * (scores + shift), length
+
+    def _force(self) -> Array:
+        """Bound the mean derivative: a loss that is not negative has one of at most sqrt(2 curvature loss)."""
+        return array_namespace(self.value).sqrt(2.0 * self.smooth.loss.curvature * self.value)
 
     def least_value(self) -> Array:
         """Bound the least loss from below, where there is a ridge."""
@@ -86,8 +93,15 @@ class DataEvaluation:
         return -summed(mean, scale.shape[0]) - scale**2 * self.ridge_value
 
     def best_scale(self) -> Array:
-        """Return one: at the optimum the forces are the dual answer."""
-        return array_namespace(self.value).ones_like(self.value)
+        """Return one: at the optimum the forces are the dual answer.
+
+        Zero where they do not sum to zero as the free intercept asks: then they prove nothing, but that no loss is negative.
+        """
+        xp = array_namespace(self.value)
+        if not self.smooth.fit_intercept:
+            return xp.ones_like(self.value)
+        allowed = float(xp.finfo(self.value.dtype).eps) ** 0.5 * self._force()
+        return xp.astype(summed(xp.abs(self.imbalance), self.value.shape[0]) <= allowed, self.value.dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,14 +205,15 @@ class DataLoss:
         loss, scores = self.loss, self.samples.scores(W)
         shift = self._shift(scores, near)
 
-        def both(X: Array, Y: Array, share: Array, z: Array) -> tuple[Array, Array]:
-            return share @ loss.value(Y, z + shift), (loss.derivative(Y, z + shift) * share[:, None]).T @ X
+        def sums(X: Array, Y: Array, share: Array, z: Array) -> tuple[Array, Array, Array]:
+            forces = loss.derivative(Y, z + shift) * share[:, None]
+            return share @ loss.value(Y, z + shift), forces.T @ X, array_namespace(forces).sum(forces, axis=0)
 
-        value, gradient = self.samples.total(both, scores)
+        value, gradient, imbalance = self.samples.total(sums, scores)
         ridge_value = self.ridge * summed(xp.sum(W**2, axis=1), self.n_problems)
         gradient = gradient + 2.0 * repeated(self.ridge, W.shape[0])[:, None] * W
         value = summed(value, self.n_problems) + ridge_value
-        return DataEvaluation(value, gradient, self, scores, shift, ridge_value, W)
+        return DataEvaluation(value, gradient, self, scores, shift, imbalance, ridge_value, W)
 
     def updater(self, shift: Array) -> Callable[[Array, Array], Array]:
         """Return the minimiser of the quadratic bound of the loss around W: one pass over the samples, one solve."""
