@@ -111,8 +111,9 @@ def _norms(T: Array) -> Array:
 
 
 def _ratio(x: Array, y: Array) -> Array:
+    """Divide; where y is zero there is nothing to compare with, and x alone would depend on the units."""
     xp = array_namespace(x)
-    return x / xp.where(y > 0, y, xp.ones_like(y))
+    return xp.where(y > 0, x / xp.where(y > 0, y, xp.ones_like(y)), xp.zeros_like(x))
 
 
 def _weights(given: tuple[float, ...] | None, default: tuple[float, ...]) -> tuple[float, ...]:

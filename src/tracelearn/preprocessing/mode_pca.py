@@ -168,10 +168,11 @@ class ModePCA(ClassNamePrefixFeaturesOutMixin, TensorTransformer):
         with np.errstate(over="ignore", invalid="ignore"):  # judged below
             for block in blocks(T):
                 rows, step, total = centred(T[block], None if weight is None else weight[block], mean)
-                # Chan's correction is that of one more sample. Narrow data are multiplied as such, and added up wide.
-                correction = math.sqrt(seen / (seen + total) * total) * step
-                rows = np.concatenate([rows, correction[None]]).astype(T.dtype, copy=False)
-                scatters = [scatters[mode] + _mode_scatter(rows, mode) for mode in range(order)]
+                # Chan's correction is that of one more sample. Narrow data are multiplied as such, in units of the weight of
+                # the block, which may be beyond their range, and added up wide.
+                unit, correction = math.sqrt(total) or 1.0, math.sqrt(seen / (seen + total) * total) * step
+                rows = (np.concatenate([rows, correction[None]]) / unit).astype(T.dtype, copy=False)
+                scatters = [scatters[mode] + unit**2 * _mode_scatter(rows, mode) for mode in range(order)]
                 seen += total
                 mean = mean + (total / seen) * step
         self.mean_ = mean
