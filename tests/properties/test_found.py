@@ -8,6 +8,7 @@ import pytest
 from tracelearn import Moments, TraceNormClassifier, TraceNormRegressor, TraceNormRegressorCV
 from tracelearn.certificate import certify
 from tracelearn.penalties import LatentTraceNorm, OverlappedTraceNorm
+from tracelearn.preprocessing import ModePCA
 from tracelearn.prox import prox_adm, prox_dr
 from tracelearn.smooth import Squares
 from tracelearn.solvers import Solution, admm, newton
@@ -36,6 +37,15 @@ def test_single_precision_samples_survive_weights_beyond_its_range(samples, scal
 def test_weights_whose_products_leave_the_range_are_refused(samples, loss, scale):
     with pytest.raises(ValueError, match=r"^Expected the largest sample weight to be between 1e-100 and 1e\+100, got"):
         TraceNormRegressor(loss=loss).fit(*samples, np.full(20, scale))
+
+
+@pytest.mark.parametrize("scale", [1e-75, 1e75])
+def test_compression_of_single_precision_samples_survives_weights_beyond_its_range(samples, scale):
+    X = samples[0].astype(np.float32)
+    weight = np.linspace(1.0, 2.0, 20)
+    usual, heavy = ModePCA().fit(X, None, weight), ModePCA().fit(X, None, scale * weight)
+    for one, other in zip(usual.mode_covariances_, heavy.mode_covariances_, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-5)
 
 
 @pytest.mark.parametrize("loss", ["squared", "huber"])
@@ -138,3 +148,20 @@ def test_samples_that_are_all_alike_are_told_apart_by_nobody(loss):
         warnings.simplefilter("error", RuntimeWarning)
         model = make(alpha=0.0, loss=loss, max_iter=100).fit(X, np.arange(12) % 3)
     assert np.abs(model.coef_).max() <= 1e-6
+
+
+# --- units ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_class_without_weights_does_not_bring_units_into_the_choice_of_the_step():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((24, 3)) + 0.5
+    y = np.argsort(np.argsort(X @ rng.standard_normal(3) + 0.3 * rng.standard_normal(24))) * 3 // 24
+
+    def fitted(scale):
+        return TraceNormClassifier(0.05 * scale, loss="logistic").fit(scale * X, y)
+
+    usual, small = fitted(1.0), fitted(2.0**-40)
+    assert not usual.coef_[1].any()  # the class in the middle
+    assert small.n_iter_ == usual.n_iter_
+    np.testing.assert_allclose(small.decision_function(2.0**-40 * X), usual.decision_function(X), rtol=1e-6)

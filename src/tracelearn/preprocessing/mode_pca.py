@@ -172,7 +172,7 @@ class ModePCA(ClassNamePrefixFeaturesOutMixin, TensorTransformer):
                 # the block, which may be beyond their range, and added up wide.
                 unit, correction = math.sqrt(total) or 1.0, math.sqrt(seen / (seen + total) * total) * step
                 rows = (np.concatenate([rows, correction[None]]) / unit).astype(T.dtype, copy=False)
-                scatters = [scatters[mode] + unit**2 * _mode_scatter(rows, mode) for mode in range(order)]
+                scatters = [scatters[mode] + np.float64(total) * _mode_scatter(rows, mode) for mode in range(order)]
                 seen += total
                 mean = mean + (total / seen) * step
         self.mean_ = mean
