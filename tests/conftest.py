@@ -11,6 +11,8 @@ from hypothesis import settings
 settings.register_profile("tracelearn", deadline=None, derandomize=True, max_examples=25)
 settings.load_profile("tracelearn")
 
+collect_ignore = ["mutants.py"]  # a command, which needs cosmic-ray: `make mutants` installs it
+
 SHAPES = [(5,), (3, 4), (4, 3, 2), (3, 3, 3), (7, 2, 2), (2, 3, 2, 2)]  # (7, 2, 2): one mode larger than all others
 
 

@@ -43,6 +43,7 @@ DISPLAYS = [ModeSpectrumDisplay, ModeFactorsDisplay, WeightsDisplay, Convergence
 
 @pytest.fixture(autouse=True)
 def no_warning_and_no_figure_is_left():
+    plt.close("all")  # those of examples that ran before
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         yield
@@ -325,9 +326,10 @@ def test_a_colour_bar_on_given_axes_is_drawn_when_asked_for():
     ],
 )
 def test_wrong_choices_of_weights_are_refused(kind, options, sentence):
+    before = plt.get_fignums()
     with pytest.raises(ValueError, match=sentence):
         WeightsDisplay.from_estimator(fitted((4, 3, 5), kind), **options)
-    assert not plt.get_fignums()
+    assert plt.get_fignums() == before
 
 
 def test_no_factor_at_all_is_refused():
