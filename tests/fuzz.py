@@ -195,7 +195,7 @@ def hostile_npz(chance):
     ):
         warnings.simplefilter("ignore")
         for name in chance.choice(
-            (("X", "y"), ("X", "X", "y"), ("../X", "X", "y"), ("/tmp/X", "y"), ("X", "y", "..", ""))
+            (("X", "y"), ("X", "X", "y"), ("../X", "X", "y"), ("/nowhere/X", "y"), ("X", "y", "..", ""))
         ):
             data = hostile_npy(chance) if chance.random() < 0.5 else _good_npy(name)
             if chance.random() < 0.1:
@@ -232,7 +232,7 @@ def resealed(data, chance):
                 content = before.read(name)
                 if name == victim:
                     content = _changed_member(content, chance, is_schema=name == "schema.json")
-                    name = chance.choice((name, name, name, f"../{name}", f"/tmp/{name}"))  # noqa: PLW2901
+                    name = chance.choice((name, name, name, f"../{name}", f"/nowhere/{name}"))  # noqa: PLW2901
                 after.writestr(name, content)
                 if chance.random() < 0.02:
                     after.writestr(name, content)
