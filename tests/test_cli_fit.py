@@ -570,7 +570,7 @@ def test_ctrl_c_is_one_line_and_code_130(folder):
         "fit._learn = interrupted"
     )
     code, out = on_terminal(["fit", "data.npz", *FAST], folder, before)
-    assert code == 130
+    assert code == 130, out
     assert "Traceback" not in out
     assert [line for line in out.splitlines() if "Interrupted" in line] == ["tracelearn: Interrupted."]
     assert not (folder / "model.tracelearn").exists()
