@@ -9,8 +9,10 @@ ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 demo: .venv/demo
 	$(BIN)/tracelearn reproduce --scale quick --out out/quick --force
 
+# scikit-learn's checks of other array libraries run only where SciPy is told, before it starts, to take their arrays.
 test: check
 	$(ONE_THREAD) $(BIN)/pytest -n 2
+	SCIPY_ARRAY_API=1 $(ONE_THREAD) $(BIN)/pytest -n 2 -k array_api tests/test_estimators.py tests/test_model_selection.py
 
 # Many inputs, other ones every time; their number goes to out/properties.json. FACTOR=40 tries four times as many.
 properties: .venv/test

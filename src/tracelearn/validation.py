@@ -27,6 +27,8 @@ from tracelearn.arrays import (
 from tracelearn.tensors import Array, array_namespace
 
 __all__ = [
+    "check_finite",
+    "check_place",
     "check_range",
     "flat_samples",
     "float_dtype",
@@ -151,7 +153,7 @@ def read_samples(
     elif not hasattr(X, "iloc") and not is_sparse(X):
         X = np.asarray(X)
     if any_library and not reset:
-        _check_place(X, _known_array(estimator))
+        check_place(estimator, X, "partial_fit")
     if (foreign or getattr(X, "ndim", 0) > 2) and len(X.shape) > 1 and 0 in X.shape:
         raise ValueError(
             f"Expected at least one sample with at least one entry, got an array of shape {tuple(X.shape)}."
@@ -212,11 +214,13 @@ def _known_array(estimator: Any) -> Array:
     return estimator.moments_.x_mean if hasattr(estimator, "moments_") else np.zeros(0)
 
 
-def _check_place(X: Any, known: Array) -> None:
+def check_place(estimator: Any, X: Any, method: str) -> None:
     """Refuse an array of another library or device than the model's: moving it is for the user to decide."""
+    known, X = _known_array(estimator), X if is_foreign(X) else np.zeros(0)
     if not same_place(X, known):
         raise ValueError(
-            f"Expected X of {place(known)} as in fit, got X of {place(X)}: move X there, or fit on samples like these."
+            f"Expected X of {place(known)} as in fit, got X of {place(X)}: samples for {type(estimator).__name__}.{method}() "
+            "must use the same namespace and device, so move X there, or fit on samples like these."
         )
 
 
@@ -272,12 +276,15 @@ def read_targets(y: Any, X: Array) -> Array:
 def read_labels(y: Any, X: Array, classes: Any = None, *, least: int = 2) -> tuple[Array, Array]:
     """Check labels and return them with all classes: those given, or those that occur, at least so many.
 
-    Labels stay what and where they are: those of NumPy may be strings, which other libraries do not have.
+    Labels of NumPy stay what and where they are: they may be strings, which other libraries do not have. All others go
+    where X is.
     """
     if y is None:
         raise ValueError("Expected one label for each sample: fit requires y to be passed, but the target y is None.")
     if is_foreign(y):
-        return _foreign_labels(detached(y), X, classes, least)
+        y = move_to(detached(y), X)
+    if is_foreign(y):
+        return _foreign_labels(y, X, classes, least)
     classes = classes if classes is None else to_numpy(classes)
     y = column_or_1d(y, warn=True)
     check_consistent_length(X, y)

@@ -32,7 +32,7 @@ from tracelearn.penalties import PENALTIES, Penalty, Split
 from tracelearn.smooth import ArraySamples, DataLoss, Samples, Smooth, SparseSamples, Squares
 from tracelearn.solvers import SOLVERS, Solution
 from tracelearn.tensors import Array, array_namespace
-from tracelearn.validation import check_finite, check_range, read_numbers, read_samples
+from tracelearn.validation import check_finite, check_place, check_range, read_numbers, read_samples
 
 logger = logging.getLogger("tracelearn")
 
@@ -347,9 +347,10 @@ class TraceNormModel(BaseEstimator):
 
     # --- the model ---------------------------------------------------------------------------------------------------
 
-    def _apply(self, function: str, X: Any) -> Any:
-        """Call one of the methods below on samples: at once, block by block, or for a Dask array when it is computed."""
+    def _apply(self, method: str, X: Any) -> Any:
+        """Call the method of this name that takes arrays: at once, block by block, or for a Dask array when it is computed."""
         check_is_fitted(self)
+        function = f"_{method}"
         if is_dask(X):
             light = copy.copy(self)  # the workers need neither the moments nor the warm start
             for name in ("moments_", "_solution"):
@@ -358,6 +359,7 @@ class TraceNormModel(BaseEstimator):
             return lazily(call, X, call(np.zeros((1, *self.sample_shape_)))[:0])
         blocks = as_blocks(X)
         if blocks is None:
+            check_place(self, X, method)
             return getattr(self, function)(X)
         return np.concatenate([getattr(self, function)(block[1]) for block in blocks.batches])
 

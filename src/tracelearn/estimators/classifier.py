@@ -280,7 +280,7 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
         X : array of shape (n_samples, I1, ..., IN), or (n_samples, n_features) with ``tensor_shape``
             Of NumPy, or of any library of the array API standard, in which and on whose device all is then computed.
         y : array of labels of shape (n_samples,)
-            Of X's library or of NumPy, then also strings: ``classes_`` and predictions are of the library of y.
+            Of NumPy, then also strings, and so are ``classes_`` and predictions; or of another library, then they are of X's.
         sample_weight : array of shape (n_samples,), default=None
         """
         return self._fit(X, y, sample_weight)
@@ -303,18 +303,18 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
 
     def decision_function(self, X: Any) -> Array:
         """Score every sample: one column for each class, or for two classes one score that is positive for the second."""
-        return self._apply("_decide", X)
+        return self._apply("decision_function", X)
 
-    def _decide(self, X: Any) -> Array:
+    def _decision_function(self, X: Any) -> Array:
         scores = self._scores(X)
         return scores[:, 0] if self.classes_.shape[0] == 2 else scores
 
     def predict(self, X: Any) -> Array:
-        """Predict the label of each sample, in the library that the labels of ``fit`` were of."""
-        return self._apply("_predict", X)
+        """Predict the label of each sample: in NumPy if the labels of ``fit`` were, else in the library of its samples."""
+        return self._apply("predict", X)
 
     def _predict(self, X: Any) -> Array:
-        scores = self._decide(X)
+        scores = self._decision_function(X)
         xp = array_namespace(scores)
         index = xp.astype(scores > 0, xp.int64) if scores.ndim == 1 else xp.argmax(scores, axis=1)
         return array_namespace(self.classes_).take(self.classes_, move_to(index, self.classes_), axis=0)
@@ -331,9 +331,9 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> Array:
         """Predict the probability of each class (logistic loss)."""
-        return self._apply("_probabilities", X)
+        return self._apply("predict_proba", X)
 
-    def _probabilities(self, X: Any) -> Array:
+    def _predict_proba(self, X: Any) -> Array:
         scores = self._scores(X)
         if scores.shape[1] == 1:
             xp = array_namespace(scores)
@@ -343,5 +343,8 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
     @available_if(_has_probabilities)
     def predict_log_proba(self, X: Any) -> Array:
         """Predict the logarithm of the probability of each class (logistic loss)."""
-        found = self.predict_proba(X)
+        return self._apply("predict_log_proba", X)
+
+    def _predict_log_proba(self, X: Any) -> Array:
+        found = self._predict_proba(X)
         return array_namespace(found).log(found)

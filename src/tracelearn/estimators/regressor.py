@@ -227,7 +227,7 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
 
     def predict(self, X: Any) -> Array:
         """Predict the target of each sample."""
-        return self._apply("_predict", X)
+        return self._apply("predict", X)
 
     def _predict(self, X: Any) -> Array:
         scores = self._scores(X)

@@ -38,6 +38,7 @@ from tracelearn.model_selection.views import (
 )
 from tracelearn.path import alpha_grid
 from tracelearn.tensors import Array
+from tracelearn.validation import check_place
 
 # Held-out errors differ by far more than this between neighbouring alphas: paths need no tighter gap to choose one. Losses
 # that need the samples at every step pay for each digit.
@@ -353,8 +354,15 @@ class SelectionCV(BaseEstimator):
 
     def predict(self, X: Any) -> Array:
         """Predict each sample with the model that was found."""
+        return self._passed_on("predict", X)
+
+    def _passed_on(self, method: str, X: Any) -> Array:
+        """Ask the model that was found; what is wrong with the place of X is told in our own name."""
         check_is_fitted(self)
-        return self.best_estimator_.predict(X)
+        if is_foreign(X) or is_foreign(self.coef_):
+            check_place(self, X, method)
+        found: Array = getattr(self.best_estimator_, method)(X)
+        return found
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Score the model that was found, as it does itself."""

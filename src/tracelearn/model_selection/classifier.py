@@ -8,7 +8,6 @@ from typing import Any, Self
 from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays import to_numpy
 from tracelearn.estimators import TraceNormClassifier
@@ -173,17 +172,14 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
 
     def decision_function(self, X: Any) -> Array:
         """Score every sample, as ``TraceNormClassifier.decision_function``."""
-        check_is_fitted(self)
-        return self.best_estimator_.decision_function(X)
+        return self._passed_on("decision_function", X)
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> Array:
         """Predict the probability of each class (logistic loss)."""
-        check_is_fitted(self)
-        return self.best_estimator_.predict_proba(X)
+        return self._passed_on("predict_proba", X)
 
     @available_if(_has_probabilities)
     def predict_log_proba(self, X: Any) -> Array:
         """Predict the logarithm of the probability of each class (logistic loss)."""
-        check_is_fitted(self)
-        return self.best_estimator_.predict_log_proba(X)
+        return self._passed_on("predict_log_proba", X)
