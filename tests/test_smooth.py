@@ -6,6 +6,8 @@ import inspect
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from registry import LOSSES
 from scipy import sparse
@@ -13,6 +15,7 @@ from scipy import sparse
 from tracelearn import Moments
 from tracelearn.moments import Fold
 from tracelearn.smooth import ArraySamples, DataLoss, SparseSamples, Squares
+from tracelearn.smooth.data import _Share
 from tracelearn.smooth.samples import _BLOCK_BYTES
 from tracelearn.systems import GramSystem
 
@@ -323,15 +326,42 @@ def test_features_far_from_zero_have_the_loss_of_those_moved_back_and_another_in
 
 
 @every_loss
-def test_the_update_of_a_loss_minimises_its_quadratic_bound(rng, name):
+def test_the_update_of_a_loss_minimises_its_quadratic_bound_or_what_was_seen_of_it(rng, name):
     smooth = DataLoss.of(LOSSES[name](), samples_of(name, rng), ridge=0.4)
     W, pull = rng.standard_normal((3, 4)), rng.standard_normal((3, 4))
     update = smooth.updater(np.full(smooth.n_problems, 0.7))
-    for _ in range(2):
+    shares = []
+    for _ in range(6):
         V = update(W, pull)
-        slope = smooth.evaluate(W).gradient + smooth.system.apply(V - W) + 0.8 * (V - W)
-        assert_allclose(slope - pull + 0.7 * V, 0.0, atol=1e-9)
+        step, bound = V - W, smooth.system.apply(V - W)
+        rest = smooth.evaluate(W).gradient + 0.8 * step - pull + 0.7 * V
+        shares.append(-np.sum(rest * bound) / np.sum(bound**2))
+        assert_allclose(rest + shares[-1] * bound, 0.0, atol=1e-9)
         W = V
+    assert_allclose(shares[0], 1.0)
+    assert 0.0 < min(shares)
+    assert max(shares) < 1.0 + 1e-9
+
+
+@every_loss
+def test_updates_end_at_the_minimum(rng, name):
+    smooth = DataLoss.of(LOSSES[name](), samples_of(name, rng), ridge=0.1)
+    W, pull = 10.0 * rng.standard_normal((3, 4)), rng.standard_normal((3, 4))
+    update = smooth.updater(np.full(smooth.n_problems, 0.01))
+    for _ in range(400):
+        W = update(W, pull)
+    assert_allclose(smooth.evaluate(W).gradient - pull + 0.01 * W, 0.0, atol=1e-9)
+
+
+@given(st.lists(st.floats(0.0, 1.0), max_size=300))
+def test_the_share_of_a_bound_is_above_what_was_seen_last_and_comes_to_rest(seen):
+    share, lowered = _Share(), 0
+    for one in seen:
+        before = share.value
+        assert share.follow(one) == (share.value != before)
+        assert one <= share.value <= 1.0
+        lowered += share.value < before
+    assert lowered <= 30
 
 
 @every_loss

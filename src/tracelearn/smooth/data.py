@@ -19,6 +19,7 @@ from tracelearn.systems import (
     CentredSystem,
     CoupledSystem,
     GramSystem,
+    KernelSystem,
     OperatorSystem,
     StackedSystem,
     System,
@@ -29,6 +30,10 @@ __all__ = ["DataLoss"]
 
 # Rows and columns of the largest Hessian that couples targets: factored in about a second.
 _LARGEST_HESSIAN = 4096
+# Up to this size the bound of a Hessian that couples targets is diagonalised: ADMM then changes its step for nothing.
+_SPECTRAL = 1000
+# How often a step may be made longer, and what share of the bound of the curvature is believed at least.
+_LOWERINGS, _LEAST_SHARE = 30, 1e-6
 # Where every sample is told apart beyond doubt curvatures vanish, and a step divided by them would overflow.
 _LEAST_CURVATURE = 1e-100
 
@@ -44,8 +49,37 @@ def _is_far(mean: Array, squares: Array) -> bool:
 
 
 # Up to this size a Hessian that couples targets is factored in milliseconds. Measured on paths of real data, to a gap of
-# 1e-3: at 256 Newton took a tenth of the time of accelerated gradients, at 2,160 ADMM a seventh of the time of Newton.
-_SMALL_HESSIAN = 1500
+# 1e-3: at 264 Newton took a quarter of the time of ADMM, at 640 as long, at 2,160 seventeen times as long.
+_SMALL_HESSIAN = 800
+
+
+def _spectral(system: System) -> System:
+    """Let one decomposition serve all shifts, where that is soon done."""
+    if isinstance(system, GramSystem):
+        return replace(system, spectral=system.matrix.shape[0] <= _SPECTRAL)
+    if isinstance(system, KernelSystem):
+        return replace(system, spectral=system.factor.shape[0] <= _SPECTRAL)
+    return system
+
+
+class _Share:
+    """The part of the bound of the curvature that is believed.
+
+    It is raised at once where more was seen. It is lowered some times only, so that in the end it rests, and then every
+    step has met what its model promised.
+    """
+
+    def __init__(self) -> None:
+        self.value, self._lowered = 1.0, 0
+
+    def follow(self, seen: float) -> bool:
+        """Take note of what was seen; tell whether the value has changed."""
+        before, wanted = self.value, min(1.0, max(1.5 * seen, _LEAST_SHARE))
+        if seen > before:
+            self.value = wanted
+        elif seen < 0.5 * before and self._lowered < _LOWERINGS:
+            self.value, self._lowered = wanted, self._lowered + 1
+        return self.value != before
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +181,7 @@ class DataLoss:
         else:
             curvature = loss.curvature
             (system,) = samples.covariances(lambda Y, share, z: curvature * share[:, None], centre=fit_intercept)
-        system = system if loss.is_separable else CentredSystem(system)
+        system = system if loss.is_separable else CentredSystem(_spectral(system))
         single = joint or not loss.is_separable
         ridges = xp.full((1 if single else samples.n_targets,), ridge, dtype=mean.dtype, device=device(mean))
         return cls(system, loss, samples, ridges, mean, squares, origin, fit_intercept)
@@ -216,19 +250,39 @@ class DataLoss:
         return DataEvaluation(value, gradient, self, scores, shift, imbalance, ridge_value, W)
 
     def updater(self, shift: Array) -> Callable[[Array, Array], Array]:
-        """Return the minimiser of the quadratic bound of the loss around W: one pass over the samples, one solve."""
+        """Return the minimiser of a quadratic model of the loss around W: one pass over the samples, one solve.
+
+        The model is the bound ``system``, times a share that follows what was seen of the curvature: where classes are told
+        apart it is a small part of its bound, and steps by the bound would be as much too short.
+        """
         ridge = repeated(self.ridge, self.samples.n_targets)
-        solve = self.system.solver(2.0 * ridge + repeated(shift, self.samples.n_targets))
-        near: Array | None = None
+        shift = 2.0 * ridge + repeated(shift, self.samples.n_targets)
+        share = _Share()
+        solve = self.system.solver(shift)
+        before: tuple[DataEvaluation, Array] | None = None
 
         def update(W: Array, pull: Array) -> Array:
-            nonlocal near
-            at = self.evaluate(W, near)
-            near = at.shift
+            nonlocal solve, before
+            at = self.evaluate(W, None if before is None else before[0].shift)
+            image = self.system.apply(W)
+            if before is not None and share.follow(self._seen(before, (at, image))):
+                solve = self.system.solver(shift / share.value)
+            before = at, image
             free = at.gradient - 2.0 * ridge[:, None] * W
-            return solve(self.system.apply(W) - free + pull)
+            return solve(image + (pull - free) / share.value)
 
         return update
+
+    def _seen(self, one: tuple[DataEvaluation, Array], other: tuple[DataEvaluation, Array]) -> float:
+        """Measure the curvature between two weights, as a share of its bound: the largest over the problems."""
+        (at, image), (then, image_then) = one, other
+        xp = array_namespace(image)
+        step = then.W - at.W
+        ridge = 2.0 * repeated(self.ridge, step.shape[0])[:, None] * step
+        found = summed(xp.sum((then.gradient - at.gradient - ridge) * step, axis=1), self.n_problems)
+        bound = summed(xp.sum((image_then - image) * step, axis=1), self.n_problems)
+        known = bound > 0
+        return float(xp.max(xp.where(known, found / xp.where(known, bound, xp.ones_like(bound)), xp.zeros_like(bound))))
 
     def model(self, W: Array, at: DataEvaluation) -> Squares | None:
         """Expand the loss to second order around W, the intercept eliminated, as one problem of squares.
