@@ -160,15 +160,19 @@ def test_killed_at_every_step_of_writing_a_file_is_the_old_one_or_the_new_one(na
     assert new.items() <= contents(before).items()  # and the last run came to its end, whatever the others left
 
 
-@posix
-@pytest.mark.parametrize("name", COMMANDS)
-def test_killed_at_random_moments_a_file_is_the_old_one_or_the_new_one(name, nursery, inputs, before, tmp_path):
+def undisturbed(name, nursery, inputs, tmp_path):
+    """Run a command to its end in a folder of its own; return what it wrote there, and the seconds it took."""
     whole = tmp_path / "whole"
     whole.mkdir()
     began = time.monotonic()
     assert nursery.run(commands(inputs, whole)[name])[0] == 0
-    seconds = time.monotonic() - began
-    old, new = contents(before), contents(whole)
+    return contents(whole), time.monotonic() - began
+
+
+@posix
+@pytest.mark.parametrize("name", COMMANDS)
+def test_killed_at_random_moments_a_file_is_the_old_one_or_the_new_one(name, nursery, inputs, before, tmp_path):
+    old, (new, seconds) = contents(before), undisturbed(name, nursery, inputs, tmp_path)
     chance = random.Random(11)
     for _ in range(4):
         nursery.run(commands(inputs, before)[name], signal_after=(signal.SIGKILL, chance.uniform(0.0, seconds)))
@@ -217,12 +221,7 @@ def test_killed_reproductions_leave_whole_files_that_agree(nursery, tmp_path):
 @posix
 @pytest.mark.parametrize("name", ["fit", "predict", "merge", "stream"])
 def test_ctrl_c_at_random_moments_is_one_line_and_keeps_what_was_there(name, nursery, inputs, before, tmp_path):
-    whole = tmp_path / "whole"
-    whole.mkdir()
-    began = time.monotonic()
-    assert nursery.run(commands(inputs, whole)[name])[0] == 0
-    seconds = time.monotonic() - began
-    old, new = contents(before), contents(whole)
+    old, (new, seconds) = contents(before), undisturbed(name, nursery, inputs, tmp_path)
     chance = random.Random(5)
     for _ in range(4):
         code, told = nursery.run(
