@@ -353,6 +353,18 @@ def test_updates_end_at_the_minimum(rng, name):
     assert_allclose(smooth.evaluate(W).gradient - pull + 0.01 * W, 0.0, atol=1e-9)
 
 
+@every_loss
+def test_where_nothing_moves_any_more_steps_are_those_of_the_bound(rng, name):
+    smooth = DataLoss.of(LOSSES[name](), samples_of(name, rng), ridge=0.1)
+    W, pull = rng.standard_normal((3, 4)), rng.standard_normal((3, 4))
+    update = smooth.updater(np.full(smooth.n_problems, 0.01))
+    for _ in range(3):
+        update(W, pull)
+    V = update(W, pull)
+    slope = smooth.evaluate(W).gradient + smooth.system.apply(V - W) + 0.2 * (V - W)
+    assert_allclose(slope - pull + 0.01 * V, 0.0, atol=1e-9)
+
+
 @given(st.lists(st.floats(0.0, 1.0), max_size=300))
 def test_the_share_of_a_bound_is_above_what_was_seen_last_and_comes_to_rest(seen):
     share, lowered = _Share(), 0

@@ -274,15 +274,19 @@ class DataLoss:
         return update
 
     def _seen(self, one: tuple[DataEvaluation, Array], other: tuple[DataEvaluation, Array]) -> float:
-        """Measure the curvature between two weights, as a share of its bound: the largest over the problems."""
+        """Measure the curvature between two weights, as a share of its bound: the largest over the problems.
+
+        What rounding may hide is added, so that steps too small to show anything are taken by the bound.
+        """
         (at, image), (then, image_then) = one, other
-        xp = array_namespace(image)
+        xp, n = array_namespace(image), self.n_problems
         step = then.W - at.W
-        ridge = 2.0 * repeated(self.ridge, step.shape[0])[:, None] * step
-        found = summed(xp.sum((then.gradient - at.gradient - ridge) * step, axis=1), self.n_problems)
-        bound = summed(xp.sum((image_then - image) * step, axis=1), self.n_problems)
-        known = bound > 0
-        return float(xp.max(xp.where(known, found / xp.where(known, bound, xp.ones_like(bound)), xp.zeros_like(bound))))
+        change = then.gradient - at.gradient - 2.0 * repeated(self.ridge, step.shape[0])[:, None] * step
+        hidden = 100.0 * float(xp.finfo(step.dtype).eps) * xp.max(xp.abs(at.gradient)) * xp.abs(step)
+        found = summed(xp.sum(change * step + hidden, axis=1), n)
+        bound = summed(xp.sum((image_then - image) * step, axis=1), n)
+        is_less, whole = bound > found, xp.ones_like(bound)
+        return float(xp.max(xp.where(is_less, found / xp.where(is_less, bound, whole), whole)))
 
     def model(self, W: Array, at: DataEvaluation) -> Squares | None:
         """Expand the loss to second order around W, the intercept eliminated, as one problem of squares.
