@@ -144,7 +144,7 @@ def figure(rows: list[Row], path: str) -> None:
             if key != "N":
                 axis.set_xscale("log")
                 axis.plot(x, values[-1] * x / x[-1], "--", color="0.55", label=f"proportional to {key}")
-            axis.set_xticks(x, [f"{at:,.0f}" for at in x])
+            axis.set_xticks(x, [f"{at:,.0f}" for at in x], fontsize="small")
             axis.set_xticks([], minor=True)
             low, high = axis.get_ylim()
             axis.set_ylim(min(low, 0.5 * values.min()), max(high, 2.0 * values.max()))
