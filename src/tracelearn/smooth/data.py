@@ -252,12 +252,13 @@ class DataLoss:
     def updater(self, shift: Array) -> Callable[[Array, Array], Array]:
         """Return the minimiser of a quadratic model of the loss around W: one pass over the samples, one solve.
 
-        The model is the bound ``system``, times a share that follows what was seen of the curvature: where classes are told
-        apart it is a small part of its bound, and steps by the bound would be as much too short.
+        The model is the bound ``system``. Where targets are coupled, and models of second order dear, it is times a share
+        that follows what was seen of the curvature: where classes are told apart it is a small part of its bound, and steps
+        by the bound would be as much too short.
         """
         ridge = repeated(self.ridge, self.samples.n_targets)
         shift = 2.0 * ridge + repeated(shift, self.samples.n_targets)
-        share = _Share()
+        share, follows = _Share(), not self.loss.is_separable
         solve = self.system.solver(shift)
         before: tuple[DataEvaluation, Array] | None = None
 
@@ -265,7 +266,7 @@ class DataLoss:
             nonlocal solve, before
             at = self.evaluate(W, None if before is None else before[0].shift)
             image = self.system.apply(W)
-            if before is not None and share.follow(self._seen(before, (at, image))):
+            if before is not None and follows and share.follow(self._seen(before, (at, image))):
                 solve = self.system.solver(shift / share.value)
             before = at, image
             free = at.gradient - 2.0 * ridge[:, None] * W
