@@ -117,9 +117,12 @@ def _ranked(ax: Any, results: list[Result]) -> None:
     """Mean ranks, with the width within which they are not told apart (Nemenyi, 5 %)."""
     from scipy.stats import studentized_range
 
-    sets = list(dict.fromkeys(r.data for r in results))
-    everywhere = [e for e in _entries(results) if sum(r.entry == e for r in results) >= len(sets) - _numbers(results)]
-    table = ranks(results, everywhere)
+    # Where there are classes only those sets are ranked: classifiers cannot be where the target is a number.
+    named = {result.data for result in results if result.entry == "logistic"}
+    ranked = [result for result in results if result.data in named] or results
+    sets = {result.data for result in ranked}
+    everywhere = [e for e in _entries(ranked) if sum(r.entry == e for r in ranked) == len(sets)]
+    table = ranks(ranked, everywhere)
     means, k = table.mean(axis=0), len(everywhere)
     width = studentized_range.ppf(0.95, k, np.inf) / np.sqrt(2) * np.sqrt(k * (k + 1) / (6 * len(table)))
     order = np.argsort(means)
@@ -134,12 +137,6 @@ def _ranked(ax: Any, results: list[Result]) -> None:
     ax.invert_yaxis()
     ax.set_xlabel(f"mean rank over {len(table)} sets (1 is best)")
     ax.spines[["top", "right"]].set_visible(False)
-
-
-def _numbers(results: list[Result]) -> int:
-    """Count the sets whose target is a number: classifiers cannot be ranked there."""
-    sets = {r.data for r in results}
-    return sum(not any(r.data == name and r.entry == "logistic" for r in results) for name in sets)
 
 
 def _differences(ax: Any, results: list[Result]) -> None:

@@ -57,6 +57,16 @@ def test_a_fold_without_weight_is_refused(samples, loss):
         TraceNormRegressorCV(cv=2, alphas=3, loss=loss).fit(*samples, weight)
 
 
+def test_held_out_errors_of_single_precision_samples_may_leave_its_range(samples):
+    X, y = samples
+    usual = TraceNormRegressorCV(cv=2, alphas=3).fit(X.astype(np.float32), y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = TraceNormRegressorCV(cv=2, alphas=3).fit(X.astype(np.float32), 1e30 * y)
+    assert (usual.mse_path_.dtype, model.mse_path_.dtype) == (np.float32, np.float64)
+    np.testing.assert_allclose(model.mse_path_ / 1e60, usual.mse_path_, rtol=1e-4)
+
+
 # --- proximal points -------------------------------------------------------------------------------------------------
 
 

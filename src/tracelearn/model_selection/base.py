@@ -37,7 +37,7 @@ from tracelearn.model_selection.views import (
     fold_of,
 )
 from tracelearn.path import alpha_grid
-from tracelearn.tensors import Array
+from tracelearn.tensors import Array, array_namespace
 from tracelearn.validation import check_place
 
 # Held-out errors differ by far more than this between neighbouring alphas: paths need no tighter gap to choose one. Losses
@@ -330,9 +330,7 @@ class SelectionCV(BaseEstimator):
             self.__dict__.pop(name, None)  # what the last fit had and this one has not, such as names of columns
             if hasattr(best, name):
                 setattr(self, name, getattr(best, name))
-        self.alphas_, self.mse_path_ = (
-            move_to(a, best.coef_, best.coef_.dtype) for a in (self.alphas_, self.mse_path_)
-        )
+        self.alphas_, self.mse_path_ = (_beside(best.coef_, a) for a in (self.alphas_, self.mse_path_))
 
     @property
     def mode_ranks_(self) -> Array:
@@ -407,3 +405,9 @@ class SelectionCV(BaseEstimator):
 
 def _lowest(tables: list[Table]) -> Table:
     return min(tables, key=lambda table: float(table.means[table.best]))
+
+
+def _beside(coef: Array, values: Array) -> Array:
+    """Move to the weights, in their precision, unless it is too narrow: squares have twice the exponent of what they are of."""
+    fits = np.max(np.abs(values)) <= float(array_namespace(coef).finfo(coef.dtype).max)
+    return move_to(values, coef, coef.dtype if fits else None)
