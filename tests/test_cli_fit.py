@@ -565,6 +565,7 @@ def test_long_commands_show_bars_with_the_time_left_on_a_terminal(folder, arrays
 def test_ctrl_c_is_one_line_and_code_130(folder):
     before = (
         "import os, signal, threading\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # tests run in the background inherit that it is ignored
         "from tracelearn.cli import fit\n"
         "def interrupted(*args):\n    os.kill(os.getpid(), signal.SIGINT); threading.Event().wait(30)\n"
         "fit._learn = interrupted"
