@@ -296,9 +296,11 @@ def test_the_least_value_of_a_loss_with_a_ridge_is_below_all_values_and_close_at
     for _ in range(150):
         W = W - smooth.evaluate(W).gradient / smooth.lipschitz()
     best = smooth.evaluate(W)
-    assert_allclose(best.least_value(), best.value, rtol=1e-6)
+    none = np.zeros_like(best.value)
+    assert_allclose(best.least_value(none), best.value, rtol=1e-6)
     for _ in range(20):
-        assert np.all(smooth.evaluate(W + 0.1 * rng.standard_normal((3, 4))).least_value() <= best.value + 1e-9)
+        assert np.all(smooth.evaluate(W + 0.1 * rng.standard_normal((3, 4))).least_value(none) <= best.value + 1e-9)
+    assert np.all(best.least_value(none + 0.1) < best.least_value(none) - 1e-3)
 
 
 def test_joint_targets_stay_together_where_problems_are_repeated(problem, rng):

@@ -61,7 +61,7 @@ def certify(
     dual = at.dual_value(xp.minimum(feasible, at.best_scale()))
     if bool(xp.any(alpha == 0)):
         # Nothing penalised: no scale but zero is feasible, however small the gradient. Its size is the evidence then.
-        dual = xp.where(alpha == 0, xp.maximum(dual, at.least_value()), dual)
+        dual = xp.where(alpha == 0, xp.maximum(dual, at.least_value(gradient_error)), dual)
     # Objective and dual value are sums of many rounded terms: a difference below their rounding proves nothing.
     gap = positive_part(objective - dual) + last_places * reference + value_error
     return Certificate(objective, gap / xp.where(reference > 0, reference, ones))

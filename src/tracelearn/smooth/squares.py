@@ -33,9 +33,9 @@ class SquaresEvaluation:
         """Estimate it from the variances of the products ``w_i x_i``, which cancel where features are collinear."""
         return self.squares.rounding(self.W)
 
-    def least_value(self) -> Array:
-        """Bound the least squares from below."""
-        return least_value(self.value, self.gradient, self.squares.least_curvature)
+    def least_value(self, error: Array) -> Array:
+        """Bound the least squares from below, where the length of the gradient may be off by an error."""
+        return least_value(self.value, self.gradient, self.squares.least_curvature, error)
 
     def dual_value(self, scale: Array) -> Array:
         """Evaluate ``2 t <r, y> - t^2 |r|^2``."""
