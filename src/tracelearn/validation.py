@@ -32,6 +32,7 @@ __all__ = [
     "check_range",
     "flat_samples",
     "float_dtype",
+    "narrowed",
     "read_labels",
     "read_numbers",
     "read_samples",
@@ -222,6 +223,19 @@ def check_place(estimator: Any, X: Any, method: str) -> None:
             f"Expected X of {place(known)} as in fit, got X of {place(X)}: samples for {type(estimator).__name__}.{method}() "
             "must use the same namespace and device, so move X there, or fit on samples like these."
         )
+
+
+def narrowed(values: Array, dtype: Any) -> Array:
+    """Bring weights or patterns to the precision of the samples; refuse those that it cannot hold."""
+    xp = array_namespace(values)
+    if values.dtype != dtype:
+        largest, most = float(xp.max(xp.abs(values))), float(xp.finfo(dtype).max)
+        if largest > most:
+            raise ValueError(
+                f"Expected weights and patterns that {dtype_name(dtype)} can hold, as the samples are, got numbers up to "
+                f"{largest:.1e}: pass X as float64, or y in smaller units."
+            )
+    return xp.astype(values, dtype, copy=False)
 
 
 def _foreign_rows(estimator: Any, X: Array, *, reset: bool) -> Array:

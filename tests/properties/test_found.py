@@ -67,6 +67,14 @@ def test_held_out_errors_of_single_precision_samples_may_leave_its_range(samples
     np.testing.assert_allclose(model.mse_path_ / 1e60, usual.mse_path_, rtol=1e-4)
 
 
+def test_weights_beyond_the_precision_of_the_samples_are_refused(samples):
+    X, y = samples
+    with pytest.raises(
+        ValueError, match=r"^Expected weights and patterns that float32 can hold, as the samples are, got numbers up to"
+    ):
+        TraceNormRegressor(alpha=0.0).fit(1e-14 * X.astype(np.float32), 1e30 * y)
+
+
 # --- proximal points -------------------------------------------------------------------------------------------------
 
 

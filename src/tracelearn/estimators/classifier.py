@@ -19,7 +19,7 @@ from tracelearn.losses import CLASSIFIER_LOSSES, Loss, Multinomial
 from tracelearn.moments import Moments
 from tracelearn.tensors import Array, array_namespace
 from tracelearn.undo import undone_on_failure
-from tracelearn.validation import float_dtype, read_labels, read_samples, read_weights
+from tracelearn.validation import float_dtype, narrowed, read_labels, read_samples, read_weights
 
 __all__ = ["TraceNormClassifier"]
 
@@ -180,7 +180,7 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
 
     def _shaped(self, W: Array, shape: tuple[int, ...]) -> Array:
         xp = array_namespace(W)
-        return xp.astype(xp.reshape(W, (-1, *shape)), self._dtype, copy=False)
+        return narrowed(xp.reshape(W, (-1, *shape)), self._dtype)
 
     def _scalar(self, intercept: Array) -> Array:
         return as_dtype(intercept, self._dtype)

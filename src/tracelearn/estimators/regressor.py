@@ -18,7 +18,7 @@ from tracelearn.losses import REGRESSOR_LOSSES, Loss
 from tracelearn.moments import Moments
 from tracelearn.tensors import Array, array_namespace
 from tracelearn.undo import undone_on_failure
-from tracelearn.validation import float_dtype, read_samples, read_targets, read_weights
+from tracelearn.validation import float_dtype, narrowed, read_samples, read_targets, read_weights
 
 __all__ = ["TraceNormRegressor"]
 
@@ -167,7 +167,7 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
 
     def _shaped(self, W: Array, shape: tuple[int, ...]) -> Array:
         xp = array_namespace(W)
-        return xp.astype(xp.reshape(W, shape if self._single else (-1, *shape)), self._dtype, copy=False)
+        return narrowed(xp.reshape(W, shape if self._single else (-1, *shape)), self._dtype)
 
     def _scalar(self, intercept: Array) -> Any:
         return float(intercept[0]) if self._single else as_dtype(intercept, self._dtype)
