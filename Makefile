@@ -70,9 +70,11 @@ mutants: .venv/mutants
 coverage: .venv/test
 	$(ONE_THREAD) $(BIN)/pytest -n 2 --cov=tracelearn --cov-branch --cov-report=term-missing:skip-covered
 
+# Strict: a package that could not be looked up is an error, where pip-audit would pass it over and end with success.
 audit: .venv/audit
 	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive src
-	$(BIN)/pip-audit --skip-editable
+	$(BIN)/python -m pip freeze --exclude-editable > .venv/audit.txt
+	$(BIN)/pip-audit --strict --no-deps --disable-pip --requirement .venv/audit.txt
 
 # The oldest versions that pyproject.toml allows, together, and the newest there are, each in an environment of its own.
 CORE_TESTS := tests/test_estimators.py tests/test_files.py tests/test_golden.py \
