@@ -227,26 +227,25 @@ def test_moments_are_folded_block_by_block(dtype, lib, monkeypatch):
     P = problem(500)
     weight = np.linspace(0.0, 2.0, 500)
     sizes = []
-    monkeypatch.setattr("tracelearn.moments._block_rows", lambda X, p: sizes.append(p) or 60)
+    monkeypatch.setattr("tracelearn.moments._block_rows", lambda X, p, wide: sizes.append(p) or 60)
     found = Moments.of(lib.put(1000.0 + P.X, dtype), lib.put(P.both), lib.put(weight))
     assert sizes == [48]
     exact = Moments.of((1000.0 + P.X).astype(dtype).astype(np.float64), P.both, weight)
     for name in ("x_mean", "y_mean", "gram", "cross", "target_sq"):
         assert getattr(found, name).dtype == lib.xp.float64
         expected = getattr(exact, name)
-        tolerance = 1e-12 if dtype == np.float64 else 2e-6
         np.testing.assert_allclose(
-            to_numpy(getattr(found, name)), expected, rtol=tolerance, atol=tolerance * np.abs(expected).max()
+            to_numpy(getattr(found, name)), expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max()
         )
 
 
 def test_blocks_hold_a_bounded_number_of_bytes_on_every_device(lib):
     from tracelearn.moments import _block_rows
 
-    wide, single = lib.put(np.zeros((2, 10))), lib.put(np.zeros((2, 10)), np.float32)
-    assert 80 * _block_rows(wide, 10) <= 256 << 20
-    assert _block_rows(single, 10) <= 8192
-    assert _block_rows(wide, 10**9) == 1
+    X, xp = lib.put(np.zeros((2, 10))), lib.xp
+    assert 80 * _block_rows(X, 10, xp.float64) <= 256 << 20
+    assert _block_rows(X, 10, xp.float32) <= 8192  # where the device has no double precision
+    assert _block_rows(X, 10**9, xp.float64) == 1
 
 
 def test_labels_of_numpy_stay_with_numpy(lib):

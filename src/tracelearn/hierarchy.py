@@ -23,7 +23,7 @@ from tracelearn.estimators.base import Batch
 from tracelearn.moments import Moments
 from tracelearn.tensors import Array
 from tracelearn.undo import undone_on_failure
-from tracelearn.validation import read_labels, read_samples, read_weights
+from tracelearn.validation import check_overflow, read_labels, read_samples, read_weights
 
 __all__ = ["HierarchicalTraceNormClassifier"]
 
@@ -326,7 +326,9 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
     def _class_scores(self, X: Any) -> Array:
         check_is_fitted(self)
         rows, _ = read_samples(self, X, reset=False)
-        steps = rows @ self.coef_.reshape(-1, rows.shape[1]).T + self.intercept_
+        with np.errstate(over="ignore", invalid="ignore"):  # judged below
+            steps = rows @ self.coef_.reshape(-1, rows.shape[1]).T + self.intercept_
+        check_overflow(steps, "scores")
         scores = np.full((rows.shape[0], len(self.classes_)), -np.inf, steps.dtype)
         for k in self._seen:
             signs = np.array([(k in node.right) * 1.0 - (k in node.left) for node in self._models])

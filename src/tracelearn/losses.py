@@ -281,6 +281,10 @@ class Multinomial:
         """Evaluate the softmax of every row."""
         return _softmax(z)[1]
 
+    def log_probabilities(self, z: Array) -> Array:
+        """Evaluate the logarithm of the softmax of every row, also where the softmax itself is too small for a number."""
+        return z - _softmax(z)[0]
+
     def derivative(self, y: Array, z: Array) -> Array:
         """Evaluate the probabilities less the targets."""
         return self.probabilities(z) - y

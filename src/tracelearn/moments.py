@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import device, is_numpy_array
 
-from tracelearn.arrays import is_narrow, is_sparse, widest
+from tracelearn.arrays import is_sparse, widest
 from tracelearn.linalg import weighted_gram
 from tracelearn.tensors import Array, array_namespace
 
@@ -28,7 +28,7 @@ _DEVICE_BLOCK_BYTES = 256 << 20
 # at least this share of its mean square.
 _LARGEST_DENSITY = 0.1
 _LEAST_SPREAD = 1e-4
-# Single precision is summed over no more rows than these before double precision takes over.
+# On a device that has only single precision no more rows than these are summed at once.
 _SINGLE_ROWS = 1 << 13
 
 
@@ -279,7 +279,7 @@ class Fold:
         _check_same((p, self.y_mean.shape[0]), (math.prod(X.shape[1:]), y.shape[1]))
         if is_sparse(X):
             return self._add_sparse(X, y, sample_weight)
-        rows = _block_rows(X, p)
+        rows = _block_rows(X, p, self.x_mean.dtype)
         for start in range(0, X.shape[0], rows):
             block = slice(start, min(start + rows, X.shape[0]))
             x = xp.reshape(X[block, ...], (-1, p))
@@ -289,22 +289,21 @@ class Fold:
     def _add_block(self, x: Array, y: Array, weight: Array | None) -> None:
         xp = array_namespace(x)
         wide = self.x_mean.dtype
-        if x.dtype != wide and (is_narrow(x) or not _fits_single(weight)):
-            x = xp.astype(x, wide)
+        # Products of narrower samples are exact in double precision; NumPy widens them as it centres them.
+        x = x if is_numpy_array(x) else xp.astype(x, wide, copy=False)
         y = xp.astype(y, wide, copy=False)
         total = float(x.shape[0]) if weight is None else float(xp.sum(xp.astype(weight, wide)))
         if total == 0.0:
             return
         merged = self.weight + total
-        if is_numpy_array(x) and x.dtype == wide and total <= self.weight:
+        if is_numpy_array(x) and total <= self.weight:
             self._add_shifted(x, y, weight, total)
             return
         factor = math.sqrt(self.weight / merged * total)
         rows, x_step = self._centred("x", x, self.x_mean, weight, total, factor)
         y_rows, y_step = self._centred("y", y, self.y_mean, weight, total, factor)
-        # Single precision inside a block, double between blocks: the speed of one and the accuracy of the other.
         self.gram += self._square(rows)
-        self.cross = self.cross + xp.astype(rows.T @ xp.astype(y_rows, rows.dtype), wide)
+        self.cross = self.cross + rows.T @ y_rows
         self.target_sq = self.target_sq + xp.sum(y_rows**2, axis=0)
         if self.weight > 0.0 and not is_numpy_array(x):  # Chan's correction, which in NumPy is a row of the block
             x_move, y_move = factor * x_step, factor * y_step
@@ -373,7 +372,7 @@ class Fold:
 
     def _shifted(self, use: str, x: Array, mean: Array, weight: Array | None, total: float) -> tuple[Array, Array]:
         """Subtract the mean known so far; return weighted rows, and how far the block's own mean is from it."""
-        rows = np.subtract(x, mean, out=self._buffer(use, x.shape, x.dtype))
+        rows = np.subtract(x, mean, out=self._buffer(use, x.shape))
         rest = (np.ones(len(x)) if weight is None else weight) @ rows / total
         if weight is not None:
             rows *= np.sqrt(weight)[:, None]
@@ -388,34 +387,36 @@ class Fold:
         """
         xp = array_namespace(x)
         # Shift by the mean known so far first, then by the small rest: two subtractions keep the digits one would lose.
-        shift = xp.astype(mean, x.dtype) if self.weight > 0.0 else x[0, :]
+        shift = mean if self.weight > 0.0 else xp.astype(x[0, :], mean.dtype)
         if is_numpy_array(x):
-            buffer = self._buffer(use, (x.shape[0] + 1, x.shape[1]), x.dtype)
+            buffer = self._buffer(use, (x.shape[0] + 1, x.shape[1]))
             rows = np.subtract(x, shift, out=buffer[:-1])
         else:
             rows = x - shift
-        ones = xp.ones(x.shape[0], dtype=x.dtype, device=device(x)) if weight is None else xp.astype(weight, x.dtype)
+        ones = (
+            xp.ones(x.shape[0], dtype=mean.dtype, device=device(x)) if weight is None else xp.astype(weight, mean.dtype)
+        )
         rest = (ones @ rows) / total
         rows -= rest
         if weight is not None:
             rows *= xp.sqrt(ones)[:, None]
-        step = xp.astype(shift, mean.dtype) + xp.astype(rest, mean.dtype) - mean
+        step = shift + rest - mean
         if is_numpy_array(x):
-            buffer[-1] = xp.astype(factor * step, x.dtype)
+            buffer[-1] = factor * step
             return buffer, step
         return rows, step
 
     def _square(self, rows: Array) -> Array:
         """Multiply ``rows.T @ rows``: one rank-k update of BLAS where the library sees the symmetry, as NumPy does."""
         if not is_numpy_array(rows):
-            return array_namespace(rows).astype(rows.T @ rows, self.gram.dtype, copy=False)
-        return np.matmul(rows.T, rows, out=self._buffer("square", self.gram.shape, rows.dtype))
+            return rows.T @ rows
+        return np.matmul(rows.T, rows, out=self._buffer("square", self.gram.shape))
 
-    def _buffer(self, use: str, shape: tuple[int, ...], dtype: Any) -> Any:
+    def _buffer(self, use: str, shape: tuple[int, ...]) -> Any:
         """Lend memory that the blocks of a fold share: fresh pages for every block cost more than the arithmetic."""
-        size, key = math.prod(shape), (use, dtype, shape[1:])
+        size, key = math.prod(shape), (use, shape[1:])
         if key not in self._buffers or self._buffers[key].size < size:
-            self._buffers[key] = np.empty(size, dtype)
+            self._buffers[key] = np.empty(size, self.gram.dtype)
         return self._buffers[key][:size].reshape(shape)
 
 
@@ -428,15 +429,10 @@ def _check_same(known: tuple[int, int], found: tuple[int, int]) -> None:
         )
 
 
-def _fits_single(weight: Array | None) -> bool:
-    """Whether products of single precision survive these weights: others are multiplied in double precision."""
-    return weight is None or 1e-3 <= float(array_namespace(weight).max(weight)) <= 1e3
-
-
-def _block_rows(X: Array, p: int) -> int:
+def _block_rows(X: Array, p: int, wide: Any) -> int:
     """Count the rows of a block."""
     if is_numpy_array(X):
         return max(1, _BLOCK_BYTES // (8 * p))
     here = "cpu" in str(device(X)).lower()
     rows = max(1, (_BLOCK_BYTES if here else _DEVICE_BLOCK_BYTES) // (8 * p))
-    return rows if is_narrow(X) or array_namespace(X).finfo(X.dtype).bits > 32 else min(rows, _SINGLE_ROWS)
+    return rows if array_namespace(X).finfo(wide).bits > 32 else min(rows, _SINGLE_ROWS)

@@ -28,6 +28,7 @@ from tracelearn.tensors import Array, array_namespace
 
 __all__ = [
     "check_finite",
+    "check_overflow",
     "check_place",
     "check_range",
     "flat_samples",
@@ -51,20 +52,38 @@ def check_finite(values: Array, name: str, shape: tuple[int, ...] = ()) -> None:
     if is_sparse(values):
         _check_finite_entries(values, name, shape)
         return
+    index = _first_not_finite(values)
+    if index is None:
+        return
+    first = np.unravel_index(index, tuple(values.shape))
+    column = int(first[1]) if values.ndim > 1 else None
+    number = float(array_namespace(values).reshape(values, (-1,))[index])
+    _refuse_number(number, name, int(first[0]), column, shape)
+
+
+def check_overflow(values: Array, what: str) -> None:
+    """Refuse what finite samples were made into where it left the range of floating point."""
+    index = _first_not_finite(values)
+    if index is None:
+        return
+    wider = "" if dtype_name(values.dtype) == "float64" else "as float64, or "
+    raise ValueError(
+        f"Expected samples whose {what} {dtype_name(values.dtype)} can hold, got an overflow at sample "
+        f"{index // math.prod(values.shape[1:])}: pass X {wider}in the units of the samples of fit."
+    )
+
+
+def _first_not_finite(values: Array) -> int | None:
+    """Find the first number that is NaN or infinite, counted in C order."""
     xp = array_namespace(values)
     if not xp.isdtype(values.dtype, "real floating"):
-        return
+        return None
     # One pass and no mask in the good case: a sum is finite unless a term is not, or it overflows.
     with np.errstate(over="ignore", invalid="ignore"):
         if math.isfinite(float(xp.sum(values))):
-            return
+            return None
     bad = xp.reshape(~xp.isfinite(values), (-1,))
-    if not bool(xp.any(bad)):
-        return
-    index = int(xp.argmax(xp.astype(bad, xp.uint8)))
-    first = np.unravel_index(index, tuple(values.shape))
-    column = int(first[1]) if values.ndim > 1 else None
-    _refuse_number(float(xp.reshape(values, (-1,))[index]), name, int(first[0]), column, shape)
+    return int(xp.argmax(xp.astype(bad, xp.uint8))) if bool(xp.any(bad)) else None
 
 
 def _check_finite_entries(rows: Any, name: str, shape: tuple[int, ...]) -> None:

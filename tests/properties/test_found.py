@@ -8,7 +8,7 @@ import pytest
 from tracelearn import Moments, TraceNormClassifier, TraceNormRegressor, TraceNormRegressorCV
 from tracelearn.certificate import certify
 from tracelearn.penalties import LatentTraceNorm, OverlappedTraceNorm
-from tracelearn.preprocessing import ModePCA
+from tracelearn.preprocessing import ModePCA, TensorStandardScaler
 from tracelearn.prox import prox_adm, prox_dr
 from tracelearn.smooth import Squares
 from tracelearn.solvers import Solution, admm, newton
@@ -183,3 +183,44 @@ def test_a_class_without_weights_does_not_bring_units_into_the_choice_of_the_ste
     assert not usual.coef_[1].any()  # the class in the middle
     assert small.n_iter_ == usual.n_iter_
     np.testing.assert_allclose(small.decision_function(2.0**-40 * X), usual.decision_function(X), rtol=1e-6)
+
+
+# --- samples that come after those of fit ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic", "squared_hinge"])
+def test_scores_beyond_the_range_of_floating_point_are_refused(samples, loss):
+    X, y = samples
+    model = TraceNormClassifier(alpha=1e-6, loss=loss).fit(1e-3 * X, y > 0)
+    huge = 1e308 * np.sign(model.coef_)  # one class against the other: an axis of length one
+    for method in ("predict", "decision_function", *(["predict_proba", "predict_log_proba"] * (loss == "logistic"))):
+        with pytest.raises(
+            ValueError, match=r"^Expected samples whose scores float64 can hold, got an overflow at sample 0"
+        ):
+            getattr(model, method)(huge)
+
+
+def test_probabilities_too_small_for_a_number_have_a_logarithm(samples):
+    X, y = samples
+    model = TraceNormClassifier(alpha=1e-3, loss="logistic").fit(X, y > 0)
+    far = 1e4 * X
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        logs = model.predict_log_proba(far)
+    assert np.isfinite(logs).all()
+    np.testing.assert_allclose(logs[:, 1] - logs[:, 0], model.decision_function(far), rtol=1e-12)
+
+
+def test_scaled_samples_that_single_precision_cannot_hold_are_refused():
+    X = np.array([[3e38], [-3e38], [3e38]], np.float32)
+    with pytest.raises(
+        ValueError, match=r"scaled entries float32 can hold, got an overflow at sample 1: pass X as float64"
+    ):
+        TensorStandardScaler(with_std=False).fit_transform(X)
+    assert np.isfinite(TensorStandardScaler().fit_transform(X.astype(np.float64))).all()
+
+
+def test_single_precision_samples_and_no_penalty(rng):
+    X = rng.standard_normal((20, 2, 3, 4)).astype(np.float32)
+    model = TraceNormRegressor(alpha=0.0).fit(X, X.reshape(20, -1) @ rng.standard_normal(24))
+    assert model.dual_gap_ <= model.tol

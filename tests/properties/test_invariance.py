@@ -48,6 +48,24 @@ def test_units_do_not_matter_to_predictions(seed, shape, loss, penalty, power):
     np.testing.assert_allclose(getattr(scaled, predict)(scale * X), expected, atol=1e-6 * np.abs(expected).max())
 
 
+@tries(
+    15,
+    seed=SEEDS,
+    shape=shapes(24),
+    loss=LOSSES,
+    alpha=st.sampled_from([0.0, 1e-9, 0.05]),
+    dtype=st.sampled_from(["float32", "float16", "int8", ">f4"]),
+    n=st.sampled_from([5, 24]),
+)
+def test_narrow_samples_are_worth_what_their_numbers_are(seed, shape, loss, alpha, dtype, n):
+    make, X, y, _ = problem(seed, shape, loss, n)
+    X = (10.0 * X).astype(dtype)
+    narrow, _ = attempt(lambda: make(alpha=alpha, loss=loss, max_iter=50).fit(X, y), [X])
+    wide, _ = attempt(lambda: make(alpha=alpha, loss=loss, max_iter=50).fit(X.astype(np.float64), y), [])
+    assert (narrow.objective_, narrow.dual_gap_, narrow.n_iter_) == (wide.objective_, wide.dual_gap_, wide.n_iter_)
+    np.testing.assert_array_equal(narrow.coef_, wide.coef_.astype(narrow.coef_.dtype))
+
+
 @tries(15, seed=SEEDS, shape=shapes(24), loss=LOSSES, penalty=PENALTIES)
 def test_the_order_of_samples_does_not_matter(seed, shape, loss, penalty):
     make, X, y, rng = problem(seed, shape, loss)

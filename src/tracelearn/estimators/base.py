@@ -32,7 +32,7 @@ from tracelearn.penalties import PENALTIES, Penalty, Split
 from tracelearn.smooth import ArraySamples, DataLoss, Samples, Smooth, SparseSamples, Squares
 from tracelearn.solvers import SOLVERS, Solution
 from tracelearn.tensors import Array, array_namespace
-from tracelearn.validation import check_finite, check_place, check_range, read_numbers, read_samples
+from tracelearn.validation import check_finite, check_overflow, check_place, check_range, read_numbers, read_samples
 
 logger = logging.getLogger("tracelearn")
 
@@ -369,7 +369,10 @@ class TraceNormModel(BaseEstimator):
         coef = xp.reshape(self.coef_, (-1, rows.shape[1]))
         dtype = coef.dtype if is_narrow(rows) else xp.result_type(rows.dtype, coef.dtype)
         shift = self.intercept_ if isinstance(self.intercept_, float) else as_dtype(self.intercept_, dtype)
-        return as_dtype(rows, dtype) @ as_dtype(coef, dtype).T + shift
+        with np.errstate(over="ignore", invalid="ignore"):  # judged below
+            scores = as_dtype(rows, dtype) @ as_dtype(coef, dtype).T + shift
+        check_overflow(scores, "scores")
+        return scores
 
     @property
     def mode_factors_(self) -> list[tuple[Array, Array]]:

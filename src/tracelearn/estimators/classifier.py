@@ -334,11 +334,16 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
         return self._apply("predict_proba", X)
 
     def _predict_proba(self, X: Any) -> Array:
+        with np.errstate(over="ignore"):  # scores so far apart that their difference is infinite: probability zero
+            return Multinomial().probabilities(self._class_scores(X))
+
+    def _class_scores(self, X: Any) -> Array:
+        """Score every class: the first of two is at zero."""
         scores = self._scores(X)
-        if scores.shape[1] == 1:
-            xp = array_namespace(scores)
-            scores = xp.concat([xp.zeros_like(scores), scores], axis=1)
-        return Multinomial().probabilities(scores)
+        if scores.shape[1] > 1:
+            return scores
+        xp = array_namespace(scores)
+        return xp.concat([xp.zeros_like(scores), scores], axis=1)
 
     @available_if(_has_probabilities)
     def predict_log_proba(self, X: Any) -> Array:
@@ -346,5 +351,5 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
         return self._apply("predict_log_proba", X)
 
     def _predict_log_proba(self, X: Any) -> Array:
-        found = self._predict_proba(X)
-        return array_namespace(found).log(found)
+        with np.errstate(over="ignore"):
+            return Multinomial().log_probabilities(self._class_scores(X))

@@ -27,7 +27,7 @@ from tracelearn.preprocessing.base import (
 )
 from tracelearn.tensors import Array
 from tracelearn.undo import undone_on_failure
-from tracelearn.validation import check_finite, check_range, read_samples
+from tracelearn.validation import check_finite, check_overflow, check_range, read_samples
 
 __all__ = ["ModePCA"]
 
@@ -252,7 +252,9 @@ class ModePCA(ClassNamePrefixFeaturesOutMixin, TensorTransformer):
         compressed = np.empty((T.shape[0], *self.n_components_), T.dtype)
         for block in blocks(T):
             # Centred in double precision before the product: the mean may be large against the spread.
-            compressed[block] = _multiply(np.subtract(T[block], self.mean_).astype(T.dtype, copy=False), matrices)
+            with np.errstate(over="ignore", invalid="ignore"):  # judged below
+                compressed[block] = _multiply(np.subtract(T[block], self.mean_).astype(T.dtype, copy=False), matrices)
+        check_overflow(compressed, "compressed entries")
         return compressed.reshape(T.shape[0], -1) if tables else compressed
 
     def inverse_transform(self, X: Any) -> Array:
@@ -271,8 +273,11 @@ class ModePCA(ClassNamePrefixFeaturesOutMixin, TensorTransformer):
             )
         Z = Z.reshape(-1, *self.n_components_).astype(Z.dtype if Z.dtype == np.float32 else np.float64, copy=False)
         check_finite(Z.reshape(Z.shape[0], -1), "X", self.n_components_)
-        samples = _multiply(Z, [rows.T.astype(Z.dtype, copy=False) for rows in self.components_])
-        return np.add(samples, self.mean_, out=samples, casting="same_kind")
+        with np.errstate(over="ignore", invalid="ignore"):  # judged below
+            samples = _multiply(Z, [rows.T.astype(Z.dtype, copy=False) for rows in self.components_])
+            np.add(samples, self.mean_, out=samples, casting="same_kind")
+        check_overflow(samples, "restored entries")
+        return samples
 
     def inverse_transform_weights(self, W: Array) -> Array:
         """Express weights that were learned on compressed samples as weights of the samples themselves.

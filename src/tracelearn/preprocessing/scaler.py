@@ -27,7 +27,7 @@ from tracelearn.preprocessing.base import (
 )
 from tracelearn.tensors import Array
 from tracelearn.undo import undone_on_failure
-from tracelearn.validation import check_range, read_samples
+from tracelearn.validation import check_overflow, check_range, read_samples
 
 __all__ = ["TensorStandardScaler"]
 
@@ -208,8 +208,10 @@ class TensorStandardScaler(OneToOneFeatureMixin, TensorTransformer):
             target[...] = source
         for operation, values in steps:
             # In double precision and rounded once, through NumPy's buffers: no wide copy of narrow data.
-            operation(source, values, out=target, casting="same_kind")
+            with np.errstate(over="ignore"):  # judged below
+                operation(source, values, out=target, casting="same_kind")
             source = target
+        check_overflow(target, "scaled entries")
         return target if shaped else target.reshape(rows.shape)
 
     def inverse_transform_weights(self, W: Array) -> Array:
