@@ -199,6 +199,14 @@ def test_arrays_of_torch_are_brought_to_numpy(display):
     display.from_estimator(TraceNormRegressor().fit(X, X[:, 0, 0] + X[:, 1, 1]))
 
 
+@pytest.mark.filterwarnings("error")
+def test_an_answer_that_is_exact_at_once_is_drawn_without_a_warning():
+    model = TraceNormRegressor(alpha=1.0).fit(np.ones((1, 6)), [1.0])
+    assert model.convergence_.tolist() == [[0.0, 0.0]]
+    low, high = ConvergenceDisplay.from_estimator(model).ax_.get_ylim()
+    assert low < model.tol < high
+
+
 def test_matplotlib_is_imported_only_to_draw_and_its_extra_is_named():
     code = """
 import sys

@@ -232,9 +232,12 @@ class ConvergenceDisplay(OnePanel):
         axes.set_yscale("log", nonpositive="mask")  # a gap of zero, which is possible, has no place on this axis
         iterations, gaps = self.convergence.T
         looks = {"color": COLOURS[0], "marker": "o", "markersize": 5 if len(gaps) <= 30 else 2.5, "linewidth": 1.4}
+        if not np.any(gaps > 0.0):
+            axes.set_ylim(0.1 * self.tol, 10.0 * self.tol)  # there is nothing to scale the axis by
         (self.line_,) = axes.plot(iterations, gaps, label="relative duality gap", **looks)
         axes.axhline(self.tol, label=f"tol = {self.tol:g}", **LIMIT)
-        axes.set_xlim(left=-0.02 * max(float(iterations[-1]), 1.0))
+        last = max(float(iterations[-1]), 1.0)
+        axes.set_xlim(-0.02 * last, 1.02 * last)
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.set_xlabel("iteration")
         axes.set_ylabel("relative duality gap")
