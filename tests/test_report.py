@@ -137,6 +137,14 @@ def test_a_constant_target_has_no_interval():
     assert Residuals(np.zeros((5, 1)), np.ones((5, 1))).interval is None
 
 
+@pytest.mark.parametrize("residual", [0.0, 1.0, -1e-300, 1e49])
+def test_residuals_that_are_all_alike_fall_into_one_bin(residual):
+    near = residual * np.array([[1.0], [1.0], [1.0 + 2e-16]])
+    counts, edges = Residuals(np.zeros((3, 1)), near).histogram(0)
+    assert counts.tolist() == [3]
+    assert edges[0] < residual < edges[1]
+
+
 def test_many_samples_are_thinned_in_the_drawing_only():
     result = Residuals(np.zeros((9000, 1)), np.arange(9000.0)[:, None])
     assert len(result.points()[0]) == 2000

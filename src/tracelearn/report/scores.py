@@ -105,6 +105,10 @@ class Residuals:
     def histogram(self, target: int) -> tuple[Array, Array]:
         """Count the residuals of one target in equal bins; return counts and edges."""
         left = self.left[:, target]
+        size = float(np.max(np.abs(left)))
+        if np.ptp(left) <= 1e-12 * size:  # all alike but for rounding: no two bins would differ
+            reach = 0.5 * size or 0.5
+            return np.histogram(left, 1, (float(left[0]) - reach, float(left[0]) + reach))
         edges = np.histogram_bin_edges(left, "auto")
         bins = min(len(edges) - 1, _MOST_BARS)
         return np.histogram(left, bins)
