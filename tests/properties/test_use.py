@@ -1,6 +1,7 @@
 """Fitted to ordinary samples, then given others: numbers come out, or one sentence, and nothing that was learned changes."""
 
 import math
+import re
 
 import numpy as np
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from tracelearn import (
     TraceNormClassifier,
     TraceNormRegressor,
 )
+from tracelearn.report import model_page
 
 
 def ordinary(data, dtype, size):
@@ -83,3 +85,14 @@ def test_samples_of_another_kind_are_learned_too_or_leave_the_model_as_it_was(da
         assert bits(model.coef_, model.moments_.gram, model.moments_.weight) == before
         return
     assert_certified(model, model.tol, warned)
+
+
+@tries(10, data=datasets(), alpha=st.sampled_from([0.0, 1e-3, 1e9]), classify=st.booleans())
+def test_a_page_about_a_model_shows_numbers(data, alpha, classify):
+    y, make = (data.labels, TraceNormClassifier) if classify else (data.y, TraceNormRegressor)
+    model, _ = attempt(lambda: make(alpha=alpha, max_iter=50).fit(data.X, y, data.weight), data.arrays)
+    if model is not None:
+        page, _ = attempt(lambda: model_page(model, data.X, y), data.arrays)
+        shown = re.sub(r"<(script|style)>.*?</\1>", "", page, flags=re.DOTALL)
+        assert not re.findall(r".*\b(?:nan|inf)\b.*", shown, flags=re.IGNORECASE)
+        assert "NaN" not in re.findall(r'<script type="application/json".*?</script>', page, flags=re.DOTALL)[0]
