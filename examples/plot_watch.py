@@ -28,7 +28,9 @@ from tracelearn.plotting import ModeFactorsDisplay
 try:
     from seglearn.datasets import load_watch
 except ImportError as error:
-    raise SystemExit("This example needs seglearn and pandas for its recordings: pip install seglearn pandas.") from error
+    raise SystemExit(
+        "This example needs seglearn and pandas for its recordings: pip install seglearn pandas."
+    ) from error
 
 LENGTH = 200
 watch = load_watch()
