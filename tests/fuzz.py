@@ -102,13 +102,41 @@ def _parquet_seeds(folder, X, y, names):
 
 
 def _zarr_seeds(folder, X, y, names):
+    import numcodecs
     import zarr
+    from zarr.codecs import BloscCodec
 
-    for version in (2, 3):
-        group = zarr.open_group(folder / f"v{version}.zarr", mode="w", zarr_format=version)
-        group.create_array("X", data=X, chunks=(20, 3, 2))
-        group.create_array("y", data=y, chunks=(60,))
-    return [folder / "v2.zarr", folder / "v3.zarr"]
+    ways = {  # every codec that is read, in turn; the shards are format 3
+        "plain": {},
+        "sharded": {"shards": (40, 3, 2), "compressors": BloscCodec(cname="zstd")},
+        **{f"blosc-{name}": {"compressors": numcodecs.Blosc(name)} for name in ("blosclz", "lz4", "zlib", "zstd")},
+        **{
+            codec.codec_id: {"compressors": codec}
+            for codec in (numcodecs.LZ4(), numcodecs.Zstd(), numcodecs.Zlib(), numcodecs.BZ2(), numcodecs.LZMA())
+        },
+        **{
+            codec.codec_id: {"filters": [codec], "compressors": None}
+            for codec in (
+                numcodecs.Delta("<f8"),
+                numcodecs.Shuffle(8),
+                numcodecs.FixedScaleOffset(0.0, 100.0, "<f8", "<i4"),
+                numcodecs.Quantize(3, "<f8"),
+                numcodecs.BitRound(20),
+                numcodecs.fletcher32.Fletcher32(),
+                numcodecs.checksum32.CRC32(),
+                numcodecs.checksum32.Adler32(),
+                numcodecs.checksum32.JenkinsLookup3(),
+            )
+        },
+    }
+    made = []
+    for name, how in ways.items():
+        for version in (3,) if name == "sharded" else (2, 3) if name == "plain" else (2,):
+            made.append(folder / f"{name}{version}.zarr")
+            group = zarr.open_group(made[-1], mode="w", zarr_format=version)
+            group.create_array("X", data=X, chunks=(20, 3, 2), **how)
+            group.create_array("y", data=names if name == "plain" and version == 2 else y, chunks=(60,))
+    return made
 
 
 # --- what is done to them -----------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import tracemalloc
 import zipfile
 
 import h5py
+import numcodecs
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -680,3 +681,43 @@ def test_a_block_size_and_a_start_are_counts(tmp_path):
         open_source(path, block_bytes=0)
     with pytest.raises(ValueError, match=r"^Expected start to be"):
         open_source(path).batches(-1)
+
+
+# --- chunks that lie ---------------------------------------------------------------------------------------------------
+
+
+def blosc_store(folder, kind):
+    """Write a store of Blosc chunks; return its path and one file of chunks."""
+    how = {
+        2: {"zarr_format": 2, "compressors": numcodecs.Blosc("lz4")},
+        3: {"zarr_format": 3, "compressors": zarr.codecs.BloscCodec()},
+        "shards": {"zarr_format": 3, "compressors": zarr.codecs.BloscCodec(), "shards": (20, 6)},
+    }[kind]
+    path = folder / "X.zarr"
+    zarr.create_array(str(path), data=np.arange(120.0).reshape(20, 6), chunks=(10, 6), **how)
+    np.save(folder / "y.npy", np.zeros(20))
+    return path, next(
+        file for file in sorted(path.rglob("*")) if file.is_file() and b"\x02\x01" in file.read_bytes()[:2]
+    )
+
+
+@pytest.mark.parametrize("kind", [2, 3, "shards"])
+@pytest.mark.parametrize("claimed", [0, 15, 1 << 30])
+def test_a_blosc_chunk_that_claims_another_length_is_refused_unread(tmp_path, kind, claimed):
+    path, file = blosc_store(tmp_path, kind)
+    np.testing.assert_array_equal(next(open_source(path, tmp_path / "y.npy").batches())[0][1], np.arange(6.0, 12.0))
+    data = file.read_bytes()
+    file.write_bytes(data[:12] + claimed.to_bytes(4, "little") + data[16:])
+    with pytest.raises(
+        ValueError, match=rf"ValueError: a chunk of \d+ bytes says that it has {claimed}.: write or copy it"
+    ):
+        list(open_source(path, tmp_path / "y.npy").batches())
+
+
+def test_a_blosc_chunk_that_claims_more_than_the_free_memory_is_refused_unread(tmp_path, monkeypatch):
+    path, file = blosc_store(tmp_path, 2)
+    data = file.read_bytes()
+    file.write_bytes(data[:4] + (1 << 30).to_bytes(4, "little") + data[8:])
+    monkeypatch.setattr("tracelearn.sources.zarr_store.available_memory", lambda: 1 << 30)
+    with pytest.raises(ValueError, match=r"^Expected enough memory to read '.*X.zarr', got none left"):
+        list(open_source(path, tmp_path / "y.npy").batches())

@@ -128,7 +128,8 @@ def leading_factors(factors: Array, values: Array, most: int) -> tuple[Array, Ar
     level = 10 * max(max(factors.shape) * float(np.finfo(values.dtype).eps) * float(values[0]), 1e-300)
     above = int(np.sum(values > level))
     count = min(most, above)
-    return factors[:, :count], values[:count] ** 2 / max(float(np.sum(values**2)), 1e-300), above
+    squares = values.astype(np.float64) ** 2  # those of small weights vanish in single precision
+    return factors[:, :count], squares[:count] / max(float(np.sum(squares)), 1e-300), above
 
 
 def target_names(estimator: Any, n_targets: int) -> tuple[str, list[Any]]:

@@ -246,7 +246,7 @@ def _components(last: Any, coef: Array, names: Any, coordinates: Any, units: Any
 
 def _own_shares(coef: Array, factors: Array, mode: int) -> Array:
     """Find for every target the share of its squared norm that lies along each factor of a mode."""
-    rows = np.moveaxis(coef, mode + 1, 1).reshape(len(coef), coef.shape[mode + 1], -1)
+    rows = np.moveaxis(coef.astype(np.float64), mode + 1, 1).reshape(len(coef), coef.shape[mode + 1], -1)
     along = np.sum((factors.T @ rows) ** 2, axis=2)
     return np.asarray(along / np.maximum(np.sum(rows**2, axis=(1, 2)), 1e-300)[:, None])
 
