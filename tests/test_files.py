@@ -126,6 +126,16 @@ def assert_same(left, right):
         assert left == right or (left != left and right != right)
 
 
+def test_a_model_without_one_of_its_parameters_is_refused(tmp_path):
+    model = TraceNormRegressor(alpha=0.1).fit(X, y)
+    del model.alpha
+    (tmp_path / "m.tracelearn").write_bytes(files.pack("model", model))
+    with pytest.raises(
+        ValueError, match=r"^Expected content that tracelearn can write and read, .* no attribute 'alpha'"
+    ):
+        load(tmp_path / "m.tracelearn")
+
+
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", MODELS)
 def test_what_comes_back_is_the_same_to_the_last_bit(name, way, tmp_path):

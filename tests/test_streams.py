@@ -396,7 +396,16 @@ def test_a_file_that_is_no_checkpoint_and_a_hostile_one_are_not_used(tmp_path):
         stream(batches(X, y), TraceNormRegressor(), checkpoint=tmp_path, resume=True)
 
 
-@pytest.mark.parametrize("change", [{"curve": [[]]}, {"ever": [0.0] * 9}, {"n_seen": float("inf")}, {"since": "x"}])
+def without_alpha():
+    model = TraceNormRegressor()
+    del model.alpha
+    return model
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"curve": [[]]}, {"ever": [0.0] * 9}, {"n_seen": float("inf")}, {"since": "x"}, {"model": without_alpha()}],
+)
 def test_a_checkpoint_of_another_state_is_not_used(tmp_path, change):
     X, y = numbers(200)
     stream(batches(X, y), TraceNormRegressor(), checkpoint=tmp_path)

@@ -200,7 +200,8 @@ class Checkpoints:
                     raise DamagedFileError(f"Expected a checkpoint, got a file of kind {kind}, {path}.")
                 try:
                     state, saved = State.from_plain(plain), plain["model"]
-                except (ValueError, OverflowError) as error:
+                    saved.get_params()  # fails where one is missing
+                except (AttributeError, ValueError, OverflowError) as error:
                     raise DamagedFileError(
                         f"Expected the state of a stream, got another in {path} ({error})."
                     ) from error

@@ -232,9 +232,12 @@ def unpack(path: str | os.PathLike[str]) -> tuple[str, Any]:
     where = f", {path}"
     _check_payload(payload, header.kind, where)
     try:
-        return header.kind, skops.loads(payload, trusted=list(_TRUSTED))
+        thing = skops.loads(payload, trusted=list(_TRUSTED))
+        if header.kind == "model":
+            thing.get_params()  # fails where one is missing
     except Exception as error:  # whatever a hostile payload makes of skops and NumPy
         raise _unreadable(error, where) from error
+    return header.kind, thing
 
 
 def read_header(path: str | os.PathLike[str]) -> Header:
