@@ -48,7 +48,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from tracelearn import Moments, TraceNormClassifier, TraceNormRegressor
 from tracelearn.penalties import OverlappedTraceNorm
-from tracelearn.smooth import Squares
+from tracelearn.problems.smooth import Squares
 from tracelearn.solvers import admm
 
 SHAPE = (10, 10, 10)

@@ -46,7 +46,7 @@ def measure(path: Path, limit: float, passes: int) -> dict:
     """Measure in this process, with its address space limited from here on."""
     resource.setrlimit(resource.RLIMIT_AS, (int(limit * 2**30),) * 2)
     from tracelearn import TraceNormRegressor, open_source
-    from tracelearn.sources import as_source
+    from tracelearn.samples import as_source
 
     source = open_source(path)
     n = source.n_samples

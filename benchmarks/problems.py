@@ -8,13 +8,13 @@ from functools import cached_property
 import numpy as np
 
 from tracelearn import Moments, TraceNormRegressor
-from tracelearn.certificate import alpha_max, certify
 from tracelearn.datasets import make_low_rank_regression, make_rank_tensors
-from tracelearn.forms import choose_form
 from tracelearn.losses import Logistic
 from tracelearn.penalties import OverlappedTraceNorm, Split
-from tracelearn.smooth import ArraySamples, DataLoss, Smooth, Squares
+from tracelearn.problems.certificate import alpha_max, certify
+from tracelearn.problems.smooth import ArraySamples, DataLoss, Smooth, Squares
 from tracelearn.solvers import SOLVERS
+from tracelearn.solvers.choose import choose_form
 
 # How many iterations the best known answer may take: the objective is then certified to what the gap says.
 _PATIENCE = 20_000

@@ -240,7 +240,7 @@ def _good_npy(name):
 
 def resealed(data, chance):
     """Change what a file of ours holds and write the checksum anew, as a stranger would."""
-    from tracelearn.files import Header
+    from tracelearn.files.models import Header
 
     magic, line, payload = data.split(b"\n", 2)
     kind = json.loads(line)["kind"]

@@ -17,9 +17,10 @@ import traceback
 import matplotlib.figure  # noqa: F401 - forks share what is imported here
 import numpy as np
 
-from tracelearn import files, load, save
+from tracelearn import load, save
 from tracelearn.cli import main
-from tracelearn.reproduce import settings
+from tracelearn.files import models as files
+from tracelearn.paper.reproduce import settings
 
 
 def kill_at(step):

@@ -21,7 +21,7 @@ from tracelearn import (
     TraceNormRegressorCV,
     trace_norm_path,
 )
-from tracelearn.arrays import is_foreign, move_to, place, to_numpy, unique_values, widest
+from tracelearn.arrays.array_api import is_foreign, move_to, place, to_numpy, unique_values, widest
 from tracelearn.datasets import make_low_rank_regression
 
 TOL = 1e-10
@@ -160,7 +160,7 @@ def test_fewer_samples_than_features_go_through_their_kernel_in_every_library(lo
 
 
 def test_samples_too_large_for_any_matrix_are_read_in_passes_in_every_library(lib, monkeypatch):
-    monkeypatch.setattr("tracelearn.forms.available_memory", lambda: 1000)
+    monkeypatch.setattr("tracelearn.solvers.choose.available_memory", lambda: 1000)
     P = problem()
     found = TraceNormRegressor(alpha=0.3, tol=1e-7).fit(lib.put(P.X), lib.put(P.y))
     expected = TraceNormRegressor(alpha=0.3, tol=1e-7).fit(P.X, P.y)
@@ -399,7 +399,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_array_api_input
 
 from tracelearn import TraceNormClassifier, TraceNormClassifierCV, TraceNormRegressor, TraceNormRegressorCV
-from tracelearn.arrays import place
+from tracelearn.arrays.array_api import place
 
 places = {places}
 models = [

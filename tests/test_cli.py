@@ -23,8 +23,8 @@ from tracelearn import (
     save,
 )
 from tracelearn.cli import stream as cli_stream
-from tracelearn.reproduce import experiment, settings
-from tracelearn.streams import Point
+from tracelearn.paper.reproduce import experiment, settings
+from tracelearn.streaming.run import Point
 
 
 @pytest.fixture

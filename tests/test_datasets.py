@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from tracelearn.arrays.tensors import n_rank
 from tracelearn.datasets import make_epochs, make_low_rank_regression, make_rank_tensors
-from tracelearn.tensors import n_rank
 
 
 def test_rank_tensors_have_the_rank_that_is_their_target():

@@ -6,8 +6,8 @@ from numpy.testing import assert_allclose
 from sklearn.base import clone
 
 from tracelearn import TraceNormClassifier, TraceNormClassifierCV, TraceNormRegressor, TraceNormRegressorCV
-from tracelearn.engine import Dask, Local, as_blocks, is_dask
 from tracelearn.moments import Moments
+from tracelearn.samples.execution import Dask, Local, as_blocks, is_dask
 
 da = pytest.importorskip("dask.array", reason="Dask is an extra")
 
@@ -65,7 +65,7 @@ def test_dask_arrays_give_the_answer_of_arrays(name, rows, data):
 
 
 def test_samples_too_large_for_a_square_matrix_are_read_once_for_each_gradient(data, monkeypatch):
-    monkeypatch.setattr("tracelearn.forms.available_memory", lambda: 0)
+    monkeypatch.setattr("tracelearn.solvers.choose.available_memory", lambda: 0)
     for name in ("squared", "logistic"):
         model, target = MODELS[name]
         model = clone(model).set_params(alpha=0.1, tol=1e-7)

@@ -21,7 +21,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from tracelearn import Moments, TraceNormClassifier, TraceNormRegressor, paper, tensor_trace_norm
 from tracelearn.estimators import base
-from tracelearn.forms import Form, choose_form
+from tracelearn.solvers.choose import Form, choose_form
 
 SHAPES = [(6,), (3, 4), (3, 2, 4), (2, 3, 2, 2)]
 REGRESSOR_LOSSES = ["squared", "huber"]

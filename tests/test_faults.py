@@ -25,7 +25,7 @@ from tracelearn import (
     open_source,
     save,
 )
-from tracelearn.memory import available_memory
+from tracelearn.arrays.memory import available_memory
 from tracelearn.solvers import SOLVERS
 
 posix = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork, kill and limits")
@@ -285,7 +285,7 @@ def test_available_memory_respects_a_limit_on_addresses():
 
 
 def test_available_memory_respects_a_container(tmp_path, monkeypatch):
-    monkeypatch.setattr("tracelearn.memory._GROUP", tmp_path)
+    monkeypatch.setattr("tracelearn.arrays.memory._GROUP", tmp_path)
     (tmp_path / "memory.current").write_text("1000\n")
     (tmp_path / "memory.max").write_text("max\n")
     assert available_memory() > 5000

@@ -8,7 +8,8 @@ from scipy.cluster.hierarchy import linkage
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from tracelearn import HierarchicalTraceNormClassifier, Moments, TraceNormClassifier, hierarchy
+from tracelearn import HierarchicalTraceNormClassifier, Moments, TraceNormClassifier
+from tracelearn.estimators import hierarchy
 from tracelearn.moments import Fold
 
 SHAPE = (4, 3, 2)

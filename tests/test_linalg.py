@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracle import matricize, nuclear, spectral
 
-from tracelearn.linalg import (
+from tracelearn.arrays.linalg import (
     low_rank_projection,
     mode_scales,
     shrink,
@@ -15,7 +15,7 @@ from tracelearn.linalg import (
     spectral_norms,
     trace_norms,
 )
-from tracelearn.systems import GramSystem, KernelSystem, largest_eigenvalue
+from tracelearn.problems.operators import GramSystem, KernelSystem, largest_eigenvalue
 
 SHAPES = [(5,), (3, 4), (4, 3, 2), (3, 3, 3), (7, 2, 2), (2, 3, 2, 2)]
 

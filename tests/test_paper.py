@@ -13,8 +13,8 @@ import pytest
 from oracle import centred, minimise
 
 from tracelearn import Moments
-from tracelearn.paper import Constants, Iterate, algorithm1, algorithm2
-from tracelearn.tensors import frobenius_norm
+from tracelearn.arrays.tensors import frobenius_norm
+from tracelearn.paper.algorithms import Constants, Iterate, algorithm1, algorithm2
 
 INNER_ITER = 6
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from tracelearn import Moments
-from tracelearn.certificate import alpha_max
-from tracelearn.path import alpha_grid, walk_path
 from tracelearn.penalties import OverlappedTraceNorm
-from tracelearn.smooth import Squares
+from tracelearn.problems.certificate import alpha_max
+from tracelearn.problems.smooth import Squares
+from tracelearn.selection.path import alpha_grid, walk_path
 from tracelearn.solvers import admm
 
 PENALTY = OverlappedTraceNorm((3, 2, 2))

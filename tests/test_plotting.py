@@ -35,7 +35,7 @@ from tracelearn.plotting import (
     WeightsDisplay,
 )
 from tracelearn.plotting.modes import as_modes
-from tracelearn.streams import StreamReport
+from tracelearn.streaming.run import StreamReport
 
 ORDERS = [(7,), (5, 4), (4, 3, 5), (2, 3, 4, 3)]
 DISPLAYS = [ModeSpectrumDisplay, ModeFactorsDisplay, WeightsDisplay, ConvergenceDisplay]

@@ -15,7 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from tracelearn import ModePCA, TensorStandardScaler, TraceNormClassifier, TraceNormRegressor
 from tracelearn.datasets import make_low_rank_regression
-from tracelearn.preprocessing import base as preprocessing
+from tracelearn.features import base as preprocessing
 
 SHAPE = (4, 3, 5)
 EVERY_PER = ["feature", "global", 0, -1, (0, 2), ()]

@@ -10,7 +10,7 @@ from joblib import Parallel, delayed
 from workers import fitted, searched
 
 from tracelearn import TraceNormRegressor
-from tracelearn.systems import GramSystem
+from tracelearn.problems.operators import GramSystem
 
 SEEDS = range(8)
 

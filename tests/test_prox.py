@@ -5,7 +5,7 @@ import pytest
 from oracle import minimise, spectral
 
 from tracelearn.penalties import LatentTraceNorm, OverlappedTraceNorm, ScaledLatentTraceNorm
-from tracelearn.prox import PROXES
+from tracelearn.solvers.prox import PROXES
 
 SHAPES = [(5,), (3, 4), (3, 3, 2), (2, 3, 2, 2)]
 

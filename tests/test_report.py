@@ -27,10 +27,10 @@ from tracelearn import (
     load,
     save,
 )
-from tracelearn.pages import as_json
 from tracelearn.report import model_page, write_model_page
 from tracelearn.report.model import MOST_COMPONENTS, Weights, gather
 from tracelearn.report.page import Evaluation, Origin, render
+from tracelearn.report.pages import as_json
 from tracelearn.report.scores import Confusion, Residuals, chosen_by_cv, compare, wilson
 
 EVIL = '</script><img src=x onerror="document.title=1">'

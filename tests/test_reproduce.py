@@ -11,12 +11,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tracelearn.arrays.tensors import kronecker
 from tracelearn.moments import Moments
-from tracelearn.paper import Iterate
-from tracelearn.reproduce import ALGORITHMS, Settings, claims, experiment, figures, minibatch, page, run
-from tracelearn.reproduce.curves import follow, make_data
-from tracelearn.reproduce.settings import SCALES, make_settings
-from tracelearn.tensors import kronecker
+from tracelearn.paper.algorithms import Iterate
+from tracelearn.paper.reproduce import ALGORITHMS, Settings, claims, experiment, figures, minibatch, page, run
+from tracelearn.paper.reproduce.curves import follow, make_data
+from tracelearn.paper.reproduce.settings import SCALES, make_settings
 
 TINY = Settings(
     n_train=300,
@@ -343,6 +343,6 @@ def test_importing_needs_no_optional_library():
     code = (
         "import sys\n"
         "for name in ('matplotlib', 'rich', 'typer'): sys.modules[name] = None\n"
-        "import tracelearn, tracelearn.reproduce, tracelearn.reproduce.page\n"
+        "import tracelearn, tracelearn.paper.reproduce, tracelearn.paper.reproduce.page\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -15,12 +15,12 @@ from tracelearn import (
     TraceNormRegressorCV,
     trace_norm_path,
 )
+from tracelearn.arrays.linalg import mode_scales
 from tracelearn.datasets import make_low_rank_regression
 from tracelearn.estimators.base import Batch
-from tracelearn.linalg import mode_scales
-from tracelearn.model_selection.search import Candidate, Table
 from tracelearn.penalties import OverlappedTraceNorm
-from tracelearn.smooth import ArraySamples, DataLoss
+from tracelearn.problems.smooth import ArraySamples, DataLoss
+from tracelearn.selection.search import Candidate, Table
 from tracelearn.solvers.admm import _first_rho
 from tracelearn.solvers.problems import Problems
 

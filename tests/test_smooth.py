@@ -14,10 +14,10 @@ from scipy import sparse
 
 from tracelearn import Moments
 from tracelearn.moments import Fold
-from tracelearn.smooth import ArraySamples, DataLoss, SparseSamples, Squares
-from tracelearn.smooth.data import _Share
-from tracelearn.smooth.samples import _BLOCK_BYTES
-from tracelearn.systems import GramSystem
+from tracelearn.problems.operators import GramSystem
+from tracelearn.problems.smooth import ArraySamples, DataLoss, SparseSamples, Squares
+from tracelearn.problems.smooth.data import _Share
+from tracelearn.problems.smooth.samples import _BLOCK_BYTES
 
 
 @pytest.fixture
@@ -397,9 +397,9 @@ def test_a_model_that_couples_all_targets_is_made_up_to_a_size_and_not_beyond(rn
     smooth = DataLoss.of(LOSSES["multinomial"](), samples_of("multinomial", rng))
     W = np.zeros((3, 4))
     for limit, made in ((12, True), (11, False)):  # three targets times four features
-        monkeypatch.setattr("tracelearn.smooth.data._LARGEST_HESSIAN", limit)
+        monkeypatch.setattr("tracelearn.problems.smooth.data._LARGEST_HESSIAN", limit)
         assert (smooth.model(W, smooth.evaluate(W)) is not None) == made
-        monkeypatch.setattr("tracelearn.smooth.data._SMALL_HESSIAN", limit)
+        monkeypatch.setattr("tracelearn.problems.smooth.data._SMALL_HESSIAN", limit)
         assert smooth.path_solver == ("newton" if made else "admm")
 
 

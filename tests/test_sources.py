@@ -19,9 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from tracelearn.sources import Source, as_source, open_source, read_ahead
-from tracelearn.sources.arrays import array_column
-from tracelearn.sources.base import beside, regroup
+from tracelearn.samples import Source, as_source, open_source, read_ahead
+from tracelearn.samples.arrays import array_column
+from tracelearn.samples.source import beside, regroup
 
 N, SHAPE = 23, (3, 2)
 ROW = 8 * 6  # bytes of a sample
@@ -718,6 +718,6 @@ def test_a_blosc_chunk_that_claims_more_than_the_free_memory_is_refused_unread(t
     path, file = blosc_store(tmp_path, 2)
     data = file.read_bytes()
     file.write_bytes(data[:4] + (1 << 30).to_bytes(4, "little") + data[8:])
-    monkeypatch.setattr("tracelearn.sources.zarr_store.available_memory", lambda: 1 << 30)
+    monkeypatch.setattr("tracelearn.samples.zarr.available_memory", lambda: 1 << 30)
     with pytest.raises(ValueError, match=r"^Expected enough memory to read '.*X.zarr', got none left"):
         list(open_source(path, tmp_path / "y.npy").batches())

@@ -16,9 +16,9 @@ from tracelearn import (
     TraceNormRegressorCV,
     trace_norm_path,
 )
-from tracelearn.linalg import coupled_gram, with_ones
-from tracelearn.sparse import SparseSystem
-from tracelearn.validation import read_samples
+from tracelearn.arrays.linalg import coupled_gram, with_ones
+from tracelearn.problems.sparse import SparseSystem
+from tracelearn.samples.checks import read_samples
 
 SHAPE = (5, 4, 3)
 P = 60

@@ -41,7 +41,7 @@ def batches(X, y, size=50, weight=None):
 
 
 class FakeSource:
-    """What tracelearn.sources offers: batches from a sample on."""
+    """What tracelearn.samples offers: batches from a sample on."""
 
     repeatable = True
 
@@ -506,7 +506,7 @@ def test_the_folder_is_free_after_every_end(tmp_path, error):
 
 def test_a_lock_ends_with_the_process_that_is_killed(tmp_path):
     code = (
-        "import pathlib, sys, time; from tracelearn.locks import FileLock\n"
+        "import pathlib, sys, time; from tracelearn.streaming.locks import FileLock\n"
         "print(FileLock(pathlib.Path(sys.argv[1])).acquire(), flush=True); time.sleep(60)"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

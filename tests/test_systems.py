@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from tracelearn.smooth import ArraySamples
-from tracelearn.systems import (
+from tracelearn.problems.operators import (
     _BLOCK,
     CentredSystem,
     CoupledSystem,
@@ -17,6 +16,7 @@ from tracelearn.systems import (
     WeightedKernelSystem,
     conjugate_gradients,
 )
+from tracelearn.problems.smooth import ArraySamples
 
 P, R = 6, 3  # features, and rows that are solved together
 

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from tracelearn.tensors import frobenius_norm, grid_trace, inner, kronecker, n_rank, refold, unfold
+from tracelearn.arrays.tensors import frobenius_norm, grid_trace, inner, kronecker, n_rank, refold, unfold
 
 SHAPES = [(5,), (3, 4), (2, 3, 4), (3, 1, 2, 2), (2, 3, 1, 2, 2)]
 

@@ -23,7 +23,7 @@ from sklearn.svm import LinearSVC
 
 from benchmarks.panel.data import DataSet
 from tracelearn import TraceNormClassifierCV, TraceNormRegressorCV
-from tracelearn.preprocessing import ModePCA
+from tracelearn.features import ModePCA
 
 Folds = list[tuple[np.ndarray, np.ndarray]]
 Entry = Callable[[DataSet, Folds], Any]

@@ -13,10 +13,10 @@ import numpy as np
 from benchmarks.harness import Row
 from benchmarks.problems import largest_alpha
 from tracelearn import Moments, TraceNormRegressor
-from tracelearn.certificate import alpha_max
 from tracelearn.datasets import make_low_rank_regression
 from tracelearn.penalties import OverlappedTraceNorm
-from tracelearn.smooth import Squares
+from tracelearn.problems.certificate import alpha_max
+from tracelearn.problems.smooth import Squares
 from tracelearn.solvers import admm
 
 TITLE = "growth"

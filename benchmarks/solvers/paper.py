@@ -7,7 +7,7 @@ import numpy as np
 from benchmarks.harness import Race
 from benchmarks.problems import Problem
 from tracelearn import Moments
-from tracelearn.paper import Constants, Iterate, algorithm1, algorithm2
+from tracelearn.paper.algorithms import Constants, Iterate, algorithm1, algorithm2
 
 FAMILY = "the paper"
 NAMES = ("APG_DR", "APG_ADM", "OL_APG_DR", "OL_APG_ADM", "OL_APG_DR_miniBatch", "OL_APG_ADM_miniBatch")

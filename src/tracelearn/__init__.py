@@ -1,15 +1,15 @@
 """Low-rank linear models for samples that are tensors, with a proof of optimality."""
 
 from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
-from tracelearn.files import load, save
-from tracelearn.hierarchy import HierarchicalTraceNormClassifier
-from tracelearn.model_selection import TraceNormClassifierCV, TraceNormRegressorCV, trace_norm_path
+from tracelearn.estimators.hierarchy import HierarchicalTraceNormClassifier
+from tracelearn.features import ModePCA, TensorStandardScaler
+from tracelearn.files.models import load, save
+from tracelearn.files.onnx import to_onnx
 from tracelearn.moments import Moments
-from tracelearn.onnx import to_onnx
 from tracelearn.penalties import tensor_trace_norm
-from tracelearn.preprocessing import ModePCA, TensorStandardScaler
-from tracelearn.sources import open_source
-from tracelearn.streams import StreamReport, stream
+from tracelearn.samples import open_source
+from tracelearn.selection import TraceNormClassifierCV, TraceNormRegressorCV, trace_norm_path
+from tracelearn.streaming.run import StreamReport, stream
 
 __all__ = [
     "HierarchicalTraceNormClassifier",

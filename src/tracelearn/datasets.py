@@ -73,8 +73,8 @@ def make_low_rank_regression(
     ((5, 3, 4), (5,), (3, 4))
     """
     rng = np.random.default_rng(random_state)
-    X = rng.standard_normal((n_samples, *shape))
-    W = rng.standard_normal((min(rank, *shape),) * len(shape))
+    X: Any = rng.standard_normal((n_samples, *shape))
+    W: Any = rng.standard_normal((min(rank, *shape),) * len(shape))
     for mode, size in enumerate(shape):
         if correlation:
             mixing = np.linalg.cholesky(correlation ** np.abs(np.subtract.outer(np.arange(size), np.arange(size))))

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracelearn import Moments
+from tracelearn.arrays.tensors import grid_trace, kronecker
 from tracelearn.moments import Fold
-from tracelearn.tensors import grid_trace, kronecker
 
 FIELDS = ("weight", "x_mean", "y_mean", "gram", "cross", "target_sq")
 

@@ -7,7 +7,8 @@ import pkgutil
 import registry
 
 import tracelearn
-from tracelearn import penalties, prox, solvers
+from tracelearn import penalties, solvers
+from tracelearn.solvers import prox
 
 # Above the numerical core: these have registries of their own, and optional dependencies.
 _EDGE = {"cli", "estimators", "reproduce"}

@@ -9,12 +9,12 @@ from oracle import centred, minimise
 from registry import DATA_SOLVERS, PENALTIES, SOLVERS
 
 from tracelearn import Moments
-from tracelearn.certificate import alpha_max, certify
+from tracelearn.arrays.tensors import n_rank
 from tracelearn.losses import Squared
-from tracelearn.smooth import ArraySamples, DataLoss, Squares
+from tracelearn.problems.certificate import alpha_max, certify
+from tracelearn.problems.operators import GramSystem, KernelSystem
+from tracelearn.problems.smooth import ArraySamples, DataLoss, Squares
 from tracelearn.solvers import Solution
-from tracelearn.systems import GramSystem, KernelSystem
-from tracelearn.tensors import n_rank
 
 SHAPES = [(3, 4), (3, 3, 2), (2, 3, 2, 2)]
 FORMS = ["gram", "spectral gram", "kernel", "spectral kernel"]

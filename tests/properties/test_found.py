@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from tracelearn import Moments, TraceNormClassifier, TraceNormRegressor, TraceNormRegressorCV
-from tracelearn.certificate import certify
+from tracelearn.features import ModePCA, TensorStandardScaler
 from tracelearn.penalties import LatentTraceNorm, OverlappedTraceNorm
-from tracelearn.preprocessing import ModePCA, TensorStandardScaler
-from tracelearn.prox import prox_adm, prox_dr
-from tracelearn.smooth import Squares
+from tracelearn.problems.certificate import certify
+from tracelearn.problems.smooth import Squares
 from tracelearn.solvers import Solution, admm, newton
+from tracelearn.solvers.prox import prox_adm, prox_dr
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from properties.inputs import DEEP, attempt, tries
 
 from tracelearn import Moments, TraceNormClassifier, TraceNormRegressor
-from tracelearn.certificate import certify
 from tracelearn.penalties import OverlappedTraceNorm
-from tracelearn.smooth import Squares
+from tracelearn.problems.certificate import certify
+from tracelearn.problems.smooth import Squares
 from tracelearn.solvers import admm
 
 # --- the certificate -------------------------------------------------------------------------------------------------

@@ -16,10 +16,10 @@ from tracelearn import (
     save,
     tensor_trace_norm,
 )
+from tracelearn.arrays.tensors import frobenius_norm, grid_trace, inner, kronecker, n_rank, refold, unfold
 from tracelearn.datasets import make_low_rank_regression, make_rank_tensors
 from tracelearn.penalties import PENALTIES
-from tracelearn.prox import PROXES
-from tracelearn.tensors import frobenius_norm, grid_trace, inner, kronecker, n_rank, refold, unfold
+from tracelearn.solvers.prox import PROXES
 
 SIZES = [1.0, 1e-3, 1e6, 1e-50, 1e50]
 

@@ -6,7 +6,7 @@ import sys
 
 from tracelearn.cli.mistakes import INTERRUPTED, InterruptionError, MistakeError, one_line
 from tracelearn.optional import MissingExtraError, require
-from tracelearn.undo import out_of_memory
+from tracelearn.samples.undo import out_of_memory
 
 __all__ = ["main"]
 

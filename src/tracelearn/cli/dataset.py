@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, check_cv
 
+from tracelearn.arrays.memory import available_memory
 from tracelearn.cli.mistakes import MistakeError
+from tracelearn.cli.progress import Bar
 from tracelearn.cli.shared import missing_targets
-from tracelearn.memory import available_memory
-from tracelearn.progress import Bar
-from tracelearn.sources import Source
+from tracelearn.samples import Source
 
 __all__ = ["Dataset", "Splits", "check_folds", "draw_folds", "read"]
 

@@ -24,11 +24,11 @@ from tracelearn import (
     TraceNormClassifierCV,
     TraceNormRegressor,
     TraceNormRegressorCV,
-    files,
 )
 from tracelearn.cli.dataset import Dataset, Splits, check_folds, draw_folds, read
 from tracelearn.cli.mistakes import MistakeError, one_line
 from tracelearn.cli.options import AsJson, Data, Html, ModeNames, Quiet, Samples, TaskName
+from tracelearn.cli.progress import Bar
 from tracelearn.cli.shared import (
     Task,
     check_out,
@@ -41,10 +41,10 @@ from tracelearn.cli.shared import (
     show_table,
 )
 from tracelearn.estimators.scores import accuracy, r_squared
+from tracelearn.files import models as files
 from tracelearn.losses import CLASSIFIER_LOSSES, REGRESSOR_LOSSES
 from tracelearn.optional import require
 from tracelearn.penalties import PENALTIES
-from tracelearn.progress import Bar
 from tracelearn.report.model import gather, spans
 from tracelearn.report.page import Evaluation, render
 from tracelearn.report.scores import Folds, compare

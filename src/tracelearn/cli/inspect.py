@@ -9,10 +9,11 @@ from typing import Annotated, Any
 import rich.console
 import typer
 
-from tracelearn import Moments, files
+from tracelearn import Moments
 from tracelearn.cli.mistakes import MistakeError
 from tracelearn.cli.options import AsJson, Html, ModeNames
 from tracelearn.cli.predict import check_truth, load_to_predict, predict_all
+from tracelearn.cli.progress import Bar, sparkline
 from tracelearn.cli.shared import (
     check_page,
     command_line,
@@ -23,7 +24,7 @@ from tracelearn.cli.shared import (
     read_names,
     show_table,
 )
-from tracelearn.progress import Bar, sparkline
+from tracelearn.files import models as files
 from tracelearn.report.model import changed_parameters, gather, plain, ranks_of, spans
 from tracelearn.report.page import Evaluation, render
 from tracelearn.report.scores import compare

@@ -9,11 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from tracelearn import Moments, files
+from tracelearn import Moments
 from tracelearn.cli.mistakes import MistakeError, one_line
 from tracelearn.cli.options import Quiet
 from tracelearn.cli.shared import check_out, load_file
-from tracelearn.streams import first_difference
+from tracelearn.files import models as files
+from tracelearn.streaming.run import first_difference
 
 __all__ = ["merge_command"]
 

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from tracelearn.cli.mistakes import MistakeError
 from tracelearn.cli.options import Samples
+from tracelearn.cli.progress import Bar
 from tracelearn.cli.shared import check_out, load_file, open_data
 from tracelearn.estimators.scores import accuracy, r_squared
-from tracelearn.files import write_atomically
-from tracelearn.progress import Bar
-from tracelearn.sources import Source
+from tracelearn.files.models import write_atomically
+from tracelearn.samples import Source
 
 __all__ = ["Found", "check_truth", "load_to_predict", "predict_all", "predict_command"]
 

@@ -12,11 +12,11 @@ import typer
 
 from tracelearn.cli.mistakes import INTERRUPTED, MistakeError
 from tracelearn.cli.options import Quiet
+from tracelearn.cli.progress import Bar
 from tracelearn.optional import require
-from tracelearn.progress import Bar
-from tracelearn.reproduce import figures, page
-from tracelearn.reproduce.experiment import RESULTS, Reporter, load, run
-from tracelearn.reproduce.settings import ALGORITHMS, OURS, SCALES, make_settings
+from tracelearn.paper.reproduce import figures, page
+from tracelearn.paper.reproduce.experiment import RESULTS, Reporter, load, run
+from tracelearn.paper.reproduce.settings import ALGORITHMS, OURS, SCALES, make_settings
 
 __all__ = ["reproduce_command"]
 

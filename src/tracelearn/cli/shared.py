@@ -18,10 +18,10 @@ import rich.text
 import typer
 from numpy.typing import NDArray
 
-from tracelearn import files
 from tracelearn.cli.mistakes import MistakeError
+from tracelearn.files import models as files
 from tracelearn.report.page import Origin
-from tracelearn.sources import Source, open_source
+from tracelearn.samples import Source, open_source
 
 __all__ = [
     "Task",

@@ -11,13 +11,15 @@ import numpy as np
 import rich.console
 import typer
 
-from tracelearn import TraceNormClassifier, TraceNormRegressor, files, progress
+from tracelearn import TraceNormClassifier, TraceNormRegressor
+from tracelearn.cli import progress
 from tracelearn.cli.mistakes import INTERRUPTED, MistakeError, one_line
 from tracelearn.cli.options import Data, Quiet, Samples, TaskName
 from tracelearn.cli.shared import check_out, find_task, missing_targets, open_data
+from tracelearn.files import models as files
 from tracelearn.optional import require
-from tracelearn.sources import Source
-from tracelearn.streams import StreamReport, stream
+from tracelearn.samples import Source
+from tracelearn.streaming.run import StreamReport, stream
 
 __all__ = ["stream_command"]
 

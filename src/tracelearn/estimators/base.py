@@ -19,20 +19,20 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn import paper
-from tracelearn.arrays import as_dtype, free_memory, is_narrow, is_sparse, move_to, place, take_rows
-from tracelearn.certificate import certify
-from tracelearn.engine import Blocks, as_blocks, is_dask, lazily
+from tracelearn.arrays.array_api import as_dtype, free_memory, is_narrow, is_sparse, move_to, place, take_rows
+from tracelearn.arrays.linalg import mode_scales
+from tracelearn.arrays.tensors import Array, array_namespace
 from tracelearn.estimators.blocks import fit_blocks, gathered_or_blocks
 from tracelearn.estimators.convergence import Record
-from tracelearn.forms import Form, choose_form
-from tracelearn.linalg import mode_scales
 from tracelearn.losses import Loss
 from tracelearn.moments import Fold, Moments
 from tracelearn.penalties import PENALTIES, Penalty, Split
-from tracelearn.smooth import ArraySamples, DataLoss, Samples, Smooth, SparseSamples, Squares
+from tracelearn.problems.certificate import certify
+from tracelearn.problems.smooth import ArraySamples, DataLoss, Samples, Smooth, SparseSamples, Squares
+from tracelearn.samples.checks import check_finite, check_overflow, check_place, check_range, read_numbers, read_samples
+from tracelearn.samples.execution import Blocks, as_blocks, is_dask, lazily
 from tracelearn.solvers import SOLVERS, Solution
-from tracelearn.tensors import Array, array_namespace
-from tracelearn.validation import check_finite, check_overflow, check_place, check_range, read_numbers, read_samples
+from tracelearn.solvers.choose import Form, choose_form
 
 logger = logging.getLogger("tracelearn")
 

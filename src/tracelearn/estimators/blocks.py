@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils import compute_class_weight, compute_sample_weight
 
-from tracelearn.engine import Block, Blocks, BlockSamples, as_blocks
-from tracelearn.forms import Form, choose_form
-from tracelearn.memory import available_memory
+from tracelearn.arrays.memory import available_memory
+from tracelearn.arrays.tensors import Array
 from tracelearn.moments import Fold, Moments
-from tracelearn.smooth import DataLoss, Squares
-from tracelearn.tensors import Array
-from tracelearn.validation import sample_shape
+from tracelearn.problems.smooth import DataLoss, Squares
+from tracelearn.samples.checks import sample_shape
+from tracelearn.samples.execution import Block, Blocks, BlockSamples, as_blocks
+from tracelearn.solvers.choose import Form, choose_form
 
 if TYPE_CHECKING:
     from tracelearn.estimators.base import Batch, TraceNormModel

@@ -10,16 +10,16 @@ from sklearn.utils import compute_sample_weight
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
 
-from tracelearn.arrays import as_dtype, is_foreign, move_to, to_numpy, widest
-from tracelearn.classes import recode, union
+from tracelearn.arrays.array_api import as_dtype, is_foreign, move_to, to_numpy, widest
+from tracelearn.arrays.tensors import Array, array_namespace
 from tracelearn.estimators.base import Batch
+from tracelearn.estimators.classes import recode, union
 from tracelearn.estimators.online import OnlineModel, has_moments
 from tracelearn.estimators.scores import accuracy
 from tracelearn.losses import CLASSIFIER_LOSSES, Loss, Multinomial
 from tracelearn.moments import Moments
-from tracelearn.tensors import Array, array_namespace
-from tracelearn.undo import undone_on_failure
-from tracelearn.validation import float_dtype, narrowed, read_labels, read_samples, read_weights
+from tracelearn.samples.checks import float_dtype, narrowed, read_labels, read_samples, read_weights
+from tracelearn.samples.undo import undone_on_failure
 
 __all__ = ["TraceNormClassifier"]
 

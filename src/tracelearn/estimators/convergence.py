@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from tracelearn.arrays.tensors import Array, array_namespace
 from tracelearn.solvers import Solution
 from tracelearn.solvers.solution import Watcher
-from tracelearn.tensors import Array, array_namespace
 
 __all__ = ["Record"]
 

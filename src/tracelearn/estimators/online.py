@@ -11,11 +11,11 @@ import numpy as np
 from sklearn.base import _fit_context
 from sklearn.utils.metaestimators import available_if
 
-from tracelearn.engine import as_blocks
 from tracelearn.estimators.base import Batch, TraceNormModel
 from tracelearn.estimators.blocks import summarised, tell
 from tracelearn.moments import Moments
-from tracelearn.undo import undone_on_failure
+from tracelearn.samples.execution import as_blocks
+from tracelearn.samples.undo import undone_on_failure
 
 
 def has_moments(estimator: Any) -> bool:

@@ -10,15 +10,15 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 
-from tracelearn.arrays import as_dtype, is_foreign
+from tracelearn.arrays.array_api import as_dtype, is_foreign
+from tracelearn.arrays.tensors import Array, array_namespace
 from tracelearn.estimators.base import Batch
 from tracelearn.estimators.online import OnlineModel, has_moments
 from tracelearn.estimators.scores import r_squared
 from tracelearn.losses import REGRESSOR_LOSSES, Loss
 from tracelearn.moments import Moments
-from tracelearn.tensors import Array, array_namespace
-from tracelearn.undo import undone_on_failure
-from tracelearn.validation import float_dtype, narrowed, read_samples, read_targets, read_weights
+from tracelearn.samples.checks import float_dtype, narrowed, read_samples, read_targets, read_weights
+from tracelearn.samples.undo import undone_on_failure
 
 __all__ = ["TraceNormRegressor"]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from tracelearn.arrays.tensors import Array
 from tracelearn.optional import require
-from tracelearn.tensors import Array
 
 __all__ = ["COLOURS", "DASHES", "INK", "LIMIT", "MARKERS", "OnePanel", "Panels", "legend_above", "plain", "tick_names"]
 

@@ -7,13 +7,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from tracelearn.arrays import to_numpy
-from tracelearn.model_selection import TraceNormPath
+from tracelearn.arrays.array_api import to_numpy
+from tracelearn.arrays.tensors import Array, n_rank
 from tracelearn.optional import require
 from tracelearn.plotting.canvas import COLOURS, DASHES, INK, LIMIT, MARKERS, OnePanel, legend_above, plain
 from tracelearn.plotting.modes import as_modes, check_model
-from tracelearn.streams import StreamReport
-from tracelearn.tensors import Array, n_rank
+from tracelearn.selection import TraceNormPath
+from tracelearn.streaming.run import StreamReport
 
 __all__ = ["ConvergenceDisplay", "PathDisplay", "PrequentialDisplay"]
 

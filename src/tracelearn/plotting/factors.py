@@ -7,10 +7,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from tracelearn.arrays import to_numpy
+from tracelearn.arrays.array_api import to_numpy
+from tracelearn.arrays.tensors import Array
 from tracelearn.plotting.canvas import COLOURS, INK, LIMIT, Panels, legend_above, plain
 from tracelearn.plotting.modes import Mode, check_model, leading_factors, modes_of_weights
-from tracelearn.tensors import Array
 
 __all__ = ["ModeFactorsDisplay", "ModeSpectrumDisplay"]
 

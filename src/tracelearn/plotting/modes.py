@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays import to_numpy
+from tracelearn.arrays.array_api import to_numpy
+from tracelearn.arrays.tensors import Array
 from tracelearn.plotting.canvas import COLOURS, DASHES, INK, MARKERS, tick_names
-from tracelearn.tensors import Array
 
 __all__ = ["Mode", "as_modes", "check_model", "leading_factors", "modes_of_weights", "target_names"]
 

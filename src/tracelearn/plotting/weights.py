@@ -8,10 +8,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from tracelearn.arrays import to_numpy
+from tracelearn.arrays.array_api import to_numpy
+from tracelearn.arrays.tensors import Array
 from tracelearn.plotting.canvas import Panels, legend_above, plain
 from tracelearn.plotting.modes import Mode, as_modes, check_model, target_names
-from tracelearn.tensors import Array
 
 __all__ = ["WeightsDisplay"]
 

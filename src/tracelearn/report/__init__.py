@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from tracelearn.arrays import to_numpy
-from tracelearn.files import write_atomically
+from tracelearn.arrays.array_api import to_numpy
+from tracelearn.files.models import write_atomically
 from tracelearn.report.model import gather
 from tracelearn.report.page import Evaluation, render
 from tracelearn.report.scores import compare

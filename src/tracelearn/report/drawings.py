@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from tracelearn.arrays.tensors import Array
 from tracelearn.plotting.modes import Mode
 from tracelearn.report.model import ModelFacts, Weights
 from tracelearn.report.scores import Confusion, Residuals
-from tracelearn.tensors import Array
 
 __all__ = ["image_modes", "numbers", "selector"]
 

@@ -11,11 +11,11 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays import to_numpy
+from tracelearn.arrays.array_api import to_numpy
+from tracelearn.arrays.tensors import Array, unfold
 from tracelearn.plotting.canvas import COLOURS
 from tracelearn.plotting.modes import Mode, as_modes, leading_factors, modes_of_weights, target_names
 from tracelearn.report.scores import Chosen, chosen_by_cv
-from tracelearn.tensors import Array, unfold
 
 __all__ = [
     "Certificate",

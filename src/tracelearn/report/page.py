@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from tracelearn.pages import document, read_text, table
 from tracelearn.plotting.canvas import COLOURS
 from tracelearn.report import quality
 from tracelearn.report.drawings import image_modes, numbers, selector
 from tracelearn.report.model import ModelFacts, Weights, changed_parameters, spans
+from tracelearn.report.pages import document, read_text, table
 from tracelearn.report.quality import Evaluation
 
 __all__ = ["Evaluation", "Origin", "render"]

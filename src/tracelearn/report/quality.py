@@ -8,9 +8,9 @@ from html import escape
 
 import numpy as np
 
-from tracelearn.pages import table
 from tracelearn.report.drawings import selector
 from tracelearn.report.model import ModelFacts
+from tracelearn.report.pages import table
 from tracelearn.report.scores import Confusion, Folds, Residuals
 
 __all__ = ["Evaluation", "headline", "section"]

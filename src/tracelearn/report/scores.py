@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tracelearn.arrays import to_numpy
+from tracelearn.arrays.array_api import to_numpy
+from tracelearn.arrays.tensors import Array
 from tracelearn.estimators.scores import r_squared
-from tracelearn.tensors import Array
 
 __all__ = ["Chosen", "Confusion", "Folds", "Residuals", "chosen_by_cv", "compare", "wilson"]
 

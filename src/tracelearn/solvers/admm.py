@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
+from tracelearn.arrays.tensors import Array, array_namespace
 from tracelearn.penalties import Penalty
-from tracelearn.smooth import Smooth
-from tracelearn.smooth.rows import repeated, summed
+from tracelearn.problems.smooth import Smooth
+from tracelearn.problems.smooth.rows import repeated, summed
 from tracelearn.solvers.guard import guarded
 from tracelearn.solvers.problems import CHECK_EVERY, Finish, Finished, Problems
 from tracelearn.solvers.solution import Solution, Watcher
-from tracelearn.tensors import Array, array_namespace
 
 __all__ = ["admm"]
 

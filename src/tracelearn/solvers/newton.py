@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from array_api_compat import device
 
+from tracelearn.arrays.tensors import Array, array_namespace
 from tracelearn.penalties import Penalty
-from tracelearn.smooth import Evaluation, Smooth
+from tracelearn.problems.smooth import Evaluation, Smooth
 from tracelearn.solvers.admm import admm
 from tracelearn.solvers.guard import guarded
 from tracelearn.solvers.problems import Finish, Problems
 from tracelearn.solvers.solution import Solution, Watcher
-from tracelearn.tensors import Array, array_namespace
 
 __all__ = ["newton"]
 

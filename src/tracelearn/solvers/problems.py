@@ -8,11 +8,11 @@ from functools import cached_property
 
 from array_api_compat import device
 
-from tracelearn.certificate import certify
+from tracelearn.arrays.tensors import Array, array_namespace
 from tracelearn.penalties import Penalty, Split
-from tracelearn.smooth import Smooth
+from tracelearn.problems.certificate import certify
+from tracelearn.problems.smooth import Smooth
 from tracelearn.solvers.solution import Solution
-from tracelearn.tensors import Array, array_namespace
 
 __all__ = ["CHECK_EVERY", "Finish", "Finished", "Problems"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from tracelearn.arrays.tensors import Array, array_namespace
 from tracelearn.penalties import Split
-from tracelearn.tensors import Array, array_namespace
 
 __all__ = ["Solution", "Solver", "Watcher"]
 

@@ -1,0 +1,1 @@
+"""Arrays of any library of the array API standard: tensors, linear algebra, memory. No statistics."""

@@ -1,0 +1,210 @@
+"""Arrays of other libraries and devices: what the array API standard leaves open, in one place.
+
+An array is *foreign* when it belongs to PyTorch, CuPy, JAX or another library that is not NumPy. Nothing here moves an
+array from one library or device to another unless its name says so.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from typing import Any
+
+import numpy as np
+from array_api_compat import (
+    device,
+    is_array_api_obj,
+    is_cupy_array,
+    is_dask_array,
+    is_jax_array,
+    is_numpy_array,
+    is_pydata_sparse_array,
+    is_torch_array,
+    to_device,
+)
+from scipy import sparse
+
+from tracelearn.arrays.tensors import Array, array_namespace
+
+__all__ = [
+    "as_dtype",
+    "at_host",
+    "dense",
+    "detached",
+    "dtype_name",
+    "free_memory",
+    "is_foreign",
+    "is_narrow",
+    "is_sparse",
+    "move_to",
+    "place",
+    "same_place",
+    "take_rows",
+    "to_numpy",
+    "unique_values",
+    "widest",
+]
+
+
+def is_foreign(X: Any) -> bool:
+    """Whether X is an array of another library than NumPy, with its numbers at hand (a Dask array has none).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.arrays.array_api import is_foreign
+    >>> is_foreign(np.ones(3)), is_foreign([1.0])
+    (False, False)
+    """
+    if type(X) is np.ndarray or not is_array_api_obj(X):
+        return False
+    return not (is_numpy_array(X) or is_dask_array(X) or is_pydata_sparse_array(X))
+
+
+def is_sparse(X: Any) -> bool:
+    """Whether X is a sparse array or matrix of SciPy."""
+    return type(X) is not np.ndarray and bool(sparse.issparse(X))
+
+
+def dense(X: Any) -> Array:
+    """Fill in the zeros of a sparse array; all else stays what it is."""
+    return X.toarray() if is_sparse(X) else X
+
+
+def take_rows(X: Array, index: Array) -> Array:
+    """Keep some rows of an array, sparse or not."""
+    return X[index] if is_sparse(X) else array_namespace(X).take(X, index, axis=0)
+
+
+def place(X: Any) -> str:
+    """Say in words where an array lives.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.arrays.array_api import place
+    >>> place(np.ones(3))
+    'numpy on cpu'
+    """
+    if not is_foreign(X):
+        return "numpy on cpu"
+    return f"{type(X).__module__.split('.')[0]} on {device(X)}"
+
+
+def same_place(first: Array, second: Array) -> bool:
+    """Whether two arrays are of one library and on one device, so that they can meet in a product."""
+    if not is_foreign(first) or not is_foreign(second):
+        return is_foreign(first) == is_foreign(second)
+    return array_namespace(first) is array_namespace(second) and bool(device(first) == device(second))
+
+
+def detached(X: Array) -> Array:
+    """Leave the record of automatic differentiation behind: a fit has no use for it, and it holds every step alive."""
+    return X.detach() if is_torch_array(X) and X.requires_grad else X
+
+
+def to_numpy(X: Array) -> Array:
+    """Bring an array to the processor, as one of NumPy; what is no array becomes one."""
+    if not is_foreign(X):
+        return np.asarray(X)
+    if is_cupy_array(X):
+        return X.get()
+    if is_jax_array(X):
+        return np.asarray(X)
+    return np.from_dlpack(X.detach().cpu() if is_torch_array(X) else X)
+
+
+def at_host(value: Any) -> Any:
+    """Bring every array in a model, in moments or in a sequence of such to the processor; what has none stays the same.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.arrays.array_api import at_host
+    >>> at_host((np.ones(2), "b"))
+    (array([1., 1.]), 'b')
+    """
+    if is_foreign(value):
+        return to_numpy(value)
+    if type(value).__module__.split(".")[0] in ("torch", "jax", "cupy"):  # their dtypes
+        return np.dtype(dtype_name(value))
+    if isinstance(value, list | tuple):
+        return type(value)(at_host(item) for item in value)
+    if not type(value).__module__.startswith("tracelearn.") or not hasattr(value, "__dict__"):
+        return value
+    found = {name: at_host(item) for name, item in vars(value).items()}
+    if all(found[name] is item for name, item in vars(value).items() if not isinstance(item, list | tuple)):
+        return value
+    host = copy.copy(value)
+    for name, item in found.items():
+        object.__setattr__(host, name, item)  # our values are frozen, and this one is new
+    return host
+
+
+def move_to(X: Any, like: Array, dtype: Any = None) -> Array:
+    """Bring an array to the library and the device of another, and there to ``dtype`` where one is given."""
+    if not is_foreign(like):
+        X = to_numpy(X)
+        return X if dtype is None else X.astype(dtype, copy=False)
+    xp, there = array_namespace(like), device(like)
+    if is_foreign(X) and array_namespace(X) is xp:
+        X = detached(X)
+        X = X if device(X) == there else to_device(X, there)
+        return X if dtype is None else xp.astype(X, dtype, copy=False)
+    # Cast here, since the other device may lack the precision; copied, since NumPy's memory may be read-only.
+    host = np.array(to_numpy(X), dtype=None if dtype is None else dtype_name(dtype), order="C")
+    return xp.asarray(host, device=there)
+
+
+def dtype_name(dtype: Any) -> str:
+    """Name a dtype as NumPy does, whatever its library calls it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.arrays.array_api import dtype_name
+    >>> dtype_name(np.dtype("float32"))
+    'float32'
+    """
+    return str(dtype).rsplit(".", maxsplit=1)[-1]
+
+
+def widest(like: Array) -> dict[str, Any]:
+    """Find double precision on the device of ``like``, or single where there is none, as ``dtype`` and ``device``."""
+    xp, there = array_namespace(like), device(like)
+    try:
+        xp.zeros(1, dtype=xp.float64, device=there)
+    except (TypeError, RuntimeError, ValueError):
+        return {"dtype": xp.float32, "device": there}
+    return {"dtype": xp.float64, "device": there}
+
+
+def is_narrow(X: Array) -> bool:
+    """Whether an array holds whole numbers, or floats of fewer than 32 bits, which sums would not survive."""
+    xp = array_namespace(X)
+    return not xp.isdtype(X.dtype, "real floating") or bool(xp.finfo(X.dtype).bits < 32)
+
+
+def as_dtype(X: Array, dtype: Any) -> Array:
+    """Cast an array, without a copy where it has that dtype."""
+    if is_sparse(X):
+        return X.astype(dtype, copy=False)
+    return array_namespace(X).astype(X, dtype, copy=False)
+
+
+def unique_values(y: Array) -> Array:
+    """List the values of a foreign array in increasing order."""
+    xp = array_namespace(y)
+    if xp.isdtype(y.dtype, "bool"):  # which the standard does not sort
+        return xp.astype(unique_values(xp.astype(y, xp.uint8)), y.dtype)
+    return xp.sort(xp.unique_values(y))
+
+
+def free_memory(X: Array) -> int | None:
+    """Ask the device of an array for its free memory, in bytes; None where that is the processor's, or not known."""
+    if is_torch_array(X) and device(X).type == "cuda":
+        torch = sys.modules["torch"]
+        return int(torch.cuda.mem_get_info(device(X))[0])
+    if is_cupy_array(X):
+        return int(device(X).mem_info[0])
+    return None

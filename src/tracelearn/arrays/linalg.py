@@ -1,0 +1,301 @@
+"""Linear algebra on batches of tensors: spectra of unfoldings and shrinkage.
+
+A batch has shape ``(B, I1, ..., IN)`` and a mode ``n`` is its axis ``n + 1``. Singular values do not depend on the
+order of an unfolding's columns, nor on which side is called rows: here an unfolding is always the cheapest reshape,
+transposed where needed so that its rows are the short side.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+from array_api_compat import device
+from scipy import sparse
+
+from tracelearn.arrays.array_api import is_sparse
+from tracelearn.arrays.tensors import Array, array_namespace
+
+__all__ = [
+    "coupled_gram",
+    "low_rank_projection",
+    "mode_scales",
+    "mode_spans",
+    "mode_spectral_norms",
+    "mode_trace_norms",
+    "positive_part",
+    "project_modes",
+    "scaled_rows",
+    "shrink",
+    "shrink_modes",
+    "soft_threshold",
+    "spectral_norms",
+    "squared",
+    "trace_norms",
+    "weighted_gram",
+    "with_ones",
+]
+
+
+def soft_threshold(x: Array, threshold: float) -> Array:
+    """Move every element towards zero by ``threshold``, and stop at zero.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.arrays.linalg import soft_threshold
+    >>> soft_threshold(np.array([-3.0, 0.5, 2.0]), 1.0)
+    array([-2.,  0.,  1.])
+    """
+    xp = array_namespace(x)
+    return xp.sign(x) * positive_part(xp.abs(x) - threshold)
+
+
+def positive_part(x: Array) -> Array:
+    """Replace what is below zero by zero, exactly; three times as fast on small arrays as the standard's clip."""
+    return 0.5 * (x + abs(x))
+
+
+@cache
+def _mode_first(order: int, mode: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Permutations that bring a mode of a batch to axis 1, and back."""
+    axis = mode + 1
+    there = (0, axis, *range(1, axis), *range(axis + 1, order + 1))
+    return there, tuple(sorted(range(order + 1), key=there.__getitem__))
+
+
+def _short_rows(T: Array, mode: int) -> Array:
+    """Unfold every tensor of a batch, short side first."""
+    xp = array_namespace(T)
+    size, batch = T.shape[mode + 1], T.shape[0]
+    M = xp.reshape(xp.permute_dims(T, _mode_first(T.ndim - 1, mode)[0]), (batch, size, math.prod(T.shape[1:]) // size))
+    return xp.matrix_transpose(M) if size > M.shape[2] else M
+
+
+def _refold_short_rows(M: Array, mode: int, shape: tuple[int, ...]) -> Array:
+    xp = array_namespace(M)
+    size = shape[mode + 1]
+    if size > math.prod(shape[1:]) // size:
+        M = xp.matrix_transpose(M)
+    rest = shape[1 : mode + 1] + shape[mode + 2 :]
+    return xp.permute_dims(xp.reshape(M, (shape[0], size, *rest)), _mode_first(len(shape) - 1, mode)[1])
+
+
+def shrink(M: Array, threshold: Array) -> Array:
+    """Shrink the singular values of a stack of wide matrices: the proximal point of the trace norm.
+
+    Parameters
+    ----------
+    M : array of shape (..., m, q), m <= q
+    threshold : array of shape (...)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.arrays.linalg import shrink
+    >>> np.round(shrink(np.diag([3.0, 1.0])[None], np.array([2.0])), 12)
+    array([[[1., 0.],
+            [0., 0.]]])
+    """
+    xp = array_namespace(M)
+    square, Q = xp.linalg.eigh(M @ xp.matrix_transpose(M))
+    sigma = xp.sqrt(positive_part(square))
+    level = threshold[..., None]
+    # Eigenvalues of the gram are exact to eps sigma_max^2, so singular values to sqrt(eps) sigma_max and no better.
+    if bool(xp.any(level < math.sqrt(float(xp.finfo(M.dtype).eps)) * sigma[..., -1:])):
+        U, sigma, Vt = xp.linalg.svd(M, full_matrices=False)
+        return (U * positive_part(sigma - level)[..., None, :]) @ Vt
+    left = positive_part(sigma - level)
+    keep = left / xp.where(left > 0, sigma, xp.ones_like(sigma))
+    return (Q * keep[..., None, :]) @ (xp.matrix_transpose(Q) @ M)
+
+
+def shrink_modes(parts: Array, thresholds: Array, modes: Sequence[int]) -> Array:
+    """Shrink part ``m`` of a stack along its own mode ``modes[m]``.
+
+    Parameters
+    ----------
+    parts : array of shape (M, B, I1, ..., IN)
+    thresholds : array of shape (M, B), or (1, B) where all parts have the same
+    modes : M ints
+    """
+    xp = array_namespace(parts)
+    shape = tuple(parts.shape[1:])
+    matrices = [_short_rows(parts[m, ...], mode) for m, mode in enumerate(modes)]
+    shrunk = _together(matrices, lambda stack, own: shrink(stack, _rows_of(thresholds, own)))
+    return xp.stack([_refold_short_rows(M, mode, shape) for M, mode in zip(shrunk, modes, strict=True)])
+
+
+def _together(matrices: Sequence[Array], function: Callable[[Array, Sequence[int]], Array]) -> list[Array]:
+    """Apply a function to stacks of matrices of one size each, told their numbers; return its results in order.
+
+    One call for all modes of a cube: a small decomposition is mostly overhead, on a GPU about a millisecond of it.
+    """
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for m, matrix in enumerate(matrices):
+        groups.setdefault(tuple(matrix.shape), []).append(m)
+    found: list[Array] = [None] * len(matrices)
+    for own in groups.values():
+        results = function(array_namespace(matrices[0]).stack([matrices[m] for m in own]), own)
+        for place, m in enumerate(own):
+            found[m] = results[place, ...]
+    return found
+
+
+def _rows_of(values: Array, own: Sequence[int]) -> Array:
+    if values.shape[0] in (1, len(own)):
+        return values
+    return array_namespace(values).stack([values[m, ...] for m in own])
+
+
+def with_ones(X: Array) -> Array:
+    """Append a column of ones to rows, sparse or not."""
+    if is_sparse(X):
+        return sparse.hstack([X, np.ones((X.shape[0], 1))], format="csr")
+    xp = array_namespace(X)
+    return xp.concat([X, xp.ones((X.shape[0], 1), dtype=X.dtype, device=device(X))], axis=1)
+
+
+def coupled_gram(X: Array, weights: Array, coupling: Array, share: Array) -> Array:
+    """Sum ``share (diag(weights) - coupling coupling')`` times ``x x'`` over rows x (n, q), as an array (K, q, K, q)."""
+    xp, q, K = array_namespace(share), X.shape[1], weights.shape[1]
+    eye = xp.eye(K, dtype=share.dtype, device=device(share))
+    if is_sparse(X):  # K^2 sparse products are cheaper than rows of K q numbers
+        curved = share[:, None, None] * (weights[:, :, None] * eye - coupling[:, :, None] * coupling[:, None, :])
+        return np.stack([np.stack([weighted_gram(X, curved[:, k, m]) for m in range(K)], 1) for k in range(K)])
+    both = xp.reshape(xp.sqrt(share)[:, None, None] * coupling[:, :, None] * X[:, None, :], (X.shape[0], -1))
+    blocks = xp.stack([(X * (weights[:, k] * share)[:, None]).T @ X for k in range(K)])
+    return blocks[:, :, None, :] * eye[:, None, :, None] - xp.reshape(both.T @ both, (K, q, K, q))
+
+
+def scaled_rows(X: Any, factor: Array) -> Any:
+    """Multiply every row of a sparse array in CSR format."""
+    return sparse.csr_array((X.data * np.repeat(factor, np.diff(X.indptr)), X.indices, X.indptr), shape=X.shape)
+
+
+def squared(X: Any) -> Any:
+    """Square every number; zeros of sparse rows stay out of it."""
+    return X.multiply(X) if is_sparse(X) else X**2
+
+
+def weighted_gram(X: Any, weight: Array) -> Array:
+    """Sum ``w x x'`` over sparse rows x, as a dense matrix."""
+    return (X.T @ scaled_rows(X, weight)).toarray()
+
+
+def low_rank_projection(T: Array, pattern: Array, mode: int, *, rtol: float = 1e-10) -> Array:
+    """Project the mode-``mode`` fibres of every tensor on those that the matching tensor of ``pattern`` spans."""
+    return _projected(T, mode_spans([pattern], [mode], rtol=rtol)[0], mode)
+
+
+def mode_spans(patterns: Sequence[Array] | Array, modes: Sequence[int], *, rtol: float = 1e-10) -> list[Array]:
+    """Find orthonormal columns (B, I_n, r) that span the fibres of each pattern (B, I1, ..., IN) in its own mode.
+
+    Columns beyond the rank, which differs from tensor to tensor, are zero.
+    """
+
+    def spans(fibres: Array, own: Sequence[int]) -> Array:
+        xp = array_namespace(fibres)
+        U, sigma, _ = xp.linalg.svd(fibres, full_matrices=False)
+        return U * xp.astype(sigma > rtol * sigma[..., :1], U.dtype)[..., None, :]
+
+    return _together([_fibres(patterns[m], mode) for m, mode in enumerate(modes)], spans)
+
+
+def project_modes(T: Array, spans: Sequence[Array], modes: Sequence[int]) -> Array:
+    """Project the fibres of every tensor, mode by mode."""
+    for span, mode in zip(spans, modes, strict=True):
+        T = _projected(T, span, mode)
+    return T
+
+
+def _fibres(T: Array, mode: int) -> Array:
+    xp = array_namespace(T)
+    return xp.reshape(xp.permute_dims(T, _mode_first(T.ndim - 1, mode)[0]), (T.shape[0], T.shape[mode + 1], -1))
+
+
+def _projected(T: Array, span: Array, mode: int) -> Array:
+    xp = array_namespace(T)
+    there, back = _mode_first(T.ndim - 1, mode)
+    rows = span @ (xp.matrix_transpose(span) @ _fibres(T, mode))
+    return xp.permute_dims(xp.reshape(rows, tuple(T.shape[axis] for axis in there)), back)
+
+
+def trace_norms(T: Array, mode: int) -> Array:
+    """Sum the singular values of one unfolding of every tensor of a batch; see ``mode_trace_norms``."""
+    return mode_trace_norms([T], [mode])[0]
+
+
+def mode_trace_norms(tensors: Sequence[Array], modes: Sequence[int]) -> list[Array]:
+    """Sum the singular values (B,) of each tensor batch (B, I1, ..., IN), unfolded in its own mode.
+
+    Never from below, but for rounding: the lengths of the rows of ``Q'M`` sum to at least the trace norm for any
+    orthonormal Q, and to just that where Q are the left singular vectors. Those of the gram are good enough, while its
+    eigenvalues are not: they would turn every zero into sqrt(eps), which a tight certificate sees.
+    """
+
+    def norms(M: Array, own: Sequence[int]) -> Array:
+        xp = array_namespace(M)
+        M, scale = _scaled(M)
+        Q = xp.linalg.eigh(M @ xp.matrix_transpose(M))[1]
+        lengths = xp.sqrt(xp.sum((xp.matrix_transpose(Q) @ M) ** 2, axis=-1))
+        return xp.sum(lengths, axis=-1) * scale[..., 0, 0]
+
+    return _together([_short_rows(T, mode) for T, mode in zip(tensors, modes, strict=True)], norms)
+
+
+def spectral_norms(T: Array, mode: int) -> Array:
+    """Find the largest singular value of one unfolding of every tensor of a batch."""
+    return mode_spectral_norms([T], [mode])[0]
+
+
+def mode_spectral_norms(tensors: Sequence[Array], modes: Sequence[int]) -> list[Array]:
+    """Find the largest singular value (B,) of each tensor batch (B, I1, ..., IN), unfolded in its own mode."""
+
+    def norms(M: Array, own: Sequence[int]) -> Array:
+        xp = array_namespace(M)
+        M, scale = _scaled(M)
+        largest = xp.linalg.eigvalsh(M @ xp.matrix_transpose(M))[..., -1]
+        return xp.sqrt(positive_part(largest)) * scale[..., 0, 0]
+
+    return _together([_short_rows(T, mode) for T, mode in zip(tensors, modes, strict=True)], norms)
+
+
+def _scaled(M: Array) -> tuple[Array, Array]:
+    """Divide matrices by their largest entry: the gram of entries beyond 1e154 overflows where M itself does not."""
+    xp = array_namespace(M)
+    scale = xp.max(xp.abs(M), axis=(-2, -1), keepdims=True)
+    scale = xp.where(scale > 0, scale, xp.ones_like(scale))
+    return M / scale, scale
+
+
+def mode_scales(variance: Array, shape: Sequence[int]) -> Array:
+    """Find a scale (p,) for every entry from the variances (p,): a product of one scale for each mode.
+
+    They are relative: where all entries vary alike every scale is one. A slice that does not vary keeps its scale.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.arrays.linalg import mode_scales
+    >>> channel, time = np.array([1.0, 3.0]), np.array([1.0, 2.0, 2.0])
+    >>> scales = mode_scales(np.outer(channel**2, time**2).ravel(), (2, 3)).reshape(2, 3)
+    >>> scales / scales[0, 0]
+    array([[1., 2., 2.],
+           [3., 6., 6.]])
+    """
+    xp = array_namespace(variance)
+    v = xp.reshape(variance, tuple(shape))
+    total = xp.mean(v)
+    found = xp.ones_like(v)
+    for mode, size in enumerate(shape):
+        others = tuple(m for m in range(len(shape)) if m != mode)
+        share = xp.mean(v, axis=others) if others else v
+        share = share / xp.where(total > 0, total, xp.ones_like(total))
+        # A millionth of the usual scale is noise of a sensor that was off: dividing by it would make it loud.
+        share = xp.where(share > 1e-12, share, xp.ones_like(share))
+        found = found * xp.reshape(share, tuple(size if m == mode else 1 for m in range(len(shape))))
+    return xp.reshape(xp.sqrt(found), (-1,))

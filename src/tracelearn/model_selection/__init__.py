@@ -1,7 +1,0 @@
-"""TraceNormRegressorCV and TraceNormClassifierCV: alpha, ridge, scaling and mode weights chosen by cross-validation."""
-
-from tracelearn.model_selection.classifier import TraceNormClassifierCV
-from tracelearn.model_selection.paths import TraceNormPath, trace_norm_path
-from tracelearn.model_selection.regressor import TraceNormRegressorCV
-
-__all__ = ["TraceNormClassifierCV", "TraceNormPath", "TraceNormRegressorCV", "trace_norm_path"]

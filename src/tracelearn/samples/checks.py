@@ -1,0 +1,401 @@
+"""Reading what users pass: every refusal is one sentence that says what was expected, what came and what to do."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils import check_consistent_length, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets, unique_labels
+from sklearn.utils.validation import _check_feature_names, _check_n_features, _check_sample_weight, validate_data
+
+from tracelearn.arrays.array_api import (
+    detached,
+    dtype_name,
+    is_foreign,
+    is_narrow,
+    is_sparse,
+    move_to,
+    place,
+    same_place,
+    to_numpy,
+    unique_values,
+    widest,
+)
+from tracelearn.arrays.tensors import Array, array_namespace
+
+__all__ = [
+    "check_finite",
+    "check_overflow",
+    "check_place",
+    "check_range",
+    "flat_samples",
+    "float_dtype",
+    "narrowed",
+    "read_labels",
+    "read_numbers",
+    "read_samples",
+    "read_targets",
+    "read_weights",
+    "sample_shape",
+]
+
+# Products of two numbers, and in double precision products of those, must neither overflow nor vanish.
+_RANGES = {32: (1e-15, 1e15), 64: (1e-50, 1e50)}
+_WEIGHT_RANGE = 1e-100, 1e100  # products of a weight with two numbers must not either
+
+
+def check_finite(values: Array, name: str, shape: tuple[int, ...] = ()) -> None:
+    """Refuse NaN and infinity, naming the place of the first."""
+    if is_sparse(values):
+        _check_finite_entries(values, name, shape)
+        return
+    index = _first_not_finite(values)
+    if index is None:
+        return
+    first = np.unravel_index(index, tuple(values.shape))
+    column = int(first[1]) if values.ndim > 1 else None
+    number = float(array_namespace(values).reshape(values, (-1,))[index])
+    _refuse_number(number, name, int(first[0]), column, shape)
+
+
+def check_overflow(values: Array, what: str) -> None:
+    """Refuse what finite samples were made into where it left the range of floating point."""
+    index = _first_not_finite(values)
+    if index is None:
+        return
+    wider = "" if dtype_name(values.dtype) == "float64" else "as float64, or "
+    raise ValueError(
+        f"Expected samples whose {what} {dtype_name(values.dtype)} can hold, got an overflow at sample "
+        f"{index // math.prod(values.shape[1:])}: pass X {wider}in the units of the samples of fit."
+    )
+
+
+def _first_not_finite(values: Array) -> int | None:
+    """Find the first number that is NaN or infinite, counted in C order."""
+    xp = array_namespace(values)
+    if not xp.isdtype(values.dtype, "real floating"):
+        return None
+    # One pass and no mask in the good case: a sum is finite unless a term is not, or it overflows.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if math.isfinite(float(xp.sum(values))):
+            return None
+    bad = xp.reshape(~xp.isfinite(values), (-1,))
+    return int(xp.argmax(xp.astype(bad, xp.uint8))) if bool(xp.any(bad)) else None
+
+
+def _check_finite_entries(rows: Any, name: str, shape: tuple[int, ...]) -> None:
+    """Do the same for sparse rows, of which only the entries are looked at."""
+    bad = np.flatnonzero(~np.isfinite(rows.data))
+    if bad.size:
+        row = int(np.searchsorted(rows.indptr, bad[0], side="right")) - 1
+        _refuse_number(float(rows.data[bad[0]]), name, row, int(rows.indices[bad[0]]), shape)
+
+
+def _refuse_number(value: float, name: str, row: int, column: int | None, shape: tuple[int, ...]) -> None:
+    where = f"sample {row}"
+    if column is not None and len(shape) > 0:
+        where += f", entry {tuple(int(i) for i in np.unravel_index(column, shape))}"
+    kind = "NaN" if math.isnan(value) else "infinity"
+    raise ValueError(
+        f"Expected finite numbers in {name}, got {kind} at {where}: impute or drop such samples before fitting."
+    )
+
+
+def check_range(values: Array, name: str) -> None:
+    """Refuse numbers so large or so small that their products overflow or vanish; all zeros are fine."""
+    values = values.data if is_sparse(values) else values
+    xp = array_namespace(values)
+    if 0 in values.shape or not xp.isdtype(values.dtype, "real floating"):
+        return  # whole numbers have products within the range of float64
+    largest = max(float(xp.max(values)), -float(xp.min(values)))
+    low, high = _RANGES[64 if is_narrow(values) else xp.finfo(values.dtype).bits]  # what is narrow is widened
+    if largest > 0.0 and not low <= largest <= high:
+        raise ValueError(
+            f"Expected the largest number in {name} to be between {low:g} and {high:g}, got {largest:.1e}: products of such "
+            f"numbers leave the range of {dtype_name(values.dtype)}, so multiply {name} by a constant first."
+        )
+
+
+def read_numbers(values: Any, name: str, meaning: str) -> tuple[float, ...]:
+    """Read a short sequence of numbers, a parameter such as mode weights."""
+    try:
+        return tuple(float(value) for value in values)
+    except (TypeError, ValueError):
+        raise ValueError(f"Expected {name} to be a sequence of {meaning}, got {values!r}.") from None
+
+
+def sample_shape(X: Any, tensor_shape: tuple[int, ...] | None) -> tuple[int, ...]:
+    """Find the shape of one sample: that of X without its first axis, or ``tensor_shape`` for flat input."""
+    shape = tuple(int(size) for size in np.shape(X))
+    if len(shape) < 2:
+        hint = "X.reshape(1, *X.shape) if it is a single sample, X.reshape(-1, 1) if it is a single feature"
+        raise ValueError(
+            f"Expected a 2D array of flat samples or an array of shape (n_samples, I1, ..., IN), got a {len(shape)}D array "
+            f"instead. Reshape your data: {hint}."
+        )
+    if tensor_shape is None:
+        return shape[1:]
+    sizes = read_numbers(tensor_shape, "tensor_shape", "mode sizes")
+    wanted = tuple(int(size) for size in sizes)
+    if not wanted or any(size < 1 for size in wanted) or wanted != sizes:
+        raise ValueError(f"Expected tensor_shape to be whole mode sizes of at least 1, got {tensor_shape}.")
+    if shape[1:] != wanted and (len(shape) != 2 or shape[1] != math.prod(wanted)):
+        raise ValueError(
+            f"Expected samples of tensor_shape {wanted}, or flat with {math.prod(wanted)} features, got samples of shape "
+            f"{shape[1:]}: change tensor_shape or reshape X."
+        )
+    return wanted
+
+
+def flat_samples(X: Any) -> Any:
+    """View samples as rows; data frames and sparse matrices pass as they are, for scikit-learn to judge."""
+    if hasattr(X, "iloc") or is_sparse(X):
+        return X
+    X = np.asarray(X)
+    return X.reshape(X.shape[0], -1) if X.ndim > 2 and X.shape[0] > 0 else X
+
+
+def read_samples(
+    estimator: Any, X: Any, *, reset: bool, any_library: bool = False, finite: bool = True
+) -> tuple[Array, tuple[int, ...]]:
+    """Check X and return it as rows (n, p), float32 or float64, with the shape of a sample.
+
+    The rows are a view of X wherever its memory allows it. With ``any_library`` arrays of other libraries stay what and
+    where they are, those of narrow numbers as narrow, and sparse rows stay sparse, in CSR format: all else is made an array
+    of NumPy. Without ``finite`` the caller looks for NaN and infinity itself.
+    """
+    foreign = any_library and is_foreign(X)
+    if foreign:
+        X = detached(X)
+    elif not hasattr(X, "iloc") and not is_sparse(X):
+        X = np.asarray(X)
+    if any_library and not reset:
+        check_place(estimator, X, "partial_fit")
+    if (foreign or getattr(X, "ndim", 0) > 2) and len(X.shape) > 1 and 0 in X.shape:
+        raise ValueError(
+            f"Expected at least one sample with at least one entry, got an array of shape {tuple(X.shape)}."
+        )
+    shape = sample_shape(X, estimator.tensor_shape)
+    if not reset:
+        shape = _known_shape(estimator, shape, flat=len(np.shape(X)) == 2)
+    _check_kind(X)
+    if foreign:
+        rows = _foreign_rows(estimator, X, reset=reset)
+    else:
+        rows = validate_data(
+            estimator,
+            flat_samples(X),
+            reset=reset,
+            dtype=[np.float64, np.float32],
+            accept_sparse="csr" if any_library else False,
+            ensure_all_finite=False,
+        )
+    if is_sparse(rows):
+        rows = _canonical(rows)
+    if finite:
+        check_finite(rows, "X", shape)
+    return rows, shape
+
+
+def _known_shape(estimator: Any, shape: tuple[int, ...], *, flat: bool) -> tuple[int, ...]:
+    """Return the shape of the samples of fit if these are of that shape, or flat and of that size."""
+    known: tuple[int, ...] = estimator.sample_shape_
+    count, expected = math.prod(shape), math.prod(known)
+    if shape != known and (count != expected or not flat):
+        hint = f"X has {count} features, but {type(estimator).__name__} is expecting {expected} features as input."
+        if count == expected:
+            hint = "bring the axes into the order of fit, or pass flat samples."
+        raise ValueError(f"Expected samples of shape {known} as in fit, got samples of shape {shape}: {hint}")
+    return known
+
+
+def _canonical(rows: Any) -> Any:
+    """Give every entry of sparse rows one place, so that squares of entries are squares of what is stored."""
+    rows = sparse.csr_array(rows)
+    if not rows.has_canonical_format:
+        rows = rows.copy()  # the user's own stay as they are
+        rows.sum_duplicates()
+    return rows
+
+
+def _check_kind(X: Any) -> None:
+    """Refuse text, dates and records."""
+    if getattr(getattr(X, "dtype", None), "kind", "f") in "SUVmM":
+        raise ValueError(f"Expected numbers in X, got {X.dtype} values: encode them as numbers first.")
+
+
+def _known_array(estimator: Any) -> Array:
+    """Find an array that lives where the model's do; a model that only reads blocks knows none, and those are NumPy's."""
+    if hasattr(estimator, "coef_"):
+        return estimator.coef_
+    return estimator.moments_.x_mean if hasattr(estimator, "moments_") else np.zeros(0)
+
+
+def check_place(estimator: Any, X: Any, method: str) -> None:
+    """Refuse an array of another library or device than the model's: moving it is for the user to decide."""
+    known, X = _known_array(estimator), X if is_foreign(X) else np.zeros(0)
+    if not same_place(X, known):
+        raise ValueError(
+            f"Expected X of {place(known)} as in fit, got X of {place(X)}: samples for {type(estimator).__name__}.{method}() "
+            "must use the same namespace and device, so move X there, or fit on samples like these."
+        )
+
+
+def narrowed(values: Array, dtype: Any) -> Array:
+    """Bring weights or patterns to the precision of the samples; refuse those that it cannot hold."""
+    xp = array_namespace(values)
+    if values.dtype != dtype:
+        largest, most = float(xp.max(xp.abs(values))), float(xp.finfo(dtype).max)
+        if largest > most:
+            raise ValueError(
+                f"Expected weights and patterns that {dtype_name(dtype)} can hold, as the samples are, got numbers up to "
+                f"{largest:.1e}: pass X as float64, or y in smaller units."
+            )
+    return xp.astype(values, dtype, copy=False)
+
+
+def _foreign_rows(estimator: Any, X: Array, *, reset: bool) -> Array:
+    """Do for an array of another library what scikit-learn's ``validate_data`` does, whatever its configuration."""
+    xp = array_namespace(X)
+    _check_real(X, "X")
+    rows = xp.reshape(X, (X.shape[0], -1))
+    _check_feature_names(estimator, rows, reset=reset)
+    _check_n_features(estimator, rows, reset=reset)
+    return rows
+
+
+def _check_real(values: Array, name: str) -> None:
+    if array_namespace(values).isdtype(values.dtype, "complex floating"):
+        raise ValueError(
+            f"Expected real numbers in {name}, got {dtype_name(values.dtype)} values: Complex data not supported, so pass "
+            "real and imaginary part as two entries."
+        )
+
+
+def float_dtype(X: Array) -> Any:
+    """Find the dtype of what is learned from X: its own, or the widest of its device for narrow numbers."""
+    return widest(X)["dtype"] if is_narrow(X) else X.dtype
+
+
+def read_targets(y: Any, X: Array) -> Array:
+    """Check numeric targets and return them beside X, as float64 where its device has that, (n,) or (n, K)."""
+    if y is None:
+        raise ValueError("Expected a target for each sample, got y=None: this estimator requires y to be passed.")
+    n_samples = X.shape[0]
+    y = y if is_foreign(y) else np.asarray(y)
+    if y.ndim not in (1, 2) or y.shape[0] != n_samples:
+        raise ValueError(
+            f"Expected y of shape ({n_samples},) or ({n_samples}, n_targets), one row for each sample, got shape "
+            f"{tuple(y.shape)}: samples and targets have inconsistent numbers of samples."
+        )
+    if is_foreign(y):
+        _check_real(y, "y")
+    elif y.dtype.kind not in "fiub":
+        try:
+            y = y.astype(np.float64, casting="unsafe" if y.dtype.kind in "OSU" else "same_kind")
+        except (TypeError, ValueError):
+            first = y.ravel().tolist()[0]
+            raise ValueError(
+                f"Expected numbers in y, got {y.dtype} values such as {first!r}: encode them, or use TraceNormClassifier."
+            ) from None
+    y = move_to(y, X, widest(X)["dtype"] if is_foreign(X) else np.float64)
+    check_finite(y, "y")
+    return y
+
+
+def read_labels(y: Any, X: Array, classes: Any = None, *, least: int = 2) -> tuple[Array, Array]:
+    """Check labels and return them with all classes: those given, or those that occur, at least so many.
+
+    Labels of NumPy stay what and where they are: they may be strings, which other libraries do not have. All others go
+    where X is.
+    """
+    if y is None:
+        raise ValueError("Expected one label for each sample: fit requires y to be passed, but the target y is None.")
+    if is_foreign(y):
+        y = move_to(detached(y), X)
+    if is_foreign(y):
+        return _foreign_labels(y, X, classes, least)
+    classes = classes if classes is None else to_numpy(classes)
+    y = column_or_1d(y, warn=True)
+    check_consistent_length(X, y)
+    check_finite(y, "y")
+    check_classification_targets(y)
+    known = unique_labels(y) if classes is None else np.asarray(classes)
+    if len(known) < least:
+        raise ValueError(
+            f"Expected at least two classes in y, got one class, {known.tolist()[0]!r}: there is nothing to tell apart."
+        )
+    unknown = np.setdiff1d(y, known)
+    if unknown.size:
+        raise ValueError(
+            f"Expected labels among the classes {known.tolist()}, got {unknown.tolist()}: name all classes in the first call."
+        )
+    return y, known
+
+
+def _foreign_labels(y: Array, X: Array, classes: Any, least: int) -> tuple[Array, Array]:
+    """Read labels of another library: whole numbers or booleans, also as floats."""
+    xp, n = array_namespace(y), X.shape[0]
+    if tuple(y.shape) not in ((n,), (n, 1)):
+        raise ValueError(
+            f"Expected y of shape ({n},), one label for each sample, got shape {tuple(y.shape)}: samples and labels have "
+            "inconsistent numbers of samples."
+        )
+    y = xp.reshape(y, (n,))
+    check_finite(y, "y")
+    if not xp.isdtype(y.dtype, ("bool", "integral")) and not bool(xp.all(y == xp.round(y))):
+        raise ValueError(
+            "Expected labels in y, got numbers that are not whole. Unknown label type: continuous, so use "
+            "TraceNormRegressor, or encode the classes as whole numbers."
+        )
+    known = unique_values(y) if classes is None else unique_values(move_to(classes, y, y.dtype))
+    if known.shape[0] < least:
+        only = to_numpy(known).tolist()[0]
+        raise ValueError(
+            f"Expected at least two classes in y, got one class, {only!r}: there is nothing to tell apart."
+        )
+    stray = ~xp.any(y[:, None] == known[None, :], axis=1)
+    if classes is not None and bool(xp.any(stray)):
+        unknown = to_numpy(unique_values(y[stray])).tolist()
+        raise ValueError(
+            f"Expected labels among the classes {to_numpy(known).tolist()}, got {unknown}: name all classes in the first "
+            "call."
+        )
+    return y, known
+
+
+def read_weights(sample_weight: Any, X: Array) -> Array | None:
+    """Check sample weights, finite, not negative, one for each sample, not all zero, and return them beside X."""
+    if sample_weight is None:
+        return None
+    n = X.shape[0]
+    if is_foreign(sample_weight):
+        weight = _foreign_weights(detached(sample_weight), n)
+    else:
+        weight = _check_sample_weight(sample_weight, np.empty((n, 1)), dtype=np.float64, ensure_non_negative=True)
+    weight = move_to(weight, X, widest(X)["dtype"] if is_foreign(X) else np.float64)
+    largest = float(array_namespace(weight).max(weight))
+    if largest == 0.0:
+        raise ValueError("Expected some sample weight above zero, got only zeros: there is nothing to learn from.")
+    low, high = _WEIGHT_RANGE
+    if not low <= largest <= high:
+        raise ValueError(
+            f"Expected the largest sample weight to be between {low:g} and {high:g}, got {largest:.1e}: only shares matter, so "
+            "multiply all weights by a constant first."
+        )
+    return weight
+
+
+def _foreign_weights(weight: Array, n: int) -> Array:
+    xp = array_namespace(weight)
+    if tuple(weight.shape) != (n,):
+        raise ValueError(
+            f"Expected sample_weight of shape ({n},), got shape {tuple(weight.shape)}: give one weight for each sample."
+        )
+    check_finite(weight, "sample_weight")
+    if bool(xp.any(weight < 0)):
+        raise ValueError("Expected no sample_weight below zero, got some: Negative values in data passed to fit.")
+    return weight
