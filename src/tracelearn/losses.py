@@ -16,8 +16,8 @@ from typing import Any, Protocol
 
 from array_api_compat import device
 
+from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.arrays.linalg import positive_part
-from tracelearn.arrays.tensors import Array, array_namespace
 
 __all__ = [
     "CLASSIFIER_LOSSES",

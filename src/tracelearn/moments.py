@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 from array_api_compat import device, is_numpy_array
 
-from tracelearn.arrays.array_api import is_sparse, widest
+from tracelearn.arrays.array_api import Array, array_namespace, is_sparse, widest
 from tracelearn.arrays.linalg import weighted_gram
-from tracelearn.arrays.tensors import Array, array_namespace
 
 __all__ = ["Fold", "Moments"]
 

@@ -11,6 +11,7 @@ import sys
 from typing import Any
 
 import numpy as np
+from array_api_compat import array_namespace as _any_namespace
 from array_api_compat import (
     device,
     is_array_api_obj,
@@ -24,9 +25,11 @@ from array_api_compat import (
 )
 from scipy import sparse
 
-from tracelearn.arrays.tensors import Array, array_namespace
+Array = Any  # an array of the array API standard: NumPy, PyTorch, CuPy, JAX ...
 
 __all__ = [
+    "Array",
+    "array_namespace",
     "as_dtype",
     "at_host",
     "dense",
@@ -44,6 +47,20 @@ __all__ = [
     "unique_values",
     "widest",
 ]
+
+
+# NumPy is the standard's own since 2.1, and its calls cost less unwrapped. Looking a library up takes as long as a small
+# product, so each kind of array is looked up once.
+_NAMESPACES: dict[type, Any] = {np.ndarray: np}
+
+
+def array_namespace(*arrays: Array) -> Any:
+    """Find the library of some arrays."""
+    kind = type(arrays[0])
+    if kind not in _NAMESPACES:
+        # Rows of SciPy's sparse kinds meet arrays of NumPy, and what comes out of their products is one.
+        _NAMESPACES[kind] = np if issubclass(kind, sparse.sparray | sparse.spmatrix) else _any_namespace(*arrays)
+    return _NAMESPACES[kind]
 
 
 def is_foreign(X: Any) -> bool:

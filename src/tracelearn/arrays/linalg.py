@@ -16,8 +16,7 @@ import numpy as np
 from array_api_compat import device
 from scipy import sparse
 
-from tracelearn.arrays.array_api import is_sparse
-from tracelearn.arrays.tensors import Array, array_namespace
+from tracelearn.arrays.array_api import Array, array_namespace, is_sparse
 
 __all__ = [
     "coupled_gram",

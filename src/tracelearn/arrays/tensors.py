@@ -7,13 +7,8 @@ The column order of an unfolding is the one of Kolda and Bader (2009): the first
 from __future__ import annotations
 
 import math
-from typing import Any
 
-import numpy as np
-from array_api_compat import array_namespace as _any_namespace
-from scipy import sparse
-
-Array = Any  # an array of the array API standard: NumPy, PyTorch, CuPy, JAX ...
+from tracelearn.arrays.array_api import Array, array_namespace
 
 __all__ = [
     "Array",
@@ -26,20 +21,6 @@ __all__ = [
     "refold",
     "unfold",
 ]
-
-
-# NumPy is the standard's own since 2.1, and its calls cost less unwrapped. Looking a library up takes as long as a small
-# product, so each kind of array is looked up once.
-_NAMESPACES: dict[type, Any] = {np.ndarray: np}
-
-
-def array_namespace(*arrays: Array) -> Any:
-    """Find the library of some arrays."""
-    kind = type(arrays[0])
-    if kind not in _NAMESPACES:
-        # Rows of SciPy's sparse kinds meet arrays of NumPy, and what comes out of their products is one.
-        _NAMESPACES[kind] = np if issubclass(kind, sparse.sparray | sparse.spmatrix) else _any_namespace(*arrays)
-    return _NAMESPACES[kind]
 
 
 def _unfold_axes(order: int, mode: int) -> tuple[int, ...]:

@@ -19,9 +19,18 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn import paper
-from tracelearn.arrays.array_api import as_dtype, free_memory, is_narrow, is_sparse, move_to, place, take_rows
+from tracelearn.arrays.array_api import (
+    Array,
+    array_namespace,
+    as_dtype,
+    free_memory,
+    is_narrow,
+    is_sparse,
+    move_to,
+    place,
+    take_rows,
+)
 from tracelearn.arrays.linalg import mode_scales
-from tracelearn.arrays.tensors import Array, array_namespace
 from tracelearn.estimators.blocks import fit_blocks, gathered_or_blocks
 from tracelearn.estimators.convergence import Record
 from tracelearn.losses import Loss

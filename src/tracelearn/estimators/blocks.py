@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils import compute_class_weight, compute_sample_weight
 
+from tracelearn.arrays.array_api import Array
 from tracelearn.arrays.memory import available_memory
-from tracelearn.arrays.tensors import Array
 from tracelearn.moments import Fold, Moments
 from tracelearn.problems.smooth import DataLoss, Squares
 from tracelearn.samples.checks import sample_shape

@@ -11,8 +11,7 @@ from dataclasses import replace
 import numpy as np
 from array_api_compat import device
 
-from tracelearn.arrays.array_api import to_numpy
-from tracelearn.arrays.tensors import Array, array_namespace
+from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
 from tracelearn.moments import Moments
 
 __all__ = ["n_columns", "recode", "union"]

@@ -10,8 +10,7 @@ from sklearn.utils import compute_sample_weight
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
 
-from tracelearn.arrays.array_api import as_dtype, is_foreign, move_to, to_numpy, widest
-from tracelearn.arrays.tensors import Array, array_namespace
+from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_foreign, move_to, to_numpy, widest
 from tracelearn.estimators.base import Batch
 from tracelearn.estimators.classes import recode, union
 from tracelearn.estimators.online import OnlineModel, has_moments

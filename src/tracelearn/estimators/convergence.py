@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tracelearn.arrays.tensors import Array, array_namespace
+from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.solvers import Solution
 from tracelearn.solvers.solution import Watcher
 

@@ -18,7 +18,7 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays.tensors import Array
+from tracelearn.arrays.array_api import Array
 from tracelearn.estimators import TraceNormClassifier
 from tracelearn.estimators.base import Batch
 from tracelearn.moments import Moments

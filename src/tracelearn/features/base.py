@@ -14,7 +14,7 @@ from sklearn.base import (
 from sklearn.utils import Tags
 from sklearn.utils._set_output import _get_output_config
 
-from tracelearn.arrays.tensors import Array
+from tracelearn.arrays.array_api import Array
 from tracelearn.samples.checks import read_samples, read_weights
 
 _BLOCK_BYTES = 16 << 20  # blocks stay in cache, and no second copy of the data is ever made

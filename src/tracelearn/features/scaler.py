@@ -14,7 +14,7 @@ from sklearn.base import (
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays.tensors import Array
+from tracelearn.arrays.array_api import Array
 from tracelearn.features.base import (
     TensorTransformer,
     blocks,

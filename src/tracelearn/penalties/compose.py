@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
+from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.arrays.linalg import mode_spans, mode_spectral_norms, mode_trace_norms, project_modes, shrink_modes
-from tracelearn.arrays.tensors import Array, array_namespace
 
 __all__ = [
     "PENALTIES",

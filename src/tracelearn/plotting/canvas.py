@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelearn.arrays.tensors import Array
+from tracelearn.arrays.array_api import Array
 from tracelearn.optional import require
 
 __all__ = ["COLOURS", "DASHES", "INK", "LIMIT", "MARKERS", "OnePanel", "Panels", "legend_above", "plain", "tick_names"]

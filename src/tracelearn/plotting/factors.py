@@ -7,8 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from tracelearn.arrays.array_api import to_numpy
-from tracelearn.arrays.tensors import Array
+from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.plotting.canvas import COLOURS, INK, LIMIT, Panels, legend_above, plain
 from tracelearn.plotting.modes import Mode, check_model, leading_factors, modes_of_weights
 

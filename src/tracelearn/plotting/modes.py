@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays.array_api import to_numpy
-from tracelearn.arrays.tensors import Array
+from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.plotting.canvas import COLOURS, DASHES, INK, MARKERS, tick_names
 
 __all__ = ["Mode", "as_modes", "check_model", "leading_factors", "modes_of_weights", "target_names"]

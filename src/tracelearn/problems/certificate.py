@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.arrays.linalg import positive_part
-from tracelearn.arrays.tensors import Array, array_namespace
 from tracelearn.penalties import Penalty, Split
 from tracelearn.problems.smooth import Evaluation, Smooth
 

@@ -13,9 +13,8 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from array_api_compat import device
 
-from tracelearn.arrays.array_api import dense
+from tracelearn.arrays.array_api import Array, array_namespace, dense
 from tracelearn.arrays.linalg import positive_part
-from tracelearn.arrays.tensors import Array, array_namespace
 
 __all__ = [
     "CentredSystem",

@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import sparse
 
+from tracelearn.arrays.array_api import Array
 from tracelearn.arrays.linalg import positive_part, scaled_rows
-from tracelearn.arrays.tensors import Array
 from tracelearn.problems.operators import (
     DiagonalSystem,
     KernelSystem,

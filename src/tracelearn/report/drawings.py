@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelearn.arrays.tensors import Array
+from tracelearn.arrays.array_api import Array
 from tracelearn.plotting.modes import Mode
 from tracelearn.report.model import ModelFacts, Weights
 from tracelearn.report.scores import Confusion, Residuals

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelearn.arrays.array_api import to_numpy
-from tracelearn.arrays.tensors import Array
+from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.estimators.scores import r_squared
 
 __all__ = ["Chosen", "Confusion", "Folds", "Residuals", "chosen_by_cv", "compare", "wilson"]

@@ -12,6 +12,8 @@ from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import _check_feature_names, _check_n_features, _check_sample_weight, validate_data
 
 from tracelearn.arrays.array_api import (
+    Array,
+    array_namespace,
     detached,
     dtype_name,
     is_foreign,
@@ -24,7 +26,6 @@ from tracelearn.arrays.array_api import (
     unique_values,
     widest,
 )
-from tracelearn.arrays.tensors import Array, array_namespace
 
 __all__ = [
     "check_finite",

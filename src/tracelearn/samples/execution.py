@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tracelearn.arrays.tensors import Array
+from tracelearn.arrays.array_api import Array
 from tracelearn.problems.operators import System
 from tracelearn.problems.smooth import Term, Weigh, added, summed_covariances
 from tracelearn.samples import Source, as_source

@@ -21,8 +21,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays.array_api import is_foreign, move_to, to_numpy
-from tracelearn.arrays.tensors import Array, array_namespace
+from tracelearn.arrays.array_api import Array, array_namespace, is_foreign, move_to, to_numpy
 from tracelearn.estimators.base import Batch, TraceNormModel, check_dense
 from tracelearn.estimators.blocks import all_targets, check_block_scaling, fit_blocks, gathered_or_blocks, tell
 from tracelearn.samples.checks import check_place

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelearn.arrays.tensors import Array
+from tracelearn.arrays.array_api import Array
 from tracelearn.estimators.base import TraceNormModel
 from tracelearn.estimators.blocks import BlockReader, choose_block_form, smooth_of
 from tracelearn.moments import Moments

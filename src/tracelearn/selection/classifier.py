@@ -9,8 +9,7 @@ from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
 
-from tracelearn.arrays.array_api import to_numpy
-from tracelearn.arrays.tensors import Array, array_namespace
+from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
 from tracelearn.estimators import TraceNormClassifier
 from tracelearn.estimators.base import Batch
 from tracelearn.losses import CLASSIFIER_LOSSES

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tracelearn.arrays.tensors import Array, array_namespace
+from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.penalties import Penalty
 from tracelearn.problems.certificate import alpha_max
 from tracelearn.problems.smooth import Smooth

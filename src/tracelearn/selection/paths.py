@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelearn.arrays.tensors import Array, array_namespace
+from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.estimators import TraceNormRegressor
 from tracelearn.estimators.base import TraceNormModel, check_dense
 from tracelearn.selection.path import alpha_grid, walk_path

@@ -7,8 +7,7 @@ from typing import Any, Self
 from sklearn.base import RegressorMixin, _fit_context
 from sklearn.utils import Tags
 
-from tracelearn.arrays.array_api import to_numpy
-from tracelearn.arrays.tensors import Array
+from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.estimators import TraceNormRegressor
 from tracelearn.estimators.base import Batch
 from tracelearn.samples.undo import undone_on_failure

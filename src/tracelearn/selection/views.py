@@ -11,8 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from sklearn.metrics import get_scorer
 
-from tracelearn.arrays.array_api import is_foreign, is_sparse, to_numpy
-from tracelearn.arrays.tensors import Array, array_namespace
+from tracelearn.arrays.array_api import Array, array_namespace, is_foreign, is_sparse, to_numpy
 from tracelearn.estimators.base import Batch, TraceNormModel, moments_scales
 from tracelearn.moments import Moments
 from tracelearn.problems.smooth import DataLoss, Smooth, Squares

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tracelearn.arrays.tensors import Array, array_namespace
+from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.penalties import Penalty
 from tracelearn.problems.smooth import Smooth
 from tracelearn.problems.smooth.rows import repeated, summed

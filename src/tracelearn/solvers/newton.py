@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from array_api_compat import device
 
-from tracelearn.arrays.tensors import Array, array_namespace
+from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.penalties import Penalty
 from tracelearn.problems.smooth import Evaluation, Smooth
 from tracelearn.solvers.admm import admm

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from array_api_compat import device
 
-from tracelearn.arrays.tensors import Array, array_namespace
+from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.penalties import Penalty, Split
 from tracelearn.problems.certificate import certify
 from tracelearn.problems.smooth import Smooth

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tracelearn.arrays.tensors import Array, array_namespace
+from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.penalties import Penalty, Split
 
 __all__ = ["PROXES", "Prox", "prox_adm", "prox_dr"]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelearn.arrays.tensors import Array
+from tracelearn.arrays.array_api import Array
 from tracelearn.samples import open_source
 from tracelearn.streaming.checkpoints import Checkpoints, Point, State, Tally, first_difference
 

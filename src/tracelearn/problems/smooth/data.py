@@ -9,9 +9,8 @@ from typing import Any
 
 from array_api_compat import device
 
-from tracelearn.arrays.array_api import is_sparse
+from tracelearn.arrays.array_api import Array, array_namespace, is_sparse
 from tracelearn.arrays.linalg import coupled_gram, squared, with_ones
-from tracelearn.arrays.tensors import Array, array_namespace
 from tracelearn.losses import Loss
 from tracelearn.problems.operators import (
     CentredSystem,

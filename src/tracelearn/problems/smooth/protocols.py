@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from tracelearn.arrays.tensors import Array
+from tracelearn.arrays.array_api import Array
 from tracelearn.problems.operators import System
 
 if TYPE_CHECKING:  # a model of second order is a problem of squares, which is itself a smooth half

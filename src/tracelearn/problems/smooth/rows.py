@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracelearn.arrays.tensors import Array, array_namespace
+from tracelearn.arrays.array_api import Array, array_namespace
 
 __all__ = ["least_value", "mean_row", "repeated", "summed"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self
 
-from tracelearn.arrays.tensors import Array, array_namespace
+from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.moments import Moments
 from tracelearn.problems.operators import GramSystem, System, WeightedKernelSystem
 from tracelearn.problems.smooth.rows import mean_row

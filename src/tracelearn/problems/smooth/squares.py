@@ -7,9 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from tracelearn.arrays.array_api import is_sparse
+from tracelearn.arrays.array_api import Array, array_namespace, is_sparse
 from tracelearn.arrays.linalg import positive_part, squared
-from tracelearn.arrays.tensors import Array, array_namespace
 from tracelearn.moments import Moments
 from tracelearn.problems.operators import GramSystem, KernelSystem, OperatorSystem, System
 from tracelearn.problems.smooth.protocols import Evaluation
