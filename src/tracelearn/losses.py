@@ -1,10 +1,13 @@
 """Losses, pointwise in target and prediction: value, derivative, conjugate, best intercept.
 
+A loss says for itself what it is for (numbers, classes or both), how it codes and checks targets, and what its predictions
+mean. A subclass of ``Loss`` is a new loss, offered everywhere by its name.
+
 Conventions
 -----------
 Targets ``y`` and predictions ``z`` have shape ``(n, K)``. A separable loss returns one value for each target, shape
-``(n, K)``; the multinomial one couples the targets of a sample and returns shape ``(n, 1)``. The conjugate is taken
-with respect to z, at ``scale`` times the derivative: a point that is always in its domain for ``scale`` in [0, 1].
+``(n, K)``; the multinomial one couples the targets of a sample and returns shape ``(n, 1)``. No loss is negative. The
+conjugate is taken with respect to z, at ``scale`` times the derivative: a point of its domain for ``scale`` in [0, 1].
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 from array_api_compat import device
 
@@ -20,16 +23,18 @@ from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.arrays.linalg import positive_part
 
 __all__ = [
-    "CLASSIFIER_LOSSES",
-    "REGRESSOR_LOSSES",
+    "LOSSES",
     "Huber",
     "Logistic",
     "Loss",
     "Multinomial",
+    "Poisson",
     "Squared",
     "SquaredHinge",
+    "as_loss",
 ]
 
+LOSSES: dict[str, type[Loss]] = {}  # filled by the classes themselves
 
 # Takes a function of targets, predictions and shares (the weights of the samples, which sum to one) that sums something
 # over the samples it is given, and returns the sum over all samples, wherever those are.
@@ -44,34 +49,85 @@ _ROUNDING = 64.0
 _STEPS, _COOLING, _NEARLY = 30, 3.0, 1e-10
 
 
-class Loss(Protocol):
-    """What the smooth half asks of a loss; plug-ins need no base class."""
+@dataclass(frozen=True)
+class Loss:
+    """What the data fit and the estimators ask of a loss; most answers have a default."""
 
-    @property
-    def curvature(self) -> float:
-        """A bound on the second derivative."""
+    name: ClassVar[str]
+    for_numbers: ClassVar[bool] = False  # targets of regression
+    for_classes: ClassVar[bool] = False  # labels, coded by ``encode``
+    has_moments: ClassVar[bool] = False  # whether second moments of the samples hold all it needs
+    has_probabilities: ClassVar[bool] = False
+    is_separable: ClassVar[bool] = True  # whether every target has a loss of its own
+    is_shift_invariant: ClassVar[bool] = False  # whether only the difference of target and prediction counts
+    curvature: ClassVar[float | None] = None  # a bound on the second derivative, None where there is none
 
-    @property
-    def is_separable(self) -> bool:
-        """Whether every target has a loss of its own, so that targets without a common penalty are problems apart."""
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        LOSSES[cls.name] = cls
+
+    def for_targets(self, n_targets: int) -> Loss:
+        """Return the loss to use for that many columns of targets."""
+        return self
+
+    def check_target(self, y: Array) -> None:
+        """Refuse targets that the loss has no value for."""
+
+    def encode(self, members: Array) -> Array:
+        """Code classes, given as columns (n, n_classes) of zeros and ones: -1 and 1, one column for two classes."""
+        return 2.0 * (members[:, 1:] if members.shape[1] == 2 else members) - 1.0
+
+    def inverse_link(self, z: Array) -> Array:
+        """Turn scores into predictions."""
+        return z
+
+    def log_probabilities(self, z: Array) -> Array:
+        """Turn scores (n, K) into the logarithms of the probabilities of the classes."""
+        raise NotImplementedError
 
     def value(self, y: Array, z: Array) -> Array:
         """Evaluate the loss of each sample."""
+        raise NotImplementedError
 
     def derivative(self, y: Array, z: Array) -> Array:
         """Differentiate with respect to z, (n, K)."""
+        raise NotImplementedError
 
     def curvatures(self, y: Array, z: Array) -> Array:
         """Evaluate the diagonal of the second derivative at z, (n, K), or of a parabola that stands for it."""
+        raise NotImplementedError
 
     def coupling(self, y: Array, z: Array) -> Array | None:
-        """Evaluate the c (n, K) for which the Hessian is ``diag(curvatures) - c c'``; None where targets are apart."""
+        """Evaluate the c (n, K) for which the Hessian is ``diag(curvatures) - c c'``; None where targets are separate."""
+        return None
 
     def conjugate(self, y: Array, u: Array) -> Array:
         """Evaluate ``sup_z u z - loss(y, z)`` for each sample."""
+        raise NotImplementedError
 
     def intercept(self, total: Total, start: Array) -> Array:
         """Find the b (K,) that minimises the mean loss of ``z + b``, from sums alone, beginning at ``start``."""
+        return _balanced_intercept(self, total, start)
+
+
+def as_loss(given: Any, *, classes: bool) -> Loss:
+    """Make a loss of its name, or take an object that is one; refuse one for other targets.
+
+    Examples
+    --------
+    >>> from tracelearn.losses import Huber, as_loss
+    >>> as_loss("huber", classes=False), as_loss(Huber(delta=2.0), classes=False)
+    (Huber(delta=1.35), Huber(delta=2.0))
+    """
+    loss: Loss = LOSSES[given]() if isinstance(given, str) and given in LOSSES else given
+    wanted = "for_classes" if classes else "for_numbers"
+    if isinstance(loss, str) or not getattr(loss, wanted, False):
+        names = sorted(name for name, known in LOSSES.items() if getattr(known, wanted))
+        raise ValueError(
+            f"Expected a loss for {'classes' if classes else 'numbers'}, one of {', '.join(map(repr, names))} or an object "
+            f"that is one, got {given!r}: choose one of these, or derive a class from tracelearn.losses.Loss."
+        )
+    return loss
 
 
 def _balanced_intercept(loss: Loss, total: Total, start: Array) -> Array:
@@ -79,7 +135,8 @@ def _balanced_intercept(loss: Loss, total: Total, start: Array) -> Array:
     xp = array_namespace(start)
     b, eps = start, float(xp.finfo(start.dtype).eps)
     low, high = xp.full_like(b, -math.inf), xp.full_like(b, math.inf)
-    slope = xp.full_like(b, loss.curvature)
+    curvature = 1.0 if loss.curvature is None else loss.curvature
+    slope = xp.full_like(b, curvature)
     step_back = xp.ones_like(b)
     before = xp.full_like(b, math.inf)
 
@@ -114,17 +171,21 @@ def _balanced_intercept(loss: Loss, total: Total, start: Array) -> Array:
         moved = xp.where(following != b, following - b, xp.ones_like(b))
         last, (mean, size) = mean, force(following)
         secant = (mean - last) / moved
-        slope = xp.where(secant > 1e-12 * loss.curvature, secant, xp.full_like(b, loss.curvature))
+        slope = xp.where(secant > 1e-12 * curvature, secant, xp.full_like(b, curvature))
         b = following
     return b
 
 
 @dataclass(frozen=True)
-class Squared:
+class Squared(Loss):
     """The squared error ``(y - z)^2``, without a half."""
 
-    curvature: float = 2.0
-    is_separable: bool = True
+    name: ClassVar[str] = "squared"
+    for_numbers: ClassVar[bool] = True
+    for_classes: ClassVar[bool] = True
+    has_moments: ClassVar[bool] = True
+    is_shift_invariant: ClassVar[bool] = True
+    curvature: ClassVar[float | None] = 2.0
 
     def value(self, y: Array, z: Array) -> Array:
         """Evaluate ``(y - z)^2``."""
@@ -138,10 +199,6 @@ class Squared:
         """Return twos."""
         return array_namespace(z).full_like(z, 2.0)
 
-    def coupling(self, y: Array, z: Array) -> Array | None:
-        """Return None: targets are apart."""
-        return None
-
     def conjugate(self, y: Array, u: Array) -> Array:
         """Evaluate ``u^2 / 4 + u y``."""
         return 0.25 * u**2 + u * y
@@ -153,12 +210,18 @@ class Squared:
 
 
 @dataclass(frozen=True)
-class Huber:
+class Huber(Loss):
     """Squared up to ``delta``, linear beyond: outliers pull with bounded force."""
 
+    name: ClassVar[str] = "huber"
+    for_numbers: ClassVar[bool] = True
+    is_shift_invariant: ClassVar[bool] = True
+    curvature: ClassVar[float | None] = 2.0
     delta: float = 1.35
-    curvature: float = 2.0
-    is_separable: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.delta > 0:
+            raise ValueError(f"Expected a delta above 0, got {self.delta}: the size of a residual, in units of y.")
 
     def value(self, y: Array, z: Array) -> Array:
         """Evaluate ``r^2`` or ``2 delta |r| - delta^2``."""
@@ -177,25 +240,18 @@ class Huber:
         xp = array_namespace(z)
         return 2.0 * self.delta / xp.clip(xp.abs(z - y), min=self.delta)
 
-    def coupling(self, y: Array, z: Array) -> Array | None:
-        """Return None: targets are apart."""
-        return None
-
     def conjugate(self, y: Array, u: Array) -> Array:
         """Evaluate ``u^2 / 4 + u y``, for ``|u| <= 2 delta``."""
         return 0.25 * u**2 + u * y
 
-    def intercept(self, total: Total, start: Array) -> Array:
-        """Balance the clipped residuals."""
-        return _balanced_intercept(self, total, start)
-
 
 @dataclass(frozen=True)
-class SquaredHinge:
+class SquaredHinge(Loss):
     """The squared margin violation ``max(0, 1 - y z)^2`` for targets -1 and 1."""
 
-    curvature: float = 2.0
-    is_separable: bool = True
+    name: ClassVar[str] = "squared_hinge"
+    for_classes: ClassVar[bool] = True
+    curvature: ClassVar[float | None] = 2.0
 
     def value(self, y: Array, z: Array) -> Array:
         """Evaluate ``max(0, 1 - y z)^2``."""
@@ -209,18 +265,16 @@ class SquaredHinge:
         """Return two inside the margin, zero beyond."""
         return 2.0 * array_namespace(z).astype(y * z < 1.0, z.dtype)
 
-    def coupling(self, y: Array, z: Array) -> Array | None:
-        """Return None: targets are apart."""
-        return None
-
     def conjugate(self, y: Array, u: Array) -> Array:
         """Evaluate ``a^2 / 4 - a`` with ``a = -u y >= 0``."""
         a = -u * y
         return 0.25 * a**2 - a
 
-    def intercept(self, total: Total, start: Array) -> Array:
-        """Balance the violations of the two classes."""
-        return _balanced_intercept(self, total, start)
+
+def _exp(z: Array) -> Array:
+    """Evaluate ``exp(z)``, bounded far beyond any count: a step that is too long must be seen as bad, not overflow."""
+    xp = array_namespace(z)
+    return xp.exp(xp.clip(z, max=200.0))
 
 
 def _entropy(v: Array) -> Array:
@@ -231,11 +285,22 @@ def _entropy(v: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Logistic:
-    """The logistic loss ``log(1 + exp(-y z))`` for targets -1 and 1."""
+class Logistic(Loss):
+    """The logistic loss ``log(1 + exp(-y z))`` for targets -1 and 1; for more than two classes that of softmax regression."""
 
-    curvature: float = 0.25
-    is_separable: bool = True
+    name: ClassVar[str] = "logistic"
+    for_classes: ClassVar[bool] = True
+    has_probabilities: ClassVar[bool] = True
+    curvature: ClassVar[float | None] = 0.25
+
+    def for_targets(self, n_targets: int) -> Loss:
+        """Return the multinomial loss for more than two classes."""
+        return self if n_targets == 1 else Multinomial()
+
+    def log_probabilities(self, z: Array) -> Array:
+        """Evaluate the logarithm of the softmax, the first of two classes at score zero."""
+        xp = array_namespace(z)
+        return Multinomial().log_probabilities(xp.concat([xp.zeros_like(z), z], axis=1) if z.shape[1] == 1 else z)
 
     def value(self, y: Array, z: Array) -> Array:
         """Evaluate ``log(1 + exp(-y z))`` without overflow."""
@@ -252,26 +317,29 @@ class Logistic:
         a = array_namespace(z).abs(self.derivative(y, z))
         return a * (1.0 - a)
 
-    def coupling(self, y: Array, z: Array) -> Array | None:
-        """Return None: targets are apart."""
-        return None
-
     def conjugate(self, y: Array, u: Array) -> Array:
         """Evaluate the negative entropy of ``a = -u y`` in [0, 1]."""
         a = -u * y
         return _entropy(a) + _entropy(1.0 - a)
 
-    def intercept(self, total: Total, start: Array) -> Array:
-        """Balance the mean probability with the class shares."""
-        return _balanced_intercept(self, total, start)
-
 
 @dataclass(frozen=True)
-class Multinomial:
+class Multinomial(Loss):
     """The loss of softmax regression, ``log sum_k exp(z_k) - z_y``, for one-hot targets."""
 
-    curvature: float = 0.5  # Boehning's bound on the Hessian, the same for every class
-    is_separable: bool = False
+    name: ClassVar[str] = "multinomial"
+    for_classes: ClassVar[bool] = True
+    has_probabilities: ClassVar[bool] = True
+    is_separable: ClassVar[bool] = False
+    curvature: ClassVar[float | None] = 0.5  # Boehning's bound on the Hessian, the same for every class
+
+    def for_targets(self, n_targets: int) -> Loss:
+        """Return the logistic loss where two classes are coded in one column."""
+        return self if n_targets > 1 else Logistic()
+
+    def encode(self, members: Array) -> Array:
+        """Code classes as zeros and ones; two of them, as the logistic loss does, in one column of -1 and 1."""
+        return members if members.shape[1] > 2 else Logistic().encode(members)
 
     def value(self, y: Array, z: Array) -> Array:
         """Evaluate the log of the sum of exponentials less the score of the true class, (n, 1)."""
@@ -375,10 +443,45 @@ def _diagonal(v: Array) -> Array:
     return v[:, None] * xp.eye(v.shape[0], dtype=v.dtype, device=device(v))
 
 
-# What users type, and the loss it stands for: given the delta of a regressor, or the number of targets of a classifier.
-REGRESSOR_LOSSES: dict[str, Callable[[float], Loss]] = {"squared": lambda delta: Squared(), "huber": Huber}
-CLASSIFIER_LOSSES: dict[str, Callable[[int], Loss]] = {
-    "squared": lambda n_targets: Squared(),
-    "logistic": lambda n_targets: Logistic() if n_targets == 1 else Multinomial(),
-    "squared_hinge": lambda n_targets: SquaredHinge(),
-}
+@dataclass(frozen=True)
+class Poisson(Loss):
+    """Half the deviance of counts with a log link, ``exp(z) - y z`` up to a constant: predictions are ``exp(z)``."""
+
+    name: ClassVar[str] = "poisson"
+    for_numbers: ClassVar[bool] = True
+
+    def check_target(self, y: Array) -> None:
+        """Refuse negative numbers, and targets that are all zero, whose best intercept is minus infinity."""
+        xp = array_namespace(y)
+        if bool(xp.any(y < 0)) or not bool(xp.all(xp.any(y > 0, axis=0))):
+            raise ValueError(
+                "Expected counts for loss='poisson', not negative and not all zero, got others: choose another loss."
+            )
+
+    def inverse_link(self, z: Array) -> Array:
+        """Evaluate ``exp(z)``."""
+        return _exp(z)
+
+    def value(self, y: Array, z: Array) -> Array:
+        """Evaluate ``exp(z) - y z + y log y - y``, which is zero at the best z."""
+        return positive_part(_exp(z) - y * z + _entropy(y) - y)
+
+    def derivative(self, y: Array, z: Array) -> Array:
+        """Evaluate ``exp(z) - y``."""
+        return _exp(z) - y
+
+    def curvatures(self, y: Array, z: Array) -> Array:
+        """Evaluate ``exp(z)``, which no number bounds."""
+        return _exp(z)
+
+    def conjugate(self, y: Array, u: Array) -> Array:
+        """Evaluate ``v log v - v - (y log y - y)`` with ``v = u + y >= 0``."""
+        v = positive_part(u + y)
+        return _entropy(v) - v - _entropy(y) + y
+
+    def intercept(self, total: Total, start: Array) -> Array:
+        """Match the mean prediction with the mean count, the largest score taken out first, which might overflow."""
+        xp = array_namespace(start)
+        counts = total(lambda y, z, share: share @ y)
+        middle = total(lambda y, z, share: share @ z)
+        return xp.log(counts) - middle - xp.log(total(lambda y, z, share: share @ _exp(z - middle)))

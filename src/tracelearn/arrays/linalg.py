@@ -8,7 +8,7 @@ transposed where needed so that its rows are the short side.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -20,37 +20,19 @@ from tracelearn.arrays.array_api import Array, array_namespace, is_sparse
 
 __all__ = [
     "coupled_gram",
-    "low_rank_projection",
+    "left_singular_vectors",
     "mode_scales",
-    "mode_spans",
-    "mode_spectral_norms",
-    "mode_trace_norms",
     "positive_part",
-    "project_modes",
+    "refold_rows",
     "scaled_rows",
     "shrink",
-    "shrink_modes",
-    "soft_threshold",
     "spectral_norms",
     "squared",
     "trace_norms",
+    "unfold_rows",
     "weighted_gram",
     "with_ones",
 ]
-
-
-def soft_threshold(x: Array, threshold: float) -> Array:
-    """Move every element towards zero by ``threshold``, and stop at zero.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from tracelearn.arrays.linalg import soft_threshold
-    >>> soft_threshold(np.array([-3.0, 0.5, 2.0]), 1.0)
-    array([-2.,  0.,  1.])
-    """
-    xp = array_namespace(x)
-    return xp.sign(x) * positive_part(xp.abs(x) - threshold)
 
 
 def positive_part(x: Array) -> Array:
@@ -66,7 +48,7 @@ def _mode_first(order: int, mode: int) -> tuple[tuple[int, ...], tuple[int, ...]
     return there, tuple(sorted(range(order + 1), key=there.__getitem__))
 
 
-def _short_rows(T: Array, mode: int) -> Array:
+def unfold_rows(T: Array, mode: int) -> Array:
     """Unfold every tensor of a batch, short side first."""
     xp = array_namespace(T)
     size, batch = T.shape[mode + 1], T.shape[0]
@@ -74,7 +56,8 @@ def _short_rows(T: Array, mode: int) -> Array:
     return xp.matrix_transpose(M) if size > M.shape[2] else M
 
 
-def _refold_short_rows(M: Array, mode: int, shape: tuple[int, ...]) -> Array:
+def refold_rows(M: Array, mode: int, shape: tuple[int, ...]) -> Array:
+    """Undo ``unfold_rows`` for a batch of a shape (B, I1, ..., IN)."""
     xp = array_namespace(M)
     size = shape[mode + 1]
     if size > math.prod(shape[1:]) // size:
@@ -112,44 +95,6 @@ def shrink(M: Array, threshold: Array) -> Array:
     return (Q * keep[..., None, :]) @ (xp.matrix_transpose(Q) @ M)
 
 
-def shrink_modes(parts: Array, thresholds: Array, modes: Sequence[int]) -> Array:
-    """Shrink part ``m`` of a stack along its own mode ``modes[m]``.
-
-    Parameters
-    ----------
-    parts : array of shape (M, B, I1, ..., IN)
-    thresholds : array of shape (M, B), or (1, B) where all parts have the same
-    modes : M ints
-    """
-    xp = array_namespace(parts)
-    shape = tuple(parts.shape[1:])
-    matrices = [_short_rows(parts[m, ...], mode) for m, mode in enumerate(modes)]
-    shrunk = _together(matrices, lambda stack, own: shrink(stack, _rows_of(thresholds, own)))
-    return xp.stack([_refold_short_rows(M, mode, shape) for M, mode in zip(shrunk, modes, strict=True)])
-
-
-def _together(matrices: Sequence[Array], function: Callable[[Array, Sequence[int]], Array]) -> list[Array]:
-    """Apply a function to stacks of matrices of one size each, told their numbers; return its results in order.
-
-    One call for all modes of a cube: a small decomposition is mostly overhead, on a GPU about a millisecond of it.
-    """
-    groups: dict[tuple[int, ...], list[int]] = {}
-    for m, matrix in enumerate(matrices):
-        groups.setdefault(tuple(matrix.shape), []).append(m)
-    found: list[Array] = [None] * len(matrices)
-    for own in groups.values():
-        results = function(array_namespace(matrices[0]).stack([matrices[m] for m in own]), own)
-        for place, m in enumerate(own):
-            found[m] = results[place, ...]
-    return found
-
-
-def _rows_of(values: Array, own: Sequence[int]) -> Array:
-    if values.shape[0] in (1, len(own)):
-        return values
-    return array_namespace(values).stack([values[m, ...] for m in own])
-
-
 def with_ones(X: Array) -> Array:
     """Append a column of ones to rows, sparse or not."""
     if is_sparse(X):
@@ -185,82 +130,33 @@ def weighted_gram(X: Any, weight: Array) -> Array:
     return (X.T @ scaled_rows(X, weight)).toarray()
 
 
-def low_rank_projection(T: Array, pattern: Array, mode: int, *, rtol: float = 1e-10) -> Array:
-    """Project the mode-``mode`` fibres of every tensor on those that the matching tensor of ``pattern`` spans."""
-    return _projected(T, mode_spans([pattern], [mode], rtol=rtol)[0], mode)
+def left_singular_vectors(M: Array, *, rtol: float = 1e-10) -> Array:
+    """Find orthonormal columns that span the columns of each matrix (..., m, q); those beyond its rank are zero."""
+    xp = array_namespace(M)
+    U, sigma, _ = xp.linalg.svd(M, full_matrices=False)
+    return U * xp.astype(sigma > rtol * sigma[..., :1], U.dtype)[..., None, :]
 
 
-def mode_spans(patterns: Sequence[Array] | Array, modes: Sequence[int], *, rtol: float = 1e-10) -> list[Array]:
-    """Find orthonormal columns (B, I_n, r) that span the fibres of each pattern (B, I1, ..., IN) in its own mode.
-
-    Columns beyond the rank, which differs from tensor to tensor, are zero.
-    """
-
-    def spans(fibres: Array, own: Sequence[int]) -> Array:
-        xp = array_namespace(fibres)
-        U, sigma, _ = xp.linalg.svd(fibres, full_matrices=False)
-        return U * xp.astype(sigma > rtol * sigma[..., :1], U.dtype)[..., None, :]
-
-    return _together([_fibres(patterns[m], mode) for m, mode in enumerate(modes)], spans)
-
-
-def project_modes(T: Array, spans: Sequence[Array], modes: Sequence[int]) -> Array:
-    """Project the fibres of every tensor, mode by mode."""
-    for span, mode in zip(spans, modes, strict=True):
-        T = _projected(T, span, mode)
-    return T
-
-
-def _fibres(T: Array, mode: int) -> Array:
-    xp = array_namespace(T)
-    return xp.reshape(xp.permute_dims(T, _mode_first(T.ndim - 1, mode)[0]), (T.shape[0], T.shape[mode + 1], -1))
-
-
-def _projected(T: Array, span: Array, mode: int) -> Array:
-    xp = array_namespace(T)
-    there, back = _mode_first(T.ndim - 1, mode)
-    rows = span @ (xp.matrix_transpose(span) @ _fibres(T, mode))
-    return xp.permute_dims(xp.reshape(rows, tuple(T.shape[axis] for axis in there)), back)
-
-
-def trace_norms(T: Array, mode: int) -> Array:
-    """Sum the singular values of one unfolding of every tensor of a batch; see ``mode_trace_norms``."""
-    return mode_trace_norms([T], [mode])[0]
-
-
-def mode_trace_norms(tensors: Sequence[Array], modes: Sequence[int]) -> list[Array]:
-    """Sum the singular values (B,) of each tensor batch (B, I1, ..., IN), unfolded in its own mode.
+def trace_norms(M: Array) -> Array:
+    """Sum the singular values of matrices (..., m, q), m <= q.
 
     Never from below, but for rounding: the lengths of the rows of ``Q'M`` sum to at least the trace norm for any
     orthonormal Q, and to just that where Q are the left singular vectors. Those of the gram are good enough, while its
     eigenvalues are not: they would turn every zero into sqrt(eps), which a tight certificate sees.
     """
-
-    def norms(M: Array, own: Sequence[int]) -> Array:
-        xp = array_namespace(M)
-        M, scale = _scaled(M)
-        Q = xp.linalg.eigh(M @ xp.matrix_transpose(M))[1]
-        lengths = xp.sqrt(xp.sum((xp.matrix_transpose(Q) @ M) ** 2, axis=-1))
-        return xp.sum(lengths, axis=-1) * scale[..., 0, 0]
-
-    return _together([_short_rows(T, mode) for T, mode in zip(tensors, modes, strict=True)], norms)
+    xp = array_namespace(M)
+    M, scale = _scaled(M)
+    Q = xp.linalg.eigh(M @ xp.matrix_transpose(M))[1]
+    lengths = xp.sqrt(xp.sum((xp.matrix_transpose(Q) @ M) ** 2, axis=-1))
+    return xp.sum(lengths, axis=-1) * scale[..., 0, 0]
 
 
-def spectral_norms(T: Array, mode: int) -> Array:
-    """Find the largest singular value of one unfolding of every tensor of a batch."""
-    return mode_spectral_norms([T], [mode])[0]
-
-
-def mode_spectral_norms(tensors: Sequence[Array], modes: Sequence[int]) -> list[Array]:
-    """Find the largest singular value (B,) of each tensor batch (B, I1, ..., IN), unfolded in its own mode."""
-
-    def norms(M: Array, own: Sequence[int]) -> Array:
-        xp = array_namespace(M)
-        M, scale = _scaled(M)
-        largest = xp.linalg.eigvalsh(M @ xp.matrix_transpose(M))[..., -1]
-        return xp.sqrt(positive_part(largest)) * scale[..., 0, 0]
-
-    return _together([_short_rows(T, mode) for T, mode in zip(tensors, modes, strict=True)], norms)
+def spectral_norms(M: Array) -> Array:
+    """Find the largest singular values of matrices (..., m, q), m <= q."""
+    xp = array_namespace(M)
+    M, scale = _scaled(M)
+    largest = xp.linalg.eigvalsh(M @ xp.matrix_transpose(M))[..., -1]
+    return xp.sqrt(positive_part(largest)) * scale[..., 0, 0]
 
 
 def _scaled(M: Array) -> tuple[Array, Array]:

@@ -1,13 +1,14 @@
-"""What regressor and classifier share: solving, certifying, describing the weights."""
+"""What regressor and classifier share: reading, solving, certifying, describing the weights."""
 
 from __future__ import annotations
 
 import copy
 import logging
+import math
 import warnings
-from collections import deque
-from dataclasses import dataclass, replace
-from itertools import islice
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -15,344 +16,311 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from tracelearn import paper
-from tracelearn.arrays.array_api import (
-    Array,
-    array_namespace,
-    as_dtype,
-    free_memory,
-    is_narrow,
-    is_sparse,
-    move_to,
-    place,
-    take_rows,
-)
+from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_narrow, is_sparse, move_to, place
 from tracelearn.arrays.linalg import mode_scales
-from tracelearn.estimators.blocks import fit_blocks, gathered_or_blocks
-from tracelearn.estimators.convergence import Record
-from tracelearn.losses import Loss
-from tracelearn.moments import Fold, Moments
-from tracelearn.penalties import PENALTIES, Penalty, Split
-from tracelearn.problems.certificate import certify
-from tracelearn.problems.smooth import ArraySamples, DataLoss, Samples, Smooth, SparseSamples, Squares
-from tracelearn.samples.checks import check_finite, check_overflow, check_place, check_range, read_numbers, read_samples
-from tracelearn.samples.execution import Blocks, as_blocks, is_dask, lazily
-from tracelearn.solvers import SOLVERS, Solution
-from tracelearn.solvers.choose import Form, choose_form
+from tracelearn.losses import Loss, as_loss
+from tracelearn.moments import Moments
+from tracelearn.penalties import as_penalty
+from tracelearn.problems.batch import Problems, Solution, choose_form, datafit
+from tracelearn.problems.datafits import DataFit, Squares
+from tracelearn.samples.checks import check_overflow, check_place, narrowed, read_numbers, read_samples, sample_shape
+from tracelearn.samples.samples import Block, Raw, Samples, as_raw, is_dask, naming
+from tracelearn.samples.scikit_learn import Interval, StrOptions
+from tracelearn.solvers import SOLVERS
 
 logger = logging.getLogger("tracelearn")
 
+# Samples on disk with at most this many entries are summarised block by block; larger ones are read if they fit.
+_MANY_ENTRIES = 8192
 
-@dataclass(frozen=True, eq=False)
-class Batch:
-    """Checked samples: rows (n, p), coded targets (n, K), weights (n,) or None, and the shape of one sample."""
 
-    X: Array
-    Y: Array
-    weight: Array | None
-    shape: tuple[int, ...]
+class ZeroWeightsWarning(UserWarning):
+    """A model has learned nothing: all of its weights are zero."""
 
-    @property
-    def share(self) -> Array:
-        """The weights as shares of one."""
-        xp = array_namespace(self.Y)
-        weight = xp.ones_like(self.Y[:, 0]) if self.weight is None else self.weight
-        return weight / xp.sum(weight)
 
-    @property
-    def total(self) -> float:
-        """The sum of the weights."""
-        return float(self.X.shape[0] if self.weight is None else array_namespace(self.weight).sum(self.weight))
-
-    def take(self, samples: Array) -> Batch:
-        """Keep some of the samples."""
-        samples = move_to(samples, self.X)
-        weight = None if self.weight is None else take_rows(self.weight, samples)
-        return Batch(take_rows(self.X, samples), take_rows(self.Y, samples), weight, self.shape)
-
-    def samples(self, *, blockwise: bool = False) -> Samples:
-        """See the batch as a loss does."""
-        if is_sparse(self.X):
-            return SparseSamples(self.X, self.Y, self.share)
-        return ArraySamples(self.X, self.Y, self.share, blockwise=blockwise)
-
-    def form(self, *, has_moments: bool) -> Form:
-        """Choose how to learn from the batch."""
-        sizes = self.X.shape
-        return choose_form(*sizes, has_moments=has_moments, memory=free_memory(self.X), sparse=is_sparse(self.X))
-
-    def scales(self) -> Array:
-        """Find the scale (p,) of every entry, as a product of one scale for each mode."""
-        share = self.share
-        mean = share @ self.X
-        return mode_scales(share @ (self.X - mean) ** 2, self.shape)
-
-    def rescaled(self, scales: Array) -> Batch:
-        """Divide every entry by its scale."""
-        return replace(self, X=self.X / scales)
-
-    def widened(self) -> Batch:
-        """Cast the rows to the precision that solvers work in, that of the targets."""
-        return replace(self, X=as_dtype(self.X, self.Y.dtype))
-
-    def check_numbers(self) -> None:
-        """Refuse NaN, infinity, and numbers whose products leave the range of floating point."""
-        check_finite(self.X, "X", self.shape)
-        check_range(self.X, "X")
-        check_range(self.Y, "y")
-
-    def moments(self, past: Moments | None = None) -> Moments:
-        """Summarise the samples, added to what was summarised before."""
-        n_features, n_targets = self.X.shape[1], self.Y.shape[1]
-        fold = Fold.empty(n_features, n_targets, self.X) if past is None else Fold.thaw(past)
-        return self.add_to(fold).freeze()
-
-    def add_to(self, fold: Fold) -> Fold:
-        """Add the samples to moments in the making."""
-        xp = array_namespace(fold.gram)
-        with np.errstate(over="ignore", invalid="ignore"):  # judged below, by a look at p numbers instead of n p
-            fold.add(self.X, self.Y, self.weight)
-            sizes = float(xp.sum(xp.linalg.diagonal(fold.gram))), float(xp.sum(fold.target_sq))
-        # NaN and infinity are found here as well: the products that contain them are neither small nor large.
-        if not all(1e-30 < size < 1e30 for size in sizes):
-            self.check_numbers()
-        return fold
+@contextmanager
+def shown() -> Iterator[None]:
+    """Let what is logged be seen while ``verbose`` reports something, and leave logging as it was."""
+    level, handler = logger.level, None if logger.hasHandlers() else logging.StreamHandler()
+    if handler is not None:
+        logger.addHandler(handler)
+    logger.setLevel(min(level or logging.INFO, logging.INFO))
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        if handler is not None:
+            logger.removeHandler(handler)
 
 
 class TraceNormModel(BaseEstimator):
     """What regressor and classifier share: reading, solving, certifying, describing the weights."""
 
-    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012 - scikit-learn's convention
+    _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 - scikit-learn's convention
         "alpha": [Interval(Real, 0, None, closed="left")],
         "ridge": [Interval(Real, 0, None, closed="left")],
-        "penalty": [StrOptions(set(PENALTIES))],
+        "loss": "no_validation",  # names and objects are looked up, and refused in our own words
+        "penalty": "no_validation",
+        "solver": "no_validation",
         "scaling": [StrOptions({"modes"}), None],
         "mode_weights": ["array-like", None],
-        "class_mode": ["boolean"],
+        "target_mode": ["boolean"],
         "fit_intercept": ["boolean"],
         "tensor_shape": ["array-like", None],
-        "solver": [StrOptions({"auto", *SOLVERS})],
-        "step": [StrOptions({"tight", "paper"})],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "warm_start": ["boolean"],
+        "keep_moments": ["boolean"],
         "forgetting": [Interval(Real, 0, 1, closed="right")],
-        "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
 
     _dtype: Any  # of the samples, and so of the weights
+    _flat = False  # whether samples of more than one mode came flat
+    _learns_classes = False
 
     # What the two say for themselves.
 
-    def _loss(self, n_targets: int) -> Loss:
+    def _block(self, X: Any, y: Any, sample_weight: Any, *, reset: bool, **known: Any) -> tuple[Block, tuple[int, ...]]:
         raise NotImplementedError
 
-    def _shaped(self, W: Array, shape: tuple[int, ...]) -> Array:
+    def _survey(self, raw: Raw, **known: Any) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _shaped(self, rows: Array, shape: tuple[int, ...]) -> Array:
         raise NotImplementedError
 
     def _scalar(self, intercept: Array) -> Any:
         raise NotImplementedError
 
-    # --- the problem -------------------------------------------------------------------------------------------------
+    # --- samples -----------------------------------------------------------------------------------------------------
 
-    def _penalty(self, shape: tuple[int, ...], n_targets: int) -> Penalty:
-        weights = None if self.mode_weights is None else read_numbers(self.mode_weights, "mode_weights", "numbers")
-        whole = (n_targets, *shape) if self.class_mode and n_targets > 1 else shape
-        if weights is not None and len(weights) != len(whole):
-            raise ValueError(
-                f"Expected {len(whole)} mode weights for {'classes and ' if whole != shape else ''}samples of shape "
-                f"{shape}, got {len(weights)}: give one weight for each mode."
-            )
-        penalty: Penalty = PENALTIES[self.penalty](whole, weights)
-        return penalty
+    def _loss(self, n_targets: int = 1) -> Loss:
+        return as_loss(self.loss, classes=self._learns_classes).for_targets(n_targets)
 
-    def _joint(self, n_targets: int) -> bool:
-        """Whether all targets are one problem, because the penalty couples them."""
-        return bool(self.class_mode) and n_targets > 1
+    def _read(self, raw: Raw, *, reset: bool = True, **known: Any) -> Samples:
+        """Check samples: those in memory at once, others whenever a block of them is read."""
+        if raw.in_memory:
+            ((_, X, y, weight),) = raw.batches
+            block, shape = self._block(X, y, weight, reset=reset, **known)
+            if reset:
+                self.sample_shape_, self._flat = shape, len(shape) > 1 and len(np.shape(X)) == 2
+            return Samples.of(block, shape)
+        reader, found = self._reader(raw, reset=reset, **known)
+        options = {**known, **found["options"]}
 
-    def _fit_batch(self, batch: Batch) -> None:
-        if self.scaling:
-            check_dense(batch)
-        form = batch.form(has_moments=self.loss == "squared")
-        self.__dict__.pop("moments_", None)
-        if form.name == "moments" or self.step == "paper":
-            self._say(f"moments: {form.reason}")
-            self._fit_moments(batch.moments(), batch.shape, self.warm_start)
-            return
-        self._say(f"{form.name}: {form.reason}")
-        batch.check_numbers()  # before they are widened, since single precision has a smaller range
-        batch = batch.widened()
-        scales = batch.scales() if self.scaling else None
-        smooth = self._smooth(
-            batch if scales is None else batch.rescaled(scales), form.name, joint=self._joint(batch.Y.shape[1])
-        )
-        W = self._solve(smooth, batch.shape, batch.Y.shape[1], self.warm_start, scales)
-        self._keep_patterns(batch.samples(), W, batch.shape)
+        def checked(batch: tuple[int, Any, Any, Any]) -> Block:
+            first, *parts = batch
+            with naming(first):
+                block, _ = reader._block(*parts, reset=False, **options)
+            return replace(block, first=first)
+
+        blocks = raw.execution.view(checked, raw.batches)
+        n_targets, total = found["n_targets"], found["total"]
+        return Samples(blocks, reader.sample_shape_, n_targets, total, raw.n_samples, raw.execution)
+
+    def _reader(self, raw: Raw, *, reset: bool, **known: Any) -> tuple[Any, dict[str, Any]]:
+        """Find out what must be known before the first block; return a light model that knows it, and the rest."""
+        if not reset:
+            return self._light(), {"n_targets": self.moments_.n_targets, "total": math.nan, "options": {}}
+        found = self._survey(raw, **known)
+        dims, dtype = raw.sample_shape, raw.dtype
+        if dims is None:
+            first = raw.first_samples()
+            dims, dtype = np.shape(first)[1:], getattr(first, "dtype", None)
+        shape = sample_shape(np.broadcast_to(0.0, (1, *dims)), self.tensor_shape)
+        self._flat = len(shape) > 1 and len(dims) == 1
+        self.sample_shape_, self.n_features_in_ = shape, math.prod(shape)
+        self._dtype = np.dtype(np.float32 if dtype == np.float32 else np.float64)
+        self.__dict__.update(found["attributes"])
+        reader = self._light()
+        reader.__dict__.update(found["parameters"])
+        return reader, found
+
+    def _light(self) -> Any:
+        """Copy the model without what only further learning needs: workers are sent it."""
+        light = copy.copy(self)
+        for name in ("moments_", "_solution", "patterns_"):
+            light.__dict__.pop(name, None)
+        return light
+
+    # --- learning ----------------------------------------------------------------------------------------------------
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
-        """Fit from arrays, or from samples that come in blocks."""
-        found = gathered_or_blocks(self, X, y, sample_weight)
-        if isinstance(found, Blocks):
-            fit_blocks(self, found)
-        else:
-            self._fit_batch(self._read(*found, reset=True))
+        """Learn from samples, wherever they are."""
+        loss = self._loss()
+        raw = as_raw(X, y, sample_weight)
+        self.__dict__.pop("moments_", None)
+        if not raw.repeatable:
+            return self._fit_once(raw, loss)
+        samples = self._read(self._gathered(raw, loss))
+        self._learn_from(samples, loss.for_targets(samples.n_targets))
         return self
 
-    def _keep_patterns(self, samples: Samples, W: Array, shape: tuple[int, ...]) -> None:
-        """Multiply the weights with the covariance of the samples, in one pass."""
+    def _learn_from(self, samples: Samples, loss: Loss) -> None:
+        """Solve the problem of checked samples, in the form that suits them."""
+        form = choose_form(samples, loss)
+        self._report(f"{form.name}: {form.reason}")
+        if self.scaling and samples.in_memory and is_sparse(samples.like):
+            raise ValueError(
+                "Expected dense samples with scaling='modes', got a sparse matrix, whose zeros would say nothing of scale: use "
+                "scaling=None, and scale the columns before."
+            )
+        if form.name == "moments":
+            self._fit_moments(samples.moments(), self.warm_start, keep=self.keep_moments)
+            return
+        samples = samples.checked()
+        scales = samples.mode_scales() if self.scaling else None
+        fit = datafit(
+            samples.rescaled(scales),
+            loss,
+            form,
+            ridge=self.ridge,
+            joint=self._joint(samples.n_targets),
+            fit_intercept=self.fit_intercept,
+        )
+        W = self._solve(fit, samples.n_targets, self.warm_start, scales)
+        self.patterns_ = self._shaped(samples.covariance_times(W), self.sample_shape_)
 
-        def products(X: Array, Y: Array, share: Array, z: Array) -> tuple[Array, Array, Array]:
-            scores = W @ X.T * share
-            return scores @ X, array_namespace(scores).sum(scores, axis=1), share @ X
+    def _gathered(self, raw: Raw, loss: Loss) -> Raw:
+        """Read samples on disk into memory where every iteration would read them again."""
+        n, p = raw.n_samples, math.prod(raw.sample_shape or ())
+        streams = loss.has_moments and (n is None or (2 * n >= p and p <= _MANY_ENTRIES))
+        return raw if streams else raw.gathered()
 
-        together, mean_score, mean = samples.total(products)
-        self.patterns_ = self._shaped(together - mean_score[:, None] * mean, shape)
+    def _fit_once(self, raw: Raw, loss: Loss) -> Self:
+        """Learn from samples that come only once: their moments hold all that the squared loss needs."""
+        if not loss.has_moments:
+            raise ValueError(
+                f"Expected samples that can be read more than once for {loss!r}, got an iterator: pass a list, an object whose "
+                "__iter__ begins anew, or a file."
+            )
+        found = self._summarised(raw)
+        for name in ("sample_shape_", "n_features_in_", "_dtype", "_flat", "classes_", "_single"):
+            if hasattr(found, name):
+                setattr(self, name, getattr(found, name))
+        self._check_learned()
+        self._fit_moments(found.moments_, self.warm_start, keep=self.keep_moments)
+        return self
 
-    def _smooth(self, batch: Batch, form: str, *, joint: bool, spectral: bool = False) -> Squares | DataLoss:
-        """Build the smooth half of the problem in the form that was chosen."""
-        if form == "moments":
-            moments = batch.moments() if self.fit_intercept else batch.moments().uncentred()
-            return Squares.of(moments, ridge=self.ridge, joint=joint, spectral=spectral)
-        batch.check_numbers()
-        batch, free = batch.widened(), form == "matrix-free"
-        samples = batch.samples(blockwise=free)
-        if self.loss != "squared":
-            options = {"ridge": self.ridge, "joint": joint, "fit_intercept": self.fit_intercept, "matrix_free": free}
-            return DataLoss.of(self._loss(batch.Y.shape[1]), samples, **options)
-        options = {"ridge": self.ridge, "joint": joint, "centre": self.fit_intercept}
-        if form == "kernel":
-            return Squares.of_few(batch.X, batch.Y, batch.share, spectral=spectral, **options)
-        return Squares.of_many(samples, matrix_free=free, **options)
+    def _summarised(self, raw: Raw) -> Any:
+        """Summarise blocks as they come: a model of the same parameters that knows its moments and no weights."""
+        found: Any = type(self)(**{**self.get_params(deep=False), "forgetting": 1.0})
+        for first, X, y, weight in raw.batches:  # shape and classes are found on the way
+            with naming(first):
+                found._learn(X, y, weight, grow=True)
+        return found
 
-    def _fit_moments(self, moments: Moments, shape: tuple[int, ...], warm: bool) -> None:
-        if self.loss != "squared":
-            raise ValueError(f"Expected loss='squared' with step='paper', got {self.loss!r}: the paper has no other.")
-        scales = moments_scales(moments, shape) if self.scaling else None
+    def _check_learned(self) -> None:
+        """Refuse what can be judged only after the last block."""
+
+    def _joint(self, n_targets: int) -> bool:
+        """Tell whether all targets are one problem, because the penalty couples them."""
+        return bool(self.target_mode) and n_targets > 1
+
+    def _fit_moments(self, moments: Moments, warm: bool, *, keep: bool = True) -> None:
+        """Solve the problem of moments; keep them where the model may go on learning."""
+        xp, shape = array_namespace(moments.gram), self.sample_shape_
+        scales = mode_scales(xp.linalg.diagonal(moments.gram) / moments.weight, shape) if self.scaling else None
         past = moments if scales is None else moments.rescaled(scales)
         past = past if self.fit_intercept else past.uncentred()
-        smooth = Squares.of(past, ridge=self.ridge, joint=self._joint(moments.n_targets))
-        if self.step == "paper":
-            W = self._follow_paper(past, smooth, shape, warm)
-        else:
-            W = self._solve(smooth, shape, moments.n_targets, warm, scales)
-        self.moments_ = moments
+        fit = Squares.of(past, ridge=self.ridge, joint=self._joint(moments.n_targets))
+        W = self._solve(fit, moments.n_targets, warm, scales)
+        if keep:
+            self.moments_ = moments
         self.patterns_ = self._shaped(W @ moments.gram / moments.weight, shape)
 
-    # --- the solution ------------------------------------------------------------------------------------------------
+    def _weight_shape(self, n_targets: int) -> tuple[int, ...]:
+        """Return the shape of one weight tensor: with ``target_mode`` the targets are its first mode."""
+        return (n_targets, *self.sample_shape_) if self._joint(n_targets) else self.sample_shape_
 
-    def _solve(
-        self, smooth: Smooth, shape: tuple[int, ...], n_targets: int, warm: bool, scales: Array | None = None
-    ) -> Array:
-        """Solve; where samples were divided by scales, so are the weights, which brings them back to the samples' units."""
-        penalty = self._penalty(shape, n_targets)
-        reference = smooth.at_zero.value
-        start = self._last_solution(penalty, n_targets, reference) if warm else None
-        alpha = array_namespace(reference).full_like(reference, float(self.alpha))
-        solver = SOLVERS[smooth.best_solver if self.solver == "auto" else self.solver]
-        record = Record(self._watch if self.verbose > 1 else None)
-        found = solver(smooth, penalty, alpha, tol=self.tol, max_iter=self.max_iter, start=start, on_iteration=record)
-        converged = float(array_namespace(found.gap).max(found.gap)) <= self.tol
-        return self._keep(smooth, found, shape, converged, record, scales)
-
-    def _last_solution(self, penalty: Penalty, n_targets: int, like: Array) -> Solution | None:
-        """Return the last solution if it is one of this problem: a split of another penalty would mislead."""
-        same = getattr(self, "_solved", None) == (penalty, n_targets, place(like))
-        return self._solution if same else None
-
-    def _follow_paper(self, past: Moments, smooth: Squares, shape: tuple[int, ...], warm: bool) -> Array:
-        """Run the paper's own algorithm, target by target, to its own stopping rule."""
-        plain = self.penalty == "overlapped" and self.mode_weights is None and self.scaling is None
-        plain = plain and not self.ridge and not self.class_mode
-        if self.solver not in ("apg-adm", "apg-dr") or not plain:
+    def _penalty(self, n_targets: int) -> Any:
+        weights = None if self.mode_weights is None else read_numbers(self.mode_weights, "mode_weights", "numbers")
+        whole = self._weight_shape(n_targets)
+        if weights is not None and len(weights) != len(whole):
             raise ValueError(
-                "Expected solver='apg-adm' or 'apg-dr', penalty='overlapped', no mode_weights or scaling, ridge=0 and "
-                "class_mode=False with step='paper', which is the algorithm as printed: use step='tight' for anything else."
+                f"Expected {len(whole)} mode weights for {'targets and ' if self._joint(n_targets) else ''}samples of shape "
+                f"{self.sample_shape_}, got {len(weights)}: give one weight for each mode."
             )
-        constants = paper.Constants(inner=self.solver.removeprefix("apg-"), lam=self.alpha * past.weight)
-        before = self._last_solution(self._penalty(shape, past.n_targets), past.n_targets, past.gram) if warm else None
-        ends = []
-        for k in range(past.n_targets):
-            one = replace(
-                past, y_mean=past.y_mean[k : k + 1], cross=past.cross[:, k : k + 1], target_sq=past.target_sq[k : k + 1]
+        return as_penalty(self.penalty, whole, weights)
+
+    def _solve(self, fit: DataFit, n_targets: int, warm: bool, scales: Array | None = None) -> Array:
+        """Solve; where samples were divided by scales, so are the weights, which brings them back to the samples' units."""
+        penalty, reference = self._penalty(n_targets), fit.at_zero.value
+        alpha = array_namespace(reference).full_like(reference, float(self.alpha))
+        problems = Problems(fit, penalty, alpha, self._weight_shape(n_targets))
+        problem = (penalty, self._loss(n_targets), n_targets, place(reference))
+        start = self._solution if warm and getattr(self, "_solved", None) == problem else None
+        record = Record(self._watch if self.verbose > 1 else None)
+        found = self._solver(fit)(problems, tol=self.tol, max_iter=self.max_iter, start=start, on_iteration=record)
+        self._solution, self._solved = found, problem
+        return self._keep(problems, found, record, scales)
+
+    def _solver(self, fit: DataFit) -> Any:
+        """Find the solver: by name, the one that suits the data fit, or the user's own function."""
+        solver = fit.best_solver if isinstance(self.solver, str) and self.solver == "auto" else self.solver
+        if isinstance(solver, str):
+            solver = SOLVERS.get(solver)
+        if not callable(solver):
+            raise ValueError(
+                f"Expected a solver among 'auto', {', '.join(map(repr, SOLVERS))}, or a function like these, got "
+                f"{self.solver!r}: choose one."
             )
-            start = None if before is None else paper.Iterate(before.W[k, ...], self._intercept_of(k))
-            run = paper.algorithm1(one, shape, constants, start, fit_intercept=self.fit_intercept)
-            ends.append(deque(islice(run, self.max_iter), maxlen=1)[0])
-        xp = array_namespace(past.gram)
-        W = xp.stack([end.W for end in ends])
-        splits = [end.split for end in ends if end.split is not None]
-        split = Split(
-            *(xp.concat([getattr(s, name) for s in splits], axis=1) for name in ("parts", "duals", "anchors"))
-        )
-        split = replace(split, duals=split.duals / past.weight)  # the paper sums where we take means
-        alpha = xp.full_like(past.y_mean, float(self.alpha))
-        proof = certify(
-            smooth.evaluate(xp.reshape(W, (len(ends), -1))),
-            self._penalty(shape, len(ends)),
-            W,
-            split,
-            alpha,
-            smooth.at_zero.value,
-        )
-        n_iter = max(end.n_iter for end in ends)
-        found = Solution(W, split, proof.objective, proof.gap, n_iter)
-        return self._keep(smooth, found, shape, all(end.converged for end in ends), Record())
+        return solver
 
-    def _intercept_of(self, target: int) -> float:
-        return float(self.intercept_ if isinstance(self.intercept_, float) else self.intercept_[target])
-
-    def _keep(
-        self,
-        smooth: Smooth,
-        found: Solution,
-        shape: tuple[int, ...],
-        converged: bool,
-        record: Record,
-        scales: Array | None = None,
-    ) -> Array:
-        xp = array_namespace(found.W)
-        self._solution = found
-        self.n_iter_ = found.n_iter
-        self.objective_ = float(xp.sum(found.objective))
+    def _keep(self, problems: Problems, found: Solution, record: Record, scales: Array | None) -> Array:
+        """Set what was learned; the certificate is that of the weights as they are handed out."""
+        fit = problems.fit
+        W = problems.rows(found.W)
+        xp, limit = array_namespace(W), max(self.tol, float(array_namespace(W).max(found.gap)))
+        coef = W if scales is None else W / scales
+        kept = narrowed(coef, self._dtype)
+        if kept.dtype != coef.dtype:  # single precision may be too coarse for the gap: then the weights stay double
+            exact = as_dtype(kept, coef.dtype)
+            rounded = problems.tensors(exact if scales is None else exact * scales)
+            again = problems.certified(rounded, found.split, found.n_iter, found.rho)
+            if bool(xp.all(again.gap <= limit)):
+                found, W, coef = again, problems.rows(rounded), exact
+            else:
+                kept = coef
+        self.n_iter_, self.objective_ = found.n_iter, float(xp.sum(found.objective))
         self.dual_gap_ = float(xp.max(found.gap))
         self._convergence = record.until(self.n_iter_, self.dual_gap_)
-        self.sample_shape_ = shape
-        W = xp.reshape(found.W, (-1, smooth.n_features))
-        self._solved = self._penalty(shape, W.shape[0]), W.shape[0], place(W)
-        self.intercept_ = self._scalar(smooth.intercept(W) if self.fit_intercept else xp.zeros_like(W[:, 0]))
-        W = W if scales is None else W / scales
-        self.coef_ = self._shaped(W, shape)
-        self._say(f"relative duality gap {self.dual_gap_:.1e} after {self.n_iter_} iterations")
-        if not converged:
-            # The paper has a rule of its own (Eq. 27), which the gap says nothing about.
-            goal = (
-                "the paper's stopping rule to hold"
-                if self.step == "paper"
-                else f"a relative duality gap of {self.tol:g}"
-            )
-            advice = "use step='tight'" if self.step == "paper" else "scale the features, or accept a larger tol"
-            warnings.warn(
-                f"Expected {goal}, got a relative duality gap of {self.dual_gap_:.1e} after {self.n_iter_} iterations: "
-                f"increase max_iter, {'or ' if self.step == 'paper' else ''}{advice}.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-        return W
+        self.intercept_ = self._scalar(fit.intercept(W) if self.fit_intercept else xp.zeros_like(W[:, 0]))
+        self.coef_ = self._shaped(kept, (kept.shape[1],) if self._flat else self.sample_shape_)
+        self._report(f"relative duality gap {self.dual_gap_:.1e} after {self.n_iter_} iterations")
+        self._warn()
+        return coef
 
-    def _say(self, message: str, **extra: Any) -> None:
+    def _warn(self) -> None:
+        """Warn of an answer that is not proven, or that says nothing."""
+        xp = array_namespace(self.coef_)
+        if self.dual_gap_ > self.tol:
+            warnings.warn(
+                f"Expected a relative duality gap of {self.tol:g}, got {self.dual_gap_:.1e} after {self.n_iter_} iterations of "
+                f"{type(self).__name__} with alpha={self.alpha:g}: increase max_iter, scale the features, or accept a larger "
+                "tol.",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
+        elif not bool(xp.any(self.coef_ != 0)):
+            warnings.warn(
+                f"Expected some weights that are not zero, got none with alpha={self.alpha:g}: it is too large for samples in "
+                f"these units, so decrease it, scale the samples, or let {type(self).__name__}CV choose it.",
+                ZeroWeightsWarning,
+                stacklevel=5,
+            )
+
+    def _report(self, message: str, **extra: Any) -> None:
         if self.verbose:
-            if not logger.hasHandlers():  # somebody who asks for words should see them without setting up logging
-                logger.addHandler(logging.StreamHandler())
-            logger.setLevel(min(logger.level or logging.INFO, logging.INFO))
-            logger.info("%s: %s", type(self).__name__, message, extra=extra)
+            with shown():
+                logger.info("%s: %s", type(self).__name__, message, extra=extra)
 
     def _watch(self, so_far: Solution) -> None:
         gap = float(array_namespace(so_far.gap).max(so_far.gap))
-        self._say(f"iteration {so_far.n_iter}, relative duality gap {gap:.1e}")
+        self._report(f"iteration {so_far.n_iter}, relative duality gap {gap:.1e}")
 
     # --- the model ---------------------------------------------------------------------------------------------------
 
@@ -361,16 +329,15 @@ class TraceNormModel(BaseEstimator):
         check_is_fitted(self)
         function = f"_{method}"
         if is_dask(X):
-            light = copy.copy(self)  # the workers need neither the moments nor the warm start
-            for name in ("moments_", "_solution"):
-                light.__dict__.pop(name, None)
-            call = getattr(light, function)
+            from tracelearn.samples.execution import lazily  # noqa: PLC0415 - Dask is imported where it is used
+
+            call = getattr(self._light(), function)
             return lazily(call, X, call(np.zeros((1, *self.sample_shape_)))[:0])
-        blocks = as_blocks(X)
-        if blocks is None:
+        raw = as_raw(X)
+        if raw.in_memory:
             check_place(self, X, method)
             return getattr(self, function)(X)
-        return np.concatenate([getattr(self, function)(block[1]) for block in blocks.batches])
+        return np.concatenate([getattr(self, function)(block[1]) for block in raw.batches])
 
     def _scores(self, X: Any) -> Array:
         rows, _ = read_samples(self, X, reset=False, any_library=True)
@@ -384,6 +351,13 @@ class TraceNormModel(BaseEstimator):
         return scores
 
     @property
+    def coef_tensor_(self) -> Array:
+        """The weights as tensors, (I1, ..., IN) or (K, I1, ..., IN), whether samples came flat or not."""
+        check_is_fitted(self)
+        flat = 1 if self._flat else len(self.sample_shape_)
+        return array_namespace(self.coef_).reshape(self.coef_, (*self.coef_.shape[:-flat], *self.sample_shape_))
+
+    @property
     def mode_factors_(self) -> list[tuple[Array, Array]]:
         """For each mode, orthonormal factors (I_n, R) and singular values (R,) of the weights' unfolding.
 
@@ -394,11 +368,10 @@ class TraceNormModel(BaseEstimator):
         mean something are in the core, ``coef_`` multiplied with the transposed factors along every mode. The k-th factors
         of two modes belong together only where the core says so.
         """
-        check_is_fitted(self)
-        xp = array_namespace(self.coef_)
-        factors = []
+        W = self.coef_tensor_
+        xp, factors = array_namespace(W), []
         for axis in self._mode_axes():
-            U, s, _ = xp.linalg.svd(_fibres(self.coef_, axis), full_matrices=False)
+            U, s, _ = xp.linalg.svd(_fibres(W, axis), full_matrices=False)
             ones = xp.ones_like(s)
             factors.append((U * xp.where(xp.max(U, axis=0) >= -xp.min(U, axis=0), ones, -ones), s))
         return factors
@@ -406,12 +379,10 @@ class TraceNormModel(BaseEstimator):
     @property
     def mode_ranks_(self) -> Array:
         """The rank of the weights in each mode; with several targets, one row for each, unless they share modes."""
-        check_is_fitted(self)
-        if self.coef_.ndim == len(self.sample_shape_) or self._shares_modes():
-            tensors = [self.coef_]
-        else:
-            tensors = [self.coef_[k, ...] for k in range(self.coef_.shape[0])]
-        ranks = [[_rank(W, mode) for mode in range(W.ndim)] for W in tensors]
+        W = self.coef_tensor_
+        together = W.ndim == len(self.sample_shape_) or self._shares_modes()
+        tensors = [W] if together else [W[k, ...] for k in range(W.shape[0])]
+        ranks = [[_rank(one, mode) for mode in range(one.ndim)] for one in tensors]
         return move_to(np.array(ranks[0] if len(tensors) == 1 else ranks), self.coef_)
 
     @property
@@ -421,11 +392,20 @@ class TraceNormModel(BaseEstimator):
         return np.stack(self._convergence, axis=1)
 
     def _mode_axes(self) -> range:
-        first = 0 if self.coef_.ndim == len(self.sample_shape_) or self._shares_modes() else 1
-        return range(first, self.coef_.ndim)
+        order = self.coef_tensor_.ndim
+        return range(0 if order == len(self.sample_shape_) or self._shares_modes() else 1, order)
 
     def _shares_modes(self) -> bool:
-        return bool(self.class_mode) and self.coef_.ndim > len(self.sample_shape_) and self.coef_.shape[0] > 1
+        W = self.coef_tensor_
+        return bool(self.target_mode) and W.ndim > len(self.sample_shape_) and W.shape[0] > 1
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the last solution out of pickles unless it may be started from."""
+        state = dict(super().__getstate__())
+        if not (self.warm_start or "moments_" in state):
+            for name in ("_solution", "_solved"):
+                state.pop(name, None)
+        return state
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -435,18 +415,35 @@ class TraceNormModel(BaseEstimator):
         return tags
 
 
-def check_dense(batch: Batch) -> None:
-    """Refuse to scale sparse samples."""
-    if is_sparse(batch.X):
-        raise ValueError(
-            "Expected dense samples with scaling='modes', got a sparse matrix, whose zeros would say nothing of scale: use "
-            "scaling=None, and scale the columns before."
-        )
+class Record:
+    """Keep iterations and largest gaps, as ``on_iteration`` of a solver; pass each solution on to ``then``."""
 
+    def __init__(self, then: Any = None) -> None:
+        self._then = then
+        self._runs: list[list[tuple[int, float]]] = []
 
-def moments_scales(moments: Moments, shape: tuple[int, ...]) -> Array:
-    """Find the scale (p,) of every entry, as a product of one scale for each mode."""
-    return mode_scales(array_namespace(moments.gram).linalg.diagonal(moments.gram) / moments.weight, shape)
+    def __call__(self, so_far: Solution) -> None:
+        """Note where a solver stands."""
+        gap = float(array_namespace(so_far.gap).max(so_far.gap))
+        # Newton solves separable targets one after the other: a count that falls back is the next target's.
+        if not self._runs or so_far.n_iter <= self._runs[-1][-1][0]:
+            self._runs.append([])
+        self._runs[-1].append((so_far.n_iter, gap))
+        if self._then is not None:
+            self._then(so_far)
+
+    def until(self, n_iter: int, gap: float) -> tuple[Array, Array]:
+        """Return iterations and gaps, the largest over targets, ending with what the solver returned."""
+        runs = [np.array(run, dtype=np.float64).T for run in self._runs]
+        iterations = np.unique(np.concatenate([np.zeros(0), *(run[0] for run in runs)]))
+        iterations = iterations[iterations < n_iter]
+        if not iterations.size:
+            return np.array([float(n_iter)]), np.array([gap])
+        gaps = []
+        for steps, values in runs:  # between two looks, and after the last, the gap is what was proven before
+            last = np.searchsorted(steps, iterations, side="right") - 1
+            gaps.append(values[np.maximum(last, 0)])
+        return np.append(iterations, float(n_iter)), np.append(np.max(gaps, axis=0), gap)
 
 
 def _fibres(W: Array, axis: int) -> Array:

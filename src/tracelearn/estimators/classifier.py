@@ -5,26 +5,24 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import ClassifierMixin, _fit_context
+from sklearn.base import ClassifierMixin
 from sklearn.utils import compute_sample_weight
-from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
 
-from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_foreign, move_to, to_numpy, widest
-from tracelearn.estimators.base import Batch
+from tracelearn.arrays.array_api import Array, array_namespace, is_foreign, move_to, to_numpy, widest
 from tracelearn.estimators.classes import recode, union
 from tracelearn.estimators.online import OnlineModel, has_moments
 from tracelearn.estimators.scores import accuracy
-from tracelearn.losses import CLASSIFIER_LOSSES, Loss, Multinomial
 from tracelearn.moments import Moments
-from tracelearn.samples.checks import float_dtype, narrowed, read_labels, read_samples, read_weights
-from tracelearn.samples.undo import undone_on_failure
+from tracelearn.samples.checks import float_dtype, learning, narrowed, read_labels, read_samples, read_weights
+from tracelearn.samples.samples import Block, LabelCount, Raw, label_counts
+from tracelearn.samples.scikit_learn import StrOptions
 
 __all__ = ["TraceNormClassifier"]
 
 
 def _has_probabilities(estimator: Any) -> bool:
-    if estimator.loss != "logistic":
+    if not estimator._loss().has_probabilities:
         raise AttributeError(
             f"Expected loss='logistic' for probabilities, got {estimator.loss!r}: use it, or CalibratedClassifierCV."
         )
@@ -47,39 +45,38 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
         Strength of the trace norm; the loss is a mean, so it keeps its meaning for any number of samples.
     ridge : float, default=0.0
         Strength of the squared norm. With ``alpha=0`` the model is ridge regression.
-    loss : {"squared", "logistic", "squared_hinge"}, default="squared"
+    loss : {"squared", "logistic", "squared_hinge"} or object, default="squared"
         "squared" codes classes as -1 and 1; "logistic" is multinomial for more than two classes, and has probabilities.
-    penalty : {"overlapped", "latent", "scaled_latent"}, default="overlapped"
-        "overlapped" is low-rank in every mode at once, the latent norms are a sum of tensors low-rank in one mode each.
+    penalty : {"overlapped", "latent", "scaled_latent"} or object, default="overlapped"
+        "overlapped" is low-rank in every mode at once, the latent norms are a sum of tensors low-rank in one mode each. An
+        object is an atom of ``tracelearn.penalties`` or a sum of them: ``0.5 * Nuclear(0) + 0.5 * Nuclear(1) + 0.1 * L1()``.
     mode_weights : sequence of N floats, default=None
         The theta: how much each mode is penalised; 0 leaves a mode free. None is 1/N each ("overlapped") or 1 each.
-        With ``class_mode`` the first of N + 1 weights is that of the class axis.
+        With ``target_mode`` the first of N + 1 weights is that of the class axis.
     scaling : "modes" or None, default=None
         "modes" divides every entry by its scale before the penalty sees it, a product of one scale for each mode, such as
         one for each channel times one for each frequency. Unlike a scale for each entry it leaves ranks alone: weights of
-        scaled samples and of samples as they are, which ``coef_`` is, have the same. Not with samples read in blocks unless
-        the loss is squared.
-    class_mode : bool, default=False
+        scaled samples and of samples as they are, which ``coef_`` is, have the same.
+    target_mode : bool, default=False
         Let the class axis be one more mode of one weight tensor, so that classes share subspaces.
     class_weight : dict or "balanced", default=None
     fit_intercept : bool, default=True
         The intercept is never penalised.
     tensor_shape : sequence of ints, default=None
         The shape of a sample when X comes flat, as (n_samples, n_features).
-    solver : {"auto", "admm", "newton", "apg-adm", "apg-dr"}, default="auto"
+    solver : {"auto", "admm", "newton", "apg-adm", "apg-dr"} or function, default="auto"
         "auto" is "admm" for the squared loss and "newton" for the others. The last two are the paper's accelerated
         proximal gradient with an inner loop by the alternating direction method or by Douglas-Rachford splitting.
-    step : {"tight", "paper"}, default="tight"
-        "paper" runs the paper's algorithm as printed: the constant of its Lemma 3.1, its bias update, its stopping rule.
     tol : float, default=1e-6
         Relative duality gap to reach.
     max_iter : int, default=1000
     warm_start : bool, default=False
         Start from the solution of the last fit.
+    keep_moments : bool, default=False
+        Let ``fit`` keep ``moments_``, p by p numbers, from which the model can go on learning, merge and forget. What
+        ``partial_fit`` learns is always kept.
     forgetting : float in (0, 1], default=1.0
         What each call of ``partial_fit`` multiplies the weight of all earlier samples with.
-    random_state : int, default=None
-        Not used: the answer is unique and found without chance. Here for tools that set it.
     verbose : int, default=0
         1 says what was chosen and what came out, 2 also the duality gap on the way.
 
@@ -93,10 +90,11 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
     objective_ : float
         The minimum that was found, summed over targets.
     dual_gap_ : float
-        Proven bound on its distance from the optimum, relative to the objective at W = 0; the largest over targets.
+        Proven bound on its distance from the optimum, relative to the objective at W = 0; the largest over targets. It holds
+        for ``coef_`` as it is handed out: weights of float32 samples are float64 where float32 is too coarse for ``tol``.
     convergence_ : NumPy array of shape (n_checks, 2)
         Iteration and largest relative duality gap at every check of the last solve; the last row is ``n_iter_`` and
-        ``dual_gap_``. With ``step="paper"``, which has no gap on its way, it is the only one.
+        ``dual_gap_``.
     mode_ranks_ : array of ints
         Rank of the weights in each mode.
     mode_factors_ : list of (factors, singular values), one for each mode
@@ -106,7 +104,7 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
         Positive where samples are larger for the second of two classes, or for the class of its row; in units of X times
         those of the score.
     moments_ : Moments
-        All that was learned from the samples (squared loss, unless n_samples is far below n_features).
+        All that was learned from the samples, where it is kept (squared loss, unless n_samples is far below n_features).
     sample_shape_ : tuple of ints
     n_features_in_ : int
         Number of entries of a sample.
@@ -127,7 +125,6 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
 
     _parameter_constraints = {  # noqa: RUF012
         **OnlineModel._parameter_constraints,
-        "loss": [StrOptions(set(CLASSIFIER_LOSSES))],
         "class_weight": [dict, StrOptions({"balanced"}), None],
     }
 
@@ -136,21 +133,20 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
         alpha: float = 1e-2,
         *,
         ridge: float = 0.0,
-        loss: str = "squared",
-        penalty: str = "overlapped",
+        loss: Any = "squared",
+        penalty: Any = "overlapped",
         mode_weights: Any = None,
-        class_mode: bool = False,
+        target_mode: bool = False,
         scaling: Any = None,
         class_weight: Any = None,
         fit_intercept: bool = True,
         tensor_shape: Any = None,
-        solver: str = "auto",
-        step: str = "tight",
+        solver: Any = "auto",
         tol: float = 1e-6,
         max_iter: int = 1000,
         warm_start: bool = False,
+        keep_moments: bool = False,
         forgetting: float = 1.0,
-        random_state: Any = None,
         verbose: int = 0,
     ) -> None:
         self.alpha = alpha
@@ -158,53 +154,51 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
         self.loss = loss
         self.penalty = penalty
         self.mode_weights = mode_weights
-        self.class_mode = class_mode
+        self.target_mode = target_mode
         self.scaling = scaling
         self.class_weight = class_weight
         self.fit_intercept = fit_intercept
         self.tensor_shape = tensor_shape
         self.solver = solver
-        self.step = step
         self.tol = tol
         self.max_iter = max_iter
         self.warm_start = warm_start
+        self.keep_moments = keep_moments
         self.forgetting = forgetting
-        self.random_state = random_state
         self.verbose = verbose
 
     classes_: Array
+    _learns_classes = True
 
-    def _loss(self, n_targets: int) -> Loss:
-        return CLASSIFIER_LOSSES[self.loss](n_targets)
-
-    def _shaped(self, W: Array, shape: tuple[int, ...]) -> Array:
-        xp = array_namespace(W)
-        return narrowed(xp.reshape(W, (-1, *shape)), self._dtype)
+    def _shaped(self, rows: Array, shape: tuple[int, ...]) -> Array:
+        return narrowed(array_namespace(rows).reshape(rows, (-1, *shape)), self._dtype)
 
     def _scalar(self, intercept: Array) -> Array:
-        return as_dtype(intercept, self._dtype)
+        return intercept
 
-    def _read(
-        self, X: Any, y: Any, sample_weight: Any, classes: Any = None, *, reset: bool, grow: bool = False
-    ) -> Batch:
+    def _block(
+        self, X: Any, y: Any, sample_weight: Any, *, reset: bool, classes: Any = None, grow: bool = False
+    ) -> tuple[Block, tuple[int, ...]]:
         rows, shape = read_samples(self, X, reset=reset, any_library=True, finite=False)
         y, known = read_labels(y, rows, classes, least=1 if grow else 2)
         if grow and classes is None and not reset:
             known = move_to(union(self.classes_, known), known)
         self.classes_, self._dtype = known, float_dtype(rows)
         weight = read_weights(sample_weight, rows)
-        hits = y[:, None] == known[None, :]
+        members = move_to(y[:, None] == known[None, :], rows)
         if self.class_weight is not None:
-            balance = self._balance(y, hits)
+            balance = self._balance(y, members)
             weight = read_weights(balance if weight is None else move_to(balance, rows, weight.dtype) * weight, rows)
-        return Batch(rows, self._coded(move_to(hits, rows)), weight, shape)
+        columns = array_namespace(members).astype(members, widest(members)["dtype"])
+        n_targets = 1 if columns.shape[1] == 2 else columns.shape[1]
+        return Block(rows, self._loss(n_targets).encode(columns), weight), shape
 
-    def _balance(self, y: Array, hits: Array) -> Array:
+    def _balance(self, y: Array, members: Array) -> Array:
         """Weigh every sample by its class."""
         if not is_foreign(y):
             return compute_sample_weight(self.class_weight, y)
-        xp, count = array_namespace(y), hits.shape[1]
-        columns = xp.astype(hits, widest(y)["dtype"])
+        xp, count = array_namespace(y), members.shape[1]
+        columns = xp.astype(members, widest(y)["dtype"])
         if isinstance(self.class_weight, str):
             balance = y.shape[0] / (count * xp.sum(columns, axis=0))
         else:
@@ -212,27 +206,32 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
             balance = move_to(np.array([float(self.class_weight.get(name, 1.0)) for name in names]), y, columns.dtype)
         return columns @ balance
 
-    def _coded(self, hits: Array) -> Array:
-        """Code labels as -1 and 1, in one column for two classes; as 0 and 1 for the multinomial loss."""
-        xp = array_namespace(hits)
-        columns = xp.astype(hits, widest(hits)["dtype"])
-        if columns.shape[1] == 2:
-            return 2.0 * columns[:, 1:] - 1.0
-        return 2.0 * columns - 1.0 if self._loss(columns.shape[1]).is_separable else columns
+    def _survey(self, raw: Raw, *, classes: Any = None, grow: bool = False) -> dict[str, Any]:
+        """Look at the labels alone: which classes there are, how often, and what all samples weigh."""
+        found: LabelCount = raw.execution.total(lambda t: label_counts(*t), raw.targets)
+        counts, classes = found.found, found.classes if classes is None else classes
+        self._check_learned(classes)
+        weights = self.class_weight
+        if isinstance(weights, str):  # the shares of classes are known only from all blocks together
+            n = sum(count for count, _ in counts.values())
+            weights = {label: n / (len(counts) * count) for label, (count, _) in counts.items()}
+        total = sum(weight * (weights or {}).get(label, 1.0) for label, (_, weight) in counts.items())
+        return {
+            "n_targets": 1 if len(classes) == 2 else len(classes),
+            "total": total,
+            "attributes": {"classes_": classes},
+            "parameters": {"class_weight": weights},
+            "options": {"classes": classes},
+        }
 
-    def _learned(
-        self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None, *, grow: bool = False
-    ) -> tuple[Moments, tuple[int, ...]]:
-        """Add samples to the moments; with ``grow``, classes that were not named are taken as they come."""
-        past = getattr(self, "moments_", None)
-        before: Array = None if past is None else self.classes_
-        known = self._named(classes, grow=grow)
-        batch = self._read(X, y, sample_weight, known, reset=past is None, grow=grow)
-        if past is not None:
-            past = recode(past, before, self.classes_)
-        return self._past(batch, past), batch.shape
+    def _check_learned(self, classes: Any = None) -> None:
+        known = to_numpy(self.classes_ if classes is None else classes)
+        if len(known) < 2:
+            raise ValueError(
+                f"Expected at least two classes in y, got one class, {known.tolist()[0]!r}: there is nothing to tell apart."
+            )
 
-    def _named(self, classes: Any, *, grow: bool = False) -> Any:
+    def _known(self, classes: Any, *, grow: bool) -> dict[str, Any]:
         """Return the classes that samples may have: those of the first call, or with ``grow`` None for any."""
         self._refuse_balanced()
         before = self.classes_ if hasattr(self, "moments_") else None
@@ -244,22 +243,22 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
         if before is not None and named is not None and not np.array_equal(named, to_numpy(before)):
             known = to_numpy(before).tolist()
             raise ValueError(f"Expected the classes of the first call, {known}, got {named.tolist()}.")
-        return None if grow and named is None else before if named is None else named
+        chosen = None if grow and named is None else before if named is None else named
+        return {"classes": chosen, "grow": grow}
+
+    def _recoded(self, moments: Moments, before: Any) -> Moments:
+        return recode(moments, before, self.classes_)
 
     def _coded_alike(self, found: Any, classes: Any) -> tuple[Moments, dict[str, Any]]:
-        known = self._named(classes)
+        known = self._known(classes, grow=False)["classes"]
         return recode(found.moments_, found.classes_, known), {"classes_": known}
-
-    def _reread(self, X: Any, y: Any, sample_weight: Any) -> Batch:
-        self._refuse_balanced()
-        return self._read(X, y, sample_weight, self.classes_, reset=False)
 
     def _aligned(self, other: Any) -> tuple[Moments, Moments, dict[str, Any]]:
         self._refuse_balanced()
         own, more = self._moments_of(self), self._others(other)
         if isinstance(other, Moments):
             return own, more, {}
-        known = union(self.classes_, other.classes_)
+        known = move_to(union(self.classes_, other.classes_), self.classes_)
         return recode(own, self.classes_, known), recode(more, other.classes_, known), {"classes_": known}
 
     def _refuse_balanced(self) -> None:
@@ -269,8 +268,7 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
                 "the classes are not known before the last batch, so pass sample_weight instead."
             )
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    @undone_on_failure
+    @learning
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn from all samples at once.
 
@@ -285,8 +283,7 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
         return self._fit(X, y, sample_weight)
 
     @available_if(has_moments)
-    @_fit_context(prefer_skip_nested_validation=True)
-    @undone_on_failure
+    @learning
     def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
         """Learn from more samples; afterwards the model is the one of all samples so far, to ``tol``.
 
@@ -333,16 +330,8 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
         return self._apply("predict_proba", X)
 
     def _predict_proba(self, X: Any) -> Array:
-        with np.errstate(over="ignore"):  # scores so far apart that their difference is infinite: probability zero
-            return Multinomial().probabilities(self._class_scores(X))
-
-    def _class_scores(self, X: Any) -> Array:
-        """Score every class: the first of two is at zero."""
-        scores = self._scores(X)
-        if scores.shape[1] > 1:
-            return scores
-        xp = array_namespace(scores)
-        return xp.concat([xp.zeros_like(scores), scores], axis=1)
+        logs = self._predict_log_proba(X)
+        return array_namespace(logs).exp(logs)
 
     @available_if(_has_probabilities)
     def predict_log_proba(self, X: Any) -> Array:
@@ -350,5 +339,5 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
         return self._apply("predict_log_proba", X)
 
     def _predict_log_proba(self, X: Any) -> Array:
-        with np.errstate(over="ignore"):
-            return Multinomial().log_probabilities(self._class_scores(X))
+        with np.errstate(over="ignore"):  # scores so far apart that their difference is infinite: probability zero
+            return self._loss().log_probabilities(self._scores(X))

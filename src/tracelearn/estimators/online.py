@@ -5,22 +5,24 @@ Invariant: whatever is added or removed, in any order, the model is the one of t
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import _fit_context
 from sklearn.utils.metaestimators import available_if
 
-from tracelearn.estimators.base import Batch, TraceNormModel
-from tracelearn.estimators.blocks import summarised, tell
+from tracelearn.arrays.array_api import move_to, to_numpy
+from tracelearn.estimators.base import TraceNormModel
 from tracelearn.moments import Moments
-from tracelearn.samples.execution import as_blocks
-from tracelearn.samples.undo import undone_on_failure
+from tracelearn.samples.checks import learning
+from tracelearn.samples.samples import as_raw
+
+_ARRAYS = ("x_mean", "y_mean", "gram", "cross", "target_sq")
 
 
 def has_moments(estimator: Any) -> bool:
-    """Whether the loss of an estimator has moments; scikit-learn hides ``partial_fit`` where it has none."""
-    if estimator.loss != "squared":
+    """Tell whether the loss of an estimator has moments; scikit-learn hides ``partial_fit`` where it has none."""
+    if not estimator._loss().has_moments:
         raise AttributeError(
             f"Expected loss='squared' for partial_fit, merge and forget, got {estimator.loss!r}: only the squared loss has "
             "statistics that add, so other losses learn from all samples at once with fit."
@@ -31,74 +33,61 @@ def has_moments(estimator: Any) -> bool:
 class OnlineModel(TraceNormModel):
     """A model that can learn more and forget, because what it learned adds up."""
 
-    # What the two say for themselves.
+    # What the two say for themselves: how targets are named and coded.
 
-    def _reread(self, X: Any, y: Any, sample_weight: Any) -> Batch:
-        raise NotImplementedError
+    def _known(self, classes: Any, *, grow: bool) -> dict[str, Any]:
+        """Return what a block is to be read with."""
+        return {}
 
-    def _learned(
-        self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None, *, grow: bool = False
-    ) -> tuple[Moments, tuple[int, ...]]:
-        raise NotImplementedError
-
-    def _aligned(self, other: Any) -> tuple[Moments, Moments, dict[str, Any]]:
-        raise NotImplementedError
-
-    def _past(self, batch: Batch, past: Moments | None) -> Moments:
-        """Add a batch to what was learned before (the paper's Algorithm 2, lines 5 to 9, and Eq. 28)."""
-        if past is None:
-            self._refuse_without_moments()
-            return batch.moments()
-        return batch.moments(past.scaled(self.forgetting))
-
-    def _refuse_without_moments(self) -> None:
-        if hasattr(self, "coef_"):
-            raise ValueError(
-                "Expected a model that keeps moments, got one whose fit had so few samples that it keeps none: begin with "
-                "partial_fit on a new model."
-            )
-
-    def _learn(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None, *, grow: bool = False) -> None:
-        """Add samples to ``moments_`` and leave the weights as they are, until ``_refresh``."""
-        self.moments_, self.sample_shape_ = self._learned(X, y, sample_weight, classes, grow=grow)
-
-    def _learn_and_solve(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
-        """Do what ``partial_fit`` promises, with samples in an array or in blocks."""
-        blocks = as_blocks(X, y, sample_weight)
-        if blocks is None:
-            self._fit_moments(*self._learned(X, y, sample_weight, classes), warm=True)
-            return self
-        found = summarised(self, blocks)
-        self._fit_moments(*self._joined(found, classes), warm=True)
-        return self
-
-    def _joined(self, found: Any, classes: Any) -> tuple[Moments, tuple[int, ...]]:
-        """Add what blocks came to, as one batch."""
-        past = getattr(self, "moments_", None)
-        more, known = self._coded_alike(found, classes)
-        if past is None:
-            self._refuse_without_moments()
-            tell(found, self)
-            self.__dict__.update(known)
-            return more, found.sample_shape_
-        if found.sample_shape_ != self.sample_shape_:
-            raise ValueError(
-                f"Expected samples of shape {self.sample_shape_} as in fit, got samples of shape {found.sample_shape_}: bring "
-                "the axes into the order of fit."
-            )
-        return past.scaled(self.forgetting) + more, self.sample_shape_
+    def _recoded(self, moments: Moments, before: Any) -> Moments:
+        """Code what was learned before for what is known now."""
+        return moments
 
     def _coded_alike(self, found: Any, classes: Any) -> tuple[Moments, dict[str, Any]]:
         """Return what blocks came to, coded as the moments of this model, and what is known by it."""
         return found.moments_, {}
 
+    def _aligned(self, other: Any) -> tuple[Moments, Moments, dict[str, Any]]:
+        """Return the moments of this model and of another, coded alike, and what is known then."""
+        return self._moments_of(self), self._others(other), {}
+
+    def _refuse_without_moments(self) -> None:
+        if hasattr(self, "coef_") and not hasattr(self, "moments_"):
+            raise ValueError(
+                "Expected a model that keeps its moments, got one that was fitted without: fit with keep_moments=True and "
+                "enough samples, or begin with partial_fit on a new model."
+            )
+
+    def _learn(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None, *, grow: bool = False) -> None:
+        """Add samples to ``moments_`` and leave the weights as they are, until ``_refresh``."""
+        self._refuse_without_moments()
+        raw, past = as_raw(X, y, sample_weight), getattr(self, "moments_", None)
+        if raw.repeatable or past is not None:
+            before = getattr(self, "classes_", None)
+            samples = self._read(raw, reset=past is None, **self._known(classes, grow=grow))
+            if past is not None:
+                past = self._recoded(past, before).scaled(self.forgetting)
+            self.moments_ = samples.moments(past)
+            return
+        found = self._summarised(raw)  # the first samples of a model come only once
+        moments, known = self._coded_alike(found, classes)
+        for name in ("sample_shape_", "n_features_in_", "_dtype", "_flat", "_single"):
+            if hasattr(found, name):
+                setattr(self, name, getattr(found, name))
+        self.__dict__.update(known, moments_=moments)
+
+    def _learn_and_solve(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
+        """Do what ``partial_fit`` promises (the paper's Algorithm 2)."""
+        self._learn(X, y, sample_weight, classes)
+        self._refresh()
+        return self
+
     def _refresh(self) -> None:
         """Solve for ``moments_`` from the last solution."""
-        self._fit_moments(self.moments_, self.sample_shape_, warm=True)
+        self._fit_moments(self.moments_, warm=True)
 
     @available_if(has_moments)
-    @_fit_context(prefer_skip_nested_validation=True)
-    @undone_on_failure
+    @learning
     def merge(self, other: Any) -> Self:
         """Learn what another model knows; afterwards the model is the one of the samples of both, to ``tol``.
 
@@ -111,13 +100,12 @@ class OnlineModel(TraceNormModel):
             Moments say nothing of classes: they must be coded as those of this model.
         """
         own, more, known = self._aligned(other)
-        self._fit_moments(own + more, self.sample_shape_, warm=True)
         self.__dict__.update(known)
+        self._fit_moments(own + more, warm=True)
         return self
 
     @available_if(has_moments)
-    @_fit_context(prefer_skip_nested_validation=True)
-    @undone_on_failure
+    @learning
     def forget(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Unlearn samples; afterwards the model is the one of all the others, to ``tol``.
 
@@ -130,11 +118,9 @@ class OnlineModel(TraceNormModel):
             with, for samples that k calls of ``partial_fit`` followed.
         """
         past, dtype = self._moments_of(self), self._dtype
-        try:
-            batch = self._reread(X, y, sample_weight)
-        finally:
-            self._dtype = dtype
-        self._fit_moments(_remainder(past, batch.moments()), self.sample_shape_, warm=True)
+        samples = self._read(as_raw(X, y, sample_weight), reset=False, **self._known(None, grow=False))
+        self._dtype = dtype
+        self._fit_moments(_remainder(past, samples.moments()), warm=True)
         return self
 
     def _without(self, other: Any) -> Self:
@@ -145,7 +131,7 @@ class OnlineModel(TraceNormModel):
                 "Expected a model of samples that this one has learned, got one with other classes: remove only what was "
                 "added before."
             )
-        self._fit_moments(_remainder(own, less), self.sample_shape_, warm=True)
+        self._fit_moments(_remainder(own, less), warm=True)
         return self
 
     def _moments_of(self, model: Any) -> Moments:
@@ -155,14 +141,16 @@ class OnlineModel(TraceNormModel):
         moments: Moments | None = getattr(model, "moments_", None)
         if moments is None or not hasattr(model, "coef_"):
             raise ValueError(
-                f"Expected a fitted model that keeps moments, got {type(model).__name__} without: begin with partial_fit, or "
-                "fit with more samples."
+                f"Expected a fitted model that keeps moments, got {type(model).__name__} without: fit with keep_moments=True "
+                "and enough samples, or begin with partial_fit."
             )
         return moments
 
     def _others(self, other: Any) -> Moments:
         """Return the moments of another model if they are of samples like ours."""
-        moments = self._moments_of(other)
+        found = self._moments_of(other)
+        like = self._moments_of(self).gram
+        moments = replace(found, **{name: move_to(getattr(found, name), like) for name in _ARRAYS})
         if isinstance(other, Moments):
             return moments
         if hasattr(other, "classes_") != hasattr(self, "classes_"):
@@ -188,7 +176,9 @@ def _remainder(past: Moments, gone: Moments) -> Moments:
     left = past - gone
     if left.weight == 0.0:
         raise ValueError("Expected some samples to be left, got all to forget: make a new model instead.")
-    before, after = (np.concatenate([np.diagonal(moments.gram), moments.target_sq]) for moments in (past, left))
+    before, after = (
+        np.concatenate([np.diagonal(to_numpy(moments.gram)), to_numpy(moments.target_sq)]) for moments in (past, left)
+    )
     # Removal can take a variance to zero, which rounding leaves on either side of it, but not below.
     if np.any(after < -1e-9 * before):
         raise ValueError(

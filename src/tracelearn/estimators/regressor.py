@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any, Self
 
-from sklearn.base import RegressorMixin, _fit_context
+import numpy as np
+from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 
-from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_foreign
-from tracelearn.estimators.base import Batch
+from tracelearn.arrays.array_api import Array, array_namespace, is_foreign
 from tracelearn.estimators.online import OnlineModel, has_moments
 from tracelearn.estimators.scores import r_squared
-from tracelearn.losses import REGRESSOR_LOSSES, Loss
-from tracelearn.moments import Moments
-from tracelearn.samples.checks import float_dtype, narrowed, read_samples, read_targets, read_weights
-from tracelearn.samples.undo import undone_on_failure
+from tracelearn.samples.checks import float_dtype, learning, narrowed, read_samples, read_targets, read_weights
+from tracelearn.samples.samples import Block, Raw
 
 __all__ = ["TraceNormRegressor"]
 
@@ -38,39 +34,38 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
         Strength of the trace norm; the loss is a mean, so it keeps its meaning for any number of samples.
     ridge : float, default=0.0
         Strength of the squared norm. With ``alpha=0`` the model is ridge regression.
-    loss : {"squared", "huber"}, default="squared"
-    penalty : {"overlapped", "latent", "scaled_latent"}, default="overlapped"
-        "overlapped" is low-rank in every mode at once, the latent norms are a sum of tensors low-rank in one mode each.
+    loss : {"squared", "huber", "poisson"} or object, default="squared"
+        "huber" is linear for residuals beyond 1.35, in units of y; ``tracelearn.losses.Huber(delta)`` elsewhere. "poisson" is
+        for counts, with a log link: ``predict`` returns means. An object is any other ``tracelearn.losses.Loss``.
+    penalty : {"overlapped", "latent", "scaled_latent"} or object, default="overlapped"
+        "overlapped" is low-rank in every mode at once, the latent norms are a sum of tensors low-rank in one mode each. An
+        object is an atom of ``tracelearn.penalties`` or a sum of them: ``0.5 * Nuclear(0) + 0.5 * Nuclear(1) + 0.1 * L1()``.
     mode_weights : sequence of N floats, default=None
         The theta: how much each mode is penalised; 0 leaves a mode free. None is 1/N each ("overlapped") or 1 each.
-        With ``class_mode`` the first of N + 1 weights is that of the target axis.
+        With ``target_mode`` the first of N + 1 weights is that of the target axis.
     scaling : "modes" or None, default=None
         "modes" divides every entry by its scale before the penalty sees it, a product of one scale for each mode, such as
         one for each channel times one for each frequency. Unlike a scale for each entry it leaves ranks alone: weights of
-        scaled samples and of samples as they are, which ``coef_`` is, have the same. Not with samples read in blocks unless
-        the loss is squared.
-    class_mode : bool, default=False
+        scaled samples and of samples as they are, which ``coef_`` is, have the same.
+    target_mode : bool, default=False
         Let the target axis be one more mode of one weight tensor, so that targets share subspaces.
-    huber_delta : float, default=1.35
-        Size of a residual, in units of y, from which the Huber loss is linear.
     fit_intercept : bool, default=True
         The intercept is never penalised.
     tensor_shape : sequence of ints, default=None
         The shape of a sample when X comes flat, as (n_samples, n_features).
-    solver : {"auto", "admm", "newton", "apg-adm", "apg-dr"}, default="auto"
+    solver : {"auto", "admm", "newton", "apg-adm", "apg-dr"} or function, default="auto"
         "auto" is "admm" for the squared loss and "newton" for the others. The last two are the paper's accelerated
         proximal gradient with an inner loop by the alternating direction method or by Douglas-Rachford splitting.
-    step : {"tight", "paper"}, default="tight"
-        "paper" runs the paper's algorithm as printed: the constant of its Lemma 3.1, its bias update, its stopping rule.
     tol : float, default=1e-6
         Relative duality gap to reach.
     max_iter : int, default=1000
     warm_start : bool, default=False
         Start from the solution of the last fit.
+    keep_moments : bool, default=False
+        Let ``fit`` keep ``moments_``, p by p numbers, from which the model can go on learning, merge and forget. What
+        ``partial_fit`` learns is always kept.
     forgetting : float in (0, 1], default=1.0
         What each call of ``partial_fit`` multiplies the weight of all earlier samples with.
-    random_state : int, default=None
-        Not used: the answer is unique and found without chance. Here for tools that set it.
     verbose : int, default=0
         1 says what was chosen and what came out, 2 also the duality gap on the way.
 
@@ -83,10 +78,11 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
     objective_ : float
         The minimum that was found, summed over targets.
     dual_gap_ : float
-        Proven bound on its distance from the optimum, relative to the objective at W = 0; the largest over targets.
+        Proven bound on its distance from the optimum, relative to the objective at W = 0; the largest over targets. It holds
+        for ``coef_`` as it is handed out: weights of float32 samples are float64 where float32 is too coarse for ``tol``.
     convergence_ : NumPy array of shape (n_checks, 2)
         Iteration and largest relative duality gap at every check of the last solve; the last row is ``n_iter_`` and
-        ``dual_gap_``. With ``step="paper"``, which has no gap on its way, it is the only one.
+        ``dual_gap_``.
     mode_ranks_ : array of ints
         Rank of the weights in each mode.
     mode_factors_ : list of (factors, singular values), one for each mode
@@ -95,7 +91,7 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
         Activation patterns ``Cov(X) W`` (Haufe et al., 2014): what the model reads, where weights also cancel noise.
         Positive where samples are larger for larger predictions; in units of X times those of the score.
     moments_ : Moments
-        All that was learned from the samples (squared loss, unless n_samples is far below n_features).
+        All that was learned from the samples, where it is kept (squared loss, unless n_samples is far below n_features).
     sample_shape_ : tuple of ints
     n_features_in_ : int
         Number of entries of a sample.
@@ -112,32 +108,24 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
     True
     """
 
-    _parameter_constraints = {  # noqa: RUF012
-        **OnlineModel._parameter_constraints,
-        "loss": [StrOptions(set(REGRESSOR_LOSSES))],
-        "huber_delta": [Interval(Real, 0, None, closed="neither")],
-    }
-
     def __init__(
         self,
         alpha: float = 1e-2,
         *,
         ridge: float = 0.0,
-        loss: str = "squared",
-        penalty: str = "overlapped",
+        loss: Any = "squared",
+        penalty: Any = "overlapped",
         mode_weights: Any = None,
-        class_mode: bool = False,
+        target_mode: bool = False,
         scaling: Any = None,
-        huber_delta: float = 1.35,
         fit_intercept: bool = True,
         tensor_shape: Any = None,
-        solver: str = "auto",
-        step: str = "tight",
+        solver: Any = "auto",
         tol: float = 1e-6,
         max_iter: int = 1000,
         warm_start: bool = False,
+        keep_moments: bool = False,
         forgetting: float = 1.0,
-        random_state: Any = None,
         verbose: int = 0,
     ) -> None:
         self.alpha = alpha
@@ -145,33 +133,28 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
         self.loss = loss
         self.penalty = penalty
         self.mode_weights = mode_weights
-        self.class_mode = class_mode
+        self.target_mode = target_mode
         self.scaling = scaling
-        self.huber_delta = huber_delta
         self.fit_intercept = fit_intercept
         self.tensor_shape = tensor_shape
         self.solver = solver
-        self.step = step
         self.tol = tol
         self.max_iter = max_iter
         self.warm_start = warm_start
+        self.keep_moments = keep_moments
         self.forgetting = forgetting
-        self.random_state = random_state
         self.verbose = verbose
 
     _single: bool  # whether y has one axis
 
-    def _loss(self, n_targets: int) -> Loss:
-        return REGRESSOR_LOSSES[self.loss](self.huber_delta)
-
-    def _shaped(self, W: Array, shape: tuple[int, ...]) -> Array:
-        xp = array_namespace(W)
-        return narrowed(xp.reshape(W, shape if self._single else (-1, *shape)), self._dtype)
+    def _shaped(self, rows: Array, shape: tuple[int, ...]) -> Array:
+        rows = array_namespace(rows).reshape(rows, shape if self._single else (-1, *shape))
+        return narrowed(rows, self._dtype)
 
     def _scalar(self, intercept: Array) -> Any:
-        return float(intercept[0]) if self._single else as_dtype(intercept, self._dtype)
+        return float(intercept[0]) if self._single else intercept
 
-    def _read(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> Batch:
+    def _block(self, X: Any, y: Any, sample_weight: Any, *, reset: bool, **known: Any) -> tuple[Block, tuple[int, ...]]:
         if y is None:
             raise ValueError(
                 "Expected one target for each sample: fit requires y to be passed, but the target y is None."
@@ -183,23 +166,21 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
                 f"Expected y of the order of the first batch, got shape {tuple(y.shape)}: keep its number of targets."
             )
         self._single, self._dtype = y.ndim == 1, float_dtype(rows)
-        return Batch(rows, y[:, None] if y.ndim == 1 else y, read_weights(sample_weight, rows), shape)
+        Y = y[:, None] if y.ndim == 1 else y
+        self._loss().check_target(Y)
+        return Block(rows, Y, read_weights(sample_weight, rows)), shape
 
-    def _learned(
-        self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None, *, grow: bool = False
-    ) -> tuple[Moments, tuple[int, ...]]:
-        past = getattr(self, "moments_", None)
-        batch = self._read(X, y, sample_weight, reset=past is None)
-        return self._past(batch, past), batch.shape
+    def _survey(self, raw: Raw, **known: Any) -> dict[str, Any]:
+        """Look at the targets alone: how many there are for each sample, and what all samples weigh."""
+        execution, targets = raw.execution, raw.targets
+        total = execution.total(lambda t: float(np.shape(t[0])[0] if t[1] is None else np.sum(t[1])), targets)
+        shape = np.shape(execution.first(targets)[0])
+        single = len(shape) == 1
+        n_targets = 1 if single else shape[1]
+        learned = {"_single": single}
+        return {"n_targets": n_targets, "total": total, "attributes": learned, "parameters": {}, "options": {}}
 
-    def _reread(self, X: Any, y: Any, sample_weight: Any) -> Batch:
-        return self._read(X, y, sample_weight, reset=False)
-
-    def _aligned(self, other: Any) -> tuple[Moments, Moments, dict[str, Any]]:
-        return self._moments_of(self), self._others(other), {}
-
-    @_fit_context(prefer_skip_nested_validation=True)
-    @undone_on_failure
+    @learning
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn from all samples at once.
 
@@ -214,8 +195,7 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
         return self._fit(X, y, sample_weight)
 
     @available_if(has_moments)
-    @_fit_context(prefer_skip_nested_validation=True)
-    @undone_on_failure
+    @learning
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn from more samples; afterwards the model is the one of all samples so far, to ``tol``.
 
@@ -229,7 +209,7 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
         return self._apply("predict", X)
 
     def _predict(self, X: Any) -> Array:
-        scores = self._scores(X)
+        scores = self._loss().inverse_link(self._scores(X))
         return scores[:, 0] if self._single else scores
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

@@ -1,11 +1,12 @@
 """Symmetric positive operators on rows of p numbers, each with the shifted solve that ADMM needs.
 
-The operator is the Hessian of the smooth half, or a bound of it; the forms differ in what they keep and factor.
+An operator is the Hessian of a data fit, or a bound of it; the kinds differ in what they keep and factor. Rows may come in
+G groups of equal length, one after the other, with one matrix for each: the folds of a search.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Protocol
@@ -13,21 +14,20 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from array_api_compat import device
 
-from tracelearn.arrays.array_api import Array, array_namespace, dense
+from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.arrays.linalg import positive_part
 
 __all__ = [
-    "CentredSystem",
-    "CoupledSystem",
-    "DiagonalSystem",
-    "GramSystem",
-    "KernelSystem",
-    "OperatorSystem",
-    "StackedSystem",
-    "System",
-    "WeightedKernelSystem",
+    "Centred",
+    "Coupled",
+    "Diagonal",
+    "Gram",
+    "InBasis",
+    "Operator",
+    "Passes",
     "conjugate_gradients",
     "largest_eigenvalue",
+    "stacked",
 ]
 
 _BLOCK = 128  # rows of a diagonal block of a Cholesky factor
@@ -36,7 +36,7 @@ _BLOCK = 128  # rows of a diagonal block of a Cholesky factor
 Rows = Callable[[Array], Array]  # from rows (R, p) to rows (R, p)
 
 
-class System(Protocol):
+class Operator(Protocol):
     """A symmetric positive operator on rows of p numbers, and its shifted solves."""
 
     @property
@@ -46,6 +46,10 @@ class System(Protocol):
     @property
     def has_factor(self) -> bool:
         """Whether a solve is cheap because something was factored."""
+
+    @property
+    def n_groups(self) -> int:
+        """The number of groups of rows that have a matrix of their own."""
 
     def apply(self, rows: Array) -> Array:
         """Multiply every row."""
@@ -67,11 +71,11 @@ class System(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class GramSystem:
-    """A p by p matrix, for p up to some thousands.
+class Gram:
+    """A p by p matrix for p up to some thousands, or a stack (G, p, p) of them, one for each group of rows.
 
-    One Cholesky factorisation per shift, kept for the last shift; or, with ``spectral=True``, one eigendecomposition
-    for all shifts, each row with its own: dearer at first, and then a path, its folds and its ridges share it.
+    One Cholesky factorisation for each shift, kept for the last shift; or, with ``spectral=True``, one eigendecomposition
+    for all shifts, each row with its own: more expensive at first, and then a path, its folds and its ridges share it.
     """
 
     has_factor: ClassVar[bool] = True
@@ -83,14 +87,25 @@ class GramSystem:
         """Whether all rows of one solve must have the same shift."""
         return not self.spectral
 
+    @property
+    def n_groups(self) -> int:
+        """The number of matrices."""
+        return 1 if self.matrix.ndim == 2 else int(self.matrix.shape[0])
+
+    def _times(self, rows: Array, matrix: Array) -> Array:
+        """Multiply the rows of each group by its own matrix."""
+        if matrix.ndim == 2:
+            return rows @ matrix
+        xp = array_namespace(rows)
+        return xp.reshape(xp.reshape(rows, (matrix.shape[0], -1, rows.shape[1])) @ matrix, rows.shape)
+
     def apply(self, rows: Array) -> Array:
-        """Multiply every row by the matrix."""
-        return rows @ self.matrix
+        """Multiply every row by its matrix."""
+        return self._times(rows, self.matrix)
 
     @cached_property
     def _eigen(self) -> tuple[Array, Array]:
-        xp = array_namespace(self.matrix)
-        values, vectors = xp.linalg.eigh(self.matrix)
+        values, vectors = array_namespace(self.matrix).linalg.eigh(self.matrix)
         return positive_part(values), vectors
 
     @cached_property
@@ -105,22 +120,23 @@ class GramSystem:
             factor = _Factor(_cholesky(self.matrix + shift * eye))
             self._factors.clear()
             self._factors[shift] = factor
-        return (
-            factor  # not looked up again: the candidates of a search share systems, and another thread may have cleared
-        )
+        return factor  # not looked up again: another thread may have cleared
 
     def solver(self, shift: Array) -> Rows:
-        """Return the solve for shifts (R,) that are equal, unless the system is spectral."""
+        """Return the solve for shifts (R,) that are equal, unless the operator is spectral."""
         if not self.spectral:
             return self._factor(float(shift[0])).solve
+        xp = array_namespace(shift)
         values, vectors = self._eigen
-        back, divisor = array_namespace(shift).matrix_transpose(vectors), values[None, :] + shift[:, None]
-        return lambda rows: ((rows @ vectors) / divisor) @ back
+        back = xp.matrix_transpose(vectors)
+        groups = xp.reshape(values, (self.n_groups, 1, -1)) + xp.reshape(shift, (self.n_groups, -1, 1))
+        divisor = xp.reshape(groups, (shift.shape[0], -1))
+        return lambda rows: self._times(self._times(rows, vectors) / divisor, back)
 
     def largest(self) -> float:
         """Bound the largest eigenvalue from above, within a few per cent."""
         if self.spectral:
-            return float(self._eigen[0][-1])
+            return float(array_namespace(self.matrix).max(self._eigen[0]))
         return largest_eigenvalue(lambda V: self.matrix @ V, self.matrix)
 
     def mean_eigenvalue(self) -> float:
@@ -132,101 +148,73 @@ class GramSystem:
         """Find the smallest eigenvalue, less what rounding is worth; zero if that leaves nothing."""
         xp = array_namespace(self.matrix)
         values = self._eigen[0] if self.spectral else xp.linalg.eigvalsh(self.matrix)
-        rounding: float = 10 * self.matrix.shape[0] * float(xp.finfo(self.matrix.dtype).eps) * float(values[-1])
-        return max(0.0, float(values[0]) - rounding)
+        rounding: float = 10 * self.matrix.shape[-1] * float(xp.finfo(self.matrix.dtype).eps) * float(xp.max(values))
+        return max(0.0, float(xp.min(values)) - rounding)
 
 
 @dataclass(frozen=True, eq=False)
-class KernelSystem:
-    """The matrix ``A'A`` of fewer rows than columns, sparse or not, through its n by n kernel ``A A'`` (Woodbury)."""
+class InBasis:
+    """An operator on the coordinates in an orthonormal ``basis`` (p, r), zero outside: fewer samples than features.
+
+    The span of the samples is all that their products see. Every group of rows shares the basis.
+    """
 
     has_factor: ClassVar[bool] = True
-    factor: Array
-    spectral: bool = False
+    inner: Gram
+    basis: Array
 
     @property
     def shares_shift(self) -> bool:
         """Whether all rows of one solve must have the same shift."""
-        return not self.spectral
+        return self.inner.shares_shift
 
-    def _forth(self, rows: Array) -> Array:
-        """Multiply every row by ``A'``."""
-        return rows @ self.factor.T
-
-    def _back(self, scores: Array) -> Array:
-        """Multiply every row by ``A``."""
-        return scores @ self.factor
+    @property
+    def n_groups(self) -> int:
+        """The number of matrices."""
+        return self.inner.n_groups
 
     def apply(self, rows: Array) -> Array:
-        """Multiply every row by ``A'A``."""
-        return self._back(self._forth(rows))
-
-    @cached_property
-    def _kernel(self) -> GramSystem:
-        return GramSystem(dense(self.factor @ self.factor.T), self.spectral)
+        """Multiply the coordinates of every row."""
+        return self.inner.apply(rows @ self.basis) @ array_namespace(rows).matrix_transpose(self.basis)
 
     def solver(self, shift: Array) -> Rows:
-        """Return the solve ``(r - A' (A A' + s)^-1 A r) / s``."""
-        inner = self._kernel.solver(shift)
-        return lambda rows: (rows - self._back(inner(self._forth(rows)))) / shift[:, None]
+        """Return the solve inside the span; outside the shift alone divides."""
+        inner, back = self.inner.solver(shift), array_namespace(shift).matrix_transpose(self.basis)
+
+        def solve(rows: Array) -> Array:
+            inside = rows @ self.basis
+            return (rows + (shift[:, None] * inner(inside) - inside) @ back) / shift[:, None]
+
+        return solve
 
     def largest(self) -> float:
         """Bound the largest eigenvalue from above, within a few per cent."""
-        return self._kernel.largest()
+        return self.inner.largest()
 
     def mean_eigenvalue(self) -> float:
-        """Average the p eigenvalues, of which at most n are not zero."""
-        return self._kernel.mean_eigenvalue() * float(self.factor.shape[0] / self.factor.shape[1])
+        """Average the p eigenvalues, of which at most r are not zero."""
+        return self.inner.mean_eigenvalue() * float(self.basis.shape[1] / self.basis.shape[0])
 
     def smallest(self) -> float:
-        """Return zero: with fewer rows than columns there is a null space."""
+        """Return zero: with fewer samples than features there is a null space."""
         return 0.0
 
 
-@dataclass(frozen=True, eq=False)
-class WeightedKernelSystem(KernelSystem):
-    """The sum of ``w (x - m)(x - m)'`` over the rows x of ``factor``, where m is their weighted mean, or zero.
-
-    The kernel of the rows without weights is given, so that a new set of weights costs n by n numbers and no product of
-    the rows.
-    """
-
-    kernel: Array = None
-    weight: Array = None
-    centre: bool = True
-
-    @cached_property
-    def _share(self) -> Array:
-        xp = array_namespace(self.weight)
-        total = float(xp.sum(self.weight))
-        return self.weight / total if self.centre and total > 0 else xp.zeros_like(self.weight)
-
-    @cached_property
-    def _root(self) -> Array:
-        return array_namespace(self.weight).sqrt(self.weight)
-
-    def _forth(self, rows: Array) -> Array:
-        """Multiply every row by ``A'``: score it, subtract the mean score, weigh."""
-        scores = rows @ self.factor.T
-        return (scores - (scores @ self._share)[:, None]) * self._root
-
-    def _back(self, scores: Array) -> Array:
-        """Multiply every row by ``A``."""
-        scores = scores * self._root
-        return (scores - array_namespace(scores).sum(scores, axis=1, keepdims=True) * self._share) @ self.factor
-
-    @cached_property
-    def _kernel(self) -> GramSystem:
-        means = self.kernel @ self._share
-        centred = self.kernel - means[:, None] - means[None, :] + self._share @ means
-        return GramSystem(centred * self._root[:, None] * self._root[None, :], self.spectral)
+def stacked(operators: Sequence[Any]) -> Operator:
+    """Join operators of one kind, one for each group of rows, to be solved by one stacked eigendecomposition."""
+    first = operators[0]
+    if isinstance(first, InBasis):
+        inner = stacked([operator.inner for operator in operators])
+        return InBasis(inner, first.basis)  # type: ignore[arg-type]
+    return Gram(array_namespace(first.matrix).stack([operator.matrix for operator in operators]), spectral=True)
 
 
 @dataclass(frozen=True, eq=False)
-class DiagonalSystem:
+class Diagonal:
     """A diagonal matrix, as the gram is of samples that are one entry of a tensor each."""
 
     shares_shift: ClassVar[bool] = False
+    n_groups: ClassVar[int] = 1
     has_factor: ClassVar[bool] = True
     diagonal: Array
 
@@ -253,7 +241,7 @@ class DiagonalSystem:
 
 
 @dataclass(frozen=True, eq=False)
-class OperatorSystem:
+class Passes:
     """``factor`` times the covariance of samples that are too many and too large for any square matrix.
 
     Every product is one pass over the samples: ``total`` sums a function of rows (m, p), targets, shares (m,) and scores
@@ -261,6 +249,7 @@ class OperatorSystem:
     """
 
     shares_shift: ClassVar[bool] = False
+    n_groups: ClassVar[int] = 1
     has_factor: ClassVar[bool] = False
     total: Callable[[Callable[[Array, Array, Array, Array], Any]], Any]
     mean: Array
@@ -300,46 +289,15 @@ class OperatorSystem:
 
 
 @dataclass(frozen=True, eq=False)
-class StackedSystem:
-    """One system for each row: the classes of a multinomial model, each with its own curvature."""
-
-    shares_shift: ClassVar[bool] = True
-    has_factor: ClassVar[bool] = True
-    systems: tuple[System, ...]
-
-    def apply(self, rows: Array) -> Array:
-        """Multiply every row by its own matrix."""
-        xp = array_namespace(rows)
-        return xp.concat([system.apply(rows[k : k + 1, :]) for k, system in enumerate(self.systems)])
-
-    def solver(self, shift: Array) -> Rows:
-        """Return the solve of every row with its own matrix."""
-        xp = array_namespace(shift)
-        solvers = [system.solver(shift[k : k + 1]) for k, system in enumerate(self.systems)]
-        return lambda rows: xp.concat([solve(rows[k : k + 1, :]) for k, solve in enumerate(solvers)])
-
-    def largest(self) -> float:
-        """Bound the largest eigenvalue of all."""
-        return max(system.largest() for system in self.systems)
-
-    def mean_eigenvalue(self) -> float:
-        """Average the eigenvalues of all."""
-        return sum(system.mean_eigenvalue() for system in self.systems) / len(self.systems)
-
-    def smallest(self) -> float:
-        """Bound the smallest eigenvalue of all."""
-        return min(system.smallest() for system in self.systems)
-
-
-@dataclass(frozen=True, eq=False)
-class CentredSystem:
-    """A system that does not see what all rows have in common: ``(I - 11'/R)`` times one matrix for R rows.
+class Centred:
+    """An operator that does not see what all rows have in common: ``(I - 11'/R)`` times one matrix for R rows.
 
     The bound of the multinomial Hessian is of this form: equal scores for all classes change nothing.
     """
 
     shares_shift: ClassVar[bool] = True
-    inner: System
+    n_groups: ClassVar[int] = 1
+    inner: Operator
 
     @property
     def has_factor(self) -> bool:
@@ -374,12 +332,13 @@ class CentredSystem:
 
 
 @dataclass(frozen=True, eq=False)
-class CoupledSystem:
+class Coupled:
     """One matrix for all rows together, in coordinates of an orthonormal ``basis`` (p, r), or of all p where None."""
 
     shares_shift: ClassVar[bool] = True
+    n_groups: ClassVar[int] = 1
     has_factor: ClassVar[bool] = True
-    inner: GramSystem
+    inner: Gram
     basis: Array | None = None
 
     def _coordinates(self, rows: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Covariances of sparse rows, which stay sparse: a system like any other, behind products with the rows.
+"""Covariances of sparse rows, which stay sparse: an operator like any other, behind products with the rows.
 
 Invariant: the mean is subtracted from products, never from the rows, so that nothing is filled in.
 """
@@ -15,23 +15,16 @@ from scipy import sparse
 
 from tracelearn.arrays.array_api import Array
 from tracelearn.arrays.linalg import positive_part, scaled_rows
-from tracelearn.problems.operators import (
-    DiagonalSystem,
-    KernelSystem,
-    Rows,
-    System,
-    conjugate_gradients,
-    largest_eigenvalue,
-)
+from tracelearn.problems.operators import Diagonal, Gram, Rows, conjugate_gradients, largest_eigenvalue
 
-__all__ = ["FEW", "SparseSystem"]
+__all__ = ["FEW", "SparseGram"]
 
 # Rows and columns of the largest dense matrix that takes the place of sparse products: small enough to be factored often.
 FEW = 2048
 
 
 @dataclass(frozen=True, eq=False)
-class SparseSystem:
+class SparseGram:
     """The sum of ``w (x - m)(x - m)'`` over sparse rows x with weights w, where m is their mean, or zero.
 
     It is solved directly where the gram ``X'X`` is diagonal, as it is where a sample is one entry of a tensor, or where the
@@ -39,12 +32,13 @@ class SparseSystem:
     """
 
     has_factor: ClassVar[bool] = True
+    n_groups: ClassVar[int] = 1
     X: Any  # (n, p), in CSR format
     weight: Array
     mean: Array
 
     @classmethod
-    def of(cls, X: Any, weight: Array, *, centre: bool) -> SparseSystem:
+    def of(cls, X: Any, weight: Array, *, centre: bool) -> SparseGram:
         """Find the weighted mean, unless the rows are not to be centred."""
         total = float(np.sum(weight))
         return cls(X, weight, (weight / total) @ X if centre and total > 0 else np.zeros(X.shape[1]))
@@ -72,13 +66,13 @@ class SparseSystem:
         return self.weight @ squares
 
     @cached_property
-    def _uncentred(self) -> System | None:
+    def _uncentred(self) -> Diagonal | _Kernel | None:
         """The same about zero, where it is solved directly."""
         n, p = self.X.shape
         if n == 0 or int(np.max(np.diff(self.X.indptr))) <= 1:
-            return DiagonalSystem(self._squares)
+            return Diagonal(self._squares)
         if n <= min(FEW, p):
-            return KernelSystem(scaled_rows(self.X, np.sqrt(self.weight)))
+            return _Kernel(scaled_rows(self.X, np.sqrt(self.weight)))
         return None
 
     def solver(self, shift: Array) -> Rows:
@@ -114,6 +108,20 @@ class SparseSystem:
         return 0.0
 
 
+class _Kernel:
+    """The matrix ``A'A`` of few sparse rows A, through its small dense kernel ``A A'`` (Woodbury)."""
+
+    shares_shift = True
+
+    def __init__(self, rows: Any) -> None:
+        self._rows, self._gram = rows, Gram((rows @ rows.T).toarray())
+
+    def solver(self, shift: Array) -> Rows:
+        """Return the solve ``(r - A' (A A' + s)^-1 A r) / s``."""
+        A, inner = self._rows, self._gram.solver(shift)
+        return lambda rows: (rows - (A.T @ inner((A @ rows.T).T).T).T) / shift[:, None]
+
+
 class _Iterations:
     """Solves by conjugate gradients, each from the solution before.
 
@@ -121,7 +129,7 @@ class _Iterations:
     errors vanish with the steps of the loop and never hold it up.
     """
 
-    def __init__(self, system: SparseSystem, shift: Array) -> None:
+    def __init__(self, system: SparseGram, shift: Array) -> None:
         self._system, self._shift = system, shift
         self._last: Array | None = None
 

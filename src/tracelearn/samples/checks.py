@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from scipy import sparse
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
-from sklearn.utils.validation import _check_feature_names, _check_n_features, _check_sample_weight, validate_data
+from sklearn.utils.validation import validate_data
 
 from tracelearn.arrays.array_api import (
     Array,
@@ -26,6 +28,7 @@ from tracelearn.arrays.array_api import (
     unique_values,
     widest,
 )
+from tracelearn.samples.scikit_learn import check_feature_names, check_n_features, check_sample_weight, fit_context
 
 __all__ = [
     "check_finite",
@@ -34,7 +37,9 @@ __all__ = [
     "check_range",
     "flat_samples",
     "float_dtype",
+    "learning",
     "narrowed",
+    "out_of_memory",
     "read_labels",
     "read_numbers",
     "read_samples",
@@ -230,9 +235,9 @@ def _check_kind(X: Any) -> None:
 
 def _known_array(estimator: Any) -> Array:
     """Find an array that lives where the model's do; a model that only reads blocks knows none, and those are NumPy's."""
-    if hasattr(estimator, "coef_"):
-        return estimator.coef_
-    return estimator.moments_.x_mean if hasattr(estimator, "moments_") else np.zeros(0)
+    if hasattr(estimator, "moments_"):
+        return estimator.moments_.x_mean
+    return getattr(estimator, "coef_", np.zeros(0))
 
 
 def check_place(estimator: Any, X: Any, method: str) -> None:
@@ -246,16 +251,11 @@ def check_place(estimator: Any, X: Any, method: str) -> None:
 
 
 def narrowed(values: Array, dtype: Any) -> Array:
-    """Bring weights or patterns to the precision of the samples; refuse those that it cannot hold."""
+    """Bring weights or patterns to the precision of the samples, unless it cannot hold them."""
     xp = array_namespace(values)
-    if values.dtype != dtype:
-        largest, most = float(xp.max(xp.abs(values))), float(xp.finfo(dtype).max)
-        if largest > most:
-            raise ValueError(
-                f"Expected weights and patterns that {dtype_name(dtype)} can hold, as the samples are, got numbers up to "
-                f"{largest:.1e}: pass X as float64, or y in smaller units."
-            )
-    return xp.astype(values, dtype, copy=False)
+    if values.dtype == dtype or float(xp.max(xp.abs(values))) > float(xp.finfo(dtype).max):
+        return values
+    return xp.astype(values, dtype)
 
 
 def _foreign_rows(estimator: Any, X: Array, *, reset: bool) -> Array:
@@ -263,8 +263,8 @@ def _foreign_rows(estimator: Any, X: Array, *, reset: bool) -> Array:
     xp = array_namespace(X)
     _check_real(X, "X")
     rows = xp.reshape(X, (X.shape[0], -1))
-    _check_feature_names(estimator, rows, reset=reset)
-    _check_n_features(estimator, rows, reset=reset)
+    check_feature_names(estimator, rows, reset=reset)
+    check_n_features(estimator, rows, reset=reset)
     return rows
 
 
@@ -376,7 +376,7 @@ def read_weights(sample_weight: Any, X: Array) -> Array | None:
     if is_foreign(sample_weight):
         weight = _foreign_weights(detached(sample_weight), n)
     else:
-        weight = _check_sample_weight(sample_weight, np.empty((n, 1)), dtype=np.float64, ensure_non_negative=True)
+        weight = check_sample_weight(sample_weight, np.empty((n, 1)), dtype=np.float64, ensure_non_negative=True)
     weight = move_to(weight, X, widest(X)["dtype"] if is_foreign(X) else np.float64)
     largest = float(array_namespace(weight).max(weight))
     if largest == 0.0:
@@ -400,3 +400,42 @@ def _foreign_weights(weight: Array, n: int) -> Array:
     if bool(xp.any(weight < 0)):
         raise ValueError("Expected no sample_weight below zero, got some: Negative values in data passed to fit.")
     return weight
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def learning(learn: Method) -> Method:
+    """Mark a method that learns: its parameters are checked, and what was learned before stays if it fails, Ctrl-C included.
+
+    What learning replaces it replaces whole: no array or model that an attribute holds is ever written to.
+    """
+
+    @functools.wraps(learn)
+    def attempt(self: Any, *args: Any, **options: Any) -> Any:
+        before = dict(vars(self))
+        try:
+            return learn(self, *args, **options)
+        except MemoryError as error:
+            self.__dict__ = before
+            raise out_of_memory(error) from error
+        except BaseException:
+            self.__dict__ = before
+            raise
+
+    return cast(Method, fit_context(prefer_skip_nested_validation=True)(attempt))
+
+
+class NotEnoughMemoryError(MemoryError):
+    """A problem does not fit in memory; the message is a sentence that says what to do."""
+
+
+def out_of_memory(error: MemoryError) -> MemoryError:
+    """Say what to do instead; a library says at best what it could not have."""
+    if isinstance(error, NotEnoughMemoryError):
+        return error
+    said = " ".join(str(error).split())
+    return NotEnoughMemoryError(
+        f"Expected enough memory for this problem, got none left{f' ({said})' if said else ''}: compress the samples with "
+        "ModePCA, read them in blocks from Zarr, HDF5, Parquet or .npz files, or allow more memory."
+    )

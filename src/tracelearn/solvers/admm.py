@@ -2,57 +2,68 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import numpy as np
 
 from tracelearn.arrays.array_api import Array, array_namespace
-from tracelearn.penalties import Penalty
-from tracelearn.problems.smooth import Smooth
-from tracelearn.problems.smooth.rows import repeated, summed
-from tracelearn.solvers.guard import guarded
-from tracelearn.solvers.problems import CHECK_EVERY, Finish, Finished, Problems
-from tracelearn.solvers.solution import Solution, Watcher
+from tracelearn.problems.batch import CHECK_EVERY, Finish, Finished, Problems, Solution, Watcher
+from tracelearn.problems.datafits import repeated, summed
 
-__all__ = ["admm"]
+__all__ = ["admm", "guarded"]
 
 _RELAX = 1.6  # over-relaxation
 _REVIEW_EVERY = 10  # iterations before the step is looked at
 _LEAST_STEP = 1e-12  # times the mean eigenvalue: a smaller shift is lost in the rounding of the system
 
 
+def guarded(solver: Callable[..., Solution]) -> Callable[..., Solution]:
+    """Let a solver refuse in a sentence what it cannot represent, instead of going on with infinity and NaN."""
+
+    @wraps(solver)
+    def run(*args: Any, **options: Any) -> Solution:
+        try:
+            with np.errstate(over="raise", invalid="raise", divide="raise"):
+                return solver(*args, **options)
+        except (FloatingPointError, np.linalg.LinAlgError) as error:
+            raise ValueError(
+                f"Expected numbers that stay in the range of floating point while solving, got {str(error).lower()!r}: scale "
+                "the features to about one, or ask for a larger alpha or ridge."
+            ) from error
+
+    return run
+
+
 @guarded
 def admm(
-    smooth: Smooth,
-    penalty: Penalty,
-    alpha: Array,
+    problems: Problems,
     *,
     tol: float = 1e-6,
     max_iter: int = 1000,
     start: Solution | None = None,
     exact_ranks: bool = True,
-    reference: Array | None = None,
     on_iteration: Watcher | None = None,
 ) -> Solution:
-    """Solve the whole problem by ADMM: one linear solve, and one shrinkage for each mode, an iteration.
+    """Solve a batch of problems by ADMM: one linear solve, and one proximal point for each term, an iteration.
 
     Parameters
     ----------
-    smooth, penalty : the two halves of the objective
-    alpha : array of shape (B,)
-    tol : stop when every gap, relative to ``reference``, is at most this
-    start : solution of a neighbouring problem to start from
+    problems : data fits, penalty and strengths
+    tol : stop when every gap, relative to the objective at W = 0, is at most this
+    start : solution of a neighbouring batch to start from
     exact_ranks : whether to go on, some iterations at most, until the weights have the exact ranks of their split
-    reference : array of shape (B,), by default the objectives at W = 0
     on_iteration : called with the solution so far whenever a certificate was computed
     """
-    xp = array_namespace(alpha)
-    problems = Problems.of(smooth, penalty, alpha, reference)
-    found = problems.zero() if start is None else problems.certified(start.W, start.split, 0, start.rho)
+    xp = array_namespace(problems.alpha)
+    found = problems.begin(start)
     if bool(xp.all(found.gap <= tol)):
         return found
-    W, split = found.W, found.split
-    shares, review = smooth.system.shares_shift, _REVIEW_EVERY
-    least = _LEAST_STEP * smooth.system.mean_eigenvalue()
-    # The problems of an earlier batch may have ended apart, each with a step of its own, or for a system of another size.
+    W, split, operator = found.W, found.split, problems.fit.operator
+    shares, review = operator.shares_shift, _REVIEW_EVERY
+    least = _LEAST_STEP * operator.mean_eigenvalue()
+    # The problems of an earlier batch may have ended apart, each with a step of its own, or for an operator of another size.
     known = found.rho is not None and bool(xp.all(found.rho >= least))
     rho = _shared(found.rho, shares) if known else _first_rho(problems)
     finish, finished = Finish(problems, tol, exact_ranks), Finished(problems)
@@ -60,15 +71,15 @@ def admm(
     for iteration in range(1, max_iter + 1):
         if update is None:
             level, strength = problems.each(rho), problems.each(problems.alpha)
-            update = problems.smooth.updater(problems.gathered(penalty.pull(split, level)[1]))
-        pull, _ = penalty.pull(split, level)
+            update = problems.fit.updater(rho)
+        pull = problems.penalty.pull(split, level)
         W = problems.tensors(update(problems.rows(W), problems.rows(pull)))
-        before, split = split, penalty.push(split, W, strength, level, _RELAX)
+        before, split = split, problems.penalty.push(split, W, strength, level, _RELAX)
         if iteration == review:
-            primal, dual = penalty.residuals(before, split, W, level)
+            primal, dual = problems.penalty.residuals(before, split, W, level)
             rho = _balanced(rho, problems.gathered(primal), problems.gathered(dual), shares)
             rho, update = xp.clip(rho, min=least), None
-            # A new step costs a factorisation, about a hundred iterations' worth, unless the system is spectral.
+            # A new step costs a factorisation, about a hundred iterations' worth, unless the operator is spectral.
             review = 2 * review if shares else review + _REVIEW_EVERY
         if iteration % CHECK_EVERY == 0 or iteration == max_iter:
             found, done = finish.judge(problems, problems.certified(W, split, iteration, rho))
@@ -76,7 +87,7 @@ def admm(
                 on_iteration(found)
             if bool(xp.all(done)) or iteration == max_iter:
                 return finished.with_rest(found)
-            if bool(xp.any(done)):
+            if bool(xp.any(done)) and problems.fit.n_groups == 1:  # the problems of several groups stay together
                 left = finished.add(found, done)
                 tensors = finished.tensors(left)
                 finish.take(left, tensors)
@@ -88,25 +99,25 @@ def admm(
 def _first_rho(problems: Problems) -> Array:
     """Guess the step at which forces and weights weigh the same: ``rho = |V| / |W|``.
 
-    At the answer the forces are about ``alpha theta sqrt(rank)``; the size of the weights comes from a few steps of
-    conjugate gradients on the unpenalised problem, damped by the mean eigenvalue.
+    At the answer the forces are about ``alpha`` times what the penalty estimates; the size of the weights comes from a few
+    steps of conjugate gradients on the unpenalised problem, damped by the mean eigenvalue.
     """
     xp = array_namespace(problems.alpha)
-    smooth = problems.smooth
-    damping = smooth.system.mean_eigenvalue()
-    gradient = smooth.at_zero.gradient
+    fit = problems.fit
+    damping = fit.operator.mean_eigenvalue()
+    gradient = fit.at_zero.gradient
     # In units of the largest entry and of the mean eigenvalue all numbers are about one, and no square overflows.
     longest, unit = float(xp.max(xp.abs(gradient))) or 1.0, damping if damping > 0 else 1.0
     target = gradient / longest
 
     def total(a: Array) -> Array:
         """Sum over each problem: a system may couple its rows, so a step is one for all of them."""
-        return repeated(summed(xp.sum(a, axis=1), smooth.n_problems), a.shape[0])
+        return repeated(summed(xp.sum(a, axis=1), fit.n_problems), a.shape[0])
 
     W, residual = xp.zeros_like(target), target
     direction, square = residual, total(residual**2)
     for _ in range(8):
-        image = smooth.system.apply(direction) / unit + (damping / unit) * direction
+        image = fit.operator.apply(direction) / unit + (damping / unit) * direction
         curvature = total(direction * image)
         size = square / xp.where(curvature > 0, curvature, xp.ones_like(curvature))
         W = W + size[:, None] * direction
@@ -114,12 +125,11 @@ def _first_rho(problems: Problems) -> Array:
         before, square = square, total(residual**2)
         direction = residual + (square / xp.where(before > 0, before, xp.ones_like(before)))[:, None] * direction
     norm = xp.sqrt(xp.sum(xp.reshape(W, (problems.alpha.shape[0], -1)) ** 2, axis=1))
-    penalty = problems.penalty
-    force = sum(weight * math.sqrt(penalty.shape[mode]) for mode, weight in penalty.terms.items()) / len(penalty.terms)
+    force = problems.penalty.force(problems.shape)
     floor = 1e-8 * damping if damping > 0 else 1.0
     size = (problems.alpha / longest) * (unit / xp.where(norm > 0, norm, xp.ones_like(norm)))
     rho = xp.where(norm > 0, 0.9 * force * size, norm + floor)
-    return _shared(xp.clip(rho, min=floor), smooth.system.shares_shift)
+    return _shared(xp.clip(rho, min=floor), fit.operator.shares_shift)
 
 
 def _balanced(rho: Array, primal: Array, dual: Array, shares: bool) -> Array:

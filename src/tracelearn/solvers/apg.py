@@ -1,25 +1,105 @@
-"""The paper's accelerated proximal gradient, with the tight step."""
+"""Accelerated proximal gradient, as in the paper's Algorithm 1 but with the tight step, and its two inner methods.
+
+Both inner methods minimise ``curvature/2 |W - P|^2 + alpha norm(W)`` and return the point with its split over the terms.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from tracelearn.arrays.array_api import Array, array_namespace
-from tracelearn.penalties import Penalty
-from tracelearn.problems.smooth import Smooth
-from tracelearn.solvers.guard import guarded
-from tracelearn.solvers.problems import CHECK_EVERY, Finish, Problems
-from tracelearn.solvers.prox import PROXES, Prox
-from tracelearn.solvers.solution import Solution, Watcher
+from tracelearn.penalties import Penalty, Split
+from tracelearn.problems.batch import CHECK_EVERY, Finish, Problems, Solution, Watcher
+from tracelearn.solvers.admm import guarded
 
-__all__ = ["apg_adm", "apg_dr"]
+__all__ = ["PROXES", "apg_adm", "apg_dr", "prox_adm", "prox_dr"]
+
+Prox = Callable[..., tuple[Array, Split]]
+
+_UNIT = 0.01  # of the length of P: what a point that is nearly zero is measured by
+
+
+def _length(T: Array) -> float:
+    xp = array_namespace(T)
+    return float(xp.sqrt(xp.sum(T**2)))
+
+
+def _proximal(
+    step: Callable[[Split], tuple[Array, Split]], split: Split, P: Array, tol: float, limit: int
+) -> tuple[Array, Split]:
+    """Repeat a step until the point moves by at most ``tol`` times its length plus a hundredth of that of P."""
+    W, unit = None, _UNIT * _length(P)
+    for _ in range(limit):
+        before, (W, split) = W, step(split)
+        if before is not None and _length(W - before) <= tol * (unit + _length(before)):
+            break
+    return W, split
+
+
+def prox_adm(
+    penalty: Penalty,
+    P: Array,
+    alpha: Array,
+    curvature: float,
+    split: Split | None = None,
+    *,
+    tol: float = 1e-10,
+    max_iter: int = 100,
+) -> tuple[Array, Split]:
+    """Find the proximal point by the alternating direction method of multipliers (the paper's Eq. 26).
+
+    Parameters
+    ----------
+    P : array of shape (B, I1, ..., IN)
+    alpha : array of shape (B,)
+    curvature : the paper's L; its beta must scale with it
+    split : where an earlier call ended, to start from
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.penalties import Nuclear
+    >>> from tracelearn.solvers.apg import prox_adm
+    >>> W, split = prox_adm(1.0 * Nuclear(0), np.diag([3.0, 1.0])[None], np.array([2.0]), 1.0)
+    >>> np.round(W[0], 9)
+    array([[1., 0.],
+           [0., 0.]])
+    """
+    xp = array_namespace(P)
+    rho = xp.full_like(alpha, 2.0 * curvature)
+
+    def step(split: Split) -> tuple[Array, Split]:
+        W = (curvature * P + penalty.pull(split, rho)) / (3.0 * curvature)
+        return W, penalty.push(split, W, alpha, rho, 1.0)
+
+    return _proximal(step, penalty.start(P) if split is None else split, P, tol, max_iter)
+
+
+def prox_dr(
+    penalty: Penalty,
+    P: Array,
+    alpha: Array,
+    curvature: float,
+    split: Split | None = None,
+    *,
+    tol: float = 1e-10,
+    max_iter: int = 100,
+) -> tuple[Array, Split]:
+    """Find the proximal point by Douglas-Rachford splitting (the paper's Eq. 22 and 23); arguments as in ``prox_adm``."""
+
+    def step(split: Split) -> tuple[Array, Split]:
+        return penalty.reflect(split, P, alpha, curvature, 1.0 / curvature)
+
+    return _proximal(step, penalty.start(P) if split is None else split, P, tol, max_iter)
+
+
+PROXES: dict[str, Prox] = {"adm": prox_adm, "dr": prox_dr}
 
 
 def _apg(
     prox: Prox,
-    smooth: Smooth,
-    penalty: Penalty,
-    alpha: Array,
+    problems: Problems,
     *,
     tol: float = 1e-6,
     max_iter: int = 1000,
@@ -32,27 +112,26 @@ def _apg(
     The inner proximal point starts from the split of the last one and is found to a tenth of the last outer step: more
     would be wasted while the outer iterate still moves, less would stall it.
     """
-    xp = array_namespace(alpha)
-    problems = Problems.of(smooth, penalty, alpha)
-    found = problems.zero() if start is None else problems.certified(start.W, start.split, 0)
+    xp = array_namespace(problems.alpha)
+    found = problems.begin(start)
     if bool(xp.all(found.gap <= tol)):
         return found
     W, split = found.W, None if start is None else found.split
     finish = Finish(problems, tol, exact_ranks)
-    curvature = smooth.lipschitz()
+    curvature = problems.fit.lipschitz()
     curvature = curvature if curvature > 0 else 1.0
-    strength = problems.each(alpha)
+    strength = problems.each(problems.alpha)
     Z, momentum, accuracy = W, 1.0, 1e-3
     for iteration in range(1, max_iter + 1):
-        gradient = problems.tensors(smooth.evaluate(problems.rows(Z)).gradient)
+        gradient = problems.tensors(problems.fit.evaluate(problems.rows(Z)).gradient)
         before = W
-        W, split = prox(penalty, Z - gradient / curvature, strength, curvature, split, tol=accuracy)
+        W, split = prox(problems.penalty, Z - gradient / curvature, strength, curvature, split, tol=accuracy)
         if float(xp.sum((Z - W) * (W - before))) > 0.0:  # momentum points uphill (O'Donoghue and Candes, 2015)
             momentum = 1.0
         following = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * momentum**2))
         Z = W + ((momentum - 1.0) / following) * (W - before)
         momentum = following
-        step = float(xp.sqrt(xp.sum((W - before) ** 2))) / (1e-300 + float(xp.sqrt(xp.sum(W**2))))
+        step = _length(W - before) / (1e-300 + _length(W))
         accuracy = min(accuracy, max(0.1 * step, 1e-14))
         if iteration % CHECK_EVERY == 0 or iteration == max_iter:
             found, done = finish.judge(problems, problems.certified(W, split, iteration))
@@ -64,12 +143,12 @@ def _apg(
 
 
 @guarded
-def apg_adm(*args: object, **options: object) -> Solution:
+def apg_adm(problems: Problems, **options: object) -> Solution:
     """Accelerated proximal gradient with the alternating direction method inside; arguments as in ``admm``."""
-    return _apg(PROXES["adm"], *args, **options)  # type: ignore[arg-type]
+    return _apg(prox_adm, problems, **options)  # type: ignore[arg-type]
 
 
 @guarded
-def apg_dr(*args: object, **options: object) -> Solution:
+def apg_dr(problems: Problems, **options: object) -> Solution:
     """Accelerated proximal gradient with Douglas-Rachford splitting inside; arguments as in ``admm``."""
-    return _apg(PROXES["dr"], *args, **options)  # type: ignore[arg-type]
+    return _apg(prox_dr, problems, **options)  # type: ignore[arg-type]

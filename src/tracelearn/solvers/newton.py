@@ -7,21 +7,16 @@ from dataclasses import replace
 from array_api_compat import device
 
 from tracelearn.arrays.array_api import Array, array_namespace
-from tracelearn.penalties import Penalty
-from tracelearn.problems.smooth import Evaluation, Smooth
-from tracelearn.solvers.admm import admm
-from tracelearn.solvers.guard import guarded
-from tracelearn.solvers.problems import Finish, Problems
-from tracelearn.solvers.solution import Solution, Watcher
+from tracelearn.problems.batch import Finish, Problems, Solution, Watcher
+from tracelearn.problems.datafits import Evaluation
+from tracelearn.solvers.admm import admm, guarded
 
 __all__ = ["newton"]
 
 
 @guarded
 def newton(
-    smooth: Smooth,
-    penalty: Penalty,
-    alpha: Array,
+    problems: Problems,
     *,
     tol: float = 1e-6,
     max_iter: int = 1000,
@@ -29,21 +24,20 @@ def newton(
     exact_ranks: bool = True,
     on_iteration: Watcher | None = None,
 ) -> Solution:
-    """Solve a problem whose loss is no square by a sequence of squares: proximal Newton, ADMM inside.
+    """Solve problems whose loss is no square by a sequence of squares: proximal Newton, ADMM inside.
 
     Every model of second order costs one weighted gram and then some iterations that do not look at the samples; a
     handful of models is enough where a fixed bound of the curvature takes thousands of passes. Arguments as in ``admm``.
     """
-    xp = array_namespace(alpha)
-    count = smooth.n_problems
+    xp = array_namespace(problems.alpha)
+    count = problems.fit.n_problems
     if count > 1:  # separable: every problem has a curvature of its own
         options = {"tol": tol, "max_iter": max_iter, "exact_ranks": exact_ranks, "on_iteration": on_iteration}
-        one = [xp.asarray([k], device=device(alpha)) for k in range(count)]
+        one = [xp.asarray([k], device=device(problems.alpha)) for k in range(count)]
         starts = [None if start is None else start.take(k, k) for k in one]
         pairs = zip(one, starts, strict=True)
-        return Solution.joined([newton(smooth.take(k), penalty, alpha[k], start=s, **options) for k, s in pairs])  # type: ignore[arg-type]
-    problems = Problems.of(smooth, penalty, alpha)
-    found = problems.zero() if start is None else problems.certified(start.W, start.split, 0, start.rho)
+        return Solution.joined([newton(problems.take(k), start=s, **options) for k, s in pairs])
+    found = problems.begin(start)
     if bool(xp.all(found.gap <= tol)):
         return found
     W, inner = found.W, found
@@ -54,40 +48,53 @@ def newton(
             on_iteration(found)
         if bool(xp.all(done)) or spent >= max_iter:
             return found
-        at = smooth.evaluate(problems.rows(W))
-        model = smooth.model(problems.rows(W), at)
-        if model is None:
-            return admm(
-                smooth,
-                penalty,
-                alpha,
-                tol=tol,
+        at = problems.fit.evaluate(problems.rows(W))
+        model = problems.fit.model(problems.rows(W), at)
+        step = None
+        if model is not None:
+            first = None if spent == 0 and start is None else inner
+            goal = accuracy * min(float(found.gap[0]), 1.0)
+            inner = admm(
+                replace(problems, fit=model, reference=problems.scale),
+                tol=goal,
                 max_iter=max_iter,
-                start=start,
-                exact_ranks=exact_ranks,
-                on_iteration=on_iteration,
+                start=first,
+                exact_ranks=False,
             )
-        first = None if spent == 0 and start is None else inner
-        goal = accuracy * min(float(found.gap[0]), 1.0)
-        inner = admm(
-            model,
-            penalty,
-            alpha,
-            tol=goal,
-            max_iter=max_iter,
-            start=first,
-            exact_ranks=False,
-            reference=problems.reference,
-        )
-        if inner.n_iter == 0:  # good enough for the model, which is more lenient than the loss
-            accuracy *= 0.1
-        spent += max(inner.n_iter, 1)
-        step = _searched(problems, W, inner, at)
-        if step is None:  # the model is no guide here; its bound is, one pass an iteration
-            return admm(
-                smooth, penalty, alpha, tol=tol, max_iter=max(max_iter - spent, 1), start=found, exact_ranks=exact_ranks
-            )
+            if inner.n_iter == 0:  # good enough for the model, which is more lenient than the loss
+                accuracy *= 0.1
+            spent += max(inner.n_iter, 1)
+            step = _searched(problems, W, inner, at)
+        if (
+            step is None
+        ):  # there is no model, or it is no guide here; the bound of the curvature is, one pass an iteration
+            return _bounded(problems, found, spent, tol, max_iter, exact_ranks, on_iteration)
         found, W = step, step.W
+
+
+def _bounded(
+    problems: Problems,
+    found: Solution,
+    spent: int,
+    tol: float,
+    max_iter: int,
+    exact_ranks: bool,
+    on_iteration: Watcher | None,
+) -> Solution:
+    """Go on by ADMM with the bound of the curvature; count and show its iterations after those that were spent."""
+
+    def counted(so_far: Solution) -> Solution:
+        return replace(so_far, n_iter=spent + so_far.n_iter)
+
+    def watch(so_far: Solution) -> None:
+        if on_iteration is not None:
+            on_iteration(counted(so_far))
+
+    if problems.fit.loss.curvature is None:  # type: ignore[attr-defined]
+        return found
+    begun = found if spent else None
+    limit = max(max_iter - spent, 1)
+    return counted(admm(problems, tol=tol, max_iter=limit, start=begun, exact_ranks=exact_ranks, on_iteration=watch))
 
 
 def _searched(problems: Problems, W: Array, inner: Solution, at: Evaluation) -> Solution | None:

@@ -12,20 +12,13 @@ from array_api_compat import device
 from tracelearn.arrays.array_api import Array, array_namespace, is_sparse
 from tracelearn.arrays.linalg import coupled_gram, squared, with_ones
 from tracelearn.losses import Loss
-from tracelearn.problems.operators import (
-    CentredSystem,
-    CoupledSystem,
-    GramSystem,
-    KernelSystem,
-    OperatorSystem,
-    StackedSystem,
-    System,
-)
-from tracelearn.problems.smooth.rows import least_value, mean_row, repeated, summed
-from tracelearn.problems.smooth.samples import ArraySamples, Samples
-from tracelearn.problems.smooth.squares import Squares
+from tracelearn.moments import Moments
+from tracelearn.problems.datafits import Squares, least_value, mean_row, repeated, span, summed
+from tracelearn.problems.operators import Centred, Coupled, Gram, InBasis, Operator, Passes, stacked
+from tracelearn.problems.sparse import FEW, SparseGram
+from tracelearn.samples.samples import Block, Samples
 
-__all__ = ["DataLoss"]
+__all__ = ["SampleLoss"]
 
 # Rows and columns of the largest Hessian that couples targets: factored in about a second.
 _LARGEST_HESSIAN = 4096
@@ -35,30 +28,30 @@ _SPECTRAL = 1000
 _LOWERINGS, _LEAST_SHARE = 30, 1e-6
 # Where every sample is told apart beyond doubt curvatures vanish, and a step divided by them would overflow.
 _LEAST_CURVATURE = 1e-100
-
-
-def _is_far(mean: Array, squares: Array) -> bool:
-    """Whether the mean of some feature is so far from zero that sums of products lose the digits of its spread.
-
-    Then a copy of the samples about their mean is worth its memory.
-    """
-    xp = array_namespace(mean)
-    spread = squares - mean**2
-    return bool(xp.any((spread > 0) & (mean**2 > 1e6 * spread)))
-
-
 # Up to this size a Hessian that couples targets is factored in milliseconds. Measured on paths of real data, to a gap of
 # 1e-3: at 264 Newton took a quarter of the time of ADMM, at 640 as long, at 2,160 seventeen times as long.
 _SMALL_HESSIAN = 800
 
+# Weights (m, K) of the samples of a block, from their targets, shares and scores.
+Weigh = Callable[[Array, Array, Array], Array]
 
-def _spectral(system: System) -> System:
-    """Let one decomposition serve all shifts, where that is soon done."""
-    if isinstance(system, GramSystem):
-        return replace(system, spectral=system.matrix.shape[0] <= _SPECTRAL)
-    if isinstance(system, KernelSystem):
-        return replace(system, spectral=system.factor.shape[0] <= _SPECTRAL)
-    return system
+
+def _is_far(mean: Array, squares: Array) -> bool:
+    """Tell whether some feature's mean is so far from zero that sums of products lose the digits of its spread.
+
+    A constant feature is the extreme: subtracted, it is exactly zero. Then samples about their mean are worth their price.
+    """
+    xp = array_namespace(mean)
+    return bool(xp.any(mean**2 > 1e6 * (squares - mean**2)))
+
+
+def _moved(samples: Samples, x: Array | None, y: Array | None) -> Samples:
+    """Subtract a row from all samples and from all targets."""
+
+    def moved(block: Block) -> Block:
+        return replace(block, X=block.X if x is None else block.X - x, Y=block.Y if y is None else block.Y - y)
+
+    return samples._mapped(moved)
 
 
 class _Share:
@@ -82,47 +75,57 @@ class _Share:
 
 
 @dataclass(frozen=True, eq=False)
-class DataEvaluation:
+class LossEvaluation:
     """What is known at one W: ``scores`` stay with the samples, ``shift`` (K,) is the best intercept.
 
-    ``imbalance`` (K,) is the mean derivative there, zero unless the search for the intercept ended early.
+    ``imbalance`` (K,) is the mean derivative there, zero unless the search for the intercept ended early; ``force`` (B,) is
+    the root mean square of the derivatives.
     """
 
     value: Array
     gradient: Array
-    smooth: DataLoss
+    fit: SampleLoss
     scores: Any
     shift: Array
     imbalance: Array
+    force: Array
     ridge_value: Array
     W: Array
 
+    def _sizes(self) -> Array:
+        """Bound the root mean square (B,) of the scores with their intercept."""
+        xp, fit = array_namespace(self.W), self.fit
+        shift = xp.sqrt(summed(self.shift**2, fit.n_problems))
+        return xp.sqrt(summed(self.W**2 @ fit.squares, fit.n_problems)) + shift
+
     def rounding(self) -> tuple[Array, Array]:
         """Estimate it from the mean squares of the products ``w_i x_i``, which cancel where features are collinear."""
-        xp, smooth = array_namespace(self.W), self.smooth
-        scores = xp.sqrt(summed(self.W**2 @ smooth.squares, smooth.n_problems))
-        force = self._force()
-        shift = xp.sqrt(summed(self.shift**2, smooth.n_problems))
-        forces = force + smooth.loss.curvature * scores
-        length = forces * xp.sqrt(xp.sum(smooth.squares)) + 2.0 * xp.sqrt(smooth.ridge * self.ridge_value)
-        return self.value + force * (scores + shift), length
+        xp, fit, sizes = array_namespace(self.W), self.fit, self._sizes()
+        curvature = fit.loss.curvature
+        forces = self.force + (self.force if curvature is None else curvature) * sizes
+        length = forces * xp.sqrt(xp.sum(fit.squares)) + 2.0 * xp.sqrt(fit.ridge * self.ridge_value)
+        return self.value + self.force * sizes, length
 
-    def _force(self) -> Array:
-        """Bound the mean derivative: a loss that is not negative has one of at most sqrt(2 curvature loss)."""
-        return array_namespace(self.value).sqrt(2.0 * self.smooth.loss.curvature * self.value)
+    def imbalance_error(self) -> tuple[Array, Array]:
+        """Move all forces by their mean: the dual value changes by it times scores, the gradient by it times samples."""
+        xp, fit = array_namespace(self.W), self.fit
+        if not fit.fit_intercept:
+            return xp.zeros_like(self.value), xp.zeros_like(self.value)
+        rest = summed(xp.abs(self.imbalance), self.value.shape[0])
+        return rest * self._sizes(), rest * xp.sqrt(xp.sum(fit.squares))
 
     def least_value(self, error: Array) -> Array:
         """Bound the least loss from below, where there is a ridge and the length of the gradient may be off by an error."""
-        return least_value(self.value, self.gradient, 2.0 * self.smooth.ridge, error)
+        return least_value(self.value, self.gradient, 2.0 * self.fit.ridge, error)
 
     def dual_value(self, scale: Array) -> Array:
         """Evaluate minus the mean conjugate at the scaled forces, less the ridge term."""
-        loss, shift, wide = self.smooth.loss, self.shift, repeated(scale, self.shift.shape[0])
+        loss, shift, wide = self.fit.loss, self.shift, repeated(scale, self.shift.shape[0])
 
-        def conjugate(y: Array, z: Array) -> Array:
-            return loss.conjugate(y, wide * loss.derivative(y, z + shift))
+        def conjugate(X: Array, Y: Array, share: Array, z: Array) -> Array:
+            return share @ loss.conjugate(Y, wide * loss.derivative(Y, z + shift))
 
-        mean = self.smooth.average(conjugate, self.scores)
+        mean = self.fit.samples.total(conjugate, self.scores)
         return -summed(mean, scale.shape[0]) - scale**2 * self.ridge_value
 
     def best_scale(self) -> Array:
@@ -131,28 +134,26 @@ class DataEvaluation:
         Zero where they do not sum to zero as the free intercept asks: then they prove nothing, but that no loss is negative.
         """
         xp = array_namespace(self.value)
-        if not self.smooth.fit_intercept:
+        if not self.fit.fit_intercept:
             return xp.ones_like(self.value)
-        allowed = float(xp.finfo(self.value.dtype).eps) ** 0.5 * self._force()
+        allowed = float(xp.finfo(self.value.dtype).eps) ** 0.5 * self.force
         return xp.astype(summed(xp.abs(self.imbalance), self.value.shape[0]) <= allowed, self.value.dtype)
 
 
 @dataclass(frozen=True, eq=False)
-class DataLoss:
-    """The weighted mean of any loss over samples, plus ``ridge |W|^2``.
+class SampleLoss:
+    """The weighted mean of any loss over samples, plus ``ridge |W|^2``."""
 
-    ``system`` is the covariance of the features times the curvature of the loss: it bounds the Hessian once the intercept
-    is eliminated.
-    """
-
-    system: System
     loss: Loss
     samples: Samples
     ridge: Array
     x_mean: Array
     squares: Array  # the mean squares of the features (p,)
     origin: Array  # what was subtracted from the samples (p,)
+    y_origin: Array | None = None  # and from the targets (K,)
     fit_intercept: bool = True
+    matrix_free: bool = False
+    n_groups: int = 1
 
     @classmethod
     def of(
@@ -164,26 +165,24 @@ class DataLoss:
         joint: bool = False,
         fit_intercept: bool = True,
         matrix_free: bool = False,
-    ) -> DataLoss:
+    ) -> SampleLoss:
         """Read samples: one problem for each target where the loss is separable, unless ``joint``."""
-        mean, squares = samples.total(lambda X, Y, share, z: (share @ X, share @ squared(X)))
-        xp = array_namespace(mean)
-        if isinstance(samples, ArraySamples) and not samples.blockwise:
-            mean = mean_row(samples.X, samples.share)
+        samples = samples.in_small_blocks() if matrix_free else samples
+        mean, squares, y_mean = samples.total(lambda X, Y, share, z: (share @ X, share @ squared(X), share @ Y))
+        xp, rows = array_namespace(mean), samples.rows
+        if rows is not None:
+            mean = mean_row(rows, samples.total(lambda X, Y, share, z: share))
         mean = mean if fit_intercept else 0.0 * mean
-        origin = 0.0 * mean
-        if isinstance(samples, ArraySamples) and not matrix_free and _is_far(mean, squares):
-            samples, origin, mean, squares = samples.shifted(mean), mean, origin, squares - mean**2
-        system: System
-        if matrix_free:
-            system = OperatorSystem(samples.total, mean, loss.curvature)
-        else:
-            curvature = loss.curvature
-            (system,) = samples.covariances(lambda Y, share, z: curvature * share[:, None], centre=fit_intercept)
-        system = system if loss.is_separable else CentredSystem(_spectral(system))
+        origin, y_origin = 0.0 * mean, y_mean if fit_intercept and loss.is_shift_invariant else None
+        far = fit_intercept and _is_far(mean, squares) and not (samples.like is not None and is_sparse(samples.like))
+        if far or y_origin is not None:
+            samples = _moved(samples, mean if far else None, y_origin)
+        if far:
+            origin, mean = mean, samples.total(lambda X, Y, share, z: share @ X)
+            squares = samples.total(lambda X, Y, share, z: share @ squared(X))
         single = joint or not loss.is_separable
         ridges = xp.full((1 if single else samples.n_targets,), ridge, dtype=mean.dtype, device=device(mean))
-        return cls(system, loss, samples, ridges, mean, squares, origin, fit_intercept)
+        return cls(loss, samples, ridges, mean, squares, origin, y_origin, fit_intercept, matrix_free)
 
     @property
     def n_problems(self) -> int:
@@ -196,30 +195,44 @@ class DataLoss:
         return int(self.x_mean.shape[0])
 
     @property
+    def _n_unknowns(self) -> int:
+        """Numbers that the samples determine for each target."""
+        rows = self.samples.rows
+        return self.n_features if rows is None else min(rows.shape)
+
+    @property
     def best_solver(self) -> str:
-        """Newton's method, where the system can be factored."""
-        return "newton" if self.system.has_factor else "apg-adm"
+        """Newton's method, where a Hessian can be factored."""
+        return "apg-adm" if self.matrix_free else "newton"
 
     @property
     def path_solver(self) -> str:
-        """Newton's method, unless targets that are coupled make its Hessian dear: ADMM comes close enough sooner."""
-        if not self.system.has_factor:
-            return "apg-adm"
-        rows = self.samples.rows
-        size = self.samples.n_targets * (self.n_features if rows is None else min(rows.shape))
-        return "newton" if self.loss.is_separable or size <= _SMALL_HESSIAN else "admm"
+        """Newton's method, unless targets that are coupled make its Hessian expensive: ADMM comes close enough sooner."""
+        few = self.loss.is_separable or self.samples.n_targets * self._n_unknowns <= _SMALL_HESSIAN
+        return "apg-adm" if self.matrix_free else "newton" if few else "admm"
 
     @cached_property
-    def at_zero(self) -> DataEvaluation:
+    def operator(self) -> Operator:
+        """The covariance of the features times the curvature of the loss: a bound of the Hessian, intercept eliminated."""
+        curvature = self.loss.curvature
+        if curvature is None:
+            raise ValueError(
+                f"Expected a loss of bounded curvature for this solver, got {self.loss!r}: use solver='newton', and fewer "
+                "features or samples if they do not fit."
+            )
+        if self.matrix_free:
+            found: Operator = Passes(self.samples.total, self.x_mean, curvature)
+        else:
+            (found,) = self._covariances(lambda Y, share, z: curvature * share[:, None])
+        return found if self.loss.is_separable else Centred(_spectral(found))
+
+    @cached_property
+    def at_zero(self) -> LossEvaluation:
         """The evaluation at W = 0 with the best intercept."""
         return self.evaluate(self._zeros((self.samples.n_targets, self.n_features)))
 
     def _zeros(self, shape: tuple[int, ...]) -> Array:
         return array_namespace(self.x_mean).zeros(shape, dtype=self.x_mean.dtype, device=device(self.x_mean))
-
-    def average(self, function: Callable[[Array, Array], Array], scores: Any) -> Array:
-        """Take the weighted mean over the samples of a function of targets and scores."""
-        return self.samples.total(lambda X, Y, share, z: share @ function(Y, z), scores)
 
     def _shift(self, scores: Any, start: Array | None = None) -> Array:
         start = self._zeros((self.samples.n_targets,)) if start is None else start
@@ -229,7 +242,7 @@ class DataLoss:
             lambda term: self.samples.total(lambda X, Y, share, z: term(Y, z, share), scores), start
         )
 
-    def evaluate(self, W: Array, near: Array | None = None) -> DataEvaluation:
+    def evaluate(self, W: Array, near: Array | None = None) -> LossEvaluation:
         """Evaluate value and gradient: a pass for the scores, some over the scores alone, a pass for the gradient.
 
         The search for the intercept begins at ``near``: the one of weights close by saves most of it.
@@ -238,42 +251,44 @@ class DataLoss:
         loss, scores = self.loss, self.samples.scores(W)
         shift = self._shift(scores, near)
 
-        def sums(X: Array, Y: Array, share: Array, z: Array) -> tuple[Array, Array, Array]:
-            forces = loss.derivative(Y, z + shift) * share[:, None]
-            return share @ loss.value(Y, z + shift), forces.T @ X, array_namespace(forces).sum(forces, axis=0)
+        def sums(X: Array, Y: Array, share: Array, z: Array) -> tuple[Array, ...]:
+            derivative = loss.derivative(Y, z + shift)
+            forces = derivative * share[:, None]
+            value, balance = share @ loss.value(Y, z + shift), array_namespace(forces).sum(forces, axis=0)
+            return value, forces.T @ X, balance, share @ derivative**2
 
-        value, gradient, imbalance = self.samples.total(sums, scores)
+        value, gradient, imbalance, squares = self.samples.total(sums, scores)
         ridge_value = self.ridge * summed(xp.sum(W**2, axis=1), self.n_problems)
         gradient = gradient + 2.0 * repeated(self.ridge, W.shape[0])[:, None] * W
-        value = summed(value, self.n_problems) + ridge_value
-        return DataEvaluation(value, gradient, self, scores, shift, imbalance, ridge_value, W)
+        value, force = summed(value, self.n_problems) + ridge_value, xp.sqrt(summed(squares, self.n_problems))
+        return LossEvaluation(value, gradient, self, scores, shift, imbalance, force, ridge_value, W)
 
     def updater(self, shift: Array) -> Callable[[Array, Array], Array]:
         """Return the minimiser of a quadratic model of the loss around W: one pass over the samples, one solve.
 
-        The model is the bound ``system``. Where targets are coupled, and models of second order dear, it is times a share
+        The model is the bound ``operator``. Where targets are coupled, and models of second order expensive, it is times a share
         that follows what was seen of the curvature: where classes are told apart it is a small part of its bound, and steps
         by the bound would be as much too short.
         """
         ridge = repeated(self.ridge, self.samples.n_targets)
         shift = 2.0 * ridge + repeated(shift, self.samples.n_targets)
         share, follows = _Share(), not self.loss.is_separable
-        solve = self.system.solver(shift)
-        before: tuple[DataEvaluation, Array] | None = None
+        solve = self.operator.solver(shift)
+        before: tuple[LossEvaluation, Array] | None = None
 
         def update(W: Array, pull: Array) -> Array:
             nonlocal solve, before
             at = self.evaluate(W, None if before is None else before[0].shift)
-            image = self.system.apply(W)
+            image = self.operator.apply(W)
             if before is not None and follows and share.follow(self._seen(before, (at, image))):
-                solve = self.system.solver(shift / share.value)
+                solve = self.operator.solver(shift / share.value)
             before = at, image
             free = at.gradient - 2.0 * ridge[:, None] * W
             return solve(image + (pull - free) / share.value)
 
         return update
 
-    def _seen(self, one: tuple[DataEvaluation, Array], other: tuple[DataEvaluation, Array]) -> float:
+    def _seen(self, one: tuple[LossEvaluation, Array], other: tuple[LossEvaluation, Array]) -> float:
         """Measure the curvature between two weights, as a share of its bound: the largest over the problems.
 
         What rounding may hide is added, so that steps too small to show anything are taken by the bound.
@@ -288,44 +303,39 @@ class DataLoss:
         is_less, whole = bound > found, xp.ones_like(bound)
         return float(xp.max(xp.where(is_less, found / xp.where(is_less, bound, whole), whole)))
 
-    def model(self, W: Array, at: DataEvaluation) -> Squares | None:
+    def model(self, W: Array, at: LossEvaluation) -> Squares | None:
         """Expand the loss to second order around W, the intercept eliminated, as one problem of squares.
 
         Up to a constant it is a weighted least-squares problem whose weights are the curvatures of the samples. None
         where the targets are coupled and too many for a Hessian of all of them.
         """
         xp = array_namespace(W)
-        system: System
+        operator: Operator
         if not self.loss.is_separable:
-            rows = self.samples.rows
-            if W.shape[0] * (self.n_features if rows is None else min(rows.shape)) > _LARGEST_HESSIAN:
+            if W.shape[0] * self._n_unknowns > _LARGEST_HESSIAN:
                 return None
-            system = self._coupled(at)
+            operator = self._coupled(at)
         else:
-            systems = self._curved(at)
-            system = systems[0] if len(systems) == 1 else StackedSystem(systems)
-        image = system.apply(W)
+            operators = self._curved(at)
+            operator = operators[0] if len(operators) == 1 else stacked(operators)
+        image = operator.apply(W)
         free = at.gradient - 2.0 * repeated(self.ridge, W.shape[0])[:, None] * W
         # A constant changes neither answer nor gap; this one keeps the model positive, as the dual of squares needs.
         constant = at.value - xp.sum(free * W) + 0.5 * xp.sum(image * W) + 10.0 * self.at_zero.value
         nothing = xp.zeros_like(W[:, 0])
         target = (nothing + 1.0) * constant / W.shape[0]
-        return Squares(system, 0.5 * (image - free), target, self.ridge, nothing, nothing)
+        return Squares(operator, 0.5 * (image - free), target, self.ridge, nothing, nothing)
 
     @cached_property
     def _basis(self) -> tuple[Array, Array] | None:
-        """An orthonormal basis (p, r) of centred samples at hand, fewer than the features, and their coordinates."""
+        """An orthonormal basis (p, r) of samples in memory, fewer than the features, and their coordinates."""
         rows = self.samples.rows
-        if rows is None or rows.shape[0] >= rows.shape[1]:
-            return None
-        xp = array_namespace(rows)
-        U, s, Vt = xp.linalg.svd(rows - self.x_mean, full_matrices=False)
-        return xp.matrix_transpose(Vt), U * s
+        return None if rows is None or rows.shape[0] >= rows.shape[1] else span(rows - self.x_mean)
 
     def _curvatures(self, Y: Array, z: Array) -> Array:
         return array_namespace(z).clip(self.loss.curvatures(Y, z), min=_LEAST_CURVATURE)
 
-    def _coupled(self, at: DataEvaluation) -> CoupledSystem:
+    def _coupled(self, at: LossEvaluation) -> Coupled:
         """Build the Hessian of all targets together, the intercepts eliminated."""
         loss, shift, basis = self.loss, at.shift, self._basis
         xp, K = array_namespace(shift), shift.shape[0]
@@ -349,20 +359,31 @@ class DataLoss:
             eye = xp.eye(K, dtype=shift.dtype, device=device(shift))
             corner = xp.reshape(whole[:, size:, :, size:], (K, K)) + 1.0 / K + 1e-14 * eye
             inside = inside - cross @ xp.linalg.solve(corner, cross.T)
-        return CoupledSystem(GramSystem(0.5 * (inside + inside.T)), None if basis is None else basis[0])
+        return Coupled(Gram(0.5 * (inside + inside.T)), None if basis is None else basis[0])
 
-    def _curved(self, at: DataEvaluation) -> tuple[System, ...]:
+    def _curved(self, at: LossEvaluation) -> list[Any]:
         """Build for each target the weighted covariance of the features, about their weighted mean with an intercept."""
         shift = at.shift
+        return self._covariances(lambda Y, share, z: self._curvatures(Y, z + shift) * share[:, None], at.scores)
 
-        def weigh(Y: Array, share: Array, z: Array) -> Array:
-            return self._curvatures(Y, z + shift) * share[:, None]
+    def _covariances(self, weigh: Weigh, scores: Any = None) -> list[Any]:
+        """Sum ``w (x - m)(x - m)'`` for each column of weights w, m the weighted mean, or with no intercept zero."""
+        samples, centre = self.samples, self.fit_intercept
+        like, basis = samples.like, self._basis
+        if like is not None and is_sparse(like) and like.shape[1] > min(FEW, like.shape[0]):
+            weights = samples.total(lambda X, Y, share, z: weigh(Y, share, z), scores)
+            return [SparseGram.of(like, weights[:, k], centre=centre) for k in range(weights.shape[1])]
 
-        return self.samples.covariances(weigh, at.scores, centre=self.fit_intercept)
+        def moments(X: Array, Y: Array, share: Array, z: Array) -> tuple[Moments, ...]:
+            weights, x = weigh(Y, share, z), X if basis is None else basis[1]
+            return tuple(Moments.of(x, weights[:, k], weights[:, k]) for k in range(weights.shape[1]))
+
+        grams = [Gram(one.gram if centre else one.second_moment) for one in samples.total(moments, scores)]
+        return grams if basis is None else [InBasis(gram, basis[0]) for gram in grams]
 
     def lipschitz(self) -> float:
         """Return the largest eigenvalue of the bound of the Hessian, plus the ridge."""
-        return self.system.largest() + 2.0 * float(array_namespace(self.ridge).max(self.ridge))
+        return self.operator.largest() + 2.0 * float(array_namespace(self.ridge).max(self.ridge))
 
     def intercept(self, W: Array) -> Array:
         """Find the best intercept for W."""
@@ -370,10 +391,20 @@ class DataLoss:
         if not self.fit_intercept:
             return shift
         shift = shift - W @ self.origin
-        return shift if self.loss.is_separable else shift - array_namespace(shift).mean(shift)  # they sum to zero
+        if not self.loss.is_separable:
+            return shift - array_namespace(shift).mean(shift)  # they sum to zero
+        return shift if self.y_origin is None else shift + self.y_origin
 
-    def take(self, problems: Array) -> DataLoss:
+    def take(self, problems: Array) -> SampleLoss:
         """Keep some of the problems of a separable loss."""
         if self.n_problems == 1:
             return self
-        return replace(self, samples=self.samples.take(problems), ridge=self.ridge[problems])
+        y_origin = None if self.y_origin is None else self.y_origin[problems]
+        return replace(self, samples=self.samples.take_targets(problems), ridge=self.ridge[problems], y_origin=y_origin)
+
+
+def _spectral(operator: Any) -> Operator:
+    """Let one decomposition serve all shifts, where that is soon done."""
+    if isinstance(operator, Gram):
+        return replace(operator, spectral=operator.matrix.shape[0] <= _SPECTRAL)
+    return replace(operator, inner=_spectral(operator.inner)) if isinstance(operator, InBasis) else operator

@@ -1,0 +1,747 @@
+"""Penalties: norms of the weights, built from atoms.
+
+An atom is a norm of one linear view of a weight tensor: the singular values of an unfolding, the entries, the fibres of a
+mode. ``Overlap`` asks every term of the same W, ``Latent`` shares W out between its terms, ``Blocks`` gives each block of W
+a penalty of its own. The steps of ADMM and of Douglas-Rachford splitting live in these three and in no atom.
+
+Conventions
+-----------
+Penalties act on batches ``W`` of shape ``(B, I1, ..., IN)``; ``alpha`` and ``rho`` have shape ``(B,)``. What an algorithm
+learns about the terms is a ``Split``, which is passed in and returned, never kept: at an optimum it proves the optimum, so
+value and dual norm take it as evidence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol, Self
+
+from tracelearn.arrays.array_api import Array, array_namespace
+from tracelearn.arrays.linalg import (
+    left_singular_vectors,
+    positive_part,
+    refold_rows,
+    shrink,
+    spectral_norms,
+    trace_norms,
+    unfold_rows,
+)
+
+__all__ = [
+    "ATOMS",
+    "L1",
+    "PENALTIES",
+    "Atom",
+    "Blocks",
+    "GroupL2",
+    "Latent",
+    "Nuclear",
+    "Overlap",
+    "Penalty",
+    "Split",
+    "as_penalty",
+    "tensor_trace_norm",
+]
+
+ATOMS: dict[str, type[Atom]] = {}  # filled by the classes themselves
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """How a weight tensor is shared out over the terms of a penalty.
+
+    ``parts`` has shape (M, B, I1, ..., IN), one for each term; ``duals`` the same shape or, where all parts share one force,
+    (1, B, I1, ..., IN). ``anchors`` are the parts before their proximal step, over-relaxed. ``Blocks`` holds tuples of these.
+    """
+
+    parts: Any
+    duals: Any
+    anchors: Any
+
+    def map(self, function: Callable[[Array], Array]) -> Split:
+        """Apply a function to every array."""
+
+        def each(value: Any) -> Any:
+            return tuple(each(v) for v in value) if isinstance(value, tuple) else function(value)
+
+        return Split(each(self.parts), each(self.duals), each(self.anchors))
+
+    def take(self, index: Array) -> Split:
+        """Keep some tensors of the batch."""
+        return self.map(lambda a: array_namespace(a).take(a, index, axis=1))
+
+    @classmethod
+    def joined(cls, splits: Sequence[Split]) -> Split:
+        """Put batches together."""
+
+        def each(values: Sequence[Any]) -> Any:
+            if isinstance(values[0], tuple):
+                return tuple(each(own) for own in zip(*values, strict=True))
+            return array_namespace(values[0]).concat(list(values), axis=1)
+
+        return cls(*(each([getattr(s, name) for s in splits]) for name in ("parts", "duals", "anchors")))
+
+
+class Penalty(Protocol):
+    """What solvers and the certificate ask of a penalty."""
+
+    def value(self, W: Array, split: Split | None = None) -> Array:
+        """Evaluate the norm (B,), from above where only a split makes it computable."""
+
+    def dual_norm(self, G: Array, split: Split | None = None) -> Array:
+        """Evaluate the dual norm (B,), from above; tight when the split comes from an optimum."""
+
+    def dual_bound(self, length: Array) -> Array:
+        """Bound the dual norm (B,) of any tensor of a Euclidean length (B,)."""
+
+    def force(self, shape: tuple[int, ...]) -> float:
+        """Estimate the length of the forces at an optimum with alpha = 1: where ADMM begins its step."""
+
+    def start(self, W: Array) -> Split:
+        """Make a first split of W."""
+
+    def pull(self, split: Split, rho: Array) -> Array:
+        """Return what ADMM adds to the right-hand side of the update of W, whose diagonal grows by ``rho``."""
+
+    def push(self, split: Split, W: Array, alpha: Array, rho: Array, relax: float) -> Split:
+        """Advance the split for a new W."""
+
+    def residuals(self, before: Split, after: Split, W: Array, rho: Array) -> tuple[Array, Array]:
+        """Measure how far W and its parts disagree, and how far the parts still move, both relative, (B,)."""
+
+    def reflect(self, split: Split, P: Array, alpha: Array, curvature: float, step: float) -> tuple[Array, Split]:
+        """Make a Douglas-Rachford step for ``curvature/2 |W - P|^2 + alpha norm(W)``; return point and state."""
+
+    def tidy(self, W: Array, split: Split) -> Array:
+        """Replace W by a tensor near it that has exactly the ranks and zeros that the split implies."""
+
+    def bound_to(self, shape: tuple[int, ...]) -> Self:
+        """Check that the penalty fits weights of a shape, and simplify it for them."""
+
+    def take(self, problems: Array) -> Self:
+        """Keep some problems of a batch whose problems have weights of their own."""
+
+
+# --- atoms ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Atom:
+    """A norm of one view of a weight tensor; a subclass is a new atom, offered everywhere by its name.
+
+    ``view`` shows a batch (B, I1, ..., IN) as matrices (B, m, q), ``back`` undoes it. The others act on stacks of matrices
+    (..., m, q): ``norms`` and ``dual_norms`` (...), ``prox`` with thresholds (...), ``support`` says which structure a
+    matrix has exactly, and ``restrict`` gives another matrix the same.
+
+    Atoms are added and multiplied with weights: ``0.5 * Nuclear(0) + 0.5 * Nuclear(1) + 0.1 * L1()``.
+    """
+
+    name: ClassVar[str]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        ATOMS[cls.name] = cls
+
+    def view(self, T: Array) -> Array:
+        """Show every tensor of a batch as a matrix; by default one row of all entries."""
+        return array_namespace(T).reshape(T, (T.shape[0], 1, -1))
+
+    def back(self, M: Array, shape: tuple[int, ...]) -> Array:
+        """Undo ``view`` for a batch of a shape (B, I1, ..., IN)."""
+        return array_namespace(M).reshape(M, shape)
+
+    def norms(self, M: Array) -> Array:
+        """Evaluate the norm of each matrix."""
+        raise NotImplementedError
+
+    def dual_norms(self, M: Array) -> Array:
+        """Evaluate the dual norm of each matrix, which is never above its Euclidean length."""
+        raise NotImplementedError
+
+    def prox(self, M: Array, threshold: Array) -> Array:
+        """Find the proximal point of ``threshold`` times the norm."""
+        raise NotImplementedError
+
+    def support(self, M: Array) -> Array:
+        """Describe the ranks or zeros that each matrix has; by default where it is zero."""
+        return array_namespace(M).astype(M != 0, M.dtype)
+
+    def restrict(self, M: Array, support: Array) -> Array:
+        """Give matrices the ranks or zeros of a support."""
+        return M * support
+
+    def size(self, shape: tuple[int, ...]) -> int:
+        """Count what is penalised: rows, entries or groups."""
+        return math.prod(shape)
+
+    def fits(self, shape: tuple[int, ...]) -> bool:
+        """Tell whether weights of a shape have this view."""
+        return -len(shape) <= getattr(self, "mode", 0) < len(shape)
+
+    def at_order(self, order: int) -> Atom:
+        """Return the atom that stands for this one among tensors of an order, so that equal ones are found."""
+        mode = getattr(self, "mode", None)
+        return self if mode is None else replace(self, mode=mode % order)  # type: ignore[call-arg]
+
+    def __rmul__(self, weight: float) -> Overlap:
+        return Overlap(((float(weight), self),))
+
+    def __add__(self, other: Atom | Overlap) -> Overlap:
+        return 1.0 * self + other
+
+
+@dataclass(frozen=True)
+class Nuclear(Atom):
+    """The trace norm of the unfolding of one mode, the sum of its singular values: low rank in that mode."""
+
+    name: ClassVar[str] = "nuclear"
+    mode: int = 0
+
+    def view(self, T: Array) -> Array:
+        """Unfold, short side first."""
+        return unfold_rows(T, self.mode)
+
+    def back(self, M: Array, shape: tuple[int, ...]) -> Array:
+        """Fold back."""
+        return refold_rows(M, self.mode, shape)
+
+    def norms(self, M: Array) -> Array:
+        """Sum the singular values."""
+        return trace_norms(M)
+
+    def dual_norms(self, M: Array) -> Array:
+        """Find the largest singular value."""
+        return spectral_norms(M)
+
+    def prox(self, M: Array, threshold: Array) -> Array:
+        """Shrink the singular values."""
+        return shrink(M, threshold)
+
+    def support(self, M: Array) -> Array:
+        """Find orthonormal columns that span the columns of M."""
+        return left_singular_vectors(M)
+
+    def restrict(self, M: Array, support: Array) -> Array:
+        """Project the columns."""
+        return support @ (array_namespace(M).matrix_transpose(support) @ M)
+
+    def size(self, shape: tuple[int, ...]) -> int:
+        """Count the singular values."""
+        return shape[self.mode]
+
+    def at_order(self, order: int) -> Atom:
+        """Both unfoldings of a matrix have the same singular values."""
+        return Nuclear(0) if order == 2 else Nuclear(self.mode % order)
+
+
+@dataclass(frozen=True)
+class L1(Atom):
+    """The sum of the absolute values of all entries: few entries that are not zero."""
+
+    name: ClassVar[str] = "l1"
+
+    def norms(self, M: Array) -> Array:
+        """Sum absolute values."""
+        xp = array_namespace(M)
+        return xp.sum(xp.abs(M), axis=(-2, -1))
+
+    def dual_norms(self, M: Array) -> Array:
+        """Find the largest absolute value."""
+        xp = array_namespace(M)
+        return xp.max(xp.abs(M), axis=(-2, -1))
+
+    def prox(self, M: Array, threshold: Array) -> Array:
+        """Move every entry towards zero."""
+        xp = array_namespace(M)
+        return xp.sign(M) * positive_part(xp.abs(M) - threshold[..., None, None])
+
+
+@dataclass(frozen=True)
+class GroupL2(Atom):
+    """The sum of the lengths of the slices of one mode: whole channels, times or frequencies that are zero."""
+
+    name: ClassVar[str] = "group_l2"
+    mode: int = 0
+
+    def view(self, T: Array) -> Array:
+        """Show every slice as a row."""
+        xp = array_namespace(T)
+        return xp.reshape(xp.moveaxis(T, self.mode % (T.ndim - 1) + 1, 1), (T.shape[0], self.size(T.shape[1:]), -1))
+
+    def back(self, M: Array, shape: tuple[int, ...]) -> Array:
+        """Put the slices back."""
+        xp, axis = array_namespace(M), self.mode % (len(shape) - 1) + 1
+        rest = shape[1:axis] + shape[axis + 1 :]
+        return xp.moveaxis(xp.reshape(M, (shape[0], shape[axis], *rest)), 1, axis)
+
+    def _lengths(self, M: Array) -> Array:
+        xp = array_namespace(M)
+        return xp.sqrt(xp.sum(M**2, axis=-1))
+
+    def norms(self, M: Array) -> Array:
+        """Sum the lengths of the rows."""
+        return array_namespace(M).sum(self._lengths(M), axis=-1)
+
+    def dual_norms(self, M: Array) -> Array:
+        """Find the longest row."""
+        return array_namespace(M).max(self._lengths(M), axis=-1)
+
+    def prox(self, M: Array, threshold: Array) -> Array:
+        """Shorten every row."""
+        xp, lengths = array_namespace(M), self._lengths(M)
+        left = positive_part(lengths - threshold[..., None])
+        return M * (left / xp.where(left > 0, lengths, xp.ones_like(lengths)))[..., None]
+
+    def size(self, shape: tuple[int, ...]) -> int:
+        """Count the slices."""
+        return shape[self.mode]
+
+
+# --- sums of terms ----------------------------------------------------------------------------------------------------
+
+
+def _column(x: Array, ndim: int) -> Array:
+    """Give a (B,) array the trailing axes that let it multiply a (B, I1, ..., IN) batch."""
+    return array_namespace(x).reshape(x, (-1, *(1,) * (ndim - 1)))
+
+
+def _norms(T: Array) -> Array:
+    """Frobenius norm of each tensor of the batch over all parts: (M, B, ...) -> (B,)."""
+    xp = array_namespace(T)
+    return xp.sqrt(xp.sum(T**2, axis=(0, *range(2, T.ndim))))
+
+
+def _ratio(x: Array, y: Array) -> Array:
+    """Divide; where y is zero there is nothing to compare with, and x alone would depend on the units."""
+    xp = array_namespace(x)
+    return xp.where(y > 0, x / xp.where(y > 0, y, xp.ones_like(y)), xp.zeros_like(x))
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """Atoms with their weights: numbers, or arrays (B,) where the problems of a batch weigh them differently."""
+
+    terms: tuple[tuple[Any, Atom], ...]
+
+    def _each(self, name: str, tensors: Sequence[Array], *arguments: Any) -> list[Array]:
+        """Call one method of every atom for the view of its own tensor, atoms of one kind and size in one call.
+
+        A small decomposition is mostly overhead, on a GPU about a millisecond of it: a cube has its modes done at once.
+        """
+        views = [atom.view(T) for (_, atom), T in zip(self.terms, tensors, strict=True)]
+        groups: dict[Any, list[int]] = {}
+        for m, (view, (_, atom)) in enumerate(zip(views, self.terms, strict=True)):
+            groups.setdefault((type(atom), tuple(view.shape)), []).append(m)
+        found: list[Array] = [None] * len(views)
+        xp = array_namespace(views[0])
+        for own in groups.values():
+            atom, given = self.terms[own[0]][1], [xp.stack([a[m] for m in own]) for a in arguments]
+            results = getattr(atom, name)(xp.stack([views[m] for m in own]), *given)
+            for place, m in enumerate(own):
+                found[m] = results[place, ...]
+        return found
+
+    def _norms_of(self, tensors: Sequence[Array]) -> Array:
+        """Sum the weighted norms of tensors, one for each term."""
+        values = self._each("norms", tensors)
+        return sum(weight * value for (weight, _), value in zip(self.terms, values, strict=True))
+
+    def _shrunk(self, points: Array, level: Array) -> Array:
+        """Find the proximal point of each term at its own point (M, B, ...), with thresholds ``level`` (B,) times weights."""
+        xp, shape = array_namespace(points), tuple(points.shape[1:])
+        parts = [points[m, ...] for m in range(points.shape[0])]
+        found = self._each("prox", parts, [weight * level for weight, _ in self.terms])
+        return xp.stack([atom.back(M, shape) for (_, atom), M in zip(self.terms, found, strict=True)])
+
+    def _combined(self, order: int, combine: Callable[[Any, Any], Any]) -> Self:
+        """Merge terms that are the same norm for tensors of an order: a single term has a closed proximal point."""
+        merged: dict[Atom, Any] = {}
+        for weight, atom in self.terms:
+            same = atom.at_order(order)
+            merged[same] = combine(merged[same], weight) if same in merged else weight
+        return replace(self, terms=tuple((weight, atom) for atom, weight in merged.items()))
+
+    def _check(self, shape: tuple[int, ...]) -> None:
+        for weight, atom in self.terms:
+            if not isinstance(weight, float | int):
+                continue
+            if not (math.isfinite(weight) and weight >= 0):
+                raise ValueError(f"Expected weights of a penalty that are finite and not negative, got {weight}.")
+            if not atom.fits(shape):
+                raise ValueError(
+                    f"Expected terms that fit weights of shape {shape}, got {atom}: modes are counted from 0."
+                )
+
+    def take(self, problems: Array) -> Self:
+        """Keep some problems."""
+        terms = [(w if isinstance(w, float | int) else w[problems], atom) for w, atom in self.terms]
+        return replace(self, terms=tuple(terms))
+
+    def __add__(self, other: Atom | _Terms) -> Self:
+        more = (1.0 * other).terms if isinstance(other, Atom) else other.terms
+        return replace(self, terms=self.terms + more)
+
+    def __rmul__(self, weight: float) -> Self:
+        return replace(self, terms=tuple((float(weight) * w, atom) for w, atom in self.terms))
+
+
+@dataclass(frozen=True)
+class Overlap(_Terms):
+    """The sum of weighted norms of the same W, ``sum_m theta_m |W|_m``: every term's structure at once."""
+
+    def bound_to(self, shape: tuple[int, ...]) -> Overlap:
+        """Check modes and weights, leave out terms without weight, merge equal ones."""
+        self._check(shape)
+        kept = [term for term in self.terms if not (isinstance(term[0], float | int) and term[0] == 0)]
+        if not kept:
+            raise ValueError("Expected a penalty with some weight above zero, got none: use alpha=0 for no penalty.")
+        return Overlap(tuple(kept))._combined(len(shape), lambda a, b: a + b)
+
+    def value(self, W: Array, split: Split | None = None) -> Array:
+        """Evaluate the norm; the split is not needed."""
+        return self._norms_of([W] * len(self.terms))
+
+    def _shares(self) -> list[Any]:
+        """Share what is left over among the terms that have weight."""
+        if all(isinstance(weight, float | int) for weight, _ in self.terms):
+            return [1.0 / len(self.terms)] * len(self.terms)
+        active = [0.0 * sum(w for w, _ in self.terms) + (weight > 0) for weight, _ in self.terms]
+        return [a / sum(active) for a in active]
+
+    def dual_norm(self, G: Array, split: Split | None = None) -> Array:
+        """Bound the smallest ``s`` for which G is a sum of parts whose dual norms are at most ``s theta_m``.
+
+        With a split, its duals are the parts, their rest spread evenly: tight at an optimum. Without one, G is shared out in
+        proportion, which gives the harmonic mean of the dual norms: 1.00 to 1.26 times the true value.
+        """
+        xp = array_namespace(G)
+        if split is None:
+            norms = self._each("dual_norms", [G] * len(self.terms))
+            # So small that a norm below it is zero, so large that no weight divided by it overflows.
+            tiny = float(xp.finfo(G.dtype).smallest_normal) * 4.0 * max(1.0, self._largest_weight() * len(norms))
+            parts = [weight / xp.clip(norm, min=tiny) for (weight, _), norm in zip(self.terms, norms, strict=True)]
+            bound = 1.0 / sum(parts)
+            return xp.where(norms[0] > 0, bound, xp.zeros_like(bound))  # of zero alone it is zero
+        rest = G - xp.sum(split.duals, axis=0)
+        shares = [s if isinstance(s, float) else _column(s, G.ndim) for s in self._shares()]
+        levels = self._each("dual_norms", [split.duals[m, ...] + share * rest for m, share in enumerate(shares)])
+        pairs = zip(self.terms, levels, strict=True)
+        # A term without weight takes no part: its force is exactly zero.
+        ratios = [n / w if isinstance(w, float | int) else n / xp.where(w > 0, w, n + 1.0) for (w, _), n in pairs]
+        return xp.max(xp.stack(ratios), axis=0)
+
+    def _largest_weight(self) -> float:
+        return max(float(w) if isinstance(w, float | int) else float(w.max()) for w, _ in self.terms)
+
+    def dual_bound(self, length: Array) -> Array:
+        """Give all of it to the term with the largest weight: no dual norm of an atom exceeds the length."""
+        weights = [w + 0.0 * length for w, _ in self.terms]
+        xp = array_namespace(length)
+        return length / xp.max(xp.stack(weights), axis=0)
+
+    def force(self, shape: tuple[int, ...]) -> float:
+        """Sum the forces of the terms, each about the root of what it counts."""
+        if not all(isinstance(w, float | int) for w, _ in self.terms):
+            return math.sqrt(max(shape))
+        return float(sum(weight * math.sqrt(atom.size(shape)) for weight, atom in self.terms))
+
+    def start(self, W: Array) -> Split:
+        """Copy W once for each term, without forces."""
+        xp = array_namespace(W)
+        parts = xp.stack([W] * len(self.terms))
+        return Split(parts, xp.zeros_like(parts), parts)
+
+    def pull(self, split: Split, rho: Array) -> Array:
+        """Consensus: every part pulls W towards itself with an equal share of ``rho``."""
+        xp = array_namespace(rho)
+        level = _column(rho / len(self.terms), split.parts.ndim - 1)
+        return xp.sum(split.parts, axis=0) * level - xp.sum(split.duals, axis=0)
+
+    def push(self, split: Split, W: Array, alpha: Array, rho: Array, relax: float) -> Split:
+        """Take the proximal point of ``W + V_m / rho`` for each term; what was cut off becomes the new force."""
+        rho = rho / len(self.terms)
+        level = _column(rho, W.ndim)
+        anchors = relax * W + (1.0 - relax) * split.parts + split.duals / level
+        parts = self._shrunk(anchors, alpha / rho)
+        return Split(parts, level * (anchors - parts), anchors)
+
+    def residuals(self, before: Split, after: Split, W: Array, rho: Array) -> tuple[Array, Array]:
+        """Compare W with its copies, and the copies with those before."""
+        primal = _ratio(_norms(W - after.parts), _norms(after.parts))
+        return primal, _ratio(rho / len(self.terms) * _norms(after.parts - before.parts), _norms(after.duals))
+
+    def reflect(self, split: Split, P: Array, alpha: Array, curvature: float, step: float) -> tuple[Array, Split]:
+        """Step in the product space of the paper's Eq. 16: the quadratic term is one component more.
+
+        Erratum: the proximal map of the indicator averages all components; the paper's sum leaves the first one out.
+        """
+        xp = array_namespace(P)
+        state = split.anchors
+        if state.shape[0] == len(self.terms):  # a split from elsewhere
+            state = xp.concat([P[None, ...], state])
+        mean = xp.mean(state, axis=0)
+        mirror = 2.0 * mean - state
+        anchored = (curvature * P + mirror[0, ...] / step) / (curvature + 1.0 / step)  # Eq. 19
+        parts = self._shrunk(mirror[1:, ...], step * alpha)  # Eq. 20
+        duals = (mirror[1:, ...] - parts) / step
+        state = state + xp.concat([anchored[None, ...], parts]) - mean  # Eq. 22 and 23
+        return mean, Split(parts, duals, state)
+
+    def tidy(self, W: Array, split: Split) -> Array:
+        """Give W the structure of each part, term after term."""
+        parts = [split.parts[m, ...] for m in range(split.parts.shape[0])]
+        supports = self._each("support", parts)
+        for (_, atom), support in zip(self.terms, supports, strict=True):
+            W = atom.back(atom.restrict(atom.view(W), support), tuple(W.shape))
+        return W
+
+
+@dataclass(frozen=True)
+class Latent(_Terms):
+    """The least ``sum_m theta_m |W_m|_m`` over all sums ``W_1 + ... + W_M = W``: the structure of *some* terms."""
+
+    def bound_to(self, shape: tuple[int, ...]) -> Latent:
+        """Check modes and weights; of equal terms the cheapest takes all."""
+        self._check(shape)
+        if not all(weight for weight, _ in self.terms):
+            raise ValueError("Expected weights above zero in a latent norm, got a zero: a free term leaves no norm.")
+        return self._combined(len(shape), min)
+
+    def value(self, W: Array, split: Split | None = None) -> Array:
+        """Bound the norm from above by the split, its rest spread evenly; without one, by the best single term."""
+        xp = array_namespace(W)
+        norms = self._each("norms", [W] * len(self.terms))
+        best = xp.min(xp.stack([w * norm for (w, _), norm in zip(self.terms, norms, strict=True)]), axis=0)
+        if split is None:
+            return best
+        rest = (W - xp.sum(split.parts, axis=0)) / len(self.terms)
+        return xp.minimum(best, self._norms_of([split.parts[m, ...] + rest for m in range(len(self.terms))]))
+
+    def dual_norm(self, G: Array, split: Split | None = None) -> Array:
+        """Evaluate the largest dual norm over weight, exactly."""
+        xp = array_namespace(G)
+        norms = self._each("dual_norms", [G] * len(self.terms))
+        return xp.max(xp.stack([norm / w for (w, _), norm in zip(self.terms, norms, strict=True)]), axis=0)
+
+    def dual_bound(self, length: Array) -> Array:
+        """Divide by the smallest weight."""
+        return length / min(weight for weight, _ in self.terms)
+
+    def force(self, shape: tuple[int, ...]) -> float:
+        """Average the forces of the terms; W has the share of one part."""
+        forces = [weight * math.sqrt(atom.size(shape)) for weight, atom in self.terms]
+        return float(sum(forces)) / len(forces) ** 2
+
+    def start(self, W: Array) -> Split:
+        """Give every term an equal part of W."""
+        xp = array_namespace(W)
+        parts = xp.stack([W / len(self.terms)] * len(self.terms))
+        return Split(parts, xp.zeros_like(parts[:1, ...]), parts)
+
+    def pull(self, split: Split, rho: Array) -> Array:
+        """Sharing: the sum of the parts pulls W."""
+        xp = array_namespace(rho)
+        return xp.sum(split.anchors, axis=0) * _column(rho, split.parts.ndim - 1) + split.duals[0, ...]
+
+    def push(self, split: Split, W: Array, alpha: Array, rho: Array, relax: float) -> Split:
+        """Share the difference of W and the sum of the parts out evenly, then take each part's proximal point."""
+        xp, count = array_namespace(W), len(self.terms)
+        rho = rho * count
+        level = _column(rho, W.ndim)
+        excess = (xp.sum(split.anchors, axis=0) - W)[None, ...] / count
+        duals, copies = split.duals + level * excess, split.anchors - excess
+        parts = self._shrunk(copies - duals / level, alpha / rho)
+        return Split(parts, duals, relax * parts + (1.0 - relax) * copies)
+
+    def residuals(self, before: Split, after: Split, W: Array, rho: Array) -> tuple[Array, Array]:
+        """Compare the parts with those that sum to W, and with those before."""
+        xp, count = array_namespace(W), len(self.terms)
+        copies = before.anchors - (xp.sum(before.anchors, axis=0) - W)[None, ...] / count
+        primal = _ratio(_norms(copies - after.parts), _norms(after.parts))
+        dual = rho * count * _norms(after.parts - before.parts)
+        return primal, _ratio(dual, math.sqrt(count) * _norms(after.duals))
+
+    def reflect(self, split: Split, P: Array, alpha: Array, curvature: float, step: float) -> tuple[Array, Split]:
+        """Step on the parts themselves: one proximal map couples them through their sum, the other shrinks them."""
+        xp = array_namespace(P)
+        state, count, stiffness = split.anchors, len(self.terms), step * curvature
+        force = stiffness / (1.0 + count * stiffness) * (P - xp.sum(state, axis=0))
+        coupled = state + force[None, ...]
+        parts = self._shrunk(2.0 * coupled - state, step * alpha)
+        return xp.sum(coupled, axis=0), Split(parts, -force[None, ...] / step, state + parts - coupled)
+
+    def tidy(self, W: Array, split: Split) -> Array:
+        """Return the sum of the parts: each has exact structure, and all are zero where W is."""
+        return array_namespace(W).sum(split.parts, axis=0)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """A penalty for each block of W, which comes flat, (B, p): the views of a sample, each with a norm of its own."""
+
+    shapes: tuple[tuple[int, ...], ...]
+    penalties: tuple[Overlap | Latent, ...]
+
+    def bound_to(self, shape: tuple[int, ...]) -> Blocks:
+        """Check the sizes, and bind each block's penalty to its shape."""
+        if sum(math.prod(own) for own in self.shapes) != math.prod(shape):
+            raise ValueError(f"Expected blocks of {math.prod(shape)} weights in all, got shapes {self.shapes}.")
+        return Blocks(self.shapes, tuple(p.bound_to(own) for p, own in zip(self.penalties, self.shapes, strict=True)))
+
+    def blocks(self, W: Array) -> list[Array]:
+        """Cut a batch (B, p) into the tensors of its blocks."""
+        xp, found, first = array_namespace(W), [], 0
+        flat = xp.reshape(W, (W.shape[0], -1))
+        for shape in self.shapes:
+            size = math.prod(shape)
+            found.append(xp.reshape(flat[:, first : first + size], (-1, *shape)))
+            first += size
+        return found
+
+    def _joined(self, blocks: Sequence[Array], like: Array) -> Array:
+        xp = array_namespace(like)
+        return xp.reshape(xp.concat([xp.reshape(b, (b.shape[0], -1)) for b in blocks], axis=1), like.shape)
+
+    def _map(self, method: str, W: Array, split: Split | None, *arguments: Any) -> list[Any]:
+        splits = [None] * len(self.penalties) if split is None else self._splits(split)
+        triples = zip(self.penalties, self.blocks(W), splits, strict=True)
+        return [getattr(p, method)(own, s, *arguments) for p, own, s in triples]
+
+    def _splits(self, split: Split) -> list[Any]:
+        return [Split(*own) for own in zip(split.parts, split.duals, split.anchors, strict=True)]
+
+    def _gathered(self, splits: Sequence[Split]) -> Split:
+        return Split(*(tuple(getattr(s, name) for s in splits) for name in ("parts", "duals", "anchors")))
+
+    def value(self, W: Array, split: Split | None = None) -> Array:
+        """Sum over the blocks."""
+        return sum(self._map("value", W, split))
+
+    def dual_norm(self, G: Array, split: Split | None = None) -> Array:
+        """Take the largest over the blocks."""
+        xp = array_namespace(G)
+        return xp.max(xp.stack(self._map("dual_norm", G, split)), axis=0)
+
+    def dual_bound(self, length: Array) -> Array:
+        """Take the largest over the blocks."""
+        xp = array_namespace(length)
+        return xp.max(xp.stack([p.dual_bound(length) for p in self.penalties]), axis=0)
+
+    def force(self, shape: tuple[int, ...]) -> float:
+        """Combine the forces on the blocks."""
+        return math.hypot(*(p.force(own) for p, own in zip(self.penalties, self.shapes, strict=True)))
+
+    def start(self, W: Array) -> Split:
+        """Start every block."""
+        return self._gathered([p.start(own) for p, own in zip(self.penalties, self.blocks(W), strict=True)])
+
+    def pull(self, split: Split, rho: Array) -> Array:
+        """Pull every block."""
+        xp = array_namespace(rho)
+        pulls = [p.pull(s, rho) for p, s in zip(self.penalties, self._splits(split), strict=True)]
+        return xp.concat([xp.reshape(pull, (pull.shape[0], -1)) for pull in pulls], axis=1)
+
+    def push(self, split: Split, W: Array, alpha: Array, rho: Array, relax: float) -> Split:
+        """Advance every block."""
+        triples = zip(self.penalties, self._splits(split), self.blocks(W), strict=True)
+        return self._gathered([p.push(s, own, alpha, rho, relax) for p, s, own in triples])
+
+    def residuals(self, before: Split, after: Split, W: Array, rho: Array) -> tuple[Array, Array]:
+        """Take the largest over the blocks."""
+        xp = array_namespace(W)
+        pairs = zip(self.penalties, self._splits(before), self._splits(after), self.blocks(W), strict=True)
+        found = [p.residuals(one, two, own, rho) for p, one, two, own in pairs]
+        primal, dual = (xp.max(xp.stack([pair[i] for pair in found]), axis=0) for i in (0, 1))
+        return primal, dual
+
+    def reflect(self, split: Split, P: Array, alpha: Array, curvature: float, step: float) -> tuple[Array, Split]:
+        """Step in every block."""
+        triples = zip(self.penalties, self._splits(split), self.blocks(P), strict=True)
+        found = [p.reflect(s, own, alpha, curvature, step) for p, s, own in triples]
+        return self._joined([point for point, _ in found], P), self._gathered([s for _, s in found])
+
+    def tidy(self, W: Array, split: Split) -> Array:
+        """Tidy every block."""
+        return self._joined(self._map("tidy", W, split), W)
+
+    def take(self, problems: Array) -> Blocks:
+        """Keep some problems."""
+        return replace(self, penalties=tuple(p.take(problems) for p in self.penalties))
+
+
+# --- what users type --------------------------------------------------------------------------------------------------
+
+
+def _weighted(
+    shape: tuple[int, ...], given: Sequence[float] | None, default: Sequence[float]
+) -> list[tuple[float, Atom]]:
+    weights = list(default) if given is None else [float(weight) for weight in given]
+    if len(weights) != len(shape):
+        raise ValueError(f"Expected {len(shape)} mode weights, one for each mode, got {len(weights)}.")
+    if not all(math.isfinite(weight) and weight >= 0 for weight in weights) or not any(weights):
+        raise ValueError(f"Expected mode weights that are finite, not negative and not all zero, got {tuple(weights)}.")
+    return [(weight, Nuclear(mode)) for mode, weight in enumerate(weights)]
+
+
+def overlapped(shape: tuple[int, ...], mode_weights: Sequence[float] | None = None) -> Overlap:
+    """Sum the trace norms of all unfoldings, by default each with weight 1/N (the paper's Eq. 2): low rank in every mode.
+
+    At order 2 it is the matrix trace norm, at order 1 the length of a vector. A weight of zero leaves a mode free.
+    """
+    return Overlap(tuple(_weighted(shape, mode_weights, [1.0 / len(shape)] * len(shape)))).bound_to(shape)
+
+
+def latent(shape: tuple[int, ...], mode_weights: Sequence[float] | None = None) -> Latent:
+    """Share W out between the modes: a sum of tensors, each of low rank in one mode; by default each weight is 1."""
+    return Latent(tuple(_weighted(shape, mode_weights, [1.0] * len(shape)))).bound_to(shape)
+
+
+def scaled_latent(shape: tuple[int, ...], mode_weights: Sequence[float] | None = None) -> Latent:
+    """Weigh the latent norm by ``1 / sqrt(I_n)``, which does not favour the modes with few entries."""
+    weighted = _weighted(shape, mode_weights, [1.0] * len(shape))
+    return Latent(tuple((w / math.sqrt(shape[a.mode]), a) for w, a in weighted)).bound_to(shape)  # type: ignore[attr-defined]
+
+
+PENALTIES: dict[str, Callable[..., Any]] = {"overlapped": overlapped, "latent": latent, "scaled_latent": scaled_latent}
+
+
+def as_penalty(given: Any, shape: tuple[int, ...], mode_weights: Sequence[float] | None = None) -> Any:
+    """Make a penalty for weights of a shape from its name, from an atom, or from a sum of terms.
+
+    Examples
+    --------
+    >>> from tracelearn.penalties import L1, Nuclear, as_penalty
+    >>> as_penalty("latent", (3, 4, 5)).terms
+    ((1.0, Nuclear(mode=0)), (1.0, Nuclear(mode=1)), (1.0, Nuclear(mode=2)))
+    >>> as_penalty(0.5 * Nuclear(0) + 0.5 * Nuclear(1) + 0.1 * L1(), (3, 4)).terms
+    ((1.0, Nuclear(mode=0)), (0.1, L1()))
+    """
+    if isinstance(given, str) and given in PENALTIES:
+        return PENALTIES[given](shape, mode_weights)
+    if mode_weights is not None:
+        raise ValueError(
+            f"Expected mode_weights=None with penalty={given!r}, got {tuple(mode_weights)}: weigh the terms themselves."
+        )
+    found = ATOMS[given]() if isinstance(given, str) and given in ATOMS else given
+    found = 1.0 * found if isinstance(found, Atom) else found
+    if not hasattr(found, "bound_to"):
+        names = ", ".join(map(repr, (*PENALTIES, *ATOMS)))
+        raise ValueError(f"Expected a penalty among {names}, or a sum of atoms, got {given!r}: choose one of these.")
+    return found.bound_to(shape)
+
+
+def tensor_trace_norm(W: Array, mode_weights: Sequence[float] | None = None) -> float:
+    """Average the trace norms of the unfoldings of one tensor (the paper's Eq. 2).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn import tensor_trace_norm
+    >>> round(tensor_trace_norm(np.diag([3.0, 4.0])), 12)  # order 2: the matrix trace norm
+    7.0
+    >>> round(tensor_trace_norm(np.array([3.0, 4.0])), 12)  # order 1: the length of a vector
+    5.0
+    """
+    return float(overlapped(tuple(W.shape), mode_weights).value(W[None, ...])[0])

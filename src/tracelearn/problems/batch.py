@@ -1,0 +1,356 @@
+"""A batch of problems: data fits, a penalty and strengths; its answers, and the proof of how good they are.
+
+For ``P(W) = f(W) + alpha norm(W)`` with the gradient g of f at W, the dual point of f scaled by t is feasible when
+``t |g|_dual <= alpha``. The penalty bounds the dual norm with the split that the solver found; the data fit knows its dual
+value. Then ``P(W) - P* <= P(W) - D(t)``, whatever algorithm found W.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from array_api_compat import device
+
+from tracelearn.arrays.array_api import Array, array_namespace, free_memory, is_sparse
+from tracelearn.arrays.linalg import positive_part, squared
+from tracelearn.arrays.memory import available_memory
+from tracelearn.losses import Loss
+from tracelearn.penalties import Penalty, Split
+from tracelearn.problems.datafits import DataFit, Evaluation, Squares, mean_row, span
+from tracelearn.problems.operators import Operator, Passes
+from tracelearn.problems.sample_loss import SampleLoss
+from tracelearn.problems.sparse import FEW, SparseGram
+from tracelearn.samples.samples import Samples
+
+__all__ = [
+    "Finish",
+    "Finished",
+    "Form",
+    "Problems",
+    "Solution",
+    "Watcher",
+    "alpha_max",
+    "certify",
+    "choose_form",
+    "datafit",
+]
+
+CHECK_EVERY = 5  # iterations between certificates, which cost about one iteration
+_ROUNDING = 8.0  # what sums of many rounded terms are off by, in units of the last place of their largest
+_SMALL_MATRIX = 64 << 20  # bytes of a square matrix that fits anywhere; for larger ones the free memory is asked for
+
+
+# --- the data fit -----------------------------------------------------------------------------------------------------
+
+
+class Form(NamedTuple):
+    """How a problem is kept in memory, and why: "moments", "basis", "samples", "sparse" or "matrix-free"."""
+
+    name: str
+    reason: str
+
+
+def choose_form(samples: Samples, loss: Loss, memory: int | None = None) -> Form:
+    """Choose how to learn from samples, once for all: from their number n, their p entries and the memory.
+
+    Moments need p by p numbers and no further look at the samples; a basis of the span of fewer samples than entries needs
+    n by p. A loss without moments needs the samples anyway. A pass over sparse samples costs less than a product with a large
+    square matrix, so for them moments are only for few features.
+    """
+    n, p = samples.n_samples, samples.n_features
+    n = 1 << 62 if n is None else n
+    if samples.in_memory and is_sparse(samples.like) and not (loss.has_moments and p <= min(2 * n, FEW)):
+        return Form("sparse", "products with the sparse samples take the place of square matrices")
+    gram, kernel = 8 * p * p, 8 * n * n if samples.in_memory else 1 << 62
+    if memory is None and min(gram, kernel) > _SMALL_MATRIX:
+        memory = None if samples.like is None else free_memory(samples.like)
+        memory = available_memory() if memory is None else memory
+    memory = 1 << 62 if memory is None else memory
+    if 4 * min(gram, kernel) > memory:  # the matrix, its factor, and what a factorisation needs in addition
+        size = min(gram, kernel) / 2**30
+        return Form("matrix-free", f"a square matrix of {size:.1f} GiB does not fit, so every gradient is one pass")
+    if not loss.has_moments:
+        return Form("samples", "the loss has no moments, so every iteration reads the samples")
+    # Below about half as many samples as features their span is smaller and its products are cheaper.
+    if 2 * n < p or (n < p and 4 * gram > memory):
+        return Form("basis", f"{n} samples span at most {n} of {p} dimensions, so all products are taken there")
+    return Form("moments", f"{p} by {p} moments hold all that the samples say about a linear model")
+
+
+def datafit(
+    samples: Samples, loss: Loss, form: Form, *, ridge: float, joint: bool, fit_intercept: bool, spectral: bool = False
+) -> Squares | SampleLoss:
+    """Build the data fit of samples in the form that was chosen."""
+    options: dict[str, Any] = {"ridge": ridge, "joint": joint}
+    if form.name == "moments":
+        moments = samples.moments()
+        return Squares.of(moments if fit_intercept else moments.uncentred(), spectral=spectral, **options)
+    samples, free = samples.checked(), form.name == "matrix-free"
+    if not loss.has_moments:
+        return SampleLoss.of(loss, samples, fit_intercept=fit_intercept, matrix_free=free, **options)
+    if form.name != "basis":
+        return _squares(samples.in_small_blocks(), matrix_free=free, fit_intercept=fit_intercept, **options)
+    basis, origin, coordinates = in_basis(samples, fit_intercept=fit_intercept)
+    moments = coordinates.moments()
+    return Squares.of(
+        moments if fit_intercept else moments.uncentred(), spectral=spectral, basis=basis, origin=origin, **options
+    )
+
+
+def in_basis(samples: Samples, *, fit_intercept: bool) -> tuple[Array, Array, Samples]:
+    """Find an orthonormal basis (p, r) of the samples about an origin (p,), and the samples as their coordinates."""
+    rows = samples.rows
+    share = samples.total(lambda X, Y, share, z: share)
+    origin = mean_row(rows, share) if fit_intercept else 0.0 * rows[0, :]  # type: ignore[index]
+    basis, coordinates = span(rows - origin)
+    return basis, origin, samples.mapped_rows(lambda X: coordinates, (coordinates.shape[1],))
+
+
+def _squares(samples: Samples, *, ridge: float, joint: bool, fit_intercept: bool, matrix_free: bool) -> Squares:
+    """Read samples that are sparse, or too many and too large for any square matrix: then a product is a pass."""
+    x_mean, y_mean = samples.total(lambda X, Y, share, z: (share @ X, share @ Y))
+    if not fit_intercept:
+        x_mean, y_mean = 0.0 * x_mean, 0.0 * y_mean
+
+    def products(X: Array, Y: Array, share: Array, z: Array) -> tuple[Array, ...]:
+        targets = (Y - y_mean) * share[:, None]
+        # Sparse samples stay so: their means are near zero, or they would not be sparse.
+        squares = share @ squared(X) - x_mean**2 if is_sparse(X) else share @ (X - x_mean) ** 2
+        return targets.T @ X, array_namespace(targets).sum(targets, axis=0), share @ (Y - y_mean) ** 2, squares
+
+    cross, offset, target, variances = samples.total(products)
+    ridges = array_namespace(x_mean).full_like(y_mean[:1] if joint else y_mean, ridge)
+    operator: Operator = Passes(samples.total, x_mean, 2.0)
+    if not matrix_free:
+        weight = samples.total(lambda X, Y, share, z: 2.0 * share)
+        operator = SparseGram.of(samples.like, weight, centre=fit_intercept)
+    cross = cross - offset[:, None] * x_mean
+    return Squares(operator, cross, target, ridges, x_mean, y_mean, positive_part(variances))
+
+
+# --- the answer -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """The answer to B problems: weights (T, *shape), their split, and the certificate.
+
+    ``objective`` and ``gap`` have shape (B,); the gap is relative to the objective at W = 0. ``rho`` (B,) is where
+    ADMM's own step ended, so that the solve of a neighbouring problem starts there.
+    """
+
+    W: Array
+    split: Split
+    objective: Array
+    gap: Array
+    n_iter: int
+    rho: Array | None = None
+
+    def take(self, problems: Array, tensors: Array) -> Solution:
+        """Keep some problems, given their index (B',) and that of their tensors (T',)."""
+        rho = None if self.rho is None else self.rho[problems]
+        W = array_namespace(self.W).take(self.W, tensors, axis=0)
+        return Solution(W, self.split.take(tensors), self.objective[problems], self.gap[problems], self.n_iter, rho)
+
+    def where(self, chosen: Array, other: Solution) -> Solution:
+        """Take the weights and the certificate of another solution for the chosen problems (B,)."""
+        xp = array_namespace(chosen)
+        tensors = xp.reshape(xp.repeat(chosen, self.W.shape[0] // chosen.shape[0]), (-1, *(1,) * (self.W.ndim - 1)))
+        W = xp.where(tensors, other.W, self.W)
+        objective, gap = (xp.where(chosen, getattr(other, n), getattr(self, n)) for n in ("objective", "gap"))
+        return replace(self, W=W, objective=objective, gap=gap)
+
+    @classmethod
+    def joined(cls, parts: list[Solution]) -> Solution:
+        """Put batches of problems together."""
+        xp = array_namespace(parts[0].W)
+
+        def stack(name: str) -> Array:
+            return xp.concat([getattr(part, name) for part in parts])
+
+        rho = None if any(part.rho is None for part in parts) else stack("rho")  # zero is found without a step
+        n_iter = max(part.n_iter for part in parts)
+        split = Split.joined([part.split for part in parts])
+        return cls(stack("W"), split, stack("objective"), stack("gap"), n_iter, rho)
+
+
+Watcher = Callable[[Solution], None]
+
+
+def certify(
+    at: Evaluation, penalty: Penalty, W: Array, split: Split | None, alpha: Array, reference: Array
+) -> tuple[Array, Array]:
+    """Evaluate the objective (B,) at W and the duality gap (B,), relative to ``reference``.
+
+    Parameters
+    ----------
+    at : the data fit, evaluated at W
+    W : array of shape (T, I1, ..., IN)
+        The T tensors of all B problems, problem by problem.
+    split : what the solver knows of W, or None
+    alpha, reference : arrays of shape (B,)
+        Penalty strengths, and objectives at W = 0.
+    """
+    xp = array_namespace(W)
+    apart = (alpha.shape[0], -1)
+    objective = at.value + alpha * xp.sum(xp.reshape(penalty.value(W, split), apart), axis=1)
+    G = xp.reshape(at.gradient, W.shape)
+    last_places = _ROUNDING * float(xp.finfo(W.dtype).eps)
+    value_error, gradient_error = (
+        last_places * error + unbalanced for error, unbalanced in zip(at.rounding(), at.imbalance_error(), strict=True)
+    )
+    # Duals are forces on W, of the sign of -g. A gradient that is off by some length is off by no more in any norm.
+    level = xp.max(xp.reshape(penalty.dual_norm(-G, split), apart), axis=1) + penalty.dual_bound(gradient_error)
+    ones = xp.ones_like(level)
+    # Divided only where it is needed: a large alpha by a small level would overflow.
+    feasible = xp.where(level > alpha, alpha / xp.where(level > alpha, level, ones), ones)
+    dual = at.dual_value(xp.minimum(feasible, at.best_scale()))
+    if bool(xp.any(alpha == 0)):
+        # Nothing penalised: no scale but zero is feasible, however small the gradient. Its size is the evidence then.
+        dual = xp.where(alpha == 0, xp.maximum(dual, at.least_value(gradient_error)), dual)
+    # Objective and dual value are sums of many rounded terms: a difference below their rounding proves nothing.
+    gap = positive_part(objective - dual) + last_places * reference + value_error
+    return objective, gap / xp.where(reference > 0, reference, ones)
+
+
+def alpha_max(fit: DataFit, penalty: Penalty, shape: tuple[int, ...]) -> Array:
+    """Bound the smallest alpha (B,) for which W = 0 is the answer, from above.
+
+    Exact for single terms and latent norms; for an overlap of terms the harmonic mean of the dual norms of the gradient at
+    zero, measured at 1.00 to 1.26 times the true value.
+    """
+    gradient = fit.at_zero.gradient
+    xp = array_namespace(gradient)
+    norms = penalty.dual_norm(xp.reshape(gradient, (-1, *shape)))
+    return xp.max(xp.reshape(norms, (fit.n_problems, -1)), axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Problems:
+    """A batch of B problems, and the shapes between rows (B K, p) and tensors (T, *shape)."""
+
+    fit: DataFit
+    penalty: Penalty
+    alpha: Array
+    shape: tuple[int, ...]
+    reference: Array | None = None
+
+    @cached_property
+    def scale(self) -> Array:
+        """What gaps are relative to (B,): the objectives at W = 0, unless there is another reference."""
+        return self.fit.at_zero.value if self.reference is None else self.reference
+
+    def rows(self, W: Array) -> Array:
+        """View tensors as the rows that the data fit knows."""
+        return array_namespace(W).reshape(W, (-1, self.fit.n_features))
+
+    def tensors(self, rows: Array) -> Array:
+        """View rows as the tensors that the penalty knows."""
+        return array_namespace(rows).reshape(rows, (-1, *self.shape))
+
+    @cached_property
+    def per_problem(self) -> int:
+        """The number of tensors of one problem."""
+        rows = self.fit.at_zero.gradient.shape[0]
+        return int(rows * self.fit.n_features // math.prod(self.shape) // self.alpha.shape[0])
+
+    def each(self, per_problem: Array) -> Array:
+        """Repeat a (B,) array for each tensor of its problem."""
+        if self.per_problem == 1:
+            return per_problem
+        return array_namespace(per_problem).repeat(per_problem, self.per_problem)
+
+    def gathered(self, per_tensor: Array) -> Array:
+        """Take the largest of a (T,) array over the tensors of each problem."""
+        if self.per_problem == 1:
+            return per_tensor
+        xp = array_namespace(per_tensor)
+        return xp.max(xp.reshape(per_tensor, (self.alpha.shape[0], -1)), axis=1)
+
+    def certified(self, W: Array, split: Split, n_iter: int, rho: Array | None = None) -> Solution:
+        """Make a solution of W, with its certificate."""
+        at = self.fit.evaluate(self.rows(W))
+        return Solution(W, split, *certify(at, self.penalty, W, split, self.alpha, self.scale), n_iter, rho)
+
+    def begin(self, start: Solution | None) -> Solution:
+        """Certify where to start from: a neighbouring solution, or W = 0, the answer for any alpha from alpha_max up."""
+        if start is not None:
+            return self.certified(start.W, start.split, 0, start.rho)
+        at = self.fit.at_zero
+        W = self.tensors(array_namespace(self.alpha).zeros_like(at.gradient))
+        proof = certify(at, self.penalty, W, None, self.alpha, self.scale)
+        return Solution(W, self.penalty.start(W), *proof, 0)
+
+    def take(self, problems: Array) -> Problems:
+        """Keep some of the problems."""
+        reference, alpha = self.scale[problems], self.alpha[problems]
+        return Problems(self.fit.take(problems), self.penalty.take(problems), alpha, self.shape, reference)
+
+
+class Finish:
+    """Decides which problems are done: those with a certified answer that has the exact ranks of its split.
+
+    Just below ``tol`` the weights still carry dust outside the subspaces that shrinkage found; removing it may cost the
+    certificate, and some more iterations bring it back. They are bounded, and then the answer stands as it is.
+    """
+
+    def __init__(self, problems: Problems, tol: float, exact_ranks: bool) -> None:
+        self._tol, self._exact_ranks = tol, exact_ranks
+        self._deadline = array_namespace(problems.alpha).full_like(problems.alpha, math.inf)
+        self._good: Solution | None = None
+
+    def judge(self, problems: Problems, found: Solution) -> tuple[Solution, Array]:
+        """Return the answers so far, tidied where that holds, and which of them (B,) are done."""
+        xp = array_namespace(found.gap)
+        good = found.gap <= self._tol
+        if self._good is not None:  # a gap need not fall steadily: what was proven before stays proven
+            found = found.where(~good & (self._good.gap <= self._tol), self._good)
+        if not self._exact_ranks or not bool(xp.any(found.gap <= self._tol)):
+            return found, good
+        self._good = found
+        tidy = problems.certified(problems.penalty.tidy(found.W, found.split), found.split, found.n_iter, found.rho)
+        exact = tidy.gap <= self._tol
+        last_call = xp.full_like(found.gap, 1.25 * found.n_iter + 20.0)
+        self._deadline = xp.where(good, xp.minimum(self._deadline, last_call), self._deadline)
+        return found.where(exact, tidy), exact | (self._deadline <= found.n_iter)
+
+    def take(self, problems: Array, tensors: Array) -> None:
+        """Keep some of the problems, given their index and that of their tensors."""
+        self._deadline = self._deadline[problems]
+        self._good = None if self._good is None else self._good.take(problems, tensors)
+
+
+class Finished:
+    """Collects the answers of a batch as they come, and puts them back into order."""
+
+    def __init__(self, problems: Problems) -> None:
+        self._xp = array_namespace(problems.alpha)
+        self._open = self._xp.arange(problems.alpha.shape[0], device=device(problems.alpha))
+        self._per_problem = problems.per_problem
+        self._parts: list[tuple[Array, Solution]] = []
+
+    def tensors(self, problems: Array) -> Array:
+        """Index the tensors (T,) of some problems."""
+        xp, each = self._xp, self._per_problem
+        return xp.reshape(problems[:, None] * each + xp.arange(each, device=device(problems))[None, :], (-1,))
+
+    def add(self, found: Solution, done: Array) -> Array:
+        """Keep what is done; return the index of the rest among the open ones."""
+        xp = self._xp
+        ready, left = xp.nonzero(done)[0], xp.nonzero(~done)[0]
+        self._parts.append((self._open[ready], found.take(ready, self.tensors(ready))))
+        self._open = self._open[left]
+        return left
+
+    def with_rest(self, found: Solution) -> Solution:
+        """Return all answers in order."""
+        if not self._parts:
+            return found
+        xp = self._xp
+        parts = [*self._parts, (self._open, found)]
+        order = xp.argsort(xp.concat([index for index, _ in parts]))
+        return Solution.joined([part for _, part in parts]).take(order, self.tensors(order))

@@ -1,0 +1,340 @@
+"""Data fits: the smooth half of a batch of problems, as solvers see it.
+
+Conventions
+-----------
+Solvers see ``B`` independent problems at once (targets, folds, alphas of a path), each with ``K`` targets. Weights are rows:
+``W`` has shape ``(B K, p)``, problem by problem. The division by the total weight happens here and nowhere else, so that
+alpha means the same for any number of samples. The intercept is eliminated here, exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol, Self
+
+from tracelearn.arrays.array_api import Array, array_namespace
+from tracelearn.arrays.linalg import positive_part
+from tracelearn.moments import Moments
+from tracelearn.problems.operators import Gram, InBasis, Operator, stacked
+
+__all__ = ["DataFit", "Evaluation", "Squares", "least_value", "repeated", "span", "summed"]
+
+
+class Evaluation(Protocol):
+    """What is known of the data fit at one W: enough for a step and for a certificate."""
+
+    @property
+    def value(self) -> Array:
+        """The data fit of the objective, (B,)."""
+
+    @property
+    def gradient(self) -> Array:
+        """Its gradient, (B K, p)."""
+
+    def dual_value(self, scale: Array) -> Array:
+        """Evaluate the dual objective (B,) at the dual point of this W, scaled by ``scale`` (B,) in [0, 1]."""
+
+    def best_scale(self) -> Array:
+        """Find the scale (B,) that maximises the dual value, were every scale feasible."""
+
+    def rounding(self) -> tuple[Array, Array]:
+        """Estimate what rounding did to the value (B,) and to the length of the gradient (B,), in units of its last place.
+
+        From the sizes of what was summed: where large terms cancel, it is more than the result shows.
+        """
+
+    def imbalance_error(self) -> tuple[Array, Array]:
+        """Bound what forces that do not balance, as a free intercept asks, do to the dual value and to the gradient."""
+
+    def least_value(self, error: Array) -> Array:
+        """Bound the minimum (B,) of the data fit alone from below: the certificate where nothing is penalised.
+
+        The length of the gradient may be off by ``error`` (B,).
+        """
+
+
+class DataFit(Protocol):
+    """What a solver asks of the data fit."""
+
+    @property
+    def operator(self) -> Operator:
+        """The Hessian, or a bound of it, without the ridge."""
+
+    @property
+    def n_groups(self) -> int:
+        """The number of groups of problems whose operators differ: they must stay together."""
+
+    @property
+    def n_problems(self) -> int:
+        """The number B of problems."""
+
+    @property
+    def n_features(self) -> int:
+        """The number p of features."""
+
+    @property
+    def best_solver(self) -> str:
+        """The solver that suits this form: by factorisation, by models of second order, or by gradients alone."""
+
+    @property
+    def path_solver(self) -> str:
+        """The solver that suits a path for choosing alpha, which needs no small gap."""
+
+    @property
+    def at_zero(self) -> Evaluation:
+        """The evaluation at W = 0."""
+
+    def evaluate(self, W: Array) -> Evaluation:
+        """Evaluate at W (B K, p)."""
+
+    def updater(self, shift: Array) -> Callable[[Array, Array], Array]:
+        """Return the function of W and pull that minimises ``f(V) - <pull, V> + shift/2 |V|^2`` over V.
+
+        Or a quadratic bound of it around W.
+        """
+
+    def lipschitz(self) -> float:
+        """Bound the Lipschitz constant of the gradient."""
+
+    def intercept(self, W: Array) -> Array:
+        """Find the best intercept (B K,) for W."""
+
+    def model(self, W: Array, at: Any) -> Squares | None:
+        """Expand to second order around W, where ``at`` is the evaluation; None where that is too large."""
+
+    def take(self, problems: Array) -> Self:
+        """Keep some of the problems, sharing all that was computed."""
+
+
+def repeated(per_problem: Array, n_rows: int) -> Array:
+    """Repeat a (B,) array for each of the rows of its problem."""
+    count = n_rows // per_problem.shape[0]
+    return per_problem if count == 1 else array_namespace(per_problem).repeat(per_problem, count)
+
+
+def summed(per_row: Array, n_problems: int) -> Array:
+    """Sum an array over the rows of each problem."""
+    xp = array_namespace(per_row)
+    return per_row if per_row.shape == (n_problems,) else xp.sum(xp.reshape(per_row, (n_problems, -1)), axis=1)
+
+
+def least_value(value: Array, gradient: Array, curvature: Array, error: Array) -> Array:
+    """Bound the minimum of a function from its value, its gradient and a lower bound (B,) of its curvature.
+
+    ``f >= f(w) - |g|^2 / (2 m)`` where ``f - m/2 |.|^2`` is convex; no loss is below zero. The length of the gradient may be
+    off by ``error`` (B,): where features are collinear and the ridge is tiny, that is what the bound is made of.
+    """
+    xp = array_namespace(value)
+    square = (xp.sqrt(summed(xp.sum(gradient**2, axis=1), value.shape[0])) + error) ** 2
+    # Divided only where something is left: a gradient divided by the curvature of a tiny ridge would overflow.
+    bounded = square < 2.0 * curvature * value
+    known = xp.where(bounded, curvature, xp.ones_like(curvature))
+    return xp.where(bounded, value - square / (2.0 * known), xp.zeros_like(value))
+
+
+def mean_row(rows: Array, share: Array) -> Array:
+    """Average rows (n, p) by shares that sum to one, about the first: what all have in common is found exactly.
+
+    A feature that is constant up to the rounding of its mean would look like one that tells samples apart.
+    """
+    return rows[0, :] + share @ (rows - rows[0, :])
+
+
+def span(rows: Array) -> tuple[Array, Array]:
+    """Find an orthonormal basis (p, r) of rows (n, p) and their coordinates (n, r), r the smaller of n and p."""
+    xp = array_namespace(rows)
+    basis, coordinates = xp.linalg.qr(xp.matrix_transpose(rows))
+    return basis, xp.matrix_transpose(coordinates)
+
+
+def _against(rows: Array, table: Array) -> Array:
+    """Multiply rows (R, p) with a vector (p,), or the rows of each group with its own of a table (G, p): (R,)."""
+    if table.ndim == 1:
+        return rows @ table
+    xp = array_namespace(rows)
+    groups = xp.reshape(rows, (table.shape[0], -1, table.shape[1]))
+    return xp.reshape(xp.sum(groups * table[:, None, :], axis=2), (-1,))
+
+
+@dataclass(frozen=True, eq=False)
+class SquaresEvaluation:
+    """With ``r`` the residual and ``y`` the target, centred: ``value = |r|^2`` and ``slope = <r, y>``, as means."""
+
+    value: Array
+    gradient: Array
+    slope: Array
+    squares: Squares
+    W: Array | None = None  # None for zero
+
+    def rounding(self) -> tuple[Array, Array]:
+        """Estimate it from the variances of the products ``w_i x_i``, which cancel where features are collinear."""
+        return self.squares.rounding(self.W)
+
+    def imbalance_error(self) -> tuple[Array, Array]:
+        """Return zeros: centred products have no intercept to balance."""
+        nothing = array_namespace(self.value).zeros_like(self.value)
+        return nothing, nothing
+
+    def least_value(self, error: Array) -> Array:
+        """Bound the least squares from below, where the length of the gradient may be off by an error."""
+        return least_value(self.value, self.gradient, self.squares.least_curvature, error)
+
+    def dual_value(self, scale: Array) -> Array:
+        """Evaluate ``2 t <r, y> - t^2 |r|^2``."""
+        return 2.0 * scale * self.slope - scale**2 * self.value
+
+    def best_scale(self) -> Array:
+        """Find ``<r, y> / |r|^2``."""
+        xp = array_namespace(self.value)
+        return positive_part(self.slope / xp.where(self.value > 0, self.value, xp.ones_like(self.value)))
+
+
+@dataclass(frozen=True, eq=False)
+class Squares:
+    """The mean of ``(y - <W, x> - b)^2`` plus ``ridge |W|^2``, from centred products alone.
+
+    ``operator`` is twice the covariance C of the features, ``cross`` (B K, p) their covariance h with the targets and
+    ``target`` (B K,) the variance v of the targets. With the ridge, a row w has value ``w'Cw - 2h'w + v + ridge w'w``.
+    """
+
+    operator: Operator
+    cross: Array
+    target: Array
+    ridge: Array
+    x_mean: Array
+    y_mean: Array
+    variances: Array | None = None  # of the features (p,); not known of a model of second order, which proves nothing
+
+    @classmethod
+    def of(
+        cls,
+        moments: Moments,
+        *,
+        ridge: float = 0.0,
+        joint: bool = False,
+        spectral: bool = False,
+        basis: Array | None = None,
+        origin: Array | None = None,
+    ) -> Squares:
+        """Read moments: one problem for each target, or with ``joint`` one problem of all targets.
+
+        They may be moments of coordinates in an orthonormal ``basis`` (p, r) about an ``origin`` (p,).
+        """
+        xp = array_namespace(moments.gram)
+        gram = Gram(moments.gram * (2.0 / moments.weight), spectral)
+        ridges = xp.full_like(moments.y_mean[:1] if joint else moments.y_mean, ridge)
+        cross, target = moments.cross.T / moments.weight, moments.target_sq / moments.weight
+        if basis is None:
+            variances = 0.5 * xp.linalg.diagonal(gram.matrix)
+            return cls(gram, cross, target, ridges, moments.x_mean, moments.y_mean, variances)
+        back = xp.matrix_transpose(basis)
+        variances = 0.5 * xp.sum((basis @ gram.matrix) * basis, axis=1)
+        x_mean = origin + moments.x_mean @ back
+        return cls(InBasis(gram, basis), cross @ back, target, ridges, x_mean, moments.y_mean, variances)
+
+    @classmethod
+    def stacked(cls, parts: Sequence[Squares]) -> Squares:
+        """Join problems that differ in their samples, the folds of a search: one group of rows for each."""
+        xp = array_namespace(parts[0].cross)
+
+        def joined(name: str) -> Array:
+            return xp.concat([getattr(part, name) for part in parts])
+
+        operator = stacked([part.operator for part in parts])
+        tables = [xp.stack([getattr(part, name) for part in parts]) for name in ("x_mean", "variances")]
+        return cls(operator, joined("cross"), joined("target"), joined("ridge"), tables[0], joined("y_mean"), tables[1])
+
+    @property
+    def n_groups(self) -> int:
+        """The number of groups of problems whose operators differ."""
+        return self.operator.n_groups
+
+    @property
+    def n_problems(self) -> int:
+        """The number B of problems."""
+        return int(self.ridge.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        """The number p of features."""
+        return int(self.cross.shape[1])
+
+    def _rows(self, per_problem: Array) -> Array:
+        return repeated(per_problem, self.target.shape[0])
+
+    def _problems(self, per_row: Array) -> Array:
+        return summed(per_row, self.n_problems)
+
+    @property
+    def best_solver(self) -> str:
+        """ADMM, where the system can be factored."""
+        return "admm" if self.operator.has_factor else "apg-adm"
+
+    @property
+    def path_solver(self) -> str:
+        """The best solver: along a path as well."""
+        return self.best_solver
+
+    @cached_property
+    def at_zero(self) -> SquaresEvaluation:
+        """The evaluation at W = 0: the variance of the targets."""
+        value = self._problems(self.target)
+        return SquaresEvaluation(value, -2.0 * self.cross, value, self)
+
+    @cached_property
+    def least_curvature(self) -> Array:
+        """A lower bound (B,) of the curvature: the ridge and the smallest eigenvalue of the system."""
+        return self.operator.smallest() + 2.0 * self.ridge
+
+    def evaluate(self, W: Array) -> SquaresEvaluation:
+        """Evaluate value and gradient with one product."""
+        xp = array_namespace(W)
+        ridge = self._rows(self.ridge)
+        half = 0.5 * self.operator.apply(W) + ridge[:, None] * W - self.cross
+        fit = xp.sum(self.cross * W, axis=1)
+        slope = self.target - fit
+        # |r|^2 = <w, Cw - h> - <h, w> + v, and never below zero but for rounding.
+        value = positive_part(xp.sum(W * half, axis=1) + slope)
+        return SquaresEvaluation(self._problems(value), 2.0 * half, self._problems(slope), self, W)
+
+    def rounding(self, W: Array | None) -> tuple[Array, Array]:
+        """Estimate the rounding of value (B,) and gradient (B,) at W, or at zero, in units of the last place."""
+        xp = array_namespace(self.target)
+        target = self.at_zero.value
+        if self.variances is None:
+            return target, xp.zeros_like(target)
+        scatter = xp.zeros_like(target) if W is None else self._problems(_against(W**2, self.variances))
+        ridge = xp.zeros_like(target) if W is None else self.ridge * self._problems(xp.sum(W**2, axis=1))
+        spread = xp.sqrt(xp.max(xp.sum(self.variances, axis=-1))) * (xp.sqrt(target) + xp.sqrt(scatter))
+        return target + scatter + ridge, 2.0 * (spread + xp.sqrt(self.ridge * ridge))
+
+    def updater(self, shift: Array) -> Callable[[Array, Array], Array]:
+        """Return the solve of the normal equations, shifted."""
+        solve, constant = self.operator.solver(self._rows(2.0 * self.ridge + shift)), 2.0 * self.cross
+        return lambda W, pull: solve(constant + pull)
+
+    def lipschitz(self) -> float:
+        """Return twice the largest eigenvalue of C, plus the ridge: the tight constant."""
+        return self.operator.largest() + 2.0 * float(array_namespace(self.ridge).max(self.ridge))
+
+    def intercept(self, W: Array) -> Array:
+        """Let the model pass through the means."""
+        return self.y_mean - _against(W, self.x_mean)
+
+    def model(self, W: Array, at: Evaluation) -> Squares:
+        """Return this: it is its own expansion to second order."""
+        return self
+
+    def take(self, problems: Array) -> Squares:
+        """Keep some of the problems, or repeat them; groups must stay of equal length."""
+        xp = array_namespace(self.cross)
+
+        def pick(a: Array) -> Array:
+            apart = xp.reshape(a, (self.n_problems, -1, *a.shape[1:]))
+            return xp.reshape(xp.take(apart, problems, axis=0), (-1, *a.shape[1:]))
+
+        return replace(
+            self, cross=pick(self.cross), target=pick(self.target), ridge=self.ridge[problems], y_mean=pick(self.y_mean)
+        )

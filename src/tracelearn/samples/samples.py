@@ -1,0 +1,407 @@
+"""Samples, wherever they are: checked rows, coded targets and weights, summed over blocks.
+
+In memory there is one block; from a file, an iterable or a cluster there are many. Everything above asks for sums over
+blocks and never where they are. Invariant: an answer is a sum over blocks, so that it is the same wherever and in whatever
+order they are worked on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_sparse, move_to, take_rows, to_numpy
+from tracelearn.arrays.linalg import mode_scales
+from tracelearn.arrays.memory import available_memory
+from tracelearn.moments import Fold, Moments
+from tracelearn.samples.checks import check_finite, check_range
+
+__all__ = ["Again", "Block", "Column", "Local", "Raw", "Samples", "as_raw", "is_dask"]
+
+Column = Iterable[Any]  # one value for each block: the value, or Dask's promise of it
+
+# What is summed: a function of a block's rows (m, p), targets (m, K), shares (m,) and scores (m, K).
+# It returns an array, moments, or a tuple of those.
+Term = Callable[[Array, Array, Array, Array], Any]
+
+_BLOCK_BYTES = 16 << 20  # blocks of samples in memory stay in cache
+
+
+def added(first: Any, second: Any) -> Any:
+    """Add two sums: arrays, moments, or tuples of those."""
+    if isinstance(first, tuple):
+        return tuple(a + b for a, b in zip(first, second, strict=True))
+    return first + second
+
+
+@dataclass(frozen=True)
+class Local:
+    """Works here, block after block; what a column does not hold in memory it reads again in every pass."""
+
+    def map(self, function: Callable[..., Any], *columns: Column) -> Column:
+        """Apply a function block by block and keep the results."""
+        return [function(*block) for block in zip(*columns, strict=True)]
+
+    def view(self, function: Callable[..., Any], *columns: Column) -> Column:
+        """Apply a function whenever a block is read; nothing is kept."""
+        return Again(lambda: (function(*block) for block in zip(*columns, strict=True)))
+
+    def first(self, column: Column) -> Any:
+        """Read the first block alone."""
+        return next(iter(column))
+
+    def gather(self, column: Column) -> list[Any]:
+        """Read all blocks."""
+        return list(column)
+
+    def total(self, function: Callable[..., Any], *columns: Column) -> Any:
+        """Apply a function block by block and add up the results as they come."""
+        found = None
+        for block in zip(*columns, strict=True):
+            part = function(*block)
+            found = part if found is None else added(found, part)
+        return found
+
+    def folded(self, begin: Callable[[Any], Any], add: Callable[[Any, Any], None], column: Column) -> Any:
+        """Add every block to one state, which ``begin`` makes for the first block."""
+        state = None
+        for block in column:
+            state = begin(block) if state is None else state
+            add(state, block)
+        return state
+
+
+@dataclass(frozen=True, eq=False)
+class Again:
+    """A column that is read anew in every pass."""
+
+    make: Callable[[], Iterator[Any]]
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.make()
+
+
+# --- as they came -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Raw:
+    """Samples as they came, not checked yet, in blocks.
+
+    ``batches`` holds for each block ``(first, X, y, weight)``, with ``first`` the number of samples before it; ``targets``
+    holds ``(y, weight)`` alone, which may be much cheaper to read.
+    """
+
+    batches: Column
+    targets: Column
+    sample_shape: tuple[int, ...] | None = None
+    n_samples: int | None = None
+    dtype: Any = None
+    execution: Any = Local()
+    in_memory: bool = False
+    repeatable: bool = True
+
+    def gathered(self) -> Raw:
+        """Read samples from a file into memory where they fit there: for losses that read them in every iteration."""
+        if self.in_memory or not self.repeatable or not isinstance(self.execution, Local) or self.n_samples is None:
+            return self
+        if 32.0 * self.n_samples * math.prod(self.sample_shape or ()) > available_memory():
+            return self
+        _, X, y, weight = zip(*self.batches, strict=True)
+        return _in_memory(np.concatenate(X), np.concatenate(y), None if weight[0] is None else np.concatenate(weight))
+
+    def all_targets(self) -> tuple[Array, Array | None]:
+        """Read all targets and weights: scikit-learn's splitters look at them."""
+        if self.in_memory:
+            return next(iter(self.targets))  # type: ignore[no-any-return]
+        y, weight = zip(*self.execution.gather(self.targets), strict=True)
+        return np.concatenate(y), None if weight[0] is None else np.concatenate(weight)
+
+    def first_samples(self) -> Any:
+        """Read the samples of the first block."""
+        return self.execution.first(self.batches)[1]
+
+
+def is_dask(X: Any) -> bool:
+    """Tell whether X is a Dask array, without importing Dask."""
+    return hasattr(X, "__dask_graph__") and hasattr(X, "to_delayed") and hasattr(X, "chunks")
+
+
+def _in_memory(X: Any, y: Any, sample_weight: Any) -> Raw:
+    return Raw([(0, X, y, sample_weight)], [(y, sample_weight)], in_memory=True)
+
+
+def as_raw(X: Any, y: Any = None, sample_weight: Any = None) -> Raw:
+    """See samples as blocks: an array in memory as one, a Dask array, a file, a lazy array or an iterable as many."""
+    if isinstance(X, Raw):
+        return X
+    if type(X) is np.ndarray and X.dtype != object:
+        return _in_memory(X, y, sample_weight)
+    if is_dask(X):
+        from tracelearn.samples.execution import dask_blocks  # noqa: PLC0415 - Dask is imported where it is used
+
+        return dask_blocks(X, y, sample_weight)
+    from tracelearn.samples.recognise import as_source  # noqa: PLC0415 - it knows all formats
+
+    source = as_source(X, y, sample_weight)
+    if source is None:
+        return _in_memory(X, y, sample_weight)
+
+    def batches() -> Iterator[tuple[int, Any, Any, Any]]:
+        first = 0
+        for block in source.batches():
+            yield first, *block
+            first += len(block[0])
+
+    shape, n = source.sample_shape, source.n_samples
+    return Raw(Again(batches), Again(source.targets), shape, n, source.dtype, repeatable=source.repeatable)
+
+
+# --- checked ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Checked samples: rows (m, p), coded targets (m, K), weights (m,) or None, and how many samples came before."""
+
+    X: Array
+    Y: Array
+    weight: Array | None = None
+    first: int = 0
+
+    def take(self, index: Array) -> Block:
+        """Keep some of the samples."""
+        index = move_to(index, self.X)
+        weight = None if self.weight is None else take_rows(self.weight, index)
+        return Block(take_rows(self.X, index), take_rows(self.Y, index), weight, self.first)
+
+    def total(self) -> float:
+        """Sum the weights."""
+        return float(self.X.shape[0] if self.weight is None else array_namespace(self.weight).sum(self.weight))
+
+    def checked(self, shape: tuple[int, ...]) -> Block:
+        """Refuse NaN, infinity and numbers whose products leave the range of floating point; widen the rows."""
+        self.check_numbers(shape)
+        weight = array_namespace(self.Y).ones_like(self.Y[:, 0]) if self.weight is None else self.weight
+        return replace(self, X=as_dtype(self.X, self.Y.dtype), weight=weight)
+
+    def check_numbers(self, shape: tuple[int, ...]) -> None:
+        """Refuse NaN, infinity and numbers whose products leave the range of floating point."""
+        with naming(self.first):
+            check_finite(self.X, "X", shape)
+            check_range(self.X, "X")
+            check_range(self.Y, "y")
+
+    def add_to(self, fold: Fold, shape: tuple[int, ...]) -> None:
+        """Add the samples to moments in the making."""
+        if self.X.shape[0] == 0:
+            return
+        xp = array_namespace(fold.gram)
+        with np.errstate(over="ignore", invalid="ignore"):  # judged below, by a look at p numbers instead of n p
+            fold.add(self.X, self.Y, self.weight)
+            sizes = float(xp.sum(xp.linalg.diagonal(fold.gram))), float(xp.sum(fold.target_sq))
+        # NaN and infinity are found here as well: the products that contain them are neither small nor large.
+        if not all(1e-30 < size < 1e30 for size in sizes):
+            self.check_numbers(shape)
+
+
+@contextmanager
+def naming(first: int) -> Iterator[None]:
+    """Say in an error which block it is about, but for the first, which may be all."""
+    try:
+        yield
+    except ValueError as error:
+        if not first:
+            raise
+        raise ValueError(f"{error} (in the block that begins at sample {first})") from error
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Checked samples in blocks, and where they are worked on; ``weight`` is the sum of all weights."""
+
+    blocks: Column
+    shape: tuple[int, ...]
+    n_targets: int
+    weight: float
+    n_samples: int | None = None
+    execution: Any = Local()
+    in_memory: bool = False
+    columns: Array | None = None  # the targets that were kept, of all
+
+    @classmethod
+    def of(cls, block: Block, shape: tuple[int, ...]) -> Samples:
+        """See one block in memory as all samples."""
+        n, K = block.X.shape[0], int(block.Y.shape[1])
+        return cls([block], shape, K, block.total(), n, in_memory=True)
+
+    @property
+    def rows(self) -> Array | None:
+        """All rows, where they are one array in memory that is not sparse."""
+        if not self.in_memory:
+            return None
+        X = next(iter(self.blocks)).X
+        return None if is_sparse(X) or X.shape[0] != self.n_samples else X
+
+    @property
+    def like(self) -> Array | None:
+        """Some array of the library and device of the samples; None for those that are not in memory, which are NumPy's."""
+        return next(iter(self.blocks)).X if self.in_memory else None
+
+    @property
+    def n_features(self) -> int:
+        """The number p of entries of a sample."""
+        return math.prod(self.shape)
+
+    def _mapped(self, function: Callable[[Block], Block]) -> Samples:
+        """Change every block: at once in memory, else whenever it is read."""
+        change = self.execution.map if self.in_memory else self.execution.view
+        return replace(self, blocks=change(function, self.blocks))
+
+    def checked(self) -> Samples:
+        """Look at every number, and bring the rows to the precision that solvers work in."""
+        shape = self.shape
+        return self._mapped(lambda block: block.checked(shape))
+
+    def rescaled(self, scales: Array | None) -> Samples:
+        """Divide every entry by its scale (p,)."""
+        return self if scales is None else self._mapped(lambda block: replace(block, X=block.X / scales))
+
+    def take(self, chosen: Array) -> Samples:
+        """Keep the samples for which a NumPy array (n,) is true."""
+
+        def kept(block: Block) -> Block:
+            return block.take(np.flatnonzero(chosen[block.first : block.first + block.X.shape[0]]))
+
+        found = self._mapped(kept)
+        count = int(np.sum(chosen))
+        return replace(found, n_samples=count, weight=float(self.execution.total(lambda b: b.total(), found.blocks)))
+
+    def take_targets(self, columns: Array) -> Samples:
+        """Keep some of the targets."""
+        kept = columns if self.columns is None else self.columns[columns]
+        return replace(self, columns=kept, n_targets=int(kept.shape[0]))
+
+    def in_small_blocks(self) -> Samples:
+        """Cut samples in memory into blocks that stay in cache."""
+        if not self.in_memory or self.rows is None:
+            return self
+        (block,) = self.blocks
+        rows = max(1, _BLOCK_BYTES // (8 * self.n_features))
+        cuts = [slice(start, start + rows) for start in range(0, block.X.shape[0], rows)]
+        parts = [Block(block.X[c, :], block.Y[c, :], block.weight[c], c.start) for c in cuts]
+        return replace(self, blocks=parts)
+
+    def total(self, term: Term, scores: Column | None = None) -> Any:
+        """Sum a function of rows, targets, shares (weights that sum to one) and scores over all blocks, in one pass."""
+        columns, whole = self.columns, self.weight
+
+        def part(block: Block, z: Array | None = None) -> Any:
+            xp = array_namespace(block.Y)
+            Y = block.Y if columns is None else xp.take(block.Y, columns, axis=1)
+            share = (xp.ones_like(Y[:, 0]) if block.weight is None else block.weight) / whole
+            return term(block.X, Y, share, Y if z is None else z)
+
+        return self.execution.total(part, self.blocks, *(() if scores is None else (scores,)))
+
+    def scores(self, W: Array) -> Column:
+        """Multiply every row with W (K, p); the products stay where the rows are."""
+        scores: Column = self.execution.map(lambda block: block.X @ W.T, self.blocks)
+        return scores
+
+    def moments(self, past: Moments | None = None) -> Moments:
+        """Summarise the samples, added to what was summarised before."""
+        p, K, shape = self.n_features, self.n_targets, self.shape
+        continued = past if isinstance(self.execution, Local) else None  # elsewhere every block begins at nothing
+        fold = self.execution.folded(
+            lambda block: Fold.empty(p, K, block.X) if continued is None else Fold.thaw(continued),
+            lambda fold, block: block.add_to(fold, shape),
+            self.blocks,
+        )
+        found: Moments = fold.freeze()
+        return found if past is None or continued is not None else past + found
+
+    def fold_moments(self, fold_of: Array, n_folds: int) -> list[Moments]:
+        """Summarise each fold, given the fold (n,) of every sample, in one pass."""
+        p, K, shape = self.n_features, self.n_targets, self.shape
+
+        def begin(block: Block) -> _Folds:
+            return _Folds([Fold.empty(p, K, block.X) for _ in range(n_folds)])
+
+        def add(folds: _Folds, block: Block) -> None:
+            own = fold_of[block.first : block.first + block.X.shape[0]]
+            for f, fold in enumerate(folds.folds):
+                block.take(np.flatnonzero(own == f)).add_to(fold, shape)
+
+        return [*self.execution.folded(begin, add, self.blocks).freeze()]
+
+    def mode_scales(self) -> Array:
+        """Find the scale (p,) of every entry, as a product of one scale for each mode."""
+        mean = self.total(lambda X, Y, share, z: share @ X)
+        return mode_scales(self.total(lambda X, Y, share, z: share @ (X - mean) ** 2), self.shape)
+
+    def covariance_times(self, W: Array) -> Array:
+        """Multiply rows W (K, p) with the covariance of the samples, in one pass."""
+
+        def products(X: Array, Y: Array, share: Array, z: Array) -> tuple[Array, Array, Array]:
+            scores = W @ X.T * share
+            return scores @ X, array_namespace(scores).sum(scores, axis=1), share @ X
+
+        together, mean_score, mean = self.total(products)
+        return together - mean_score[:, None] * mean
+
+    def mapped_rows(self, function: Callable[[Array], Array], shape: tuple[int, ...]) -> Samples:
+        """Change the rows of every block: a feature map."""
+        return replace(self._mapped(lambda block: replace(block, X=function(block.X))), shape=shape)
+
+
+@dataclass(eq=False)
+class _Folds:
+    """Moments of several folds in the making."""
+
+    folds: list[Fold]
+
+    def freeze(self) -> tuple[Moments, ...]:
+        """End with moments."""
+        return tuple(fold.freeze() for fold in self.folds)
+
+
+def summed(parts: Sequence[Moments]) -> Moments:
+    """Add up moments."""
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total
+
+
+def label_counts(y: Any, weight: Any) -> LabelCount:
+    """Count the labels of a block."""
+    labels, where = np.unique(to_numpy(y).ravel(), return_inverse=True)
+    weights = np.bincount(
+        where, weights=None if weight is None else np.asarray(weight, dtype=float), minlength=len(labels)
+    )
+    counts = np.bincount(where, minlength=len(labels))
+    pairs = zip(labels.tolist(), counts.tolist(), weights.tolist(), strict=True)
+    return LabelCount({label: (count, total) for label, count, total in pairs})
+
+
+@dataclass(frozen=True, eq=False)
+class LabelCount:
+    """How often each label occurs, and with what weight; counts of parts add up."""
+
+    found: dict[Any, tuple[int, float]]
+
+    def __add__(self, other: LabelCount) -> LabelCount:
+        both, none = self.found | other.found, (0, 0.0)
+        pairs = {key: (self.found.get(key, none), other.found.get(key, none)) for key in both}
+        return LabelCount({key: (a[0] + b[0], a[1] + b[1]) for key, (a, b) in pairs.items()})
+
+    @property
+    def classes(self) -> Array:
+        """All labels, sorted."""
+        return np.unique(np.array(list(self.found)))

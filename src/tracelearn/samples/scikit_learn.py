@@ -1,0 +1,20 @@
+"""What we use of scikit-learn beyond its public names, in one place; tested with versions 1.6 to 1.9."""
+
+from sklearn.base import _fit_context as fit_context
+from sklearn.utils._metadata_requests import _raise_for_params as raise_for_params
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._set_output import _get_output_config as get_output_config
+from sklearn.utils.validation import _check_feature_names as check_feature_names
+from sklearn.utils.validation import _check_n_features as check_n_features
+from sklearn.utils.validation import _check_sample_weight as check_sample_weight
+
+__all__ = [
+    "Interval",
+    "StrOptions",
+    "check_feature_names",
+    "check_n_features",
+    "check_sample_weight",
+    "fit_context",
+    "get_output_config",
+    "raise_for_params",
+]
