@@ -2,73 +2,107 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from tracelearn.arrays.array_api import Array, array_namespace
-from tracelearn.penalties import Penalty
-from tracelearn.problems.certificate import alpha_max
-from tracelearn.problems.smooth import Smooth
-from tracelearn.solvers import Solution, Solver
+from tracelearn.estimators import TraceNormRegressor
+from tracelearn.estimators.base import TraceNormModel
+from tracelearn.problems.batch import Problems, alpha_max, choose_form, datafit
+from tracelearn.samples.samples import as_raw
 
-__all__ = ["PathPoint", "alpha_grid", "walk_path"]
+__all__ = ["TraceNormPath", "read_alphas", "trace_norm_path"]
 
 
 @dataclass(frozen=True, eq=False)
-class PathPoint:
-    """The model at one alpha: weights (K, p), intercepts (K,), the largest relative duality gap, the iterations."""
+class TraceNormPath:
+    """Models along decreasing alphas: ``coefs`` and ``intercepts`` have one more first axis than those of a fit."""
 
-    alpha: float
-    W: Array
-    intercept: Array
-    gap: float
-    n_iter: int
+    alphas: Array
+    coefs: Array
+    intercepts: Array
+    dual_gaps: Array
+    n_iters: Array
 
 
-def alpha_grid(smooth: Smooth, penalty: Penalty, alphas: int | Array, eps: float) -> Array:
-    """Return decreasing alphas: those given, or that many from the smallest with W = 0 down to ``eps`` times it.
+def read_alphas(alphas: Any, eps: float) -> tuple[Array, bool]:
+    """Return decreasing alphas, and whether they were given; a number of them is a grid from 1 down to ``eps``.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from tracelearn import Moments
-    >>> from tracelearn.selection.path import alpha_grid
-    >>> from tracelearn.penalties import OverlappedTraceNorm
-    >>> from tracelearn.problems.smooth import Squares
-    >>> X, y = np.array([[-1.0], [1.0]]), np.array([-1.0, 1.0])
-    >>> alpha_grid(Squares.of(Moments.of(X, y)), OverlappedTraceNorm((1,)), 3, 0.01).round(6)
-    array([2.  , 0.2 , 0.02])
+    >>> from tracelearn.selection.path import read_alphas
+    >>> read_alphas(3, 0.01)
+    (array([1.  , 0.1 , 0.01]), False)
     """
-    if not isinstance(alphas, int | np.integer):
-        return np.sort(np.asarray(alphas, dtype=float))[::-1]
-    tops = alpha_max(smooth, penalty)
-    top = float(array_namespace(tops).max(tops))
-    # Where no feature says anything about the target every alpha gives zero, and any grid will do.
-    return np.geomspace(top, eps * top, int(alphas)) if top > 0 else np.geomspace(1.0, eps, int(alphas))
+    if isinstance(alphas, int | np.integer):
+        return np.geomspace(1.0, eps, int(alphas)), False
+    found = np.sort(np.atleast_1d(np.asarray(alphas, dtype=float)))[::-1]
+    if found.ndim != 1 or not found.size or not np.all(np.isfinite(found)) or np.any(found < 0):
+        raise ValueError(
+            f"Expected alphas to be a number of them, or at least one strength that is finite and not negative, got {alphas}."
+        )
+    return found, True
 
 
-def walk_path(
-    smooth: Smooth,
-    penalty: Penalty,
-    alphas: Array,
-    solver: Solver,
+def trace_norm_path(
+    X: Any,
+    y: Any,
     *,
-    tol: float,
-    max_iter: int,
-    exact_ranks: bool = True,
-) -> Iterator[PathPoint]:
-    """Solve for each alpha in turn."""
-    found: Solution | None = None
-    before = 1.0
-    for alpha in alphas:
-        if found is not None and found.rho is not None and before > 0 and alpha > 0:
-            found = replace(found, rho=found.rho * float(alpha / before))  # forces, and so the step, scale with alpha
-        reference = smooth.at_zero.value
-        xp = array_namespace(reference)
-        strength = xp.full_like(reference, float(alpha))
-        found = solver(smooth, penalty, strength, tol=tol, max_iter=max_iter, start=found, exact_ranks=exact_ranks)
-        before = float(alpha)
-        W = xp.reshape(found.W, (-1, smooth.n_features))
-        yield PathPoint(float(alpha), W, smooth.intercept(W), float(xp.max(found.gap)), found.n_iter)
+    estimator: TraceNormModel | None = None,
+    alphas: Any = 100,
+    eps: float = 1e-3,
+    sample_weight: Any = None,
+) -> TraceNormPath:
+    """Solve for many alphas, each started from the one before.
+
+    Parameters
+    ----------
+    X, y, sample_weight : as for ``fit``
+    estimator : TraceNormRegressor or TraceNormClassifier, default=TraceNormRegressor()
+        Says everything but alpha: loss, penalty, ridge, tol and so on. It is not fitted.
+    alphas : int or array, default=100
+        How many, from ``alpha_max``, where all weights are zero, down to ``eps`` times it; or the alphas themselves.
+    eps : float, default=1e-3
+
+    Examples
+    --------
+    >>> from tracelearn import trace_norm_path
+    >>> from tracelearn.datasets import make_low_rank_regression
+    >>> X, y, W = make_low_rank_regression(200, (6, 5, 4), rank=1, random_state=0)
+    >>> path = trace_norm_path(X, y, alphas=10)
+    >>> path.coefs.shape, bool(path.dual_gaps.max() <= 1e-6)
+    ((10, 6, 5, 4), True)
+    """
+    model: Any = TraceNormRegressor() if estimator is None else type(estimator)(**estimator.get_params(deep=False))
+    model._validate_params()
+    grid, given = read_alphas(alphas, eps)
+    samples = model._read(model._gathered(as_raw(X, y, sample_weight), model._loss()))
+    K = samples.n_targets
+    loss, shape = model._loss(K), model._weight_shape(K)
+    form = choose_form(samples, loss)
+    samples = samples if form.name == "moments" and not model.scaling else samples.checked()
+    scales = samples.mode_scales() if model.scaling else None
+    options = {"ridge": model.ridge, "joint": model._joint(K), "fit_intercept": model.fit_intercept, "spectral": True}
+    fit = datafit(samples.rescaled(scales), loss, form, **options)
+    penalty, reference = model._penalty(K), fit.at_zero.value
+    xp = array_namespace(reference)
+    top = float(xp.max(alpha_max(fit, penalty, shape))) or 1.0
+    solver, found, points = model._solver(fit), None, []
+    for alpha in grid if given else grid * top:
+        if found is not None and found.rho is not None and alpha > 0:  # forces, and so the step, scale with alpha
+            found = replace(found, rho=found.rho * float(alpha / points[-1][0]))
+        problems = Problems(fit, penalty, xp.full_like(reference, float(alpha)), shape)
+        found = solver(problems, tol=model.tol, max_iter=model.max_iter, start=found)
+        points.append((float(alpha), problems.rows(found.W), float(xp.max(found.gap)), found.n_iter))
+    intercepts = [model._scalar(fit.intercept(W)) for _, W, _, _ in points]
+    rows = [W if scales is None else W / scales for _, W, _, _ in points]
+    own = (samples.n_features,) if model._flat else samples.shape
+    return TraceNormPath(
+        alphas=np.array([alpha for alpha, *_ in points]),
+        coefs=xp.stack([model._shaped(W, own) for W in rows]),
+        intercepts=np.array(intercepts) if isinstance(intercepts[0], float) else xp.stack(intercepts),
+        dual_gaps=np.array([gap for *_, gap, _ in points]),
+        n_iters=np.array([n_iter for *_, n_iter in points]),
+    )

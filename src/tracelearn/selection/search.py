@@ -1,201 +1,231 @@
-"""The search for alpha, and for what goes with it: pure functions of folds and candidates."""
+"""The search: candidates, classes and folds as one batch of problems, solved along a path of alphas.
+
+Nothing here knows estimators: it is given designs and candidates, and returns what was found on held-out samples.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
 from typing import Any
 
 import numpy as np
+from array_api_compat import device
 from joblib import Parallel, delayed
 
-from tracelearn.arrays.array_api import Array, array_namespace
-from tracelearn.penalties import Penalty
-from tracelearn.problems.smooth import Smooth
-from tracelearn.selection.path import PathPoint, walk_path
+from tracelearn.arrays.array_api import Array, array_namespace, move_to, to_numpy
+from tracelearn.penalties import Atom, Nuclear, Overlap
+from tracelearn.problems.batch import Problems, Solution, alpha_max
+from tracelearn.selection.folds import Design, with_ridge
 from tracelearn.solvers import SOLVERS
 
-__all__ = ["Candidate", "Fold", "Table", "View", "Way", "best_ridge", "walk"]
+__all__ = ["Candidate", "Judge", "Table", "walk"]
 
-# A path is looked at, whether to go on, whenever a tenth of its alphas are done, and at least three.
-_LOOKS, _LEAST_STRETCH = 10, 3
-
-# Ridges that are tried alone, as shares of the total variance of the features: flat directions lie far below it.
-_RIDGES = np.geomspace(1e-6, 3.0, 14)
+# Numbers in the weights of one batch: more would leave the cache without fewer calls.
+_LARGEST_BATCH = 2_000_000
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """What is tried beside alpha."""
+    """What is tried besides alpha: how samples are shown, which modes are penalised, some ridge."""
 
+    view: str = "raw"
     mode_weights: tuple[float, ...] | None = None
     ridge: float = 0.0
-    class_mode: bool = False
-    loss: str = "squared"
-    scaling: str | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return what a model needs to be told."""
-        return {name: getattr(self, name) for name in ("mode_weights", "ridge", "class_mode", "loss", "scaling")}
+    target_mode: bool = False
 
 
-@dataclass(frozen=True, eq=False)
-class Fold:
-    """One split: the smooth half of the training samples, and how to judge weights on the held-out ones.
-
-    ``hits`` is the share of held-out samples whose class is found, where that can be told.
-    """
-
-    smooth: Callable[[Candidate], Smooth]
-    judge: Callable[[PathPoint], float]
-    weight: float
-    hits: Callable[[PathPoint], float] | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class View:
-    """The samples as one loss sees them, scaled or not: all of them, and split into folds."""
-
-    whole: Callable[[Candidate], Smooth]
-    folds: list[Fold]
-
-    @property
-    def weights(self) -> Array:
-        """The folds' shares of the weight."""
-        weights = np.array([fold.weight for fold in self.folds])
-        return weights / weights.sum()
-
-
-@dataclass(frozen=True, eq=False)
-class Way:
-    """A path to be walked: a candidate, its penalty, its alphas, the gap to reach at each and the most iterations."""
-
-    candidate: Candidate
-    view: View
-    penalty: Penalty
-    alphas: Array
-    tol: float
-    max_iter: int
-
-    @property
-    def stretch(self) -> int:
-        """How many alphas are tried between two looks."""
-        return max(_LEAST_STRETCH, len(self.alphas) // _LOOKS)
+# What held-out scores (n_f, K) of a fold are worth, for one model: the score that selects, higher is better, and the loss.
+Judge = Callable[[int, Array], tuple[float, float]]
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """What came of a candidate: for each alpha and fold the error, and the share of hits where it is known."""
+    """What came of a candidate: for each alpha and fold the score, higher is better, and the loss."""
 
     candidate: Candidate
     alphas: Array
-    errors: Array
-    hits: Array
+    scores: Array
+    losses: Array
     weights: Array
 
     @cached_property
     def means(self) -> Array:
-        """The mean error for each alpha."""
-        return np.asarray(self.errors @ self.weights)
+        """The mean score for each alpha; a fold that has none for some alpha is left out for all."""
+        return _mean(self.scores, self.weights)
 
     @cached_property
-    def spread(self) -> Array:
-        """The standard error of the mean, for each alpha."""
-        n = self.errors.shape[1]
-        return np.std(self.errors, axis=1, ddof=1) / np.sqrt(n) if n > 1 else np.zeros(len(self.errors))
+    def errors(self) -> Array:
+        """The standard error of the mean score, for each alpha."""
+        known = self.scores[:, ~np.any(np.isnan(self.scores), axis=0)]
+        n = known.shape[1]
+        return np.std(known, axis=1, ddof=1) / np.sqrt(n) if n > 1 else np.zeros(len(self.scores))
 
-    @property
+    @cached_property
     def best(self) -> int:
-        """Where the mean error is lowest."""
-        return int(np.argmin(self.means))
+        """The alpha with the best score among its neighbours; of equal ones the one with the lowest loss."""
+        means = self.means
+        smooth = np.convolve(np.pad(means, 1, mode="edge"), [0.25, 0.5, 0.25], mode="valid")
+        losses = _mean(self.losses, self.weights)
+        order = np.lexsort((losses, -np.round(smooth, 9)))
+        return int(order[0])
 
     @property
-    def accuracy(self) -> float:
-        """The share of hits where the mean error is lowest."""
-        return float(self.hits[self.best] @ self.weights)
-
-    @property
-    def ends_at_its_best(self) -> bool:
-        """Whether the smallest of the alphas is the best one."""
-        return self.best == len(self.alphas) - 1
-
-    def is_clearly_below(self, other: Table) -> bool:
-        """Whether the lowest mean error is below that of another table of the same folds by more than its standard error."""
-        return bool(self.means[self.best] < other.means[other.best] - other.spread[other.best])
-
-    def is_past_its_best(self, patience: int) -> bool:
-        """Whether the errors have been rising for a while: smaller alphas only cost more and do worse."""
-        since = len(self.means) - 1 - self.best
-        return since >= patience and bool(self.means[-1] > self.means[self.best] + self.spread[self.best])
+    def value(self) -> float:
+        """The score at the best alpha, averaged with its neighbours."""
+        return float(np.convolve(np.pad(self.means, 1, mode="edge"), [0.25, 0.5, 0.25], mode="valid")[self.best])
 
 
-def walk(ways: list[Way], *, n_jobs: int | None, stop: bool, say: Callable[..., None]) -> list[Table]:
-    """Walk down all paths, the folds of each side by side; with ``stop``, a path ends where it is past its best."""
-    began = time.perf_counter()
-    paths = [[_judged(way, fold) for fold in way.view.folds] for way in ways]
-    found: list[list[list[tuple[float, float]]]] = [[[] for _ in way.view.folds] for way in ways]
-    left = list(range(len(ways)))
-    total = sum(len(way.alphas) for way in ways)
-    while left:
-        legs = [(w, f) for w in left for f in range(len(paths[w]))]
-        more = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(_next)(paths[w][f], ways[w].stretch) for w, f in legs)
-        for (w, f), judged in zip(legs, more, strict=True):
-            found[w][f] += judged
-        left = [w for w in left if _goes_on(ways[w], found[w], stop=stop)]
-        done = total - sum(len(ways[w].alphas) - len(found[w][0]) for w in left)
-        rest = (time.perf_counter() - began) / done * (total - done)
-        say(f"{done} of {total} alphas, {len(left)} paths left: about {rest:.0f} s left", paths_done=(done, total))
-    return [_table(way, rows) for way, rows in zip(ways, found, strict=True)]
+def _mean(values: Array, weights: Array) -> Array:
+    known = ~np.any(np.isnan(values), axis=0)
+    return np.asarray(values[:, known] @ (weights[known] / weights[known].sum()))
 
 
-def _judged(way: Way, fold: Fold) -> Iterator[tuple[float, float]]:
-    smooth = fold.smooth(way.candidate)
-    solver = SOLVERS[smooth.path_solver]
-    for point in walk_path(
-        smooth, way.penalty, way.alphas, solver, tol=way.tol, max_iter=way.max_iter, exact_ranks=False
-    ):
-        yield fold.judge(point), np.nan if fold.hits is None else fold.hits(point)
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """Problems that are solved together: some folds of some candidates."""
+
+    fit: Any
+    penalty: Any
+    top: Array  # alpha_max of each problem's candidate, (B,)
+    folds: tuple[int, ...]
+    candidates: tuple[int, ...]
 
 
-def _next(path: Iterator[tuple[float, float]], count: int) -> list[tuple[float, float]]:
-    return list(islice(path, count))
+def _terms(candidates: Sequence[Candidate], shape: tuple[int, ...], like: Array, each: int) -> Any:
+    """Weigh the modes of each problem as its candidate does."""
+    xp, order = array_namespace(like), len(shape)
+    if order <= 2 or len({c.mode_weights for c in candidates}) == 1:
+        given = candidates[0].mode_weights
+        weights = [1.0 / order] * order if given is None else list(given)
+        return Overlap(tuple((w, Nuclear(n)) for n, w in enumerate(weights))).bound_to(shape)
+    rows = [[1.0 / order] * order if c.mode_weights is None else list(c.mode_weights) for c in candidates]
+    table = np.repeat(np.array(rows), each, axis=0)  # (C K, N)
+    terms: list[tuple[Any, Atom]] = []
+    for n in range(order):
+        column = np.tile(table[:, n], like.shape[0] // len(table))
+        terms.append((xp.asarray(column, dtype=like.dtype, device=device(like)), Nuclear(n)))
+    return Overlap(tuple(terms))
 
 
-def _goes_on(way: Way, rows: list[list[tuple[float, float]]], *, stop: bool) -> bool:
-    if len(rows[0]) == len(way.alphas):
-        return False
-    return not (stop and _table(way, rows).is_past_its_best(way.stretch))
+def _groups(
+    design: Design, candidates: Sequence[Candidate], shape: tuple[int, ...], penalty: Callable[[Candidate], Any] | None
+) -> Iterator[_Group]:
+    """Put folds and candidates together as far as their operators allow it, and as batches are not too large."""
+    first = design.fits[0]
+    together = len(design.fits) == 1 and penalty is None
+    size = design.n_folds * design.n_targets * first.n_features
+    most = max(1, _LARGEST_BATCH // size) if together else 1
+    for begin in range(0, len(candidates), most):
+        own = list(candidates[begin : begin + most])
+        numbers = tuple(range(begin, begin + len(own)))
+        stacked = len(design.fits) == 1
+        for f, fit in enumerate(design.fits):
+            folds = tuple(range(design.n_folds)) if stacked else (f,)
+            yield _group(fit, design.whole, own, folds, numbers, shape, penalty)
 
 
-def _table(way: Way, rows: list[list[tuple[float, float]]]) -> Table:
-    both = np.array(rows).transpose(2, 1, 0)
-    return Table(way.candidate, way.alphas[: both.shape[1]], both[0], both[1], way.view.weights)
+def _group(
+    fit: Any,
+    whole: Any,
+    own: list[Candidate],
+    folds: tuple[int, ...],
+    numbers: tuple[int, ...],
+    shape: tuple[int, ...],
+    penalty: Callable[[Candidate], Any] | None,
+) -> _Group:
+    each = fit.n_problems // len(folds)  # problems of one fold and candidate
+    xp = array_namespace(fit.ridge)
+    if len(own) > 1:
+        index = [f * each + k for f in range(len(folds)) for _ in own for k in range(each)]
+        fit = fit.take(xp.asarray(index, device=device(fit.ridge)))
+    ridges = np.tile(np.repeat([c.ridge for c in own], each), len(folds))
+    fit = with_ridge(fit, xp.asarray(ridges, dtype=fit.ridge.dtype, device=device(fit.ridge)))
+    norm = _terms(own, shape, fit.ridge, each) if penalty is None else penalty(own[0])
+    single = [_terms([c], shape, whole.ridge, each) if penalty is None else norm for c in own]
+    tops = [float(xp.max(alpha_max(whole, one, shape))) for one in single]
+    top = np.tile(np.repeat(tops, each), len(folds))
+    return _Group(fit, norm, xp.asarray(top, dtype=fit.ridge.dtype, device=device(fit.ridge)), folds, numbers)
 
 
-def best_ridge(view: View, candidate: Candidate) -> tuple[float, float] | None:
-    """Find the ridge that is best without any trace norm, and its mean error, in closed form; None where there is none.
+def _path(
+    group: _Group, shape: tuple[int, ...], alphas: Array, *, absolute: bool, tol: float, max_iter: int
+) -> Iterator[tuple[Array, Array]]:
+    """Solve for each alpha in turn, from the one before; yield rows (B K, p) and intercepts (B K,)."""
+    fit = group.fit
+    found: Solution | None = None
+    before, xp = 1.0, array_namespace(group.top)
+    top = xp.where(group.top > 0, group.top, xp.ones_like(group.top))
+    for alpha in alphas:
+        if found is not None and found.rho is not None and before > 0 and alpha > 0:
+            found = replace(found, rho=found.rho * float(alpha / before))  # forces, and so the step, scale with alpha
+        strength = xp.full_like(top, float(alpha)) if absolute else top * float(alpha)
+        problems = Problems(fit, group.penalty, strength, shape)
+        solver = SOLVERS[fit.path_solver]
+        found = solver(problems, tol=tol, max_iter=max_iter, start=found, exact_ranks=False)
+        before = float(alpha)
+        W = problems.rows(found.W)
+        yield W, fit.intercept(W)
 
-    Only for the squared loss.
+
+def walk(
+    design: Design,
+    candidates: Sequence[Candidate],
+    alphas: Array,
+    judge: Judge,
+    *,
+    shape: tuple[int, ...],
+    penalty: Callable[[Candidate], Any] | None = None,
+    absolute: bool = False,
+    tol: float = 1e-3,
+    max_iter: int = 100,
+    n_jobs: int | None = None,
+    deadline: float = np.inf,
+) -> list[Table]:
+    """Walk the path of every candidate in every fold; return a table for each.
+
+    Parameters
+    ----------
+    alphas : decreasing, as shares of each candidate's ``alpha_max`` unless ``absolute``
+    judge : judges the held-out scores of a fold
+    shape : of one weight tensor
+    penalty : the penalty of a candidate; None is the overlapped trace norm with the candidate's mode weights
+    deadline : when, on the monotonic clock, the walk ends with the alphas it has
     """
-    whole = view.whole(candidate)
-    if not whole.system.has_factor:
-        return None
-    # The system is twice the covariance.
-    ridges = _RIDGES * 0.5 * whole.system.mean_eigenvalue() * whole.n_features
-    if not np.all(ridges > 0):
-        return None
-    errors = np.zeros(len(ridges))
-    for fold, share in zip(view.folds, view.weights, strict=True):
-        for i, ridge in enumerate(ridges):
-            errors[i] += share * fold.judge(_ridge_point(fold.smooth(replace(candidate, ridge=float(ridge)))))
-    return float(ridges[np.argmin(errors)]), float(np.min(errors))
+    shape_of = (len(alphas), len(candidates), design.n_folds)
+    scores, losses = np.full(shape_of, np.nan), np.full(shape_of, np.nan)
+    tops = np.ones(len(candidates))
+    groups = list(_groups(design, candidates, shape, penalty))
+    K = design.n_targets
+
+    def run(group: _Group) -> None:
+        points = _path(group, shape, alphas, absolute=absolute, tol=tol, max_iter=max_iter)
+        rows = len(group.candidates) * K
+        tops[list(group.candidates)] = to_numpy(group.top)[: group.fit.n_problems // len(group.folds)][
+            :: group.fit.n_problems // len(group.folds) // len(group.candidates)
+        ]
+        for a, (W, b) in enumerate(points):
+            for i, f in enumerate(group.folds):
+                own, shift = W[i * rows : (i + 1) * rows, :], b[i * rows : (i + 1) * rows]
+                found = design.scores(f, own, shift)
+                if found is None:
+                    losses[a, list(group.candidates), f] = to_numpy(design.losses(f, own, shift))
+                    scores[a, list(group.candidates), f] = -losses[a, list(group.candidates), f]
+                    continue
+                for j, c in enumerate(group.candidates):
+                    scores[a, c, f], losses[a, c, f] = judge(f, found[:, j * K : (j + 1) * K])
+            if time.monotonic() > deadline:
+                break
+
+    # Threads share the samples; most of the time is spent in BLAS and LAPACK, which let go of the interpreter.
+    Parallel(n_jobs=n_jobs, prefer="threads")(delayed(run)(group) for group in groups)
+    done = ~np.any(np.all(np.isnan(losses), axis=2), axis=1)
+    tables = []
+    for c, candidate in enumerate(candidates):
+        own = np.asarray(alphas)[done] * (1.0 if absolute else tops[c])
+        tables.append(Table(candidate, own, scores[done, c, :], losses[done, c, :], design.weights))
+    return tables
 
 
-def _ridge_point(smooth: Smooth) -> PathPoint:
-    zero = smooth.at_zero.gradient
-    xp = array_namespace(zero)
-    W = smooth.updater(xp.zeros_like(smooth.at_zero.value))(xp.zeros_like(zero), xp.zeros_like(zero))
-    return PathPoint(0.0, W, smooth.intercept(W), 0.0, 0)
