@@ -2,7 +2,7 @@
 
 from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
 from tracelearn.estimators.hierarchy import HierarchicalTraceNormClassifier
-from tracelearn.features import ModePCA, TensorStandardScaler
+from tracelearn.features import ModePCA, ModeWhitener, SecondOrder, TensorStandardScaler, Views
 from tracelearn.files.models import load, save
 from tracelearn.files.onnx import to_onnx
 from tracelearn.moments import Moments
@@ -14,13 +14,16 @@ from tracelearn.streaming.run import StreamReport, stream
 __all__ = [
     "HierarchicalTraceNormClassifier",
     "ModePCA",
+    "ModeWhitener",
     "Moments",
+    "SecondOrder",
     "StreamReport",
     "TensorStandardScaler",
     "TraceNormClassifier",
     "TraceNormClassifierCV",
     "TraceNormRegressor",
     "TraceNormRegressorCV",
+    "Views",
     "load",
     "open_source",
     "save",

@@ -1,4 +1,4 @@
-"""Scaling and compressing samples that are tensors, before a model learns from them.
+"""Transformers of samples that are tensors: scaling, whitening, compression, second order, and several views at once.
 
 Invariant: everything learned here adds over batches, centred and merged by the formula of Chan, Golub and LeVeque, so
 ``partial_fit`` over any batches ends where ``fit`` on all samples does, to rounding.
@@ -6,5 +6,16 @@ Invariant: everything learned here adds over batches, centred and merged by the 
 
 from tracelearn.features.mode_pca import ModePCA
 from tracelearn.features.scaler import TensorStandardScaler
+from tracelearn.features.second_order import SecondOrder, SpatialFilters, find_time_axis
+from tracelearn.features.union import Views
+from tracelearn.features.whitening import ModeWhitener
 
-__all__ = ["ModePCA", "TensorStandardScaler"]
+__all__ = [
+    "ModePCA",
+    "ModeWhitener",
+    "SecondOrder",
+    "SpatialFilters",
+    "TensorStandardScaler",
+    "Views",
+    "find_time_axis",
+]

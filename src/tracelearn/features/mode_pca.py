@@ -2,49 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import (
-    ClassNamePrefixFeaturesOutMixin,
-    _fit_context,
-)
-from sklearn.utils._param_validation import Interval
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays.array_api import Array
-from tracelearn.features.base import (
-    TensorTransformer,
-    blocks,
-    centred,
-    first_entries,
-    read_batch,
-    read_weight_tensors,
-    samples_seen,
-)
-from tracelearn.samples.checks import check_finite, check_overflow, check_range, read_samples
-from tracelearn.samples.undo import undone_on_failure
+from tracelearn.arrays.array_api import as_dtype, move_to, to_numpy, widest
+from tracelearn.arrays.tensors import Array, array_namespace
+from tracelearn.features.base import ModeStatistics, TensorTransformer, mode_scatters, multiply_modes, read_coef
+from tracelearn.samples.checks import learning
+from tracelearn.samples.scikit_learn import Interval
 
 __all__ = ["ModePCA"]
-
-
-def _multiply(T: Array, matrices: Sequence[Array]) -> Array:
-    """Multiply axis n + 1 of a batch of tensors by ``matrices[n]`` of shape (r_n, I_n), for every mode n."""
-    for matrix in matrices:
-        T = np.tensordot(
-            T, matrix, (1, 1)
-        )  # takes the first mode away and puts it last: a full turn restores the order
-    return T
-
-
-def _mode_scatter(T: Array, mode: int) -> Array:
-    """Sum ``T_(mode) T_(mode)'`` over a batch of tensors."""
-    others = tuple(axis for axis in range(T.ndim) if axis != mode + 1)
-    return np.tensordot(T, T, (others, others))
 
 
 def _leading(scatter: Array) -> tuple[Array, Array]:
@@ -64,7 +35,7 @@ def _adds_up(estimator: Any) -> bool:
     return True
 
 
-class ModePCA(ClassNamePrefixFeaturesOutMixin, TensorTransformer):
+class ModePCA(ModeStatistics, TensorTransformer):
     """Compress every mode of samples that are tensors to its leading directions: a multilinear PCA.
 
     ``transform`` subtracts the mean tensor and multiplies each mode n by the ``r_n`` leading eigenvectors of the mode's
@@ -111,11 +82,15 @@ class ModePCA(ClassNamePrefixFeaturesOutMixin, TensorTransformer):
     >>> X, y, W = make_low_rank_regression(300, (12, 10, 8), rank=1, correlation=0.9, random_state=0)
     >>> model = make_pipeline(ModePCA((6, 5, 4)), TraceNormRegressor(alpha=0.1)).fit(X, y)
     >>> pca, regressor = model[0], model[-1]
-    >>> pca.transform(X).shape, pca.inverse_transform_weights(regressor.coef_).shape
+    >>> pca.transform(X).shape, pca.coef_to_input(regressor.coef_).shape
     ((300, 6, 5, 4), (12, 10, 8))
     >>> model.score(X, y) > 0.7
     True
     """
+
+    mean_: Array
+
+    _keeps_layout = False
 
     _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012 - scikit-learn's convention
         "n_components": [
@@ -133,60 +108,31 @@ class ModePCA(ClassNamePrefixFeaturesOutMixin, TensorTransformer):
         self.n_iter = n_iter
         self.tensor_shape = tensor_shape
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    @undone_on_failure
+    @learning
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Learn the directions from all samples.
+        """Learn the directions from all samples; the parameters are those of every transformer.
 
         Parameters
         ----------
         X : array of shape (n_samples, I1, ..., IN), or (n_samples, n_features) with ``tensor_shape``
+            Of any array library, of Dask, or samples in blocks; with ``n_iter`` blocks that can be read more than once.
         y : ignored
         sample_weight : array of shape (n_samples,), default=None
         """
         self._forget()
-        T, weight = read_batch(self, X, sample_weight, first=True)
-        self._learn(T, weight)
-        for _ in range(self.n_iter):
-            self._refine(T, weight)
+        self._learn(X, sample_weight)
+        for mode in list(range(len(self.sample_shape_))) * self.n_iter:
+            self._refine(mode, X, sample_weight)
         return self
 
     @available_if(_adds_up)
-    @_fit_context(prefer_skip_nested_validation=True)
-    @undone_on_failure
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn from more samples; afterwards the directions are those of all samples so far."""
-        self._learn(*read_batch(self, X, sample_weight, first=not hasattr(self, "n_samples_seen_")))
-        return self
+        return super().partial_fit(X, y, sample_weight)
 
-    def _learn(self, T: Array, weight: Array | None) -> None:
-        shape, order = T.shape[1:], T.ndim - 1
-        seen = float(getattr(self, "n_samples_seen_", 0.0))
-        mean = getattr(self, "mean_", first_entries(T, shape))
-        zeros = [np.zeros((size, size)) for size in shape]
-        scatters = [seen * part for part in getattr(self, "mode_covariances_", zeros)]
-        with np.errstate(over="ignore", invalid="ignore"):  # judged below
-            for block in blocks(T):
-                rows, step, total = centred(T[block], None if weight is None else weight[block], mean)
-                # Chan's correction is that of one more sample. Narrow data are multiplied as such, in units of the weight of
-                # the block, which may be beyond their range, and added up wide.
-                unit, correction = math.sqrt(total) or 1.0, math.sqrt(seen / (seen + total) * total) * step
-                rows = (np.concatenate([rows, correction[None]]) / unit).astype(T.dtype, copy=False)
-                scatters = [scatters[mode] + np.float64(total) * _mode_scatter(rows, mode) for mode in range(order)]
-                seen += total
-                mean = mean + (total / seen) * step
-        self.mean_ = mean
-        self.mode_covariances_ = [scatter / seen for scatter in scatters]
-        self.n_samples_seen_ = samples_seen(self, T.shape[0], weight)
-        self._choose(T)
-
-    def _choose(self, T: Array) -> None:
-        variance = float(np.trace(self.mode_covariances_[0]))
-        if not np.finfo(np.float64).tiny < variance < np.inf:
-            check_range(T, "X")
-        wanted = self._wanted()
+    def _follow(self) -> None:
         components = []
-        for covariance, want in zip(self.mode_covariances_, wanted, strict=True):
+        for covariance, want in zip(self.mode_covariances_, self._wanted(), strict=True):
             values, rows = _leading(covariance)
             components.append(rows[: _count(values, want)])
         self._set(components)
@@ -195,7 +141,7 @@ class ModePCA(ClassNamePrefixFeaturesOutMixin, TensorTransformer):
         self.components_ = components
         pairs = list(zip(components, self.mode_covariances_, strict=True))
         total = float(np.trace(self.mode_covariances_[0]))
-        self.explained_variance_ = [np.einsum("ri,ij,rj->r", rows, part, rows, optimize=True) for rows, part in pairs]
+        self.explained_variance_ = [np.sum((rows @ part) * rows, axis=1) for rows, part in pairs]
         self.explained_variance_ratio_ = [own / total if total > 0 else own for own in self.explained_variance_]
         self.n_components_ = tuple(rows.shape[0] for rows in components)
 
@@ -225,37 +171,30 @@ class ModePCA(ClassNamePrefixFeaturesOutMixin, TensorTransformer):
             )
         return wanted
 
-    def _refine(self, T: Array, weight: Array | None) -> None:
-        """Find each mode's directions anew, for samples that the other modes have compressed."""
+    def _refine(self, mode: int, X: Any, sample_weight: Any) -> None:
+        """Find the directions of one mode anew, for samples that the other modes have compressed."""
         components = list(self.components_)
-        for mode in range(T.ndim - 1):
-            others = [np.eye(rows.shape[1]) if n == mode else rows for n, rows in enumerate(components)]
-            scatter = np.zeros((T.shape[mode + 1],) * 2)
-            for block in blocks(T):
-                small = _multiply(np.subtract(T[block], self.mean_), others)
-                if weight is not None:
-                    small *= np.sqrt(weight[block]).reshape(-1, *(1,) * (T.ndim - 1))
-                scatter += _mode_scatter(small, mode)
-            components[mode] = _leading(scatter)[1][: components[mode].shape[0]]
+        count, size = components[mode].shape
+        components[mode] = np.eye(size)
+
+        def scatter(T: Array, weight: Array | None) -> Array:
+            rows = multiply_modes(self._centred(T), components)
+            if weight is not None:
+                rows = rows * array_namespace(rows).reshape(weight, (-1, *(1,) * (rows.ndim - 1))) ** 0.5
+            return to_numpy(mode_scatters([mode], rows)[0])
+
+        components[mode] = _leading(self._total(scatter, X, sample_weight))[1][:count]
         self._set(components)
 
-    def transform(self, X: Any) -> Array:
-        """Compress samples to tensors of shape (n_samples, r1, ..., rN), float32 to float32.
+    def _centred(self, T: Array) -> Array:
+        T = as_dtype(T, widest(T)["dtype"])
+        return T - move_to(self.mean_, T, T.dtype)
 
-        Where ``set_output`` asks for data frames, flat samples become tables with the columns of ``get_feature_names_out``.
-        """
-        check_is_fitted(self)
-        tables = self._makes_tables(X)
-        rows, shape = read_samples(self, X, reset=False)
-        T = rows.reshape(-1, *shape)
-        matrices = [U.astype(T.dtype, copy=False) for U in self.components_]
-        compressed = np.empty((T.shape[0], *self.n_components_), T.dtype)
-        for block in blocks(T):
-            # Centred in double precision before the product: the mean may be large against the spread.
-            with np.errstate(over="ignore", invalid="ignore"):  # judged below
-                compressed[block] = _multiply(np.subtract(T[block], self.mean_).astype(T.dtype, copy=False), matrices)
-        check_overflow(compressed, "compressed entries")
-        return compressed.reshape(T.shape[0], -1) if tables else compressed
+    def _map(self, T: Array) -> Array:
+        return multiply_modes(self._centred(T), self.components_)
+
+    def _shape_out(self) -> tuple[int, ...]:
+        return self.n_components_
 
     def inverse_transform(self, X: Any) -> Array:
         """Bring compressed samples back to shape (n_samples, I1, ..., IN): the closest there is in the kept directions.
@@ -264,48 +203,26 @@ class ModePCA(ClassNamePrefixFeaturesOutMixin, TensorTransformer):
         ----------
         X : array of shape (n_samples, r1, ..., rN), or (n_samples, r1 * ... * rN)
         """
-        check_is_fitted(self)
-        Z = np.asarray(X)
-        if Z.shape[1:] != self.n_components_ and Z.shape[1:] != (math.prod(self.n_components_),):
-            raise ValueError(
-                f"Expected compressed samples of shape {self.n_components_}, or flat, got an array of shape {Z.shape}: pass "
-                "what transform returns."
-            )
-        Z = Z.reshape(-1, *self.n_components_).astype(Z.dtype if Z.dtype == np.float32 else np.float64, copy=False)
-        check_finite(Z.reshape(Z.shape[0], -1), "X", self.n_components_)
-        with np.errstate(over="ignore", invalid="ignore"):  # judged below
-            samples = _multiply(Z, [rows.T.astype(Z.dtype, copy=False) for rows in self.components_])
-            np.add(samples, self.mean_, out=samples, casting="same_kind")
-        check_overflow(samples, "restored entries")
-        return samples
 
-    def inverse_transform_weights(self, W: Array) -> Array:
+        def back(Z: Array) -> Array:
+            return multiply_modes(Z, [rows.T for rows in self.components_]) + move_to(self.mean_, Z, Z.dtype)
+
+        return self._restored(X, back)
+
+    def coef_to_input(self, W: Array) -> Array:
         """Express weights that were learned on compressed samples as weights of the samples themselves.
 
-        ``<W, transform(X)>`` and ``<inverse_transform_weights(W), X>`` differ by a constant, which is
-        ``-<inverse_transform_weights(W), mean_>``. The ranks of W stay what they are.
+        ``<W, transform(X)>`` and ``<coef_to_input(W), X>`` differ by a constant, which is ``-<coef_to_input(W), mean_>``.
+        The ranks of W stay what they are.
 
         Parameters
         ----------
         W : array of shape (r1, ..., rN) or (K, r1, ..., rN), such as ``coef_`` of a model
         """
         check_is_fitted(self)
-        W = read_weight_tensors(W, self.n_components_)
-        batch = W.reshape(-1, *self.n_components_)
-        return _multiply(batch, [rows.T for rows in self.components_]).reshape(
-            *W.shape[: W.ndim - len(self.n_components_)], *self.sample_shape_
-        )
-
-    @property
-    def _n_features_out(self) -> int:
-        return math.prod(self.n_components_)
-
-    def get_feature_names_out(self, input_features: Any = None) -> Array:
-        """Name the entries of a compressed sample in C order: "modepca0_2" is component 0 of mode 0, 2 of mode 1."""
-        check_is_fitted(self)
-        super().get_feature_names_out(input_features)  # for its checks
-        places = np.ndindex(*self.n_components_)
-        return np.asarray([f"modepca{'_'.join(map(str, place))}" for place in places], dtype=object)
+        W, batch = read_coef(W, self.n_components_)
+        found = multiply_modes(batch, [rows.T for rows in self.components_])
+        return array_namespace(W).reshape(found, (*W.shape[: W.ndim - batch.ndim + 1], *self.sample_shape_))
 
 
 def _count(values: Array, want: Any) -> int:

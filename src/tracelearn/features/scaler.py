@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Sequence
 from numbers import Integral
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from sklearn.base import (
-    OneToOneFeatureMixin,
-    _fit_context,
-)
-from sklearn.utils._param_validation import StrOptions
+from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays.array_api import Array
-from tracelearn.features.base import (
-    TensorTransformer,
-    blocks,
-    centred,
-    first_entries,
-    kept_sum,
-    n_axes,
-    read_batch,
-    read_weight_tensors,
-    samples_seen,
-)
-from tracelearn.samples.checks import check_overflow, check_range, read_samples
-from tracelearn.samples.undo import undone_on_failure
+from tracelearn.arrays.array_api import move_to
+from tracelearn.arrays.tensors import Array, array_namespace
+from tracelearn.features.base import Second, Summary, TensorTransformer, read_coef, read_modes, summarise
+from tracelearn.samples.scikit_learn import StrOptions
 
 __all__ = ["TensorStandardScaler"]
 
@@ -109,120 +97,71 @@ class TensorStandardScaler(OneToOneFeatureMixin, TensorTransformer):
         self.tensor_shape = tensor_shape
         self.copy = copy
 
-    @undone_on_failure
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Learn means and scales from all samples.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, I1, ..., IN), or (n_samples, n_features) with ``tensor_shape``
-        y : ignored
-        sample_weight : array of shape (n_samples,), default=None
-        """
-        self._forget()
-        self.partial_fit(X, y, sample_weight)
-        return self
-
-    @_fit_context(prefer_skip_nested_validation=True)
-    @undone_on_failure
-    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Learn from more samples; afterwards means and scales are those of all samples so far."""
-        first = not hasattr(self, "n_samples_seen_")
-        T, weight = read_batch(self, X, sample_weight, first=first)
-        kept = self._kept_shape()
-        if self.with_mean or self.with_std:
-            spread = math.prod(self.sample_shape_) // math.prod(kept)
-            seen, mean, squares = 0.0, first_entries(T, kept), np.zeros(kept)
-            if not first:
-                seen, mean = float(self.n_samples_seen_), self.mean_
-                squares = self.var_ * (seen * spread) if self.with_std else squares
-            with np.errstate(over="ignore", invalid="ignore"):  # judged below
-                seen, mean, squares = self._fold(T, weight, seen, mean, squares)
-            self._keep(T, mean, squares / (seen * spread))
-        else:
-            self.mean_ = self.var_ = self.scale_ = None
-        self.n_samples_seen_ = samples_seen(self, T.shape[0], weight)
-        return self
-
     def _kept_shape(self) -> tuple[int, ...]:
         shape = self.sample_shape_
         if isinstance(self.per, str):
             return shape if self.per == "feature" else (1,) * len(shape)
-        modes: list[Any] = [self.per] if isinstance(self.per, Integral) else list(self.per)
-        order = len(shape)
-        if not all(isinstance(mode, Integral) and -order <= int(mode) < order for mode in modes):
-            raise ValueError(
-                f"Expected per to be 'feature', 'global' or modes from 0 to {order - 1} of samples of shape {shape}, got "
-                f"{self.per!r}: modes are the axes of X without the first."
-            )
-        own = {int(mode) % order for mode in modes}
+        own = read_modes(self.per, shape, "per, if neither 'feature' nor 'global',")
         return tuple(size if mode in own else 1 for mode, size in enumerate(shape))
 
-    def _fold(
-        self, T: Array, weight: Array | None, seen: float, mean: Array, squares: Array
-    ) -> tuple[float, Array, Array]:
-        kept = mean.shape
-        spread = math.prod(T.shape[1:]) // math.prod(kept)
-        for block in blocks(T):
-            rows, step, total = centred(T[block], None if weight is None else weight[block], mean)
-            flat = rows.reshape(rows.shape[0], -1)
-            own = kept_sum(np.einsum("ij,ij->j", flat, flat).reshape(T.shape[1:]), kept)
-            # Chan, Golub and LeVeque (1979): what two parts with means a step apart add to the sum of squares.
-            squares = squares + own + (spread * seen / (seen + total) * total) * step**2
-            seen += total
-            mean = mean + (total / seen) * step
-        return seen, mean, squares
+    def _rules(self) -> tuple[Second, tuple[int, ...]]:
+        """Find how squares are summed, and the axes along which means and scales do not vary."""
+        pairs = zip(self._kept_shape(), self.sample_shape_, strict=True)
+        shared = tuple(axis for axis, (kept, size) in enumerate(pairs, 1) if kept != size)
+        return functools.partial(_squares, shared, self.sample_shape_), shared
 
-    def _keep(self, T: Array, mean: Array, var: Array) -> None:
-        largest = float(np.max(var))
-        if not np.finfo(np.float64).tiny < largest < np.inf:
-            check_range(T, "X")
-        self.mean_ = mean
+    def _measure(self, T: Array, weight: Array | None) -> Summary:
+        return summarise(T, weight, *self._rules())
+
+    def _past(self) -> Summary:
+        seen, kept = self.n_samples_seen_, self._kept_shape()
+        spread = math.prod(self.sample_shape_) // math.prod(kept)
+        mean = np.zeros(kept) if self.mean_ is None else self.mean_
+        sums = np.zeros(kept) if self.var_ is None else self.var_ * (float(seen) * spread)
+        return Summary(seen, float(seen), mean, [sums], self._rules()[0])
+
+    def _keep(self, summary: Summary) -> None:
+        self.mean_ = summary.mean if self.with_mean or self.with_std else None
         self.var_ = self.scale_ = None
         if self.with_std:
+            spread = math.prod(self.sample_shape_) // summary.mean.size
+            self.var_ = summary.sums[0] / (summary.weight * spread)
             # A spread below the rounding of the entries themselves is no spread.
-            constant = var <= (np.finfo(T.dtype).eps * mean) ** 2
-            self.var_ = var
-            self.scale_ = np.where(constant, 1.0, np.sqrt(var))
+            constant = self.var_ <= (summary.eps * summary.mean) ** 2
+            self.scale_ = np.where(constant, 1.0, np.sqrt(self.var_))
 
-    def transform(self, X: Any) -> Array:
-        """Scale samples; tensors come back as tensors, flat samples flat, float32 as float32."""
-        check_is_fitted(self)
-        steps = [(np.subtract, self.mean_)] * self.with_mean + [(np.divide, self.scale_)] * self.with_std
-        return self._apply(X, steps)
+    def _map(self, T: Array) -> Array:
+        T = T - move_to(self.mean_, T, T.dtype) if self.with_mean else T
+        return T / move_to(self.scale_, T, T.dtype) if self.with_std else T
+
+    def _target(self, T: Array, shape: tuple[int, ...]) -> Array:
+        return super()._target(T, shape) if self.copy or not T.flags.writeable else T
 
     def inverse_transform(self, X: Any) -> Array:
         """Bring scaled samples back to where they were."""
-        check_is_fitted(self)
-        steps = [(np.multiply, self.scale_)] * self.with_std + [(np.add, self.mean_)] * self.with_mean
-        return self._apply(X, steps)
 
-    def _apply(self, X: Any, steps: list[tuple[Any, Array]]) -> Array:
-        self._makes_tables(X)
-        rows, shape = read_samples(self, X, reset=False)
-        shaped = n_axes(X) > 2
-        source = rows.reshape(-1, *shape)
-        own = self.copy or not source.flags.writeable
-        target = np.empty(source.shape, source.dtype) if own else source
-        if own and not steps:
-            target[...] = source
-        for operation, values in steps:
-            # In double precision and rounded once, through NumPy's buffers: no wide copy of narrow data.
-            with np.errstate(over="ignore"):  # judged below
-                operation(source, values, out=target, casting="same_kind")
-            source = target
-        check_overflow(target, "scaled entries")
-        return target if shaped else target.reshape(rows.shape)
+        def back(T: Array) -> Array:
+            T = T * move_to(self.scale_, T, T.dtype) if self.with_std else T
+            return T + move_to(self.mean_, T, T.dtype) if self.with_mean else T
 
-    def inverse_transform_weights(self, W: Array) -> Array:
+        return self._restored(X, back)
+
+    def coef_to_input(self, W: Array) -> Array:
         """Express weights that were learned on scaled samples as weights of the samples themselves.
 
-        ``<W, transform(X)>`` and ``<inverse_transform_weights(W), X>`` differ by a constant.
+        ``<W, transform(X)>`` and ``<coef_to_input(W), X>`` differ by a constant.
 
         Parameters
         ----------
         W : array of shape (I1, ..., IN) or (K, I1, ..., IN), such as ``coef_`` of a model
         """
         check_is_fitted(self)
-        W = read_weight_tensors(W, self.sample_shape_)
-        return W / self.scale_ if self.with_std else W.copy()
+        W = read_coef(W, self.sample_shape_)[0]
+        return W / move_to(self.scale_, W, W.dtype) if self.with_std else array_namespace(W).asarray(W, copy=True)
+
+
+def _squares(shared: Sequence[int], shape: tuple[int, ...], rows: Array) -> list[Array]:
+    """Sum squares over rows, and over the axes along which means do not vary: these stay, with size one."""
+    xp = array_namespace(rows)
+    rows = xp.broadcast_to(rows, (rows.shape[0], *shape))  # a step between two means has size one there
+    return [xp.sum(rows**2, axis=(0, *shared), keepdims=True)[0, ...]]

@@ -5,6 +5,7 @@ from sklearn.utils._metadata_requests import _raise_for_params as raise_for_para
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils._set_output import _get_output_config as get_output_config
 from sklearn.utils.validation import _check_feature_names as check_feature_names
+from sklearn.utils.validation import _check_feature_names_in as check_feature_names_in
 from sklearn.utils.validation import _check_n_features as check_n_features
 from sklearn.utils.validation import _check_sample_weight as check_sample_weight
 
@@ -12,6 +13,7 @@ __all__ = [
     "Interval",
     "StrOptions",
     "check_feature_names",
+    "check_feature_names_in",
     "check_n_features",
     "check_sample_weight",
     "fit_context",

@@ -227,5 +227,3 @@ def walk(
         own = np.asarray(alphas)[done] * (1.0 if absolute else tops[c])
         tables.append(Table(candidate, own, scores[done, c, :], losses[done, c, :], design.weights))
     return tables
-
-

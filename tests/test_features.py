@@ -192,9 +192,9 @@ def test_fit_forgets_and_what_the_two_switches_leave_out_is_none(X):
 def test_its_weights_are_those_of_the_samples(X, rng):
     scaler = TensorStandardScaler(per=0).fit(X)
     W = rng.standard_normal(SHAPE)
-    offsets = flat(scaler.transform(X)) @ W.ravel() - flat(X) @ scaler.inverse_transform_weights(W).ravel()
+    offsets = flat(scaler.transform(X)) @ W.ravel() - flat(X) @ scaler.coef_to_input(W).ravel()
     np.testing.assert_allclose(offsets, offsets[0], rtol=1e-9)
-    assert scaler.inverse_transform_weights(np.stack([W, W])).shape == (2, *SHAPE)
+    assert scaler.coef_to_input(np.stack([W, W])).shape == (2, *SHAPE)
 
 
 def test_data_frames_stay_data_frames_and_tensors_cannot_become_any(X):
@@ -230,7 +230,7 @@ def test_bad_input_gets_the_sentences_of_the_estimators(X, make):
     with pytest.raises(ValueError, match="weight"):
         make().fit(X, sample_weight=np.zeros(len(X)))
     with pytest.raises(ValueError, match="Expected weights of shape"):
-        model.inverse_transform_weights(np.ones(3))
+        model.coef_to_input(np.ones(3))
 
 
 # --- ModePCA ---------------------------------------------------------------------------------------------------------
@@ -363,13 +363,13 @@ def test_weights_of_compressed_samples_are_weights_of_the_samples():
     X, y, _ = make_low_rank_regression(300, (9, 8, 7), rank=1, correlation=0.9, random_state=3)
     pipe = make_pipeline(TensorStandardScaler(per=0), ModePCA((5, 4, 4)), TraceNormRegressor(alpha=0.1)).fit(X, y)
     scaler, pca, model = pipe
-    W = scaler.inverse_transform_weights(pca.inverse_transform_weights(model.coef_))
+    W = scaler.coef_to_input(pca.coef_to_input(model.coef_))
     assert W.shape == (9, 8, 7)
     offsets = pipe.predict(X) - flat(X) @ W.ravel()
     np.testing.assert_allclose(offsets, offsets[0], rtol=1e-8)
     labels = np.digitize(y, np.quantile(y, [0.3, 0.6]))
     classes = make_pipeline(TensorStandardScaler(), ModePCA(0.9), TraceNormClassifier()).fit(X, labels)
-    W = classes[1].inverse_transform_weights(classes[-1].coef_)
+    W = classes[1].coef_to_input(classes[-1].coef_)
     assert W.shape == (3, 9, 8, 7)
     scores = flat(classes[0].transform(X)) @ flat(W).T
     offsets = classes.decision_function(X) - scores
@@ -384,7 +384,7 @@ def test_counts_that_make_no_sense_get_one_sentence(n_components):
 
 def test_what_is_not_compressed_does_not_come_back():
     pca = ModePCA(2).fit(correlated())
-    with pytest.raises(ValueError, match="Expected compressed samples of shape"):
+    with pytest.raises(ValueError, match="Expected transformed samples of shape"):
         pca.inverse_transform(np.ones((3, 2, 2)))
 
 
