@@ -1,7 +1,6 @@
-"""TraceNormRegressorCV and TraceNormClassifierCV: alpha, ridge, scaling and mode weights chosen by cross-validation."""
+"""Choosing by cross-validation: the CV estimators and the path."""
 
-from tracelearn.selection.classifier import TraceNormClassifierCV
-from tracelearn.selection.paths import TraceNormPath, trace_norm_path
-from tracelearn.selection.regressor import TraceNormRegressorCV
+from tracelearn.selection.cv import TraceNormClassifierCV, TraceNormRegressorCV
+from tracelearn.selection.path import TraceNormPath, trace_norm_path
 
 __all__ = ["TraceNormClassifierCV", "TraceNormPath", "TraceNormRegressorCV", "trace_norm_path"]

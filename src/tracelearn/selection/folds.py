@@ -121,19 +121,42 @@ class Design:
             W, b = W @ self.basis, b + W @ self.origin
         return rows @ array_namespace(W).matrix_transpose(W) + b
 
-    def losses(self, f: int, W: Array, b: Array) -> Array:
-        """Find the mean loss (R / K,) of the held-out samples of a fold without them in memory, for K targets at a time."""
-        held, K = self.held[f], self.n_targets
-        xp = array_namespace(W)
-        models = [(W[r : r + K, :], b[r : r + K]) for r in range(0, W.shape[0], K)]
+    def statistics(self, f: int, W: Array, b: Array, scores: Array | None) -> Array:
+        """Find what held-out predictions and targets of a fold have in common: (R, 5), from whatever is held.
+
+        For each row of W the means of predictions and targets, their variances about these, and their covariance.
+        """
+        held, xp = self.held[f], array_namespace(W)
+        link, count = self.loss.inverse_link, W.shape[0] // self.n_targets
         if isinstance(held, Moments):
-            return xp.stack([xp.mean(held.squared_error(*model)) for model in models])
-        loss = self.loss
+            cross = xp.concat([held.cross] * count, axis=1)
+            y_mean, yy = (xp.concat([a] * count) for a in (held.y_mean, held.target_sq))
+            ss, sy = xp.sum((W @ held.gram) * W, axis=1), xp.sum(W * xp.matrix_transpose(cross), axis=1)
+            return xp.stack([W @ held.x_mean + b, y_mean, ss / held.weight, yy / held.weight, sy / held.weight], axis=1)
 
-        def values(coef: Array, shift: Array) -> Array:
-            return held.total(lambda X, Y, share, z: share @ loss.value(Y, z + shift), held.scores(coef))
+        def sums(Y: Array, share: Array, z: Array) -> Array:
+            predicted, targets = link(z), xp.concat([Y] * count, axis=1)
+            return xp.stack(
+                [
+                    share @ predicted,
+                    share @ targets,
+                    share @ predicted**2,
+                    share @ targets**2,
+                    share @ (predicted * targets),
+                ]
+            )
 
-        return xp.stack([xp.sum(values(*model)) / K for model in models])
+        if isinstance(held, Held):
+            found = sums(held.Y, held.share, scores)
+        else:
+            # The targets of many models are those of one, repeated: passes are shared by all of them.
+            found = held.total(lambda X, Y, share, z: sums(Y, share, z + b), held.execution.map(_times(W), held.blocks))
+        mean, target, ss, yy, sy = (found[i, ...] for i in range(5))
+        return xp.stack([mean, target, ss - mean**2, yy - target**2, sy - mean * target], axis=1)
+
+
+def _times(W: Array) -> Any:
+    return lambda block: block.X @ array_namespace(W).matrix_transpose(W)
 
 
 @dataclass(frozen=True, eq=False)

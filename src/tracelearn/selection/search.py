@@ -15,13 +15,13 @@ import numpy as np
 from array_api_compat import device
 from joblib import Parallel, delayed
 
-from tracelearn.arrays.array_api import Array, array_namespace, move_to, to_numpy
+from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
 from tracelearn.penalties import Atom, Nuclear, Overlap
 from tracelearn.problems.batch import Problems, Solution, alpha_max
 from tracelearn.selection.folds import Design, with_ridge
 from tracelearn.solvers import SOLVERS
 
-__all__ = ["Candidate", "Judge", "Table", "walk"]
+__all__ = ["Candidate", "Judge", "Table", "held_out_scores", "walk"]
 
 # Numbers in the weights of one batch: more would leave the cache without fewer calls.
 _LARGEST_BATCH = 2_000_000
@@ -37,19 +37,41 @@ class Candidate:
     target_mode: bool = False
 
 
-# What held-out scores (n_f, K) of a fold are worth, for one model: the score that selects, higher is better, and the loss.
-Judge = Callable[[int, Array], tuple[float, float]]
+# What held-out scores (n_f, K) of a fold are worth, for one model: higher is better.
+Judge = Callable[[int, Array], float]
+
+
+def calibrated(statistics: Array, weights: Array) -> Array:
+    """Find the share of the targets' variance that held-out predictions explain after calibration, averaged over targets.
+
+    An affine map of all held-out predictions together, one scale and one offset for each target, changes neither what is
+    told apart nor how well; a model that ranks held-out samples well but is off in size, as where persons differ, is not
+    taken for a bad one. That is the squared correlation, or zero where it is negative.
+
+    Parameters
+    ----------
+    statistics : array of shape (..., F, K, 5), as ``Design.statistics`` gives them for each fold
+    weights : array of shape (F,)
+    """
+    share = weights[:, None]
+    mean, target, ss, yy, sy = np.moveaxis(statistics, -1, 0)
+    m, t = ((share * a).sum(axis=-2, keepdims=True) for a in (mean, target))
+    ss, yy = ((share * (v + (a - c) ** 2)).sum(axis=-2) for v, a, c in ((ss, mean, m), (yy, target, t)))
+    sy = (share * (sy + (mean - m) * (target - t))).sum(axis=-2)
+    found = (sy > 0) & (ss > 1e-12 * yy) & (yy > 0)
+    return np.asarray(np.where(found, sy**2 / np.where(found, ss * yy, 1.0), 0.0).mean(axis=-1))
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """What came of a candidate: for each alpha and fold the score, higher is better, and the loss."""
+    """What came of a candidate: for each alpha and fold the score that is shown; for each alpha the one that selects."""
 
     candidate: Candidate
     alphas: Array
-    scores: Array
-    losses: Array
-    weights: Array
+    scores: Array  # (A, F), higher is better; NaN where a fold has none
+    squared_errors: Array  # (A, F)
+    weights: Array  # of the folds
+    selecting: Array  # (A,), higher is better
 
     @cached_property
     def means(self) -> Array:
@@ -64,22 +86,25 @@ class Table:
         return np.std(known, axis=1, ddof=1) / np.sqrt(n) if n > 1 else np.zeros(len(self.scores))
 
     @cached_property
+    def smoothed(self) -> Array:
+        """What selects, averaged with its neighbours: 1, 2, 1."""
+        return np.convolve(np.pad(self.selecting, 1, mode="edge"), [0.25, 0.5, 0.25], mode="valid")
+
+    @property
     def best(self) -> int:
-        """The alpha with the best score among its neighbours; of equal ones the one with the lowest loss."""
-        means = self.means
-        smooth = np.convolve(np.pad(means, 1, mode="edge"), [0.25, 0.5, 0.25], mode="valid")
-        losses = _mean(self.losses, self.weights)
-        order = np.lexsort((losses, -np.round(smooth, 9)))
-        return int(order[0])
+        """The alpha that selects itself; of equal ones the largest."""
+        return int(np.argmax(np.round(self.smoothed, 9)))
 
     @property
     def value(self) -> float:
-        """The score at the best alpha, averaged with its neighbours."""
-        return float(np.convolve(np.pad(self.means, 1, mode="edge"), [0.25, 0.5, 0.25], mode="valid")[self.best])
+        """What selects, at the best alpha."""
+        return float(self.smoothed[self.best])
 
 
 def _mean(values: Array, weights: Array) -> Array:
     known = ~np.any(np.isnan(values), axis=0)
+    if not np.any(known):
+        return np.full(len(values), -np.inf)
     return np.asarray(values[:, known] @ (weights[known] / weights[known].sum()))
 
 
@@ -174,8 +199,9 @@ def walk(
     design: Design,
     candidates: Sequence[Candidate],
     alphas: Array,
-    judge: Judge,
+    judge: Judge | None,
     *,
+    by_score: bool = False,
     shape: tuple[int, ...],
     penalty: Callable[[Candidate], Any] | None = None,
     absolute: bool = False,
@@ -189,41 +215,71 @@ def walk(
     Parameters
     ----------
     alphas : decreasing, as shares of each candidate's ``alpha_max`` unless ``absolute``
-    judge : judges the held-out scores of a fold
+    judge : gives the held-out scores of a fold the score that is shown; None is the share of variance explained
+    by_score : whether that score selects, or the variance explained after calibration
     shape : of one weight tensor
     penalty : the penalty of a candidate; None is the overlapped trace norm with the candidate's mode weights
     deadline : when, on the monotonic clock, the walk ends with the alphas it has
     """
-    shape_of = (len(alphas), len(candidates), design.n_folds)
-    scores, losses = np.full(shape_of, np.nan), np.full(shape_of, np.nan)
-    tops = np.ones(len(candidates))
-    groups = list(_groups(design, candidates, shape, penalty))
-    K = design.n_targets
+    C, F, K = len(candidates), design.n_folds, design.n_targets
+    scores, statistics = np.full((len(alphas), C, F), np.nan), np.full((len(alphas), C, F, K, 5), np.nan)
+    tops = np.ones(C)
 
     def run(group: _Group) -> None:
+        own, rows = list(group.candidates), len(group.candidates) * K
+        each = group.fit.n_problems // len(group.folds) // len(own)
+        tops[own] = to_numpy(group.top)[: each * len(own) : each]
         points = _path(group, shape, alphas, absolute=absolute, tol=tol, max_iter=max_iter)
-        rows = len(group.candidates) * K
-        tops[list(group.candidates)] = to_numpy(group.top)[: group.fit.n_problems // len(group.folds)][
-            :: group.fit.n_problems // len(group.folds) // len(group.candidates)
-        ]
         for a, (W, b) in enumerate(points):
             for i, f in enumerate(group.folds):
-                own, shift = W[i * rows : (i + 1) * rows, :], b[i * rows : (i + 1) * rows]
-                found = design.scores(f, own, shift)
-                if found is None:
-                    losses[a, list(group.candidates), f] = to_numpy(design.losses(f, own, shift))
-                    scores[a, list(group.candidates), f] = -losses[a, list(group.candidates), f]
-                    continue
-                for j, c in enumerate(group.candidates):
-                    scores[a, c, f], losses[a, c, f] = judge(f, found[:, j * K : (j + 1) * K])
+                part, shift = W[i * rows : (i + 1) * rows, :], b[i * rows : (i + 1) * rows]
+                found = design.scores(f, part, shift)
+                statistics[a, own, f] = to_numpy(design.statistics(f, part, shift, found)).reshape(len(own), K, 5)
+                for j, c in enumerate(own if judge is not None and found is not None else ()):
+                    scores[a, c, f] = judge(f, found[:, j * K : (j + 1) * K])  # type: ignore[misc,index]
             if time.monotonic() > deadline:
                 break
 
     # Threads share the samples; most of the time is spent in BLAS and LAPACK, which let go of the interpreter.
-    Parallel(n_jobs=n_jobs, prefer="threads")(delayed(run)(group) for group in groups)
-    done = ~np.any(np.all(np.isnan(losses), axis=2), axis=1)
+    Parallel(n_jobs=n_jobs, prefer="threads")(
+        delayed(run)(group) for group in _groups(design, candidates, shape, penalty)
+    )
+    done = ~np.any(np.isnan(statistics), axis=(1, 2, 3, 4))
+    kept = np.asarray(alphas)[done]
     tables = []
     for c, candidate in enumerate(candidates):
-        own = np.asarray(alphas)[done] * (1.0 if absolute else tops[c])
-        tables.append(Table(candidate, own, scores[done, c, :], losses[done, c, :], design.weights))
+        own = kept if absolute else kept * tops[c]
+        tables.append(_table(candidate, own, scores[done, c], statistics[done, c], design.weights, by_score=by_score))
     return tables
+
+
+def _table(
+    candidate: Candidate, alphas: Array, scores: Array, statistics: Array, weights: Array, *, by_score: bool
+) -> Table:
+    mean, target, ss, yy, sy = np.moveaxis(statistics, -1, 0)
+    errors = (ss - 2.0 * sy + yy + (mean - target) ** 2).mean(axis=-1)
+    if np.all(np.isnan(scores)) and not by_score:  # nothing was judged: samples are not in memory
+        spread = np.maximum(yy.mean(axis=-1), np.finfo(float).tiny)
+        scores = 1.0 - errors / spread
+    selecting = _mean(scores, weights) if by_score else calibrated(statistics, weights)
+    return Table(candidate, alphas, scores, errors, weights, selecting)
+
+
+def held_out_scores(
+    design: Design,
+    candidate: Candidate,
+    alpha: float,
+    *,
+    shape: tuple[int, ...],
+    penalty: Callable[[Candidate], Any] | None,
+    tol: float,
+    max_iter: int,
+) -> list[Array]:
+    """Score what each fold holds out with the model of one alpha, (n_f, K) each; samples must be in memory."""
+    found: list[Any] = [None] * design.n_folds
+    for group in _groups(design, [candidate], shape, penalty):
+        ((W, b),) = _path(group, shape, np.array([alpha]), absolute=True, tol=tol, max_iter=max_iter)
+        for i, f in enumerate(group.folds):
+            rows = slice(i * design.n_targets, (i + 1) * design.n_targets)
+            found[f] = design.scores(f, W[rows, :], b[rows])
+    return found

@@ -1,0 +1,879 @@
+"""TraceNormRegressorCV and TraceNormClassifierCV: alpha, and how samples are shown, chosen by cross-validation.
+
+With the squared loss all folds, classes and candidates are one batch of problems. The samples are read once for each view of
+them: moments of each fold, training moments as the sum of the others.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+from scipy.optimize import minimize
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.exceptions import UndefinedMetricWarning
+from sklearn.metrics import get_scorer
+from sklearn.utils import Tags
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from tracelearn.arrays.array_api import Array, array_namespace, is_foreign, is_sparse, move_to, to_numpy
+from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
+from tracelearn.estimators.base import TraceNormModel
+from tracelearn.estimators.online import has_moments
+from tracelearn.features import ModeWhitener, SecondOrder, Views, find_time_axis
+from tracelearn.losses import Loss, Multinomial
+from tracelearn.penalties import Blocks, as_penalty
+from tracelearn.problems.batch import choose_form
+from tracelearn.samples.checks import learning
+from tracelearn.samples.samples import Samples, as_raw
+from tracelearn.samples.scikit_learn import Interval, StrOptions, raise_for_params
+from tracelearn.selection.folds import Design, Folds, folds_of
+from tracelearn.selection.path import read_alphas
+from tracelearn.selection.search import Candidate, Table, held_out_scores, walk
+
+__all__ = ["TraceNormClassifierCV", "TraceNormRegressorCV"]
+
+# Held-out scores differ by far more than this between neighbouring alphas: paths need no tighter gap to choose one.
+_PATH_TOL = 1e-3
+_PATH_ITERATIONS = 100
+
+# The views that "auto" tries, and how strong two of them are in one problem.
+_FIRST_ORDER = ("raw", "whitened")
+_SECOND_ORDER = ("second_order", "lagged")
+_STRENGTHS = ((1.0, 1.0), (1.0, 2.0), (2.0, 1.0))
+
+# What the model has learned and is shown here too.
+_SHOWN = ("n_features_in_", "feature_names_in_", "classes_", "intercept_", "n_iter_", "objective_", "dual_gap_")
+
+
+def _transformer(name: str, time_axis: int) -> Any:
+    """Make the transformer of a view; None is the sample itself."""
+    return {
+        "raw": None,
+        "whitened": ModeWhitener(power=-0.25),
+        "second_order": SecondOrder(time_axis=time_axis),
+        "lagged": SecondOrder(time_axis=time_axis, difference=True),
+    }[name]
+
+
+VIEWS = ("raw", "whitened", "second_order", "lagged")
+
+
+@dataclass(frozen=True, eq=False)
+class _View:
+    """Samples as one view, or several in one problem, show them."""
+
+    samples: Samples
+    features: Any  # the fitted transformer, or None
+    penalty: Any  # Blocks for several views, else None
+
+    @property
+    def has_modes(self) -> bool:
+        """Whether the modes of a sample are still what they were, so that mode weights mean something."""
+        return self.features is None or isinstance(self.features, ModeWhitener)
+
+
+@dataclass(eq=False)
+class _Session:
+    """One search: samples, folds, and what was looked at so far."""
+
+    cv: Any
+    model: TraceNormModel
+    samples: Samples
+    folds: Folds
+    labels: Array
+    weight: Array | None
+    loss: Loss
+    deadline: float
+    tables: list[Table] = field(default_factory=list)
+    _views: dict[str, _View] = field(default_factory=dict)
+    _designs: dict[tuple[str, bool], Design] = field(default_factory=dict)
+
+    def view(self, name: str, strengths: tuple[float, ...] = ()) -> _View:
+        """See the samples as a view does, or as several do, "a+b"; what a view learns it learns without targets."""
+        key = name if not strengths else f"{name} {':'.join(f'{s:g}' for s in strengths)}"
+        if key not in self._views:
+            self._views[key] = self._seen(name, strengths)
+        return self._views[key]
+
+    def _seen(self, name: str, strengths: tuple[float, ...]) -> _View:
+        axis = self.time_axis
+        parts = name.split("+")
+        transformers = [_transformer(part, -1 if axis is None else axis) for part in parts]
+        if transformers == [None]:
+            return _View(self.samples.rescaled(self.cv._scales(self.samples)), None, None)
+        features = transformers[0]
+        if len(parts) > 1:
+            features = Views(list(zip(parts, transformers, strict=True)), view_weights=strengths or None)
+        (block,) = self.samples.checked().blocks
+        T = array_namespace(block.X).reshape(block.X, (-1, *self.samples.shape))
+        found = features.fit_transform(T, sample_weight=block.weight)
+        shape = tuple(found.shape[1:])
+        rows = array_namespace(found).reshape(found, (found.shape[0], -1))
+        penalty = None
+        if len(parts) > 1:
+            shapes = tuple(features.view_shapes_)
+            penalty = Blocks(shapes, tuple(as_penalty(self.cv.penalty, own) for own in shapes))
+        return _View(self.samples.mapped_rows(lambda X: rows, shape), features, penalty)
+
+    @property
+    def time_axis(self) -> int | None:
+        """The mode that is time, or None."""
+        return find_time_axis(self.samples.shape, self.cv.time_axis)[0] if self.cv.time_axis is not None else None
+
+    def design(self, name: str, strengths: tuple[float, ...], *, joint: bool) -> Design:
+        """Split a view into folds, once."""
+        key = (f"{name} {strengths}", joint)
+        if key not in self._designs:
+            samples = self.view(name, strengths).samples
+            self._designs[key] = Design.of(
+                samples, self.folds, self.loss, joint=joint, fit_intercept=self.cv.fit_intercept
+            )
+        return self._designs[key]
+
+    def walk(self, name: str, candidates: Sequence[Candidate], strengths: tuple[float, ...] = ()) -> list[Table]:
+        """Walk the paths of candidates of one view."""
+        tables: list[Table] = []
+        alphas, given = read_alphas(self.cv.alphas, self.cv.eps)
+        for joint in dict.fromkeys(candidate.target_mode for candidate in candidates):
+            own = [candidate for candidate in candidates if candidate.target_mode == joint]
+            view, design = self.view(name, strengths), self.design(name, strengths, joint=joint)
+            shape = (design.n_targets, *design.shape) if joint else design.shape
+            tables += walk(
+                design,
+                own,
+                alphas,
+                self.judge(design),
+                by_score=self.cv.scoring is not None,
+                shape=shape,
+                penalty=self._penalty(view, shape),
+                absolute=given,
+                tol=max(self.cv.tol, _PATH_TOL),
+                max_iter=min(self.cv.max_iter, _PATH_ITERATIONS),
+                n_jobs=self.cv.n_jobs,
+                deadline=self.deadline,
+            )
+        self.tables += tables
+        best = max(tables, key=lambda table: table.value)
+        self.model._report(
+            f"{best.candidate.view}: held-out score {best.value:.4g} at alpha {best.alphas[best.best]:.3g}"
+        )
+        return tables
+
+    def held_out(self, table: Table, at: int) -> tuple[list[Array], Design]:
+        """Score what the folds hold out with the candidate of a table, at one of its alphas."""
+        chosen = table.candidate
+        name, strengths = _parts(chosen.view)
+        design = self.design(name, strengths, joint=chosen.target_mode)
+        shape = (design.n_targets, *design.shape) if chosen.target_mode else design.shape
+        penalty, limit = self._penalty(self.view(name, strengths), shape), min(self.cv.max_iter, _PATH_ITERATIONS)
+        options: dict[str, Any] = {"penalty": penalty, "tol": max(self.cv.tol, _PATH_TOL), "max_iter": limit}
+        return held_out_scores(design, chosen, float(table.alphas[at]), shape=shape, **options), design
+
+    def _penalty(self, view: _View, shape: tuple[int, ...]) -> Any:
+        """Return the penalty of a candidate as a function; None where the search knows it itself."""
+        if view.penalty is not None:
+            return lambda candidate: view.penalty
+        if isinstance(self.cv.penalty, str) and self.cv.penalty == "overlapped":
+            return None
+        return lambda candidate: as_penalty(self.cv.penalty, shape, candidate.mode_weights)
+
+    # --- judging -----------------------------------------------------------------------------------------------------
+
+    def judge(self, design: Design) -> Any:
+        """Score what is held out as it is shown: by the user's scorer, by classes found, or for numbers by R²."""
+        if self.cv.scoring is None and not self.model._learns_classes:
+            return None
+
+        def judged(f: int, scores: Array) -> float:
+            held = design.held[f]
+            if self.cv.scoring is not None:
+                return self._scored(held.index, to_numpy(scores))
+            xp = array_namespace(scores)
+            right = _classes(scores) == _classes(held.Y)
+            return float(xp.sum(xp.where(right, held.share, xp.zeros_like(held.share))))
+
+        return judged
+
+    def _scored(self, index: Array, scores: Array) -> float:
+        """Ask the user's scorer, which sees an estimator that has these scores."""
+        scoring = self.cv.scoring
+        scorer = get_scorer(scoring) if isinstance(scoring, str) else scoring
+        fixed = _fixed(self.model, self.loss, scores)
+        weight = {} if self.weight is None else {"sample_weight": self.weight[index]}
+        rows = np.zeros((len(index), 1))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UndefinedMetricWarning)  # a fold without a score is left out below
+            try:
+                return float(scorer(fixed, rows, self.labels[index], **weight))
+            except TypeError:
+                if not weight:
+                    raise
+            return float(scorer(fixed, rows, self.labels[index]))
+
+
+def _parts(label: str) -> tuple[str, tuple[float, ...]]:
+    """Read the label of a view, such as "raw+lagged 1:2"."""
+    name, _, ratio = label.partition(" ")
+    return name, tuple(float(s) for s in ratio.split(":")) if ratio else ()
+
+
+def _classes(scores: Array) -> Array:
+    return scores[:, 0] > 0 if scores.shape[1] == 1 else array_namespace(scores).argmax(scores, axis=1)
+
+
+def _calibration(scores: list[Array], design: Design) -> tuple[float, Array]:
+    """Find the factor of held-out scores, and the offset of each class, whose softmax predicts the classes best."""
+    z = np.concatenate([to_numpy(part) for part in scores])
+    codes = np.concatenate([to_numpy(held.Y) for held in design.held])
+    pairs = zip(design.held, design.weights, strict=True)
+    share = np.concatenate([to_numpy(held.share) * weight for held, weight in pairs])
+    if z.shape[1] == 1:
+        z, codes = np.concatenate([0.0 * z, z], axis=1), np.concatenate([-codes, codes], axis=1)
+    loss, Y = Multinomial(), (codes > 0).astype(float)
+
+    def objective(parameters: Array) -> tuple[float, Array]:
+        factor, offsets = np.exp(parameters[0]), parameters[1:]
+        at = factor * z + offsets
+        force = share[:, None] * loss.derivative(Y, at)
+        slope = np.concatenate([[factor * np.sum(force * z)], force.sum(axis=0)])
+        # As much as one sample speaks for equal chances, so that nothing runs away where all classes are found.
+        return float(share @ loss.value(Y, at)[:, 0]) + 0.5e-3 * float(np.sum(parameters**2)), slope + 1e-3 * parameters
+
+    found = minimize(objective, np.zeros(1 + z.shape[1]), jac=True, method="L-BFGS-B").x
+    return float(np.exp(found[0])), found[1:]
+
+
+class _Fixed(BaseEstimator):
+    """An estimator whose scores of some samples are known: what a scorer looks at."""
+
+    def __init__(self, scores: Array, loss: Any, classes: Array | None, single: bool) -> None:
+        self.scores, self.loss, self.classes_, self.single = scores, loss, classes, single
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def predict(self, X: Any) -> Array:
+        if self.classes_ is None:
+            found = self.loss.inverse_link(self.scores)
+            return found[:, 0] if self.single else found
+        return self.classes_[np.asarray(_classes(self.scores), dtype=int)]
+
+
+class _FixedRegressor(RegressorMixin, _Fixed):
+    pass
+
+
+class _FixedClassifier(ClassifierMixin, _Fixed):
+    def decision_function(self, X: Any) -> Array:
+        return self.scores[:, 0] if self.scores.shape[1] == 1 else self.scores
+
+    @available_if(lambda self: self.loss.has_probabilities)
+    def predict_proba(self, X: Any) -> Array:
+        return np.exp(self.loss.log_probabilities(self.scores))
+
+
+def _fixed(model: Any, loss: Loss, scores: Array) -> Any:
+    if model._learns_classes:
+        return _FixedClassifier(scores, loss, to_numpy(model.classes_), True)
+    return _FixedRegressor(scores, loss, None, model._single)
+
+
+class SelectionCV(BaseEstimator):
+    """What both CV estimators share: the search, and delegation to the model that was found."""
+
+    _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 - scikit-learn's convention
+        **{
+            name: TraceNormModel._parameter_constraints[name]
+            for name in (
+                "loss",
+                "penalty",
+                "scaling",
+                "fit_intercept",
+                "tensor_shape",
+                "tol",
+                "max_iter",
+                "keep_moments",
+            )
+        },
+        "verbose": ["verbose"],
+        "alphas": ["array-like", Interval(Integral, 1, None, closed="left")],
+        "eps": [Interval(Real, 0, 1, closed="neither")],
+        "views": ["array-like", str, None],
+        "time_axis": [Integral, StrOptions({"auto"}), None],
+        "ridges": ["array-like"],
+        "mode_weights": ["array-like", StrOptions({"auto"}), None],
+        "target_mode": ["boolean", StrOptions({"auto"})],
+        "cv": ["cv_object"],
+        "scoring": [StrOptions(set()), callable, str, None],
+        "one_standard_error": ["boolean"],
+        "max_time": [Interval(Real, 0, None, closed="neither"), None],
+        "n_jobs": [Integral, None],
+    }
+
+    _estimator: type[TraceNormModel]
+    _classifier: bool
+
+    def _new_model(self, **chosen: Any) -> Any:
+        names = (
+            "loss",
+            "penalty",
+            "scaling",
+            "fit_intercept",
+            "tensor_shape",
+            "tol",
+            "max_iter",
+            "keep_moments",
+            "verbose",
+        )
+        shared = {name: getattr(self, name) for name in names}
+        if self._classifier:
+            shared["class_weight"] = self.class_weight
+        return self._estimator(**(shared | chosen))
+
+    def _loss(self) -> Loss:
+        found: Loss = self._new_model()._loss()
+        return found
+
+    def _scales(self, samples: Samples) -> Array | None:
+        return samples.checked().mode_scales() if self.scaling else None
+
+    # --- the search --------------------------------------------------------------------------------------------------
+
+    def _select_and_fit(self, X: Any, y: Any, sample_weight: Any, groups: Any, params: dict[str, Any]) -> Self:
+        """Choose by cross-validation, then learn from all samples."""
+        metadata = self._for_splitter(groups, params)
+        deadline = math.inf if self.max_time is None else time.monotonic() + float(self.max_time)
+        model = self._new_model()
+        model._validate_params()
+        loss = model._loss()
+        raw = as_raw(X, y, sample_weight)
+        if not raw.repeatable:
+            raise ValueError(
+                "Expected samples that can be read more than once to choose by cross-validation, got an iterator: pass arrays, "
+                "files or a list of batches."
+            )
+        raw = model._gathered(raw, loss)
+        samples = model._read(raw)
+        loss = loss.for_targets(samples.n_targets)
+        labels, weight = (None if a is None else to_numpy(a) for a in raw.all_targets())
+        labels = labels.ravel() if self._classifier else labels
+        weight = None if weight is None else np.asarray(weight, dtype=float)
+        if self.scoring is not None and not samples.in_memory:
+            raise ValueError(
+                f"Expected scoring=None where samples are read in blocks, got {self.scoring!r}: the loss selects there."
+            )
+        folds = folds_of(self.cv, labels, weight, metadata, classifier=self._classifier)
+        model._report(": ".join(choose_form(samples, loss)))
+        session = _Session(self, model, samples, folds, labels, weight, loss, deadline)
+        best = self._search(session)
+        self._finish(session, best)
+        return self
+
+    def _search(self, session: _Session) -> Table:
+        """Ask one question after the other: which modes, which views, which views together."""
+        names = self._view_names(session)
+        found: dict[str, Table] = {}
+        for name in names:
+            if session.tables and time.monotonic() > session.deadline:
+                break
+            found[name] = self._best(session.walk(name, self._candidates(session, name)))
+        best = self._best(list(found.values()))
+        first = [found[name] for name in found if name in _FIRST_ORDER]
+        second = [found[name] for name in found if name in _SECOND_ORDER]
+        if first and second and isinstance(self.views, str):
+            pair = "+".join(self._best(tables).candidate.view for tables in (first, second))
+            for strengths in _STRENGTHS:
+                if time.monotonic() > session.deadline:
+                    break
+                label = f"{pair} {':'.join(f'{s:g}' for s in strengths)}"
+                tables = session.walk(pair, [Candidate(label)], strengths)
+                best = self._best([best, *tables])
+        return best
+
+    @staticmethod
+    def _best(tables: list[Table]) -> Table:
+        return max(tables, key=lambda table: table.value)
+
+    def _view_names(self, session: _Session) -> list[str]:
+        """List the views to try; "auto" tries second order only where a mode can be time."""
+        if not session.samples.in_memory or is_sparse(session.samples.like) or self.views is None:
+            return ["raw"]
+        if not isinstance(self.views, str):
+            return list(self.views)
+        if self.views != "auto":
+            return [self.views]
+        if len(session.samples.shape) < 2:
+            return ["raw"]
+        names = [*_FIRST_ORDER]
+        axis, reason = (None, "") if self.time_axis is None else find_time_axis(session.samples.shape, self.time_axis)
+        session.model._report(f"second order: {reason}")
+        return names if axis is None else [*names, *_SECOND_ORDER]
+
+    def _candidates(self, session: _Session, name: str) -> list[Candidate]:
+        """List what to try of one view; "auto" mode weights are equal ones and each mode alone."""
+        view, K = session.view(name), session.samples.n_targets
+        joints = [False, True] if isinstance(self.target_mode, str) else [bool(self.target_mode)]
+        joints = [joint and K > 1 for joint in joints]
+        ridges = [float(ridge) for ridge in np.atleast_1d(self.ridges)]
+        if not ridges or not all(math.isfinite(ridge) and ridge >= 0 for ridge in ridges):
+            raise ValueError(f"Expected ridges that are finite and not negative, at least one, got {self.ridges}.")
+        order = len(view.samples.shape)
+        found = []
+        for joint in dict.fromkeys(joints):
+            weights = self._mode_weights(order + joint, auto=view.has_modes)
+            found += [Candidate(name, own, ridge, joint) for own, ridge in product(weights, ridges)]
+        return found
+
+    def _mode_weights(self, order: int, *, auto: bool) -> list[tuple[float, ...] | None]:
+        given = self.mode_weights
+        overlapped = isinstance(self.penalty, str) and self.penalty == "overlapped"
+        if given is None or not auto or (isinstance(given, str) and (order <= 2 or not overlapped)):
+            return [None]  # at order 2 all weights give one norm, and latent norms choose their mode themselves
+        if isinstance(given, str):
+            return [None, *(tuple(float(n == mode) for n in range(order)) for mode in range(order))]
+        lists = list(given)
+        if not lists:
+            raise ValueError("Expected mode_weights to be 'auto', None, or one weight for each mode, got none.")
+        lists = [lists] if np.ndim(lists[0]) == 0 and lists[0] is not None else lists
+        return [None if weights is None else tuple(float(weight) for weight in weights) for weights in lists]
+
+    # --- what was found ----------------------------------------------------------------------------------------------
+
+    def _finish(self, session: _Session, best: Table) -> None:
+        at = best.best
+        if self.one_standard_error:
+            at = int(np.argmax(best.means >= best.means[at] - best.errors[at]))
+        chosen, alpha = best.candidate, float(best.alphas[at])
+        self._describe(session.tables, best, at)
+        name, strengths = _parts(chosen.view)
+        view = session.view(name, strengths)
+        options = {"alpha": alpha, "ridge": chosen.ridge, "mode_weights": chosen.mode_weights}
+        options["target_mode"] = chosen.target_mode
+        if view.penalty is not None:
+            options["penalty"] = view.penalty
+        model = self._new_model(**options)
+        for attribute in ("classes_", "_single", "_dtype", "_flat", "n_features_in_", "feature_names_in_"):
+            if hasattr(session.model, attribute):
+                setattr(model, attribute, getattr(session.model, attribute))
+        if view.features is not None:
+            model.tensor_shape, model.scaling = None, None
+            model._flat, model.n_features_in_ = False, math.prod(view.samples.shape)
+        model.sample_shape_ = view.samples.shape
+        samples = session.samples if view.features is None else view.samples
+        design = session.design(name, strengths, joint=chosen.target_mode)
+        if design.total is not None and view.features is None and not self.scaling:
+            model._fit_moments(design.total, warm=False, keep=self.keep_moments)
+        else:
+            model._learn_from(samples, session.loss)
+        self.features_, self.best_estimator_, self.view_ = view.features, model, chosen.view
+        if self._classifier and not session.loss.has_probabilities:
+            self.calibration_ = _calibration(*session.held_out(best, at)) if samples.in_memory else (1.0, 0.0)
+        self.sample_shape_ = session.samples.shape
+        for shown in _SHOWN:
+            self.__dict__.pop(shown, None)
+            source = session.model if shown in ("n_features_in_", "feature_names_in_", "classes_") else model
+            if hasattr(source, shown):
+                setattr(self, shown, getattr(source, shown))
+
+    def _describe(self, tables: list[Table], best: Table, at: int) -> None:
+        """Keep the results in scikit-learn's own form, one row for each candidate and alpha."""
+        chosen = best.candidate
+        self.alpha_, self.alphas_ = float(best.alphas[at]), best.alphas
+        self.ridge_, self.mode_weights_, self.target_mode_ = chosen.ridge, chosen.mode_weights, chosen.target_mode
+        self.score_path_ = best.scores
+        if self.scoring is None and not self._classifier:
+            self.mse_path_ = best.squared_errors
+        self.best_score_, self.best_score_se_ = float(best.means[at]), float(best.errors[at])
+        if np.any(np.isnan(best.scores)):
+            lost = np.flatnonzero(np.any(np.isnan(best.scores), axis=0)).tolist()
+            if len(lost) == best.scores.shape[1]:
+                raise ValueError(
+                    f"Expected a score that is a number on some fold, got NaN on all, with {self.scoring!r}."
+                )
+            warnings.warn(
+                f"Expected a score on every fold, got NaN on folds {lost}, which are left out: they may lack a class, so "
+                "stratify the folds or use fewer.",
+                UndefinedMetricWarning,
+                stacklevel=5,
+            )
+        rows = [(table, a) for table in tables for a in range(len(table.alphas))]
+        parameters = [
+            {"alpha": float(table.alphas[a]), **{name: getattr(table.candidate, name) for name in _CHOICES}}
+            for table, a in rows
+        ]
+        means = np.array([table.means[a] for table, a in rows])
+        found: dict[str, Any] = {
+            f"param_{name}": np.ma.array([p[name] for p in parameters], dtype=object) for name in ("alpha", *_CHOICES)
+        }
+        found["params"] = parameters
+        for f in range(best.scores.shape[1]):
+            found[f"split{f}_test_score"] = np.array([table.scores[a, f] for table, a in rows])
+        found["mean_test_score"] = means
+        found["std_test_score"] = np.array([float(np.nanstd(table.scores[a])) for table, a in rows])
+        found["rank_test_score"] = 1 + np.sum(means[None, :] > means[:, None], axis=1).astype(np.int32)
+        self.cv_results_ = found
+        self.best_index_ = next(i for i, (table, a) in enumerate(rows) if table is best and a == at)
+
+    @property
+    def best_params_(self) -> dict[str, Any]:
+        """What was chosen, as the row of ``cv_results_`` has it."""
+        check_is_fitted(self)
+        found: dict[str, Any] = self.cv_results_["params"][self.best_index_]
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        """Show what the model that was found has learned."""
+        shown = ("coef_", "coef_tensor_", "patterns_", "mode_ranks_", "mode_factors_", "convergence_", "moments_")
+        if name not in shown or "best_estimator_" not in vars(self):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        found = getattr(self.best_estimator_, name)
+        linear = isinstance(self.features_, ModeWhitener)
+        return self.features_.coef_to_input(found) if linear and name in ("coef_", "coef_tensor_") else found
+
+    def predict(self, X: Any) -> Array:
+        """Predict each sample with the model that was found."""
+        return self._passed_on("predict", X)
+
+    def transform_views(self, X: Any) -> Array:
+        """Show samples as the model that was found sees them."""
+        check_is_fitted(self)
+        return X if self.features_ is None else self.features_.transform(X)
+
+    def _passed_on(self, method: str, X: Any) -> Array:
+        check_is_fitted(self)
+        found: Array = getattr(self.best_estimator_, method)(self._seen(X))
+        return found
+
+    def _seen(self, X: Any) -> Any:
+        """Show samples as the model sees them; flat ones get their shape back first."""
+        if self.features_ is None:
+            return X
+        features = self.features_
+        if getattr(X, "ndim", 0) == 2 and len(self.sample_shape_) > 1:
+            X = X if is_foreign(X) or is_sparse(X) else np.asarray(X)
+            X = array_namespace(X).reshape(X, (X.shape[0], *self.sample_shape_))
+        return features.transform(X)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Score the model that was found, as it does itself."""
+        check_is_fitted(self)
+        return float(self.best_estimator_.score(self._seen(X), y, sample_weight))
+
+    @available_if(has_moments)
+    @learning
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Learn from more samples with everything that was chosen fixed; ``fit`` must have kept the moments."""
+        check_is_fitted(self)
+        self.best_estimator_.partial_fit(self._seen(X), y, sample_weight=sample_weight)
+        for shown in _SHOWN[3:]:
+            setattr(self, shown, getattr(self.best_estimator_, shown))
+        return self
+
+    # --- what is passed on -------------------------------------------------------------------------------------------
+
+    def _for_splitter(self, groups: Any, params: dict[str, Any]) -> dict[str, Any]:
+        """Gather what the splitter is given: groups, and with metadata routing what it asks for under other names."""
+        raise_for_params(params, self, "fit")
+        found = dict(process_routing(self, "fit", **params).splitter.split) if params else {}
+        if groups is not None:
+            found["groups"] = groups
+        return {name: to_numpy(value) if is_foreign(value) else value for name, value in found.items()}
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Tell scikit-learn who takes what: ``fit`` the weights of samples if asked to, the splitter its groups.
+
+        A splitter such as ``GroupKFold`` gets ``groups`` without further request, as in scikit-learn's own estimators with
+        cross-validation; ``set_fit_request(groups=True)`` is for splitters that do not say what they need.
+        """
+        router = MetadataRouter(owner=self).add_self_request(self)
+        requests = router._self_request.fit.requests
+        if requests["groups"] is None:
+            requests["groups"] = False  # nobody was asked: the splitter decides
+        if hasattr(self.cv, "split"):
+            router.add(splitter=self.cv, method_mapping=MethodMapping().add(caller="fit", callee="split"))
+        return router
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        tags.input_tags.sparse = True
+        tags.array_api_support = True
+        return tags
+
+
+_CHOICES = ("view", "mode_weights", "ridge", "target_mode")
+
+
+class TraceNormRegressorCV(RegressorMixin, SelectionCV):
+    """``TraceNormRegressor`` with alpha, mode weights and how samples are shown chosen by cross-validation.
+
+    Parameters
+    ----------
+    alphas : int or array, default=16
+        Number of alphas on a grid from ``alpha_max``, where all weights are zero, down to ``eps`` times it; or the alphas.
+    eps : float, default=1e-3
+    views : "auto", name, list of names or None, default="auto"
+        How samples are shown: "raw", "whitened" (every mode), "second_order" (the covariance of channels over time) and
+        "lagged" (the same, with the differences of the signals beside them). "auto" tries these, and the best of the first
+        two together with the best of the last two in one convex problem. None is "raw".
+    time_axis : int, "auto" or None, default="auto"
+        The mode of a sample that is time, for second order; "auto" takes a mode that is long enough and has few enough
+        channels. None: there is none.
+    ridges : sequence of floats, default=(0.0,)
+        Strengths of the squared norm to try.
+    loss, penalty, scaling, fit_intercept, tensor_shape, tol, max_iter, keep_moments, verbose
+        As in ``TraceNormRegressor``.
+    mode_weights : "auto", None, one sequence of weights, or a list of such candidates, default="auto"
+        "auto" tries equal weights and each mode alone (order 3 and above, overlapped norm). None is equal weights.
+    target_mode : bool or "auto", default=False
+        Whether targets are one more mode; "auto" tries both.
+    cv : int, splitter or iterable, default=5
+        As in scikit-learn; give ``groups`` to ``fit`` for splitters that need them.
+    scoring : str or callable, default=None
+        What selects. None is the variance that held-out predictions explain after an affine calibration.
+    one_standard_error : bool, default=False
+        Choose the largest alpha whose score is within one standard error of the best: a simpler model, as good.
+    max_time : float, default=None
+        Seconds after which the search ends with the best so far.
+    n_jobs : int, default=None
+        Candidates at the same time, in threads.
+
+    Attributes
+    ----------
+    alpha_, view_, ridge_, mode_weights_, target_mode_
+        What was chosen.
+    alphas_ : array of shape (n_alphas,)
+    score_path_, mse_path_ : arrays of shape (n_alphas, n_folds)
+        Held-out R² or score, and without ``scoring`` the held-out squared error, of what was chosen.
+    best_score_, best_score_se_ : float
+        Mean score over folds at ``alpha_``, and its standard error.
+    cv_results_ : dict
+        All candidates and alphas in scikit-learn's form: ``pandas.DataFrame(model.cv_results_)``.
+    best_index_, best_params_
+        Which row of ``cv_results_`` was chosen, and its parameters.
+    features_ : transformer or None
+        What shows samples as the chosen view does.
+    best_estimator_ : TraceNormRegressor
+        Fitted on all samples, as ``features_`` shows them; its fitted attributes are attributes here too.
+
+    Examples
+    --------
+    >>> from tracelearn import TraceNormRegressorCV
+    >>> from tracelearn.datasets import make_low_rank_regression
+    >>> X, y, W = make_low_rank_regression(200, (6, 5, 4), rank=1, random_state=0)
+    >>> model = TraceNormRegressorCV().fit(X, y)
+    >>> model.score(X, y) > 0.7, model.mse_path_.shape  # one column for each fold
+    (True, (16, 5))
+    """
+
+    _estimator = TraceNormRegressor
+    _classifier = False
+
+    def __init__(
+        self,
+        alphas: Any = 16,
+        *,
+        eps: float = 1e-3,
+        views: Any = "auto",
+        time_axis: Any = "auto",
+        ridges: Any = (0.0,),
+        loss: Any = "squared",
+        penalty: Any = "overlapped",
+        scaling: Any = None,
+        mode_weights: Any = "auto",
+        target_mode: Any = False,
+        cv: Any = 5,
+        scoring: Any = None,
+        one_standard_error: bool = False,
+        max_time: float | None = None,
+        n_jobs: int | None = None,
+        fit_intercept: bool = True,
+        tensor_shape: Any = None,
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        keep_moments: bool = False,
+        verbose: int = 0,
+    ) -> None:
+        self.alphas = alphas
+        self.eps = eps
+        self.views = views
+        self.time_axis = time_axis
+        self.ridges = ridges
+        self.loss = loss
+        self.penalty = penalty
+        self.scaling = scaling
+        self.mode_weights = mode_weights
+        self.target_mode = target_mode
+        self.cv = cv
+        self.scoring = scoring
+        self.one_standard_error = one_standard_error
+        self.max_time = max_time
+        self.n_jobs = n_jobs
+        self.fit_intercept = fit_intercept
+        self.tensor_shape = tensor_shape
+        self.tol = tol
+        self.max_iter = max_iter
+        self.keep_moments = keep_moments
+        self.verbose = verbose
+
+    @learning
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, **params: Any) -> Self:
+        """Choose by cross-validation, then learn from all samples.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, I1, ..., IN), or (n_samples, n_features) with ``tensor_shape``
+        y : array of shape (n_samples,) or (n_samples, K)
+        sample_weight, groups : arrays of shape (n_samples,), default=None
+        **params : what a splitter asks for under other names, with scikit-learn's metadata routing
+        """
+        return self._select_and_fit(X, y, sample_weight, groups, params)
+
+    score = SelectionCV.score
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+
+class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
+    """``TraceNormClassifier`` with alpha, mode weights and how samples are shown chosen by cross-validation.
+
+    Parameters
+    ----------
+    alphas, eps, views, time_axis, ridges, mode_weights, target_mode, cv, one_standard_error, max_time, n_jobs
+        As in ``TraceNormRegressorCV``.
+    loss, penalty, scaling, class_weight, fit_intercept, tensor_shape, tol, max_iter, keep_moments, verbose
+        As in ``TraceNormClassifier``.
+    scoring : str or callable, default=None
+        What selects. None is how much held-out scores, after an affine calibration, explain of the classes.
+
+    Attributes
+    ----------
+    alpha_, view_, ridge_, mode_weights_, target_mode_
+        What was chosen.
+    alphas_ : array of shape (n_alphas,)
+    score_path_ : array of shape (n_alphas, n_folds)
+        Held-out accuracy, or score, of what was chosen.
+    best_score_, best_score_se_ : float
+        Mean over folds of the accuracy, or score, at ``alpha_``; and its standard error.
+    cv_results_ : dict
+        All candidates and alphas in scikit-learn's form: ``pandas.DataFrame(model.cv_results_)``.
+    best_index_, best_params_
+        Which row of ``cv_results_`` was chosen, and its parameters.
+    features_ : transformer or None
+        What shows samples as the chosen view does.
+    best_estimator_ : TraceNormClassifier
+        Fitted on all samples, as ``features_`` shows them; its fitted attributes are attributes here too.
+
+    Examples
+    --------
+    >>> from tracelearn import TraceNormClassifierCV
+    >>> from tracelearn.datasets import make_low_rank_regression
+    >>> X, signal, W = make_low_rank_regression(200, (6, 5, 4), rank=1, random_state=0)
+    >>> model = TraceNormClassifierCV().fit(X, signal > 0)
+    >>> model.best_score_ > 0.7
+    True
+    """
+
+    _parameter_constraints = {  # noqa: RUF012
+        **SelectionCV._parameter_constraints,
+        "class_weight": TraceNormClassifier._parameter_constraints["class_weight"],
+    }
+    _estimator = TraceNormClassifier
+    _classifier = True
+
+    def __init__(
+        self,
+        alphas: Any = 16,
+        *,
+        eps: float = 1e-3,
+        views: Any = "auto",
+        time_axis: Any = "auto",
+        ridges: Any = (0.0,),
+        loss: Any = "squared",
+        penalty: Any = "overlapped",
+        scaling: Any = None,
+        mode_weights: Any = "auto",
+        target_mode: Any = False,
+        cv: Any = 5,
+        scoring: Any = None,
+        one_standard_error: bool = False,
+        max_time: float | None = None,
+        n_jobs: int | None = None,
+        class_weight: Any = None,
+        fit_intercept: bool = True,
+        tensor_shape: Any = None,
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        keep_moments: bool = False,
+        verbose: int = 0,
+    ) -> None:
+        self.alphas = alphas
+        self.eps = eps
+        self.views = views
+        self.time_axis = time_axis
+        self.ridges = ridges
+        self.loss = loss
+        self.penalty = penalty
+        self.scaling = scaling
+        self.mode_weights = mode_weights
+        self.target_mode = target_mode
+        self.cv = cv
+        self.scoring = scoring
+        self.one_standard_error = one_standard_error
+        self.max_time = max_time
+        self.n_jobs = n_jobs
+        self.class_weight = class_weight
+        self.fit_intercept = fit_intercept
+        self.tensor_shape = tensor_shape
+        self.tol = tol
+        self.max_iter = max_iter
+        self.keep_moments = keep_moments
+        self.verbose = verbose
+
+    @learning
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, **params: Any) -> Self:
+        """Choose by cross-validation, then learn from all samples.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, I1, ..., IN), or (n_samples, n_features) with ``tensor_shape``
+        y : array of labels of shape (n_samples,)
+        sample_weight, groups : arrays of shape (n_samples,), default=None
+        **params : what a splitter asks for under other names, with scikit-learn's metadata routing
+        """
+        return self._select_and_fit(X, y, sample_weight, groups, params)
+
+    score = SelectionCV.score
+
+    def decision_function(self, X: Any) -> Array:
+        """Score every sample, as ``TraceNormClassifier.decision_function``."""
+        return self._passed_on("decision_function", X)
+
+    def predict_proba(self, X: Any) -> Array:
+        """Predict the probability of each class: of the logistic loss its own, else of scores calibrated on held-out folds."""
+        logs = self.predict_log_proba(X)
+        return array_namespace(logs).exp(logs)
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """Predict the logarithm of the probability of each class."""
+        check_is_fitted(self)
+        if self.best_estimator_._loss().has_probabilities:
+            return self._passed_on("predict_log_proba", X)
+        scores = self.decision_function(X)
+        xp = array_namespace(scores)
+        scores = xp.stack([xp.zeros_like(scores), scores], axis=1) if scores.ndim == 1 else scores
+        factor, offsets = self.calibration_
+        return Multinomial().log_probabilities(factor * scores + move_to(offsets, scores, scores.dtype))
