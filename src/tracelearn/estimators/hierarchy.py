@@ -13,17 +13,16 @@ from typing import Any, Self
 
 import numpy as np
 from scipy.cluster.hierarchy import linkage
-from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array
 from tracelearn.estimators import TraceNormClassifier
-from tracelearn.estimators.base import Batch
 from tracelearn.moments import Moments
-from tracelearn.samples.checks import check_overflow, read_labels, read_samples, read_weights
-from tracelearn.samples.undo import undone_on_failure
+from tracelearn.samples.checks import check_overflow, learning, read_labels, read_samples, read_weights
+from tracelearn.samples.samples import Block, Samples
+from tracelearn.samples.scikit_learn import Interval, StrOptions
 
 __all__ = ["HierarchicalTraceNormClassifier"]
 
@@ -48,7 +47,7 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
     It helps where class means crowd in fewer dimensions than there are classes, as they do in a hierarchy: a flat model
     has one score for each class against all others, and a class that lies between others never scores highest. Where
     means spread over more dimensions than there are classes it does not help: every step down can err, and the flat
-    ``TraceNormClassifier``, or its ``class_mode=True``, is as good or better, quicker, and needs less memory. The
+    ``TraceNormClassifier``, or its ``target_mode=True``, is as good or better, quicker, and needs less memory. The
     example ``plot_hierarchy.py`` shows both sides.
 
     Parameters
@@ -120,7 +119,7 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
 
     class_moments_: list[Moments]
 
-    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012 - scikit-learn's convention
+    _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 - scikit-learn's convention
         **{name: TraceNormClassifier._parameter_constraints[name] for name in _SHARED},
         "tree": [StrOptions({"ward", "average", "complete"}), list, tuple],
         "class_weight": TraceNormClassifier._parameter_constraints["class_weight"],
@@ -156,8 +155,7 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         self.forgetting = forgetting
         self.verbose = verbose
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    @undone_on_failure
+    @learning
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn from all samples at once.
 
@@ -171,8 +169,7 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         self._learn(X, y, sample_weight, None, first=True)
         return self
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    @undone_on_failure
+    @learning
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Learn from more samples; afterwards the model is the one of all samples so far, to ``tol``.
 
@@ -302,10 +299,11 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         before = self._models.get(node)
         model = TraceNormClassifier(**{name: getattr(self, name) for name in _SHARED})
         model.n_features_in_, model.classes_, model._dtype = self.n_features_in_, np.array([-1, 1]), self._dtype
-        if before is not None:
+        model.sample_shape_ = self.sample_shape_
+        if before is not None and hasattr(before, "_solution"):
             model._solution, model._solved = before._solution, before._solved
-        model._fit_moments(moments, self.sample_shape_, warm=before is not None)
-        del model.moments_  # another p by p matrix for each node, and the sum of those of its classes
+        # Moments are another p by p matrix for each node, and the sum of those of its classes.
+        model._fit_moments(moments, warm=before is not None, keep=False)
         return model
 
     def _describe(self) -> None:
@@ -360,8 +358,8 @@ def _add(past: Moments, rows: Array, weight: Array | None, own: Array, shape: tu
     """Add the samples of one class to its moments."""
     if not np.any(own):
         return past
-    batch = Batch(rows[own], np.zeros((int(own.sum()), 1)), None if weight is None else weight[own], shape)
-    return batch.moments(past)
+    block = Block(rows[own], np.zeros((int(own.sum()), 1)), None if weight is None else weight[own])
+    return Samples.of(block, shape).moments(past)
 
 
 def _with_target(moments: Moments, target: float) -> Moments:
