@@ -19,8 +19,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from tracelearn import Moments, TraceNormRegressor, tensor_trace_norm
 from tracelearn.arrays.tensors import frobenius_norm
-from tracelearn.paper import ALGORITHMS, PaperClassifier, PaperRegressor
-from tracelearn.paper.algorithms import Constants, Iterate, algorithm1, algorithm2
+from tracelearn.paper import Constants, Iterate, PaperClassifier, PaperRegressor, algorithm1, algorithm2
+from tracelearn.paper.estimators import ALGORITHMS
 
 INNER_ITER = 6
 

@@ -29,7 +29,7 @@ from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.arrays.linalg import shrink_modes
 from tracelearn.moments import Moments
 
-__all__ = ["Constants", "Iterate", "algorithm1", "algorithm2", "converge"]
+__all__ = ["Constants", "Iterate", "algorithm1", "algorithm2"]
 
 
 @dataclass(frozen=True)

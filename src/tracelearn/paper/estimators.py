@@ -68,6 +68,9 @@ def _is_online(model: _PaperModel) -> bool:
 class _PaperModel(BaseEstimator):
     """What regressor and classifier share: everything but the reading of targets and the meaning of scores."""
 
+    moments_: Moments
+    _models: list[Iterate]
+
     def __init__(
         self,
         algorithm: str = "APG_ADM",
