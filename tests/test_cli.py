@@ -29,7 +29,7 @@ from tracelearn.streaming.run import Point
 
 @pytest.fixture
 def tiny(monkeypatch):
-    scale = settings.Scale(n_train=40, n_test=30, budget=0.05, study_seconds=0.05)
+    scale = {"n_train": 40, "n_test": 30, "budget": 0.05, "study_seconds": 0.05}
     monkeypatch.setitem(settings.SCALES, "quick", scale)
 
 
@@ -80,7 +80,7 @@ def test_ctrl_c_keeps_reports_and_says_what_was_finished(capsys, tmp_path, monke
     def interrupted(*args, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(experiment, "algorithm2", interrupted)
+    monkeypatch.setattr(experiment.PaperRegressor, "partial_fit", interrupted)
     code, _, err = call(capsys, "reproduce", "--out", str(tmp_path), "--batch-size", "10")
     assert code == 130
     assert err.count("\n") == 1

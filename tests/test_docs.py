@@ -19,7 +19,7 @@ MODULES = (
     "tracelearn.report",
     "tracelearn.arrays.tensors",
     "tracelearn.datasets",
-    "tracelearn.paper.algorithms",
+    "tracelearn.paper",
 )
 
 

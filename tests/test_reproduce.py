@@ -7,15 +7,17 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from tracelearn.arrays.tensors import kronecker
 from tracelearn.moments import Moments
-from tracelearn.paper.algorithms import Iterate
-from tracelearn.paper.reproduce import ALGORITHMS, Settings, claims, experiment, figures, minibatch, page, run
-from tracelearn.paper.reproduce.curves import follow, make_data
+from tracelearn.paper import PaperRegressor
+from tracelearn.paper.estimators import ALGORITHMS
+from tracelearn.paper.reproduce import Settings, claims, experiment, figures, page, run
+from tracelearn.paper.reproduce.experiment import follow, make_data
 from tracelearn.paper.reproduce.settings import SCALES, make_settings
 
 TINY = Settings(
@@ -126,30 +128,34 @@ def test_accuracy_counts_predictions_less_than_eta_off():
     assert mse == pytest.approx(np.mean((data.y_test - 2.0) ** 2))
 
 
+def model_of(number, n_seen):
+    return SimpleNamespace(coef_=np.array([float(number)]), intercept_=0.0, n_seen_=n_seen, converged_=False)
+
+
 def slow_scores(n, pause):
-    def iterates():
+    def models():
         for k in range(n):
-            yield Iterate(np.array([float(k)]), 0.0, n_seen=k + 1)
+            yield model_of(k, k + 1)
 
     def score(W, b):
         time.sleep(pause)
         return 1.0 / (1.0 + W[0]), 0.5
 
-    return iterates(), score
+    return models(), score
 
 
 def test_scoring_is_off_the_clock():
-    iterates, score = slow_scores(5, 0.05)
-    curve, _ = follow(iterates, score, budget=10.0, points_per_decade=1000)
-    assert curve.seconds[-1] < 0.05
+    models, score = slow_scores(5, 0.05)
+    curve = follow(models, score, budget=10.0, points_per_decade=1000)
+    assert curve["seconds"][-1] < 0.05
 
 
-def test_first_and_last_iterate_are_scored_and_the_rest_geometrically():
-    iterates, score = slow_scores(20_000, 0.0)
-    curve, last = follow(iterates, score, budget=10.0, points_per_decade=10)
-    assert curve.n_seen[0] == 1
-    assert curve.n_seen[-1] == last.n_seen == 20_000
-    ratios = np.diff(np.log10(curve.seconds[:-1]))
+def test_first_and_last_model_are_scored_and_the_rest_geometrically():
+    models, score = slow_scores(20_000, 0.0)
+    curve = follow(models, score, budget=10.0, points_per_decade=10)
+    assert curve["n_seen"][0] == curve["steps"][0] == 1
+    assert curve["n_seen"][-1] == curve["steps"][-1] == 20_000
+    ratios = np.diff(np.log10(curve["seconds"][:-1]))
     assert np.all(ratios >= 0.1 - 1e-12)
 
 
@@ -157,19 +163,19 @@ def test_budget_ends_the_learning():
     def endless():
         for k in itertools.count(1):
             time.sleep(0.01)
-            yield Iterate(np.zeros(1), 0.0, n_seen=k)
+            yield model_of(0.0, k)
 
-    curve, _ = follow(endless(), lambda W, b: (1.0, 0.5), budget=0.05, points_per_decade=10)
-    assert 0.05 <= curve.seconds[-1] < 0.5
+    curve = follow(endless(), lambda W, b: (1.0, 0.5), budget=0.05, points_per_decade=10)
+    assert 0.05 <= curve["seconds"][-1] < 0.5
 
 
 def test_a_run_that_overflows_is_marked_and_leaves_no_infinity():
     points = [1.0, np.inf, 1.0]
-    iterates = (Iterate(np.array([p]), 0.0, n_seen=k + 1) for k, p in enumerate(points))
-    curve, _ = follow(iterates, lambda W, b: (float(W[0]), 0.0), budget=1.0, points_per_decade=10**6)
-    assert curve.diverged
-    assert not curve.converged
-    assert curve.mse == [1.0]
+    models = (model_of(p, k + 1) for k, p in enumerate(points))
+    curve = follow(models, lambda W, b: (float(W[0]), 0.0), budget=1.0, points_per_decade=10**6)
+    assert curve["diverged"]
+    assert not curve["converged"]
+    assert curve["mse"] == [1.0]
 
 
 def test_both_statistics_of_the_study_are_the_same_sum():
@@ -178,8 +184,13 @@ def test_both_statistics_of_the_study_are_the_same_sum():
     assert np.allclose(gram.kronecker_sum((3, 4, 2)), sum(kronecker(x, x) for x in X))
 
 
-def test_minibatch_study_compares_with_single_samples():
-    rows = minibatch.study(make_data(TINY), TINY)["rows"]
+def test_nothing_learned_is_refused():
+    with pytest.raises(ValueError, match="at least one model"):
+        follow(iter(()), lambda W, b: (1.0, 0.5), budget=1.0, points_per_decade=10)
+
+
+def test_minibatch_study_compares_with_single_samples(finished):
+    rows = finished[0]["minibatch"]["rows"]
     assert [row["batch_size"] for row in rows] == [1, 10, 100]
     assert rows[0]["blas_speedup"] == rows[0]["kronecker_speedup"] == 1.0
     assert all(value > 0 for row in rows for value in row.values())
@@ -293,7 +304,7 @@ def test_interruption_keeps_what_was_finished(tmp_path, monkeypatch):
     def interrupted(*args, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(experiment, "algorithm2", interrupted)
+    monkeypatch.setattr(PaperRegressor, "partial_fit", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run(TINY, tmp_path)
     stored = strict_json(tmp_path / "results.json")
@@ -336,7 +347,7 @@ def test_full_scale_is_the_papers_size():
     assert (full.n_train, full.n_test, full.n_batch, full.shape) == (200_000, 40_000, 2_000, (10, 10, 10))
     assert make_settings("full", budget=5.0).budget == 5.0
     # Seven minutes and a half for what is not learning leaves an hour whole.
-    assert all(6 * scale.budget + scale.study_seconds < 3150 for scale in SCALES.values())
+    assert all(6 * scale["budget"] + scale["study_seconds"] < 3150 for scale in SCALES.values())
 
 
 def test_importing_needs_no_optional_library():

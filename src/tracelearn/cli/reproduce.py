@@ -14,14 +14,15 @@ from tracelearn.cli.mistakes import INTERRUPTED, MistakeError
 from tracelearn.cli.options import Quiet
 from tracelearn.cli.progress import Bar
 from tracelearn.optional import require
+from tracelearn.paper.estimators import ALGORITHMS
 from tracelearn.paper.reproduce import figures, page
 from tracelearn.paper.reproduce.experiment import RESULTS, Reporter, load, run
-from tracelearn.paper.reproduce.settings import ALGORITHMS, OURS, SCALES, make_settings
+from tracelearn.paper.reproduce.settings import OURS, SCALES, make_settings
 
 __all__ = ["reproduce_command"]
 
 _OUT = Path("tracelearn-reproduce")
-_BUDGETS = ", ".join(f"{scale.budget:g} for {name}" for name, scale in SCALES.items())
+_BUDGETS = ", ".join(f"{scale['budget']:g} for {name}" for name, scale in SCALES.items())
 _TITLES = {
     "data": "drawing tensors",
     OURS: f"{OURS}, all training tensors",

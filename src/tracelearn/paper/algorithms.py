@@ -1,28 +1,33 @@
 """The paper's Algorithms 1 and 2 as printed: its step, its bias update, its stopping rule, its sums instead of means.
 
-"Trace Norm Regularized Tensor Classification and Its Online Learning Approaches" (Shi, Zheng and Han). Kept for what
-they are: the record of the paper, to compare with. The names of its six algorithms are combinations of what is here:
+"Trace Norm Regularized Tensor Classification and Its Online Learning Approaches" (Shi, Zheng and Han). The names of its
+six algorithms are combinations of what is here, and those of the estimators in ``tracelearn.paper.estimators``:
 
 ==========================  =====================================================
 APG_DR, APG_ADM             ``algorithm1`` with ``inner="dr"`` or ``inner="adm"``
-OL_APG_DR, OL_APG_ADM       ``algorithm2`` fed with single samples
-OL_APG_DR_miniBatch, ...    ``algorithm2`` fed with batches
+OL_APG_DR, OL_APG_ADM       ``algorithm2`` with single samples
+OL_APG_DR_miniBatch, ...    ``algorithm2`` with batches
 ==========================  =====================================================
 
-Errata that are followed: P in Eq. 17 uses Z_k, not Z_(k-1); line 13 of Algorithm 2 means L_t where it prints L; the
-mini-batch sums of Eq. 28 replace lines 5 to 9, not 5 and 9.
+Errata that are followed: the mean over the product space (Eq. 22) is that of the components 0..N, with 1/(N+1); P in
+Eq. 17 uses Z_k, not Z_(k-1); line 13 of Algorithm 2 means L_t where it prints L; the mini-batch sums of Eq. 28 replace
+lines 5 to 9, not 5 and 9.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
-from tracelearn.arrays.tensors import Array, array_namespace, frobenius_norm
+from array_api_compat import device
+
+from tracelearn.arrays.array_api import Array, array_namespace
+from tracelearn.arrays.linalg import shrink_modes
 from tracelearn.moments import Moments
-from tracelearn.penalties import OverlappedTraceNorm, Split
-from tracelearn.solvers.prox import prox_adm, prox_dr
 
 __all__ = ["Constants", "Iterate", "algorithm1", "algorithm2"]
 
@@ -65,22 +70,59 @@ class Iterate:
 
     W: Array
     b: float
-    split: Split | None = None
     n_iter: int = 0
     n_seen: float = 0.0
     converged: bool = False
 
 
-def _proximal_point(P: Array, L: float, constants: Constants, split: Split | None) -> tuple[Array, Split]:
-    penalty = OverlappedTraceNorm(tuple(P.shape))
-    xp = array_namespace(P)
-    strength = xp.full_like(xp.reshape(P, (-1,))[:1], constants.lam)
-    common = {"tol": constants.eps1, "unit": 1.0, "max_iter": constants.inner_iter}
-    if constants.inner == "adm":
-        W, split = prox_adm(penalty, P[None, ...], strength, L, split, beta=constants.beta, **common)  # type: ignore[arg-type]
-    else:
-        W, split = prox_dr(penalty, P[None, ...], strength, L, split, gamma=constants.gamma, **common)  # type: ignore[arg-type]
-    return W[0, ...], split
+def _shrink_parts(parts: Array, level: float) -> Array:
+    """Shrink the singular values of the mode-n unfolding of part n by ``level / N``: Eq. 20, and Eq. 26, second line."""
+    xp, N = array_namespace(parts), parts.shape[0]
+    threshold = xp.full((1, 1), level / N, dtype=parts.dtype, device=device(parts))
+    return shrink_modes(parts[:, None, ...], threshold, range(N))[:, 0, ...]
+
+
+def _adm_step(P: Array, L: float, constants: Constants, state: Any) -> tuple[Array, Any]:
+    """Make one step of the alternating direction method (Eq. 26); the state is Y and U, N tensors each."""
+    xp, N, beta = array_namespace(P), P.ndim, constants.beta
+    if state is None:
+        Y = xp.stack([P] * N)
+        state = Y, xp.zeros_like(Y)
+    Y, U = state
+    W = (L * P + beta * xp.sum(Y, axis=0) + xp.sum(U, axis=0)) / (L + beta * N)
+    Y = _shrink_parts(W - U / beta, constants.lam / beta)
+    return W, (Y, U - beta * (W - Y))
+
+
+def _dr_step(P: Array, L: float, constants: Constants, state: Any) -> tuple[Array, Any]:
+    """Make one step of Douglas-Rachford splitting (Eq. 22 and 23); the state is W_0 to W_N of the product space."""
+    xp, step = array_namespace(P), (P.ndim + 1) * constants.gamma
+    parts = xp.stack([P] * (P.ndim + 1)) if state is None else state
+    W = xp.mean(parts, axis=0)
+    mirrored = 2.0 * W - parts
+    first = (L * P + mirrored[0, ...] / step) / (L + 1.0 / step)  # Eq. 19
+    others = _shrink_parts(mirrored[1:, ...], constants.lam * step)
+    return W, parts + xp.concat([first[None, ...], others]) - W
+
+
+_INNER: dict[str, Callable[..., tuple[Array, Any]]] = {"adm": _adm_step, "dr": _dr_step}
+
+
+def _proximal_point(P: Array, L: float, constants: Constants, state: Any) -> tuple[Array, Any]:
+    """Minimise ``L/2 |W - P|^2 + lam norm(W)`` from where the last proximal point ended."""
+    step, W = _INNER[constants.inner], None
+    for _ in range(constants.inner_iter):
+        before = W
+        W, state = step(P, L, constants, state)
+        if before is not None and _change(before, W) < constants.eps1:
+            break
+    return W, state
+
+
+def _change(before: Array, after: Array) -> float:
+    """Measure a step as Eq. 27 does."""
+    norm = array_namespace(before).linalg.vector_norm
+    return float(norm(after - before)) / (float(norm(before)) + 1.0)
 
 
 def algorithm1(
@@ -113,7 +155,7 @@ def algorithm1(
     L = past.paper_lipschitz or 1.0
     if start is None:
         start = Iterate(xp.reshape(xp.zeros_like(past.x_mean), shape), 0.0)
-    W, b, split = start.W, start.b, start.split
+    W, b, state = start.W, start.b, None
     Z, momentum = W, 1.0
     gram, cross, x_mean, y_mean = past.gram, past.cross[:, 0], past.x_mean, float(past.y_mean[0])
     k = 0
@@ -124,16 +166,30 @@ def algorithm1(
         offset = past.weight * (y_mean - float(x_mean @ z) - b)
         descent = xp.reshape(cross - gram @ z + offset * x_mean, shape)
         before, b_before = W, b
-        W, split = _proximal_point(Z + (2.0 / L) * descent, L, constants, split)
+        W, state = _proximal_point(Z + (2.0 / L) * descent, L, constants, state)
         following = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * momentum**2))
         Z = W + ((momentum - 1.0) / following) * (W - before)
         momentum = following
         b = y_mean - float(x_mean @ xp.reshape(W, (-1,))) if fit_intercept else 0.0  # Eq. 13, line 16
-        still = frobenius_norm(W - before) / (frobenius_norm(before) + 1.0) < constants.eps1
-        converged = still and abs(b - b_before) / (abs(b_before) + 1.0) < constants.eps2  # Eq. 27
-        yield Iterate(W, b, split, k, past.weight, converged)
+        still = abs(b - b_before) / (abs(b_before) + 1.0) < constants.eps2
+        converged = still and _change(before, W) < constants.eps1  # Eq. 27
+        yield Iterate(W, b, k, past.weight, converged)
         if converged:
             return
+
+
+def converge(
+    past: Moments,
+    shape: tuple[int, ...],
+    constants: Constants,
+    start: Iterate | None = None,
+    *,
+    max_iter: int = 10,
+    fit_intercept: bool = True,
+) -> Iterate:
+    """Run ``algorithm1`` until the rule of Eq. 27 holds, or for ``max_iter`` iterations; return its last iterate."""
+    run = algorithm1(past, shape, constants, start, fit_intercept=fit_intercept)
+    return deque(islice(run, max_iter), maxlen=1)[0]
 
 
 def algorithm2(
@@ -156,10 +212,5 @@ def algorithm2(
     model: Iterate | None = None
     for X, y in batches:
         past = Moments.of(X, y) if past is None else past.updated(X, y)  # lines 5 to 9
-        # The split is that of another L, so only W and b are carried over.
-        start = None if model is None else replace(model, split=None)
-        for model in algorithm1(past, shape, constants, start):
-            if model.n_iter >= max_iter:
-                break
-        assert model is not None
+        model = converge(past, shape, constants, model, max_iter=max_iter)
         yield model

@@ -5,6 +5,6 @@ dictionary, and nothing else. The optional libraries are imported where they are
 """
 
 from tracelearn.paper.reproduce.experiment import run
-from tracelearn.paper.reproduce.settings import ALGORITHMS, Settings
+from tracelearn.paper.reproduce.settings import Settings
 
-__all__ = ["ALGORITHMS", "Settings", "run"]
+__all__ = ["Settings", "run"]

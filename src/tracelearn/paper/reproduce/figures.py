@@ -14,106 +14,91 @@ from typing import Any
 
 from tracelearn.files.models import write_atomically
 from tracelearn.optional import require
+from tracelearn.paper.estimators import ALGORITHMS
 from tracelearn.paper.reproduce.claims import PAPER_ACCURACY
-from tracelearn.paper.reproduce.settings import ALGORITHMS, OURS
+from tracelearn.paper.reproduce.settings import OURS
 
 __all__ = ["FIGURES", "draw", "svg"]
 
 # Blue, vermilion and bluish green of Okabe and Ito (2008).
 COLOURS = {"adm": "#0072b2", "dr": "#d55e00", "ours": "#009e73", "ink": "#1b1f25", "rule": "#d8dce3"}
-_STYLES = {"batch": "solid", "online": (0, (5, 2)), "minibatch": (0, (1, 1.4))}
+_MARKERS = {"adm": "o", "dr": "s", "ours": "D"}
+_DASHES: dict[str, Any] = {"batch": "solid", "online": (0, (5, 2)), "minibatch": (0, (1, 1.4))}
+_DOTS = (0, (1, 3))
 # A ring and a dot, so that both are seen where the best point is the last.
 _RING: dict[str, Any] = {"markersize": 9.5, "markerfacecolor": "none", "markeredgewidth": 1.4}
-_MARKERS = {"adm": "o", "dr": "s", "ours": "D"}
+_INKED = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+_STYLE: dict[str, Any] = {
+    **dict.fromkeys(_INKED, COLOURS["ink"]),
+    "font.family": "sans-serif",
+    "font.size": 10.5,
+    "axes.linewidth": 0.8,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "tracelearn",
+}
 
 Results = dict[str, Any]
 
 
-def _looks(name: str) -> tuple[str, Any, str]:
-    """Choose the colour, the style and the marker of a curve."""
-    if name == OURS:
-        return COLOURS["ours"], "solid", _MARKERS["ours"]
-    algorithm = ALGORITHMS[name]
-    return COLOURS[algorithm.inner], _STYLES[algorithm.feed], _MARKERS[algorithm.inner]
-
-
-def _curves(axes: Any, results: Results, key: str) -> None:
+def _curves(axes: Any, results: Results, key: str, reference: str, label: str) -> list[list[float]]:
+    """Draw one curve for each algorithm; return the numbers that were drawn."""
+    drawn = []
     for name, curve in results["algorithms"].items():
-        colour, style, marker = _looks(name)
-        seconds, values = curve["seconds"], curve[key]
-        best = curve["mse"].index(min(curve["mse"]))
-        axes.plot(seconds, values, color=colour, linestyle=style, linewidth=2.4 if name == OURS else 1.7, label=name)
-        dot = {"color": colour, "marker": marker, "linestyle": "none", "zorder": 4}
-        axes.plot(seconds[-1:], values[-1:], **dot, markersize=5)
-        axes.plot(seconds[best : best + 1], values[best : best + 1], **dot, **_RING)
-    axes.set_xscale("log")
-    axes.set_xlabel("learning time in seconds")
+        inner, feed = ("ours", "batch") if name == OURS else (ALGORITHMS[name].inner, ALGORITHMS[name].feed)
+        colour, best = COLOURS[inner], curve["mse"].index(curve["best_mse"])
+        looks: dict[str, Any] = {"linestyle": _DASHES[feed], "linewidth": 2.4 if name == OURS else 1.7}
+        axes.plot(curve["seconds"], curve[key], color=colour, label=name, **looks)
+        for point, size in ((-1, {"markersize": 5}), (best, _RING)):
+            place = [curve["seconds"][point]], [curve[key][point]]
+            axes.plot(*place, color=colour, marker=_MARKERS[inner], linestyle="none", zorder=4, **size)
+        drawn.append(curve[key])
+    axes.set(xscale="log", xlabel="learning time in seconds", ylabel=label)
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
+    if "batch_optimum" in results:
+        text = f"exact optimum on {results['n_batch']:,} tensors"
+        _reference(axes, results["batch_optimum"][key], text, reference)
+    return drawn
 
 
-def _reference(axes: Any, height: float, label: str, *, above: bool) -> None:
+def _reference(axes: Any, height: float, label: str, align: str = "bottom") -> None:
     """Draw a level across the figure, with its name at the left end."""
-    axes.axhline(height, color=COLOURS["ink"], linewidth=0.9, linestyle=(0, (1, 3)), zorder=1)
-    axes.annotate(
-        label,
-        (0.0, height),
-        xycoords=("axes fraction", "data"),
-        xytext=(5, 3 if above else -3),
-        textcoords="offset points",
-        va="bottom" if above else "top",
-        fontsize="small",
-    )
+    axes.axhline(height, color=COLOURS["ink"], linewidth=0.9, linestyle=_DOTS, zorder=1)
+    place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
+    shift = 3 if align == "bottom" else -3
+    axes.annotate(label, (0.0, height), xytext=(5, shift), va=align, fontsize="small", **place)
 
 
 def _error(axes: Any, results: Results) -> None:
-    _curves(axes, results, "mse")
-    axes.set_yscale("log")
-    axes.set_ylabel("mean squared rank error")
-    lows = [min(curve["mse"]) for curve in results["algorithms"].values()]
-    highs = [max(curve["mse"]) for curve in results["algorithms"].values()]
+    errors = _curves(axes, results, "mse", "bottom", "mean squared rank error")
     start = results["algorithms"].get(OURS, {"mse": [1.25]})["mse"][0]
     # A diverging run must not press all others into a line.
-    bottom, top = 0.8 * min(lows), min(1.2 * max(highs), 4.0 * start)
-    axes.set_ylim(bottom, top)
+    bottom, top = 0.8 * min(map(min, errors)), min(1.2 * max(map(max, errors)), 4.0 * start)
+    axes.set(yscale="log", ylim=(bottom, top))
     axes.set_yticks([tick for tick in (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10) if bottom <= tick <= top])
     axes.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
     axes.yaxis.set_minor_formatter(lambda y, _: "")
-    if "batch_optimum" in results:
-        label = f"exact optimum on {results['n_batch']:,} tensors"
-        _reference(axes, results["batch_optimum"]["mse"], label, above=True)
 
 
 def _accuracy(axes: Any, results: Results) -> None:
-    _curves(axes, results, "accuracy")
-    axes.set_ylabel(f"accuracy at η = {results['eta']:g}")
-    lowest = min(min(curve["accuracy"]) for curve in results["algorithms"].values())
-    axes.set_ylim(max(0.0, min(0.45, lowest - 0.03)), 1.03)
+    shares = _curves(axes, results, "accuracy", "top", f"accuracy at η = {results['eta']:g}")
+    axes.set_ylim(max(0.0, min(0.45, min(map(min, shares)) - 0.03)), 1.03)
     axes.yaxis.set_major_formatter(lambda y, _: f"{100 * y:.0f} %")
-    _reference(axes, PAPER_ACCURACY, f"the paper: {100 * PAPER_ACCURACY:.1f} %", above=True)
-    if "batch_optimum" in results:
-        label = f"exact optimum on {results['n_batch']:,} tensors"
-        _reference(axes, results["batch_optimum"]["accuracy"], label, above=False)
+    _reference(axes, PAPER_ACCURACY, f"the paper: {100 * PAPER_ACCURACY:.1f} %")
 
 
 def _minibatch(axes: Any, results: Results) -> None:
     rows = results["minibatch"]["rows"]
     sizes = [row["batch_size"] for row in rows]
     ideal = [rows[0]["blas_samples_per_second"] * size for size in sizes]
-    axes.plot(sizes, ideal, color=COLOURS["ink"], linewidth=1.0, linestyle=(0, (1, 3)), label="predicted: factor μ")
-    for kind, label, colour, marker in (
-        ("blas", "rank-k update (ours)", COLOURS["ours"], "D"),
-        ("kronecker", "Kronecker products (the paper)", COLOURS["dr"], "s"),
-    ):
-        speeds = [row[f"{kind}_samples_per_second"] for row in rows]
-        axes.plot(sizes, speeds, color=colour, marker=marker, linewidth=2.0, markersize=6.5, label=label)
-        end = (sizes[-1], speeds[-1])
-        text = f"{rows[-1][f'{kind}_speedup']:.0f}×"
-        axes.annotate(text, end, xytext=(8, 0), textcoords="offset points", color=colour, va="center", weight="bold")
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlim(sizes[0] / 1.3, sizes[-1] * 2.2)
-    axes.set_xlabel("samples in a mini-batch, μ")
-    axes.set_ylabel("samples learned per second")
+    axes.plot(sizes, ideal, color=COLOURS["ink"], linewidth=1.0, linestyle=_DOTS, label="predicted: factor μ")
+    texts = {"blas": "rank-k update (ours)", "kronecker": "Kronecker products (the paper)"}
+    for (kind, label), who in zip(texts.items(), ("ours", "dr"), strict=True):
+        speeds, colour = [row[f"{kind}_samples_per_second"] for row in rows], COLOURS[who]
+        axes.plot(sizes, speeds, color=colour, marker=_MARKERS[who], linewidth=2.0, markersize=6.5, label=label)
+        looks = {"textcoords": "offset points", "color": colour, "va": "center", "weight": "bold"}
+        axes.annotate(f"{rows[-1][f'{kind}_speedup']:.0f}×", (sizes[-1], speeds[-1]), xytext=(8, 0), **looks)
+    axes.set(xscale="log", yscale="log", xlim=(sizes[0] / 1.3, sizes[-1] * 2.2))
+    axes.set(xlabel="samples in a mini-batch, μ", ylabel="samples learned per second")
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(lambda value, _: f"{value:,.10g}")
 
@@ -126,40 +111,27 @@ FIGURES: dict[str, tuple[Callable[[Any, Results], None], str]] = {
 }
 
 
-def _figure(kind: str, results: Results, width: float, height: float) -> Any:
-    figure = require("matplotlib.figure", "plot").Figure(figsize=(width, height), layout="constrained")
-    axes = figure.add_subplot()
-    FIGURES[kind][0](axes, results)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(axis="y", color=COLOURS["rule"], linewidth=0.8)
-    axes.set_axisbelow(True)
-    handles, labels = axes.get_legend_handles_labels()
-    if kind != "figure_minibatch":
-        mark = require("matplotlib.lines", "plot").Line2D
-        dot = {"color": COLOURS["ink"], "marker": "o", "linestyle": "none"}
-        handles += [mark([], [], **dot, **_RING), mark([], [], **dot, markersize=5)]
-        labels += ["lowest error", "last point"]
-    columns = 1 if width < 5 and kind == "figure_minibatch" else 2 if width < 5 else 3
-    small = width < 5
-    options = {"handlelength": 2.4, "columnspacing": 1.0, "fontsize": "x-small" if small else "small"}
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, **options)
-    return figure
-
-
-def _style() -> dict[str, Any]:
-    ink = COLOURS["ink"]
-    return {
-        "font.family": "sans-serif",
-        "font.size": 10.5,
-        "text.color": ink,
-        "axes.labelcolor": ink,
-        "axes.edgecolor": ink,
-        "axes.linewidth": 0.8,
-        "xtick.color": ink,
-        "ytick.color": ink,
-        "svg.fonttype": "none",
-        "svg.hashsalt": "tracelearn",
-    }
+def _render(kind: str, results: Results, size: tuple[float, float], **options: Any) -> bytes:
+    """Draw a figure of so many inches; the options are those of matplotlib's ``savefig``."""
+    (function, part), image, narrow = FIGURES[kind], io.BytesIO(), size[0] < 5
+    with require("matplotlib", "plot").rc_context(_STYLE):
+        figure = require("matplotlib.figure", "plot").Figure(figsize=size, layout="constrained")
+        axes = figure.add_subplot()
+        function(axes, results)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(axis="y", color=COLOURS["rule"], linewidth=0.8)
+        axes.set_axisbelow(True)
+        handles, labels = axes.get_legend_handles_labels()
+        if part == "algorithms":
+            mark = require("matplotlib.lines", "plot").Line2D
+            dot = {"color": COLOURS["ink"], "marker": "o", "linestyle": "none"}
+            handles += [mark([], [], **dot, **_RING), mark([], [], **dot, markersize=5)]
+            labels += ["lowest error", "last point"]
+        looks = {"handlelength": 2.4, "columnspacing": 1.0, "fontsize": "x-small" if narrow else "small"}
+        columns = 3 if not narrow else 2 if part == "algorithms" else 1
+        figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, **looks)
+        figure.savefig(image, **options)
+    return image.getvalue()
 
 
 def available(results: Results) -> list[str]:
@@ -169,37 +141,28 @@ def available(results: Results) -> list[str]:
 
 def draw(results: Results, out: Path) -> list[Path]:
     """Draw every figure for which the results are there, as PNG; return the files."""
-    files = []
-    with require("matplotlib", "plot").rc_context(_style()):
-        for kind in available(results):
-            image = io.BytesIO()
-            _figure(kind, results, 7.6, 4.7).savefig(image, format="png", dpi=200, facecolor="white")
-            files.append(out / f"{kind}.png")
-            write_atomically(files[-1], image.getvalue())
-    return files
+    files = {kind: out / f"{kind}.png" for kind in available(results)}
+    for kind, file in files.items():
+        write_atomically(file, _render(kind, results, (7.6, 4.7), format="png", dpi=200, facecolor="white"))
+    return list(files.values())
 
 
 def svg(kind: str, results: Results, *, narrow: bool = False) -> str:
     """Draw a figure as SVG to put into a page: no addresses, unique names, colours from the page's variables."""
-    buffer = io.StringIO()
-    with require("matplotlib", "plot").rc_context(_style()):
-        figure = _figure(kind, results, *((4.1, 4.9) if narrow else (7.6, 4.7)))
-        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
-    text = buffer.getvalue()
-    text = text[text.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = text.replace("xlink:href", "href")
+    size = (4.1, 4.9) if narrow else (7.6, 4.7)
+    text = _render(kind, results, size, format="svg", transparent=True, metadata={"Date": None}).decode()
     # Two drawings on one page must not share names: the first would lend its clips and markers to the second.
     prefix = f"{kind}-{'narrow' if narrow else 'wide'}-"
-    text = (
-        re.sub(r'\bid="', f'id="{prefix}', text)
-        .replace('href="#', f'href="#{prefix}')
-        .replace("url(#", f"url(#{prefix}")
-    )
-    text = re.sub(r'font-family: [^;"]*', "font-family: inherit", text)
-    text = re.sub(r"(font: [^;\"]*?px) [^;\"]*", r"\1 sans-serif", text)
-    for name, colour in COLOURS.items():
-        text = text.replace(colour, f"var(--{name})")
-    return re.sub(
-        r'<svg[^>]*?viewBox="([^"]*)"[^>]*>', r'<svg viewBox="\1" role="img" aria-hidden="true">', text, count=1
-    )
+    changes = {
+        r"(?s)^.*?(?=<svg)": "",
+        r"(?s)<metadata>.*?</metadata>": "",
+        r"xlink:href": "href",
+        r'(\bid="|href="#|url\(#)': rf"\1{prefix}",
+        r'font-family: [^;"]*': "font-family: inherit",
+        r"(font: [^;\"]*?px) [^;\"]*": r"\1 sans-serif",
+        **{colour: f"var(--{name})" for name, colour in COLOURS.items()},
+        r'<svg[^>]*?viewBox="([^"]*)"[^>]*>': r'<svg viewBox="\1" role="img" aria-hidden="true">',
+    }
+    for pattern, replacement in changes.items():
+        text = re.sub(pattern, replacement, text)
+    return text

@@ -1,0 +1,357 @@
+"""The paper's six algorithms as estimators, under the names that the paper prints.
+
+They are the record of the paper, to compare with: its step, its bias update, its stopping rule. To learn from data of
+your own, ``TraceNormRegressor`` and ``TraceNormClassifier`` solve the same problem faster, and prove their answer.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import Tags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, to_numpy
+from tracelearn.moments import Moments
+from tracelearn.paper.algorithms import Constants, Iterate, algorithm1, converge
+from tracelearn.samples.checks import check_range, read_labels, read_samples, read_targets
+
+__all__ = ["ALGORITHMS", "Algorithm", "PaperClassifier", "PaperRegressor"]
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """One of the six: which method finds the proximal point, and how the samples come.
+
+    ``inner`` is ``dr`` or ``adm``; ``feed`` is ``batch`` for all samples at once, ``online`` for one at a time,
+    ``minibatch`` for batches.
+    """
+
+    name: str
+    inner: str
+    feed: str
+
+
+ALGORITHMS = {
+    algorithm.name: algorithm
+    for algorithm in (
+        Algorithm("APG_DR", "dr", "batch"),
+        Algorithm("OL_APG_DR", "dr", "online"),
+        Algorithm("APG_ADM", "adm", "batch"),
+        Algorithm("OL_APG_ADM", "adm", "online"),
+        Algorithm("OL_APG_DR_miniBatch", "dr", "minibatch"),
+        Algorithm("OL_APG_ADM_miniBatch", "adm", "minibatch"),
+    )
+}
+_LEAST = {"lam": 0, "beta": 0, "gamma": 0, "eps1": 0, "eps2": 0, "max_iter": 1, "inner_iter": 1, "batch_size": 1}
+_WHOLE = {"max_iter", "inner_iter", "batch_size"}
+_ABOVE = {"beta", "gamma"}  # both are divided by
+
+
+def _is_online(model: _PaperModel) -> bool:
+    """Whether ``partial_fit`` is there: the paper's batch algorithms have no such thing."""
+    if model.algorithm in ALGORITHMS and ALGORITHMS[model.algorithm].feed == "batch":
+        raise AttributeError(
+            f"Expected an online algorithm for partial_fit, got {model.algorithm!r}: use OL_{model.algorithm}, or fit."
+        )
+    return True
+
+
+class _PaperModel(BaseEstimator):
+    """What regressor and classifier share: everything but the reading of targets and the meaning of scores."""
+
+    moments_: Moments
+    _models: list[Iterate]
+
+    def __init__(
+        self,
+        algorithm: str = "APG_ADM",
+        *,
+        lam: float = 1.0,
+        beta: float = 1e7,
+        gamma: float = 1e-7,
+        eps1: float = 1e-10,
+        eps2: float = 1e-10,
+        max_iter: int | None = None,
+        inner_iter: int = 100,
+        batch_size: int = 100,
+        fit_intercept: bool = True,
+        tensor_shape: Any = None,
+    ) -> None:
+        self.algorithm = algorithm
+        self.lam = lam
+        self.beta = beta
+        self.gamma = gamma
+        self.eps1 = eps1
+        self.eps2 = eps2
+        self.max_iter = max_iter
+        self.inner_iter = inner_iter
+        self.batch_size = batch_size
+        self.fit_intercept = fit_intercept
+        self.tensor_shape = tensor_shape
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn from all samples: at once, or in their order, as the algorithm does.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, I1, ..., IN), or (n_samples, n_features) with ``tensor_shape``
+        y : targets or labels of shape (n_samples,); the regressor takes (n_samples, K) as well, each for itself
+        """
+        for _ in self.fit_steps(X, y):
+            pass
+        if not self.converged_ and ALGORITHMS[self.algorithm].feed == "batch":
+            warnings.warn(
+                f"Expected the paper's stopping rule (Eq. 27) to hold, got {self.n_iter_} iterations in which it did not: "
+                "increase max_iter, eps1 and eps2, or use the estimators of tracelearn itself, which need far fewer.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def fit_steps(self, X: Any, y: Any = None) -> Iterator[Self]:
+        """Learn as ``fit`` does, and yield this model after every iteration, or every update of an online algorithm."""
+        self._check_parameters()
+        rows, Y = self._read(X, y, reset=True)
+        self.__dict__.pop("moments_", None)
+        return self._steps(rows, Y)
+
+    def _partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
+        self._check_parameters()
+        for _ in self._steps(*self._read(X, y, reset=not hasattr(self, "moments_"), classes=classes)):
+            pass
+        return self
+
+    def _steps(self, rows: Array, Y: Array) -> Iterator[Self]:
+        inner, feed = ALGORITHMS[self.algorithm].inner, ALGORITHMS[self.algorithm].feed
+        constants = Constants(inner, self.lam, self.beta, self.gamma, self.eps1, self.eps2, self.inner_iter)
+        options: dict[str, Any] = {"fit_intercept": self.fit_intercept}
+        if feed == "batch":
+            past = Moments.of(rows, Y)
+            runs = [algorithm1(one, self.sample_shape_, constants, **options) for one in _targets(past)]
+            models: list[Any] = [None] * len(runs)
+            for _ in range(self.max_iter or 1000):
+                models = [next(run, model) for run, model in zip(runs, models, strict=True)]
+                yield self._keep(models)
+                if self.converged_:
+                    return
+            return
+        options["max_iter"] = self.max_iter or 10
+        size = 1 if feed == "online" else self.batch_size
+        for begin in range(0, rows.shape[0], size):
+            batch = rows[begin : begin + size, ...], Y[begin : begin + size, ...]
+            if hasattr(self, "moments_"):
+                past, models = self.moments_.updated(*batch), self._models
+            else:
+                past, models = Moments.of(*batch), [None] * Y.shape[1]
+            updates = zip(_targets(past), models, strict=True)
+            models = [converge(one, self.sample_shape_, constants, model, **options) for one, model in updates]
+            self.moments_, self._models = past, models
+            yield self._keep(models)
+
+    def _keep(self, models: list[Iterate]) -> Self:
+        self.coef_, self.intercept_ = self._shaped(models)
+        self.n_iter_ = max(model.n_iter for model in models)
+        self.n_seen_ = int(models[0].n_seen)
+        self.converged_ = all(model.converged for model in models)
+        return self
+
+    def _check_parameters(self) -> None:
+        if self.algorithm not in ALGORITHMS:
+            raise ValueError(f"Expected algorithm to be one of {', '.join(ALGORITHMS)}, got {self.algorithm!r}.")
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if value is None and name == "max_iter":
+                continue
+            kind = (int, np.integer) if name in _WHOLE else (int, float, np.number)
+            good = isinstance(value, kind) and math.isfinite(value) and value >= least
+            if not good or (name in _ABOVE and value == least):
+                bound = f"above {least}" if name in _ABOVE else f"of at least {least}"
+                raise ValueError(f"Expected {name} to be a {'whole ' * (name in _WHOLE)}number {bound}, got {value!r}.")
+
+    def _read(self, X: Any, y: Any, *, reset: bool, classes: Any = None) -> tuple[Array, Array]:
+        if y is None:
+            raise ValueError("Expected a y: fit requires y to be passed, but the target y is None.")
+        rows, shape = read_samples(self, X, reset=reset, any_library=True)
+        Y = self._read_targets(y, rows, reset, classes)
+        check_range(rows, "X")
+        check_range(Y, "y")
+        self.sample_shape_ = shape
+        return rows, Y
+
+    def _scores(self, X: Any) -> Array:
+        check_is_fitted(self)
+        rows, _ = read_samples(self, X, reset=False, any_library=True)
+        coef = array_namespace(self.coef_).reshape(self.coef_, (-1, rows.shape[1]))
+        return as_dtype(rows, coef.dtype) @ coef.T + self.intercept_
+
+    def _read_targets(self, y: Any, rows: Array, reset: bool, classes: Any) -> Array:
+        raise NotImplementedError
+
+    def _shaped(self, models: list[Iterate]) -> tuple[Array, Any]:
+        W = array_namespace(models[0].W).stack([model.W for model in models])
+        return W, move_to(np.array([model.b for model in models]), W, W.dtype)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _targets(past: Moments) -> list[Moments]:
+    """Split moments of K targets, which share all that is about the samples, into K of one."""
+    columns = [slice(k, k + 1) for k in range(past.n_targets)]
+    return [replace(past, y_mean=past.y_mean[k], cross=past.cross[:, k], target_sq=past.target_sq[k]) for k in columns]
+
+
+class PaperRegressor(RegressorMixin, _PaperModel):
+    """Linear regression on tensors by one of the paper's six algorithms, as printed.
+
+    Minimises ``sum of (y - <W, X> - b)^2 + lam / N sum_n |W_(n)|_*``. The loss is a sum: the ``alpha`` of
+    ``TraceNormRegressor`` is ``lam / n_samples``.
+
+    Parameters
+    ----------
+    algorithm : {"APG_DR", "APG_ADM", "OL_APG_DR", "OL_APG_ADM", "OL_APG_DR_miniBatch", "OL_APG_ADM_miniBatch"}
+        All samples at once, one at a time (OL) or in batches; Douglas-Rachford splitting (DR) or the alternating
+        direction method (ADM) for the proximal point.
+    lam : float, default=1.0
+    beta, gamma : float, default=1e7 and 1e-7
+        The step of the inner methods, ADM and DR. They suit the paper's size; elsewhere they must scale with the
+        Lipschitz constant.
+    eps1, eps2 : float, default=1e-10
+        The stopping rule of Eq. 27, for weights and bias.
+    max_iter : int, default=None
+        Largest number of iterations, of an update where the algorithm learns online. None is 1000 for the batch algorithms
+        and 10 for the others, which the printed tolerance would keep busy for minutes with the second sample.
+    inner_iter : int, default=100
+        Largest number of iterations of a proximal point.
+    batch_size : int, default=100
+        Samples of an update, for the two miniBatch algorithms.
+    fit_intercept : bool, default=True
+    tensor_shape : sequence of ints, default=None
+        The shape of a sample when X comes flat, as (n_samples, n_features).
+
+    Attributes
+    ----------
+    coef_ : array of shape (I1, ..., IN), or (K, I1, ..., IN) for y of shape (n_samples, K)
+    intercept_ : float, or array of shape (K,)
+    n_iter_ : int
+        Iterations, of the last update where the algorithm learns online.
+    n_seen_ : int
+        Samples learned from.
+    converged_ : bool
+        Whether the stopping rule held, in the last update where the algorithm learns online.
+    moments_ : Moments
+        The paper's past information, of the online algorithms.
+    sample_shape_ : tuple of ints
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> from tracelearn.datasets import make_low_rank_regression
+    >>> from tracelearn.paper import PaperRegressor
+    >>> X, y, W = make_low_rank_regression(200, (4, 3, 2), rank=1, random_state=0)
+    >>> model = PaperRegressor("OL_APG_ADM_miniBatch", batch_size=50).fit(X, y)
+    >>> model.n_seen_, model.n_iter_, model.coef_.shape
+    (200, 10, (4, 3, 2))
+    """
+
+    _single: bool  # whether y has one axis
+
+    @available_if(_is_online)
+    def partial_fit(self, X: Any, y: Any) -> Self:
+        """Learn from more samples, one at a time or in batches of ``batch_size`` (Algorithm 2)."""
+        return self._partial_fit(X, y)
+
+    def predict(self, X: Any) -> Array:
+        """Predict a target for each sample."""
+        scores = self._scores(X)
+        return scores[:, 0] if self._single else scores
+
+    def _read_targets(self, y: Any, rows: Array, reset: bool, classes: Any) -> Array:
+        Y = read_targets(y, rows)
+        columns = Y[:, None] if Y.ndim == 1 else Y
+        if not reset and columns.shape[1] != self.moments_.n_targets:
+            raise ValueError(
+                f"Expected y of {self.moments_.n_targets} targets as in the first batch, got {columns.shape[1]}."
+            )
+        self._single = Y.ndim == 1
+        return columns
+
+    def _shaped(self, models: list[Iterate]) -> tuple[Array, Any]:
+        return (models[0].W, models[0].b) if self._single else super()._shaped(models)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+
+class PaperClassifier(ClassifierMixin, _PaperModel):
+    """Linear classification of tensors by one of the paper's six algorithms, as printed.
+
+    Classes are coded as -1 and 1 and learned by the squared loss, more than two classes each against all others.
+    Parameters and attributes are those of ``PaperRegressor``, with these exceptions.
+
+    Attributes
+    ----------
+    classes_ : array of shape (K,)
+    coef_ : array of shape (1, I1, ..., IN) for two classes, (K, I1, ..., IN) for more
+    intercept_ : array of shape (1,) or (K,)
+
+    Examples
+    --------
+    >>> from tracelearn.datasets import make_low_rank_regression
+    >>> from tracelearn.paper import PaperClassifier
+    >>> X, y, W = make_low_rank_regression(200, (4, 3, 2), rank=1, random_state=0)
+    >>> model = PaperClassifier("OL_APG_DR", max_iter=2, inner_iter=2).partial_fit(X, y > 0, classes=[False, True])
+    >>> model.n_seen_, model.coef_.shape
+    (200, (1, 4, 3, 2))
+    """
+
+    classes_: Array
+
+    @available_if(_is_online)
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
+        """Learn from more samples, one at a time or in batches of ``batch_size`` (Algorithm 2).
+
+        ``classes`` are all labels that will ever come, needed in the first call.
+        """
+        if classes is None and not hasattr(self, "moments_"):
+            raise ValueError(
+                "Expected classes in the first call of partial_fit, got None: name all labels that will ever come."
+            )
+        return self._partial_fit(X, y, None if classes is None else np.unique(to_numpy(classes)))
+
+    def decision_function(self, X: Any) -> Array:
+        """Score every sample: one column for each class, or for two classes one score that is positive for the second."""
+        scores = self._scores(X)
+        return scores[:, 0] if self.classes_.shape[0] == 2 else scores
+
+    def predict(self, X: Any) -> Array:
+        """Predict the label of each sample."""
+        scores = self.decision_function(X)
+        xp = array_namespace(scores)
+        index = xp.astype(scores > 0, xp.int64) if scores.ndim == 1 else xp.argmax(scores, axis=1)
+        return array_namespace(self.classes_).take(self.classes_, move_to(index, self.classes_), axis=0)
+
+    def _read_targets(self, y: Any, rows: Array, reset: bool, classes: Any) -> Array:
+        if not reset:
+            if classes is not None and not np.array_equal(classes, to_numpy(self.classes_)):
+                known = to_numpy(self.classes_).tolist()
+                raise ValueError(f"Expected the classes of the first call, {known}, got {classes.tolist()}.")
+            classes = self.classes_
+        y, self.classes_ = read_labels(y, rows, classes)
+        is_class = move_to(y[:, None] == self.classes_[None, :], rows)
+        columns = 2.0 * as_dtype(is_class, rows.dtype) - 1.0
+        return columns[:, 1:] if columns.shape[1] == 2 else columns
