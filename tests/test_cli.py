@@ -19,9 +19,9 @@ from tracelearn import (
     __version__,
     cli,
     load,
-    progress,
     save,
 )
+from tracelearn.cli import progress
 from tracelearn.cli import stream as cli_stream
 from tracelearn.paper.reproduce import experiment, settings
 from tracelearn.streaming.run import Point
