@@ -18,6 +18,8 @@ from tracelearn.paper.reproduce import ALGORITHMS, Settings, claims, experiment,
 from tracelearn.paper.reproduce.curves import follow, make_data
 from tracelearn.paper.reproduce.settings import SCALES, make_settings
 
+pytestmark = pytest.mark.slow
+
 TINY = Settings(
     n_train=300,
     n_test=200,

@@ -391,7 +391,7 @@ def test_an_empty_folder_starts_from_zero_and_says_so(tmp_path, caplog):
 def test_checkpoints_of_another_run_are_not_overwritten(tmp_path):
     X, y = numbers(200)
     stream(batches(X, y), TraceNormRegressor(), checkpoint=tmp_path)
-    with pytest.raises(ValueError, match=r"^Expected a folder without checkpoints, .* resume=True"):
+    with pytest.raises(ValueError, match=r"^Expected a folder without checkpoints, .* resume from them"):
         stream(batches(X, y), TraceNormRegressor(), checkpoint=tmp_path)
 
 
@@ -657,6 +657,7 @@ for line in iter(sys.stdin.readline, ""):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and kill")
+@pytest.mark.slow
 def test_killed_ten_times_it_ends_where_it_would_have_ended(tmp_path):
     script = tmp_path / "job.py"
     script.write_text(JOB)
@@ -666,25 +667,25 @@ def test_killed_ten_times_it_ends_where_it_would_have_ended(tmp_path):
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(
         [sys.executable, script, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-    ) as nursery:
+    ) as jobs:
 
         def run(folder, seconds=None):
-            nursery.stdin.write(folder + "\n")
-            nursery.stdin.flush()
-            child = int(nursery.stdout.readline())
+            jobs.stdin.write(folder + "\n")
+            jobs.stdin.flush()
+            child = int(jobs.stdout.readline())
             if seconds is not None:
                 time.sleep(seconds)
                 os.kill(child, signal.SIGKILL)
-            nursery.stdin.write("\n")
-            nursery.stdin.flush()
-            return int(nursery.stdout.readline())
+            jobs.stdin.write("\n")
+            jobs.stdin.flush()
+            return int(jobs.stdout.readline())
 
         began = time.monotonic()
         assert run("untouched") == 0
         whole = time.monotonic() - began
         kills = [run("killed", chance.uniform(0.0, 0.1 * whole)) for _ in range(10)]
         assert run("killed") == 0
-        nursery.stdin.close()
+        jobs.stdin.close()
     assert kills.count(signal.SIGKILL) >= 8  # on a busy machine the last ones may come too late
     n_seen, resumed_from = (tmp_path / "killed" / "n_seen").read_text().split()
     assert int(n_seen) == 8_000
