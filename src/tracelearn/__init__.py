@@ -1,15 +1,22 @@
-"""Low-rank linear models for samples that are tensors, with a proof of optimality."""
+"""Low-rank linear models for samples that are tensors, with a proof of optimality.
 
-from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
-from tracelearn.estimators.hierarchy import HierarchicalTraceNormClassifier
-from tracelearn.features import ModePCA, TensorStandardScaler
-from tracelearn.files.models import load, save
-from tracelearn.files.onnx import to_onnx
-from tracelearn.moments import Moments
-from tracelearn.penalties import tensor_trace_norm
-from tracelearn.samples import open_source
-from tracelearn.selection import TraceNormClassifierCV, TraceNormRegressorCV, trace_norm_path
-from tracelearn.streaming.run import StreamReport, stream
+Public names are imported when they are first asked for: the command line and file readers need few of them.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
+    from tracelearn.estimators.hierarchy import HierarchicalTraceNormClassifier
+    from tracelearn.features import ModePCA, TensorStandardScaler
+    from tracelearn.files.models import load, save
+    from tracelearn.files.onnx import to_onnx
+    from tracelearn.moments import Moments
+    from tracelearn.penalties import tensor_trace_norm
+    from tracelearn.samples import open_source
+    from tracelearn.selection import TraceNormClassifierCV, TraceNormRegressorCV, trace_norm_path
+    from tracelearn.streaming.run import StreamReport, stream
 
 __all__ = [
     "HierarchicalTraceNormClassifier",
@@ -30,3 +37,44 @@ __all__ = [
     "trace_norm_path",
 ]
 __version__ = "0.1.0.dev0"
+
+_MODULES = {
+    "tracelearn.estimators": (
+        "TraceNormClassifier",
+        "TraceNormRegressor",
+    ),
+    "tracelearn.estimators.hierarchy": ("HierarchicalTraceNormClassifier",),
+    "tracelearn.features": (
+        "ModePCA",
+        "TensorStandardScaler",
+    ),
+    "tracelearn.files.models": (
+        "load",
+        "save",
+    ),
+    "tracelearn.files.onnx": ("to_onnx",),
+    "tracelearn.moments": ("Moments",),
+    "tracelearn.penalties": ("tensor_trace_norm",),
+    "tracelearn.samples": ("open_source",),
+    "tracelearn.selection": (
+        "TraceNormClassifierCV",
+        "TraceNormRegressorCV",
+        "trace_norm_path",
+    ),
+    "tracelearn.streaming.run": (
+        "StreamReport",
+        "stream",
+    ),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _MODULES.items():
+        if name in names:
+            value = globals()[name] = getattr(import_module(module), name)
+            return value
+    raise AttributeError(f"module 'tracelearn' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

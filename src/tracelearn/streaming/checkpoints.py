@@ -155,8 +155,8 @@ class Checkpoints:
         found = self._found()
         if found and not resume:
             raise InputError(
-                f"Expected a folder without checkpoints, got {self.folder} with some of another run: go on from them with "
-                "resume=True, or choose an empty folder."
+                f"Expected a folder without checkpoints, got {self.folder} with some of another run: resume from them, or "
+                "choose an empty folder."
             )
         for leftover in self.folder.glob(".checkpoint-*.tmp"):  # of a run that was killed while writing
             leftover.unlink(missing_ok=True)
