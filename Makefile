@@ -4,15 +4,22 @@ BIN := .venv/bin
 # Two BLAS threads per test worker would fight over the cores.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: demo test properties format check paper bench suite panel experiments docs clean fuzz soak mutants coverage audit test-versions
+.PHONY: demo test test-slow test-all properties format check paper bench suite panel experiments docs clean fuzz soak mutants coverage audit test-versions
 
 demo: .venv/demo
 	$(BIN)/tracelearn reproduce --scale quick --out out/quick --force
 
-# scikit-learn's checks of other array libraries run only where SciPy is told, before it starts, to take their arrays.
+# What a change should pass before anybody sees it, in minutes: lint, types, layers, examples, contracts, unit tests.
 test: check
-	$(ONE_THREAD) $(BIN)/pytest -n 2
+	$(ONE_THREAD) $(BIN)/pytest -n 2 -m 'not slow'
+
+# The rest: fuzzing, kills, clusters, browsers, drawn inputs, reproduction, other libraries.
+# scikit-learn's checks of other array libraries run only where SciPy is told, before it starts, to take their arrays.
+test-slow: .venv/test
+	$(ONE_THREAD) $(BIN)/pytest -n 2 -m slow
 	SCIPY_ARRAY_API=1 $(ONE_THREAD) $(BIN)/pytest -n 2 -k array_api tests/test_estimators.py tests/test_model_selection.py
+
+test-all: test test-slow
 
 # Many inputs, other ones every time; their number goes to out/properties.json. FACTOR=40 tries four times as many.
 properties: .venv/test

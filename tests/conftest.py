@@ -13,6 +13,14 @@ settings.load_profile("tracelearn")
 
 collect_ignore = ["mutants.py"]  # a command, which needs cosmic-ray: `make mutants` installs it
 
+
+def pytest_collection_modifyitems(items):
+    """Mark as slow what starts a browser; all else says so itself."""
+    for item in items:
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
+
+
 SHAPES = [(5,), (3, 4), (4, 3, 2), (3, 3, 3), (7, 2, 2), (2, 3, 2, 2)]  # (7, 2, 2): one mode larger than all others
 
 

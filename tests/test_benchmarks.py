@@ -15,6 +15,8 @@ from benchmarks.suite.runner import Outcome, Run, Trace, outcome
 from tracelearn.datasets import make_rank_tensors
 from tracelearn.solvers import SOLVERS
 
+pytestmark = pytest.mark.slow
+
 # Gradients alone are slow on these two, which is what they are for.
 HARD = {"paper", "correlated"}
 LIBRARIES = [name for name in solvers.names() if name not in {"paper", "ridge"}]

@@ -24,8 +24,7 @@ from tracelearn import (
     load,
     save,
 )
-from tracelearn.cli import dataset
-from tracelearn.cli import fit as cli_fit
+from tracelearn.cli import learning
 
 FAST = ("--alpha", "0.05", "--cv", "3")
 
@@ -198,9 +197,9 @@ def test_the_score_agrees_with_scikit_learn(capsys, folder, arrays):
 
 
 def test_groups_stay_together(capsys, folder, arrays):
-    data = dataset.Dataset(arrays["X"], arrays["label"], arrays["who"])
+    data = learning.Dataset(arrays["X"], arrays["label"], arrays["who"])
     for task in ("classification", "regression"):
-        for train, test in dataset.draw_folds(data, 3, task):
+        for train, test in learning.draw_folds(data, 3, learning.Task(task, "")):
             assert not set(arrays["who"][train]) & set(arrays["who"][test])
     code, out, err = call(capsys, "fit", "data.npz", "--target", "y", "--groups", "who", "--cv", "3", "--json")
     assert (code, err) == (0, "")
@@ -211,10 +210,11 @@ def test_groups_stay_together(capsys, folder, arrays):
 @pytest.mark.parametrize(
     "more", [["--alpha", "0.05"], ["--loss", "logistic", "--alpha", "0.05"], ["--loss", "squared"]]
 )
+@pytest.mark.slow
 def test_samples_beyond_memory_give_the_same_model(capsys, folder, monkeypatch, more):
     arguments = ["fit", "data.npz", "--target", "label", "--groups", "who", "--cv", "3", "--json", *more]
     whole = json.loads(call(capsys, *arguments, "--out", "whole")[1])
-    monkeypatch.setattr(dataset, "available_memory", lambda: 1000)
+    monkeypatch.setattr(learning, "available_memory", lambda: 1000)
     blocks = json.loads(call(capsys, *arguments, "--out", "blocks")[1])
     np.testing.assert_allclose(load("whole").coef_, load("blocks").coef_, atol=1e-4)
     assert blocks["score"] == pytest.approx(whole["score"])
@@ -238,6 +238,7 @@ def test_samples_beyond_memory_give_the_same_model(capsys, folder, monkeypatch, 
         ("y", ["--alpha", "0.05"], TraceNormRegressor, {"loss": "squared", "ridge": 0.0}),
     ],
 )
+@pytest.mark.slow
 def test_what_is_not_given_is_searched_with_alpha(capsys, folder, target, more, kind, wanted):
     code, out, err = call(capsys, "fit", "data.npz", "--target", target, "--cv", "2", *more)
     assert (code, err) == (0, "")
@@ -278,7 +279,7 @@ def test_modes_are_called_by_their_names_without_a_page_too(capsys, folder, more
 @pytest.mark.parametrize("names", ["channel,time", "channel,time,band,more", "channel,,band", "time,time,band"])
 @pytest.mark.parametrize("more", [[], ["--html", "page"]])
 def test_names_that_do_not_fit_are_refused_before_anything_is_read(capsys, folder, monkeypatch, names, more):
-    monkeypatch.setattr(cli_fit, "read", lambda *args: pytest.fail("samples were read"))
+    monkeypatch.setattr(learning, "read", lambda *args: pytest.fail("samples were read"))
     code, out, err = call(capsys, "fit", "data.npz", *FAST, *more, "--mode-names", names)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "Expected 3 different names, separated by commas, for samples of shape 4 × 3 × 2" in err
@@ -315,7 +316,7 @@ def test_a_search_moves_the_bar_and_leaves_logging_as_it_was(folder, arrays):
 
     logger = logging.getLogger("tracelearn")
     before = logger.level, list(logger.handlers), logger.propagate
-    with cli_fit._heard(Bar()):
+    with learning._heard(Bar()):
         TraceNormRegressorCV(alphas=3, cv=2, mode_weights=None, verbose=1).fit(arrays["X"], arrays["y"])
     assert shown == [("choosing alpha", 3, 3), ("choosing alpha", 3, 3)]  # without a ridge and with one
     assert (logger.level, logger.handlers, logger.propagate) == before
@@ -529,6 +530,7 @@ def on_terminal(arguments, folder, before=""):
     return process.returncode, re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written.decode())
 
 
+@pytest.mark.slow
 def test_long_commands_show_bars_with_the_time_left_on_a_terminal(folder, arrays):
     save(TraceNormRegressor().fit(arrays["X"], arrays["y"]), "model")
     # One process for all: two of the commands in a thread would share the terminal, and processes are slow to start.
@@ -562,13 +564,14 @@ def test_long_commands_show_bars_with_the_time_left_on_a_terminal(folder, arrays
     assert json.loads(silent[1].strip())["n_samples"] == 150
 
 
+@pytest.mark.slow
 def test_ctrl_c_is_one_line_and_code_130(folder):
     before = (
         "import os, signal, threading\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # tests run in the background inherit that it is ignored
-        "from tracelearn.cli import fit\n"
+        "from tracelearn.cli import learning\n"
         "def interrupted(*args):\n    os.kill(os.getpid(), signal.SIGINT); threading.Event().wait(30)\n"
-        "fit._learn = interrupted"
+        "learning.learn = interrupted"
     )
     code, out = on_terminal(["fit", "data.npz", *FAST], folder, before)
     assert code == 130, out
@@ -577,6 +580,7 @@ def test_ctrl_c_is_one_line_and_code_130(folder):
     assert not (folder / "model.tracelearn").exists()
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_read_enough_gets_no_traceback(folder, arrays):
     save(TraceNormRegressor().fit(arrays["X"], arrays["y"]), "model")
     reading, writing = os.pipe()
@@ -603,6 +607,7 @@ def test_a_shell_is_told_how_to_complete(capsys, monkeypatch):
         assert f"complete_{shell}" in out
 
 
+@pytest.mark.slow
 def test_shells_complete_commands_and_options(capsys):
     assert "--install-completion" in call(capsys, "--help")[1]
     for words, wanted in (

@@ -11,6 +11,8 @@ from numpy.testing import assert_allclose
 
 from tracelearn import TraceNormClassifier, TraceNormRegressor, TraceNormRegressorCV
 
+pytestmark = pytest.mark.slow
+
 distributed = pytest.importorskip("distributed", reason="Dask is an extra")
 da = pytest.importorskip("dask.array", reason="Dask is an extra")
 

@@ -66,6 +66,7 @@ def run(line):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("page", ["tutorial.md", "commands.md"])
+@pytest.mark.slow
 def test_what_a_page_tells_to_type_can_be_typed(page, tmp_path, monkeypatch):
     pytest.importorskip("typer")
     pytest.importorskip("matplotlib").use("agg")

@@ -28,6 +28,8 @@ from tracelearn import (
 from tracelearn.arrays.memory import available_memory
 from tracelearn.solvers import SOLVERS
 
+pytestmark = pytest.mark.slow
+
 posix = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork, kill and limits")
 N, SHAPE = 60, (4, 3, 2)
 rng = np.random.default_rng(3)
@@ -39,11 +41,11 @@ labels = np.array(["ash", "birch", "cedar"])[np.digitize(y, [-0.5, 0.5])]
 # --- processes that are killed, full disks --------------------------------------------------------------------------------
 
 
-class Nursery:
+class ForkedCommands:
     """Starts commands that something happens to."""
 
     def __init__(self):
-        script = Path(__file__).parent / "nursery.py"
+        script = Path(__file__).parent / "forked_commands.py"
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
         self.process = subprocess.Popen(
             [sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
@@ -67,8 +69,8 @@ class Nursery:
 
 
 @pytest.fixture(scope="module")
-def nursery():
-    started = Nursery()
+def forked():
+    started = ForkedCommands()
     yield started
     started.process.stdin.close()
     started.process.wait()
@@ -141,17 +143,17 @@ def assert_old_or_new(out, old, new):
 
 @posix
 @pytest.mark.parametrize("name", COMMANDS)
-def test_killed_at_every_step_of_writing_a_file_is_the_old_one_or_the_new_one(name, nursery, inputs, before, tmp_path):
+def test_killed_at_every_step_of_writing_a_file_is_the_old_one_or_the_new_one(name, forked, inputs, before, tmp_path):
     whole = tmp_path / "whole"
     whole.mkdir()
-    code, told = nursery.run(commands(inputs, whole)[name])
+    code, told = forked.run(commands(inputs, whole)[name])
     assert code == 0, told
     old, new = contents(before), contents(whole)
     command, step, code = commands(inputs, before)[name], 0, -signal.SIGKILL
     while code != 0:
         step += 1
         leftovers = len(hidden(before))
-        code, told = nursery.run(command, fault=["kill", step])
+        code, told = forked.run(command, fault=["kill", step])
         assert code in (0, -signal.SIGKILL), told
         assert len(hidden(before)) <= leftovers + 1
         assert_old_or_new(before, old, new)
@@ -160,33 +162,33 @@ def test_killed_at_every_step_of_writing_a_file_is_the_old_one_or_the_new_one(na
     assert new.items() <= contents(before).items()  # and the last run came to its end, whatever the others left
 
 
-def undisturbed(name, nursery, inputs, tmp_path):
+def undisturbed(name, forked, inputs, tmp_path):
     """Run a command to its end in a folder of its own; return what it wrote there, and the seconds it took."""
     whole = tmp_path / "whole"
     whole.mkdir()
     began = time.monotonic()
-    assert nursery.run(commands(inputs, whole)[name])[0] == 0
+    assert forked.run(commands(inputs, whole)[name])[0] == 0
     return contents(whole), time.monotonic() - began
 
 
 @posix
 @pytest.mark.parametrize("name", COMMANDS)
-def test_killed_at_random_moments_a_file_is_the_old_one_or_the_new_one(name, nursery, inputs, before, tmp_path):
-    old, (new, seconds) = contents(before), undisturbed(name, nursery, inputs, tmp_path)
+def test_killed_at_random_moments_a_file_is_the_old_one_or_the_new_one(name, forked, inputs, before, tmp_path):
+    old, (new, seconds) = contents(before), undisturbed(name, forked, inputs, tmp_path)
     chance = random.Random(11)
     for _ in range(4):
-        nursery.run(commands(inputs, before)[name], signal_after=(signal.SIGKILL, chance.uniform(0.0, seconds)))
+        forked.run(commands(inputs, before)[name], signal_after=(signal.SIGKILL, chance.uniform(0.0, seconds)))
         assert_old_or_new(before, old, new)
-    assert nursery.run(commands(inputs, before)[name])[0] == 0
+    assert forked.run(commands(inputs, before)[name])[0] == 0
     assert new.items() <= contents(before).items()
 
 
 @posix
 @pytest.mark.parametrize("name", COMMANDS)
 @pytest.mark.parametrize("size", [0, 100, 400])
-def test_on_a_full_disk_the_old_file_is_intact_and_one_sentence_is_said(name, size, nursery, inputs, before):
+def test_on_a_full_disk_the_old_file_is_intact_and_one_sentence_is_said(name, size, forked, inputs, before):
     old = contents(before)
-    code, told = nursery.run(commands(inputs, before)[name], fault=["disk", size])
+    code, told = forked.run(commands(inputs, before)[name], fault=["disk", size])
     assert contents(before) == old
     assert not hidden(before)
     assert code == (1 if name == "save" else 2)
@@ -198,10 +200,10 @@ def test_on_a_full_disk_the_old_file_is_intact_and_one_sentence_is_said(name, si
 
 
 @posix
-def test_killed_reproductions_leave_whole_files_that_agree(nursery, tmp_path):
+def test_killed_reproductions_leave_whole_files_that_agree(forked, tmp_path):
     command = ["reproduce", "--out", tmp_path / "out", "--force"]
     for step in (1, 2, 4, 6, 18, 29, 33, 34, 37, 41, 44):
-        code, told = nursery.run(command, fault=["kill", step])
+        code, told = forked.run(command, fault=["kill", step])
         assert code in (0, -signal.SIGKILL), told
         results = tmp_path / "out" / "results.json"
         found = json.loads(results.read_text()) if results.exists() else {}
@@ -212,7 +214,7 @@ def test_killed_reproductions_leave_whole_files_that_agree(nursery, tmp_path):
             assert path.read_bytes().endswith(b"IEND\xaeB`\x82")
         page = tmp_path / "out" / "report.html"
         assert not page.exists() or page.read_text().endswith("</html>\n")
-    assert nursery.run(command)[0] == 0
+    assert forked.run(command)[0] == 0
 
 
 # --- Ctrl-C ---------------------------------------------------------------------------------------------------------------
@@ -220,11 +222,11 @@ def test_killed_reproductions_leave_whole_files_that_agree(nursery, tmp_path):
 
 @posix
 @pytest.mark.parametrize("name", ["fit", "predict", "merge", "stream"])
-def test_ctrl_c_at_random_moments_is_one_line_and_keeps_what_was_there(name, nursery, inputs, before, tmp_path):
-    old, (new, seconds) = contents(before), undisturbed(name, nursery, inputs, tmp_path)
+def test_ctrl_c_at_random_moments_is_one_line_and_keeps_what_was_there(name, forked, inputs, before, tmp_path):
+    old, (new, seconds) = contents(before), undisturbed(name, forked, inputs, tmp_path)
     chance = random.Random(5)
     for _ in range(4):
-        code, told = nursery.run(
+        code, told = forked.run(
             commands(inputs, before)[name], signal_after=(signal.SIGINT, chance.uniform(0.0, 0.8 * seconds))
         )
         assert "Traceback" not in told or code == 1  # 1: it came before the command had begun
@@ -232,7 +234,7 @@ def test_ctrl_c_at_random_moments_is_one_line_and_keeps_what_was_there(name, nur
         if name != "stream":  # which writes the model of what it has seen
             assert_old_or_new(before, old, new)
         assert not hidden(before)
-    code, told = nursery.run(commands(inputs, before)[name])
+    code, told = forked.run(commands(inputs, before)[name])
     assert code == 0, told
     assert new.items() <= contents(before).items()
 
@@ -244,7 +246,7 @@ def test_ctrl_c_at_random_moments_is_one_line_and_keeps_what_was_there(name, nur
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the limit is read from /proc")
 @pytest.mark.parametrize("megabytes", [16, 64, 200])
 @pytest.mark.parametrize("command", ["fit", "predict"])
-def test_with_little_memory_a_command_succeeds_or_says_what_to_do(command, megabytes, nursery, tmp_path):
+def test_with_little_memory_a_command_succeeds_or_says_what_to_do(command, megabytes, forked, tmp_path):
     shape = (16, 16, 8)
     big = np.random.default_rng(0).standard_normal((300, *shape))
     np.savez(tmp_path / "big.npz", X=big, y=big[:, 0, 0, 0])
@@ -263,7 +265,7 @@ def test_with_little_memory_a_command_succeeds_or_says_what_to_do(command, megab
     else:
         save(TraceNormRegressor(max_iter=1).fit(big[:5], big[:5, 0, 0, 0]), tmp_path / "model.tracelearn")
         call = ["predict", tmp_path / "model.tracelearn", tmp_path / "big.npz", "--out", tmp_path / "p.npy"]
-    code, told = nursery.run(call, fault=["memory", megabytes << 20])
+    code, told = forked.run(call, fault=["memory", megabytes << 20])
     assert "Traceback" not in told, told
     assert code == 0 or (code == 2 and "memory" in told), told
     if code:

@@ -177,7 +177,9 @@ def test_models_with_cross_validation_are_drawn_as_the_model_they_found(display)
 @pytest.mark.parametrize("display", DISPLAYS)
 def test_weights_that_are_zero_are_drawn(display):
     X, y = np.random.default_rng(0).standard_normal((30, 3, 4)), np.arange(30.0)
-    display.from_estimator(TraceNormRegressor(1e4).fit(X, y))
+    drawn = display.from_estimator(TraceNormRegressor(1e4).fit(X, y))
+    assert drawn.figure_.axes
+    assert all(np.isfinite(axes.axis()).all() for axes in drawn.figure_.axes)
 
 
 @pytest.mark.parametrize("display", DISPLAYS)
@@ -195,8 +197,12 @@ def test_a_tree_of_models_is_drawn_model_by_model(display):
 def test_arrays_of_torch_are_brought_to_numpy(display):
     torch = pytest.importorskip("torch", reason="torch is not installed: its arrays cannot be tested here")
     rng = np.random.default_rng(0)
-    X = torch.asarray(rng.standard_normal((40, 3, 4)))
-    display.from_estimator(TraceNormRegressor().fit(X, X[:, 0, 0] + X[:, 1, 1]))
+    X = rng.standard_normal((40, 3, 4))
+    y = X[:, 0, 0] + X[:, 1, 1]
+    drawn = display.from_estimator(TraceNormRegressor().fit(torch.asarray(X), torch.asarray(y)))
+    wanted = display.from_estimator(TraceNormRegressor().fit(X, y))
+    limits = [[axes.axis() for axes in one.figure_.axes] for one in (drawn, wanted)]
+    np.testing.assert_allclose(*limits, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.filterwarnings("error")

@@ -12,6 +12,8 @@ from workers import fitted, searched
 from tracelearn import TraceNormRegressor
 from tracelearn.problems.operators import GramSystem
 
+pytestmark = pytest.mark.slow
+
 SEEDS = range(8)
 
 

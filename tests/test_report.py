@@ -414,7 +414,7 @@ def test_no_force_puts_a_page_in_the_place_of_its_model(folder, capsys, words):
     before = (folder / "classifier.tracelearn").read_bytes()
     code, out, err = call(capsys, *words.split(), "--html", folder / "classifier.tracelearn", "--force")
     assert (code, out) == (2, "")
-    assert "Expected another file for the page than for the model" in err
+    assert "Expected another file or folder for the page" in err
     assert (folder / "classifier.tracelearn").read_bytes() == before
 
 

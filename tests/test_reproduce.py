@@ -20,6 +20,8 @@ from tracelearn.paper.reproduce import Settings, claims, experiment, figures, pa
 from tracelearn.paper.reproduce.experiment import follow, make_data
 from tracelearn.paper.reproduce.settings import SCALES, make_settings
 
+pytestmark = pytest.mark.slow
+
 TINY = Settings(
     n_train=300,
     n_test=200,

@@ -7,6 +7,7 @@ import soak
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="memory is read from /proc")
+@pytest.mark.slow
 def test_a_stream_that_is_killed_and_merged_stays_exact_and_small(tmp_path, monkeypatch):
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     monkeypatch.chdir(root)

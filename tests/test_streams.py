@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -16,14 +17,13 @@ from tracelearn import (
     StreamReport,
     TraceNormClassifier,
     TraceNormRegressor,
-    checkpoints,
-    files,
     load,
-    locks,
     save,
     stream,
-    streams,
 )
+from tracelearn.files import models as files
+from tracelearn.streaming import checkpoints, locks
+from tracelearn.streaming import run as streams
 
 SHAPE = (4, 3, 2)
 N = 1200
@@ -171,6 +171,34 @@ def test_every_refresh_is_told():
     told = []
     stream(batches(X, y), TraceNormRegressor(alpha=0.03), refresh_samples=100, on_refresh=told.append)
     assert [report.n_samples for report in told] == [100, 200, 300, 400, 500]
+
+
+def test_a_long_curve_is_not_copied_at_a_refresh():
+    state = checkpoints.State(curve=checkpoints.Curve([checkpoints.Point(k, 0.5, 0.5) for k in range(100_000)]))
+    tracemalloc.start()
+    try:
+        for _ in range(10):
+            state = state.learned(10, (2.0, 10.0)).refreshed()
+        used = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert used < 100_000  # a copy takes 800,000 bytes
+    assert len(state.curve) == 100_010
+    assert state.curve[-1] == checkpoints.Point(100, 0.2, 0.2)
+
+
+def test_a_curve_stays_what_it_was_when_it_grows():
+    points = [checkpoints.Point(k, k / 2, k / 3) for k in range(4)]
+    one = checkpoints.Curve(points[:2])
+    two = one.then(points[2])
+    three = two.then(points[3])
+    assert list(one) == points[:2]
+    assert two == points[:3]
+    assert (three[-1], three[1:3], len(three)) == (points[3], points[1:3], 4)
+    with pytest.raises(IndexError):
+        one[2]
+    assert one.then(points[3]) == [*points[:2], points[3]]
+    assert three == points
 
 
 @pytest.mark.parametrize(
@@ -363,7 +391,7 @@ def test_an_empty_folder_starts_from_zero_and_says_so(tmp_path, caplog):
 def test_checkpoints_of_another_run_are_not_overwritten(tmp_path):
     X, y = numbers(200)
     stream(batches(X, y), TraceNormRegressor(), checkpoint=tmp_path)
-    with pytest.raises(ValueError, match=r"^Expected a folder without checkpoints, .* resume=True"):
+    with pytest.raises(ValueError, match=r"^Expected a folder without checkpoints, .* resume from them"):
         stream(batches(X, y), TraceNormRegressor(), checkpoint=tmp_path)
 
 
@@ -522,6 +550,51 @@ def test_a_lock_ends_with_the_process_that_is_killed(tmp_path):
     mine.release()
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and kill")
+def test_a_lock_ends_with_the_process_that_is_killed_while_its_forked_child_lives(tmp_path):
+    path = tmp_path / "lock"
+    reading, writing = os.pipe()
+    holder = os.fork()
+    if holder == 0:
+        locks.FileLock(path).acquire()
+        child = os.fork()
+        if child == 0:  # lives until the test ends it
+            time.sleep(60)
+            os._exit(0)
+        os.write(writing, f"{child}\n".encode())
+        time.sleep(60)
+        os._exit(0)
+    os.close(writing)
+    with open(reading) as told:
+        child = int(told.readline())
+    try:
+        assert not locks.FileLock(path).acquire()
+        os.kill(holder, signal.SIGKILL)
+        os.waitpid(holder, 0)
+        os.kill(child, 0)  # it lives
+        mine = locks.FileLock(path)
+        assert mine.acquire()
+        mine.release()
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_cannot_give_the_lock_of_its_parent_away(tmp_path):
+    path = tmp_path / "lock"
+    mine = locks.FileLock(path)
+    assert mine.acquire()
+    child = os.fork()
+    if child == 0:
+        mine.release()
+        os._exit(int(locks.FileLock(path).acquire()))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert path.exists()
+    assert not locks.FileLock(path).acquire()
+    mine.release()
+    assert not path.exists()
+
+
 def test_a_lock_on_a_file_that_its_holder_removed_is_no_lock(tmp_path, monkeypatch):
     path, lock = tmp_path / "lock", locks._lock
     first, second = locks.FileLock(path), locks.FileLock(path)
@@ -584,6 +657,7 @@ for line in iter(sys.stdin.readline, ""):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and kill")
+@pytest.mark.slow
 def test_killed_ten_times_it_ends_where_it_would_have_ended(tmp_path):
     script = tmp_path / "job.py"
     script.write_text(JOB)
@@ -593,25 +667,25 @@ def test_killed_ten_times_it_ends_where_it_would_have_ended(tmp_path):
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(
         [sys.executable, script, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-    ) as nursery:
+    ) as jobs:
 
         def run(folder, seconds=None):
-            nursery.stdin.write(folder + "\n")
-            nursery.stdin.flush()
-            child = int(nursery.stdout.readline())
+            jobs.stdin.write(folder + "\n")
+            jobs.stdin.flush()
+            child = int(jobs.stdout.readline())
             if seconds is not None:
                 time.sleep(seconds)
                 os.kill(child, signal.SIGKILL)
-            nursery.stdin.write("\n")
-            nursery.stdin.flush()
-            return int(nursery.stdout.readline())
+            jobs.stdin.write("\n")
+            jobs.stdin.flush()
+            return int(jobs.stdout.readline())
 
         began = time.monotonic()
         assert run("untouched") == 0
         whole = time.monotonic() - began
         kills = [run("killed", chance.uniform(0.0, 0.1 * whole)) for _ in range(10)]
         assert run("killed") == 0
-        nursery.stdin.close()
+        jobs.stdin.close()
     assert kills.count(signal.SIGKILL) >= 8  # on a busy machine the last ones may come too late
     n_seen, resumed_from = (tmp_path / "killed" / "n_seen").read_text().split()
     assert int(n_seen) == 8_000

@@ -1,15 +1,22 @@
-"""Low-rank linear models for samples that are tensors, with a proof of optimality."""
+"""Low-rank linear models for samples that are tensors, with a proof of optimality.
 
-from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
-from tracelearn.estimators.hierarchy import HierarchicalTraceNormClassifier
-from tracelearn.features import ModePCA, ModeWhitener, SecondOrder, TensorStandardScaler, Views
-from tracelearn.files.models import load, save
-from tracelearn.files.onnx import to_onnx
-from tracelearn.moments import Moments
-from tracelearn.penalties import tensor_trace_norm
-from tracelearn.samples import open_source
-from tracelearn.selection import TraceNormClassifierCV, TraceNormRegressorCV, trace_norm_path
-from tracelearn.streaming.run import StreamReport, stream
+Public names are imported when they are first asked for: the command line and file readers need few of them.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
+    from tracelearn.estimators.hierarchy import HierarchicalTraceNormClassifier
+    from tracelearn.features import ModePCA, ModeWhitener, SecondOrder, TensorStandardScaler, Views
+    from tracelearn.files.models import load, save
+    from tracelearn.files.onnx import to_onnx
+    from tracelearn.moments import Moments
+    from tracelearn.penalties import tensor_trace_norm
+    from tracelearn.samples import open_source
+    from tracelearn.selection import TraceNormClassifierCV, TraceNormRegressorCV, trace_norm_path
+    from tracelearn.streaming.run import StreamReport, stream
 
 __all__ = [
     "HierarchicalTraceNormClassifier",
@@ -33,3 +40,28 @@ __all__ = [
     "trace_norm_path",
 ]
 __version__ = "0.1.0.dev0"
+
+_MODULES = {
+    "estimators": ("TraceNormClassifier", "TraceNormRegressor"),
+    "estimators.hierarchy": ("HierarchicalTraceNormClassifier",),
+    "features": ("ModePCA", "ModeWhitener", "SecondOrder", "TensorStandardScaler", "Views"),
+    "files.models": ("load", "save"),
+    "files.onnx": ("to_onnx",),
+    "moments": ("Moments",),
+    "penalties": ("tensor_trace_norm",),
+    "samples": ("open_source",),
+    "selection": ("TraceNormClassifierCV", "TraceNormRegressorCV", "trace_norm_path"),
+    "streaming.run": ("StreamReport", "stream"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _MODULES.items():
+        if name in names:
+            value = globals()[name] = getattr(import_module(f"tracelearn.{module}"), name)
+            return value
+    raise AttributeError(f"module 'tracelearn' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

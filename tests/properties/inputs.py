@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
-# `make test` tries few inputs, the same ones every time; `make properties` tries many, others every time.
+# `make test-slow` tries few inputs, the same ones every time; `make properties` tries many, others every time.
 DEEP = os.environ.get("HYPOTHESIS_PROFILE") == "deep"
 FACTOR = int(os.environ.get("PROPERTIES_FACTOR", "40")) if DEEP else 1
 

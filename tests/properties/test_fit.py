@@ -1,10 +1,13 @@
 """Whatever is fitted: the answer is finite and proven or warned of, input is never written to, and bits repeat."""
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 from properties.inputs import ALPHAS, assert_certified, attempt, bits, datasets, tries
 
 from tracelearn import TraceNormClassifier, TraceNormRegressor
+
+pytestmark = pytest.mark.slow
 
 SHARED = {
     "alpha": st.sampled_from(ALPHAS),

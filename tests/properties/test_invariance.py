@@ -4,11 +4,14 @@ import itertools
 import math
 
 import numpy as np
+import pytest
 from hypothesis import assume
 from hypothesis import strategies as st
 from properties.inputs import attempt, shapes, tries
 
 from tracelearn import Moments, TraceNormClassifier, TraceNormRegressor
+
+pytestmark = pytest.mark.slow
 
 LOSSES = st.sampled_from(["squared", "huber", "logistic", "squared_hinge"])
 PENALTIES = st.sampled_from(["overlapped", "latent", "scaled_latent"])

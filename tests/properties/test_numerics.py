@@ -15,6 +15,8 @@ from tracelearn.problems.certificate import certify
 from tracelearn.problems.smooth import Squares
 from tracelearn.solvers import admm
 
+pytestmark = pytest.mark.slow
+
 # --- the certificate -------------------------------------------------------------------------------------------------
 
 

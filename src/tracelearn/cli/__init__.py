@@ -1,42 +1,48 @@
-"""The command line: ``tracelearn COMMAND``, one module for each command."""
+"""The command line: ``tracelearn COMMAND``, one module for each command.
+
+Modules of commands import what computes where they need it, so that a mistake is reported at once.
+"""
 
 from __future__ import annotations
 
 import sys
 
-from tracelearn.cli.mistakes import INTERRUPTED, InterruptionError, MistakeError, one_line
-from tracelearn.optional import MissingExtraError, require
-from tracelearn.samples.undo import out_of_memory
+from tracelearn.cli.mistakes import INTERRUPTED, InterruptionError, one_line
+from tracelearn.optional import MissingExtraError, check_installed
 
 __all__ = ["main"]
 
 
-def _fail(message: str, code: int = 2) -> int:
-    one_line(message)
-    return code
+def _ending(error: BaseException) -> tuple[object, int]:
+    """Say how an error ends a command: with a sentence and an exit code; what is our mistake is raised again."""
+    if isinstance(error, MemoryError):
+        from tracelearn.samples.checks import out_of_memory
+
+        return out_of_memory(error), 2
+    if isinstance(error, OSError) and error.filename:
+        return f"cannot use {error.filename}: {error.strerror}.", 2
+    if isinstance(error, MissingExtraError | ValueError | OSError):
+        return error, 2
+    if isinstance(error, KeyboardInterrupt | InterruptionError) or type(error).__name__ == "Abort":
+        return "Interrupted.", INTERRUPTED
+    if not hasattr(error, "exit_code"):
+        raise error
+    # Usage errors of typer, whichever click it carries: they know their sentence and their exit code.
+    return getattr(error, "format_message", lambda: "")(), error.exit_code
 
 
-def _run(arguments: list[str] | None) -> int:
+def _run(arguments: list[str]) -> int:
     try:
-        typer = require("typer", "cli")
-        require("rich", "cli")
-        from tracelearn.cli.app import make_app  # noqa: PLC0415 - all commands need both
+        check_installed("typer", "cli")
+        check_installed("rich", "cli")
+        from tracelearn.cli.app import make_app
 
-        return int(make_app()(prog_name="tracelearn", args=arguments, standalone_mode=False) or 0)
-    except (MissingExtraError, MistakeError, MemoryError) as error:
-        return _fail(str(out_of_memory(error) if isinstance(error, MemoryError) else error))
-    except OSError as error:
-        return _fail(f"cannot use {error.filename}: {error.strerror}." if error.filename else str(error))
-    except (KeyboardInterrupt, InterruptionError):
-        return _fail("Interrupted.", INTERRUPTED)
-    except Exception as error:
-        if isinstance(error, typer.Abort):  # what becomes of a second Ctrl-C
-            return _fail("Interrupted.", INTERRUPTED)
-        # Usage errors of typer, whichever click it carries: they know their sentence and their exit code.
-        if getattr(error, "exit_code", None) is not None:
-            told = getattr(error, "format_message", lambda: "")()
-            return _fail(told, error.exit_code) if told else int(error.exit_code)  # type: ignore[attr-defined]
-        raise
+        return int(make_app(arguments)(prog_name="tracelearn", args=arguments, standalone_mode=False) or 0)
+    except BaseException as error:
+        sentence, code = _ending(error)
+        if str(sentence):
+            one_line(sentence)
+        return code
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -45,4 +51,7 @@ def main(arguments: list[str] | None = None) -> None:
     0 for success, 2 for a mistake in the input, 130 after Ctrl-C; 1 where nobody reads the output any more, and with a
     traceback where the mistake is ours.
     """
-    sys.exit(_run(arguments))
+    for output in (sys.stdout, sys.stderr):
+        if hasattr(output, "reconfigure"):  # a locale may have no way to write a multiplication sign
+            output.reconfigure(errors="backslashreplace")
+    sys.exit(_run(sys.argv[1:] if arguments is None else arguments))

@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import wraps
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
 
-from tracelearn import __version__
-from tracelearn.cli.fit import fit_command
-from tracelearn.cli.inspect import inspect_command
-from tracelearn.cli.merge import merge_command
 from tracelearn.cli.mistakes import InterruptionError
-from tracelearn.cli.predict import predict_command
-from tracelearn.cli.reproduce import reproduce_command
-from tracelearn.cli.stream import stream_command
 
 __all__ = ["make_app"]
 
-_COMMANDS: dict[str, Callable[..., None]] = {
-    "fit": fit_command,
-    "predict": predict_command,
-    "inspect": inspect_command,
-    "reproduce": reproduce_command,
-    "stream": stream_command,
-    "merge": merge_command,
+_COMMANDS = {
+    "fit": "Fit a model to a file of samples, and say how well it predicts samples it has not seen.",
+    "predict": "Predict the samples in a file with a model.",
+    "inspect": "Say what is in a file: the model, its weights, and how well it is solved.",
+    "reproduce": "Repeat the paper's rank identification experiment.",
+    "stream": "Learn from a stream of samples, and measure how well on the way.",
+    "merge": "Merge what several models, or moments, have learned, and remove what should be forgotten.",
 }
 
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        from tracelearn import __version__
+
         typer.echo(f"tracelearn {__version__}")
         raise typer.Exit
 
@@ -43,28 +40,26 @@ def _common(
     """Low-rank linear models for samples that are tensors, with a proof of optimality."""
 
 
-def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
-    """Let Ctrl-C be told in a line: typer makes of it an exit code without a word."""
+def _command(name: str) -> Callable[..., None]:
+    command = getattr(import_module(f"tracelearn.cli.{name}"), f"{name}_command")
 
     @wraps(command)
-    def interruptible(*args: object, **options: object) -> None:
+    def interruptible(*args: Any, **options: Any) -> None:
         try:
             command(*args, **options)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt:  # typer makes of it an exit code without a word
             raise InterruptionError from None
 
     return interruptible
 
 
-def make_app() -> typer.Typer:
-    """Build the application with all commands."""
+def make_app(arguments: list[str]) -> typer.Typer:
+    """Build the application; of a command that these arguments do not name, the name and a summary are enough."""
     built = typer.Typer(
-        name="tracelearn",
-        no_args_is_help=True,
-        pretty_exceptions_enable=False,
-        rich_markup_mode="markdown",
+        name="tracelearn", no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="markdown"
     )
     built.callback()(_common)  # with a callback, a single command stays a subcommand
-    for name, command in _COMMANDS.items():
-        built.command(name)(_interruptible(command))
+    for name, summary in _COMMANDS.items():
+        needed = name in arguments or "_TRACELEARN_COMPLETE" in os.environ
+        built.command(name, help=summary if not needed else None)(_command(name) if needed else lambda: None)
     return built

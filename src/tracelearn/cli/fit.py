@@ -3,51 +3,16 @@
 from __future__ import annotations
 
 import json
-import logging
 import math
-import time
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
-import rich.console
 import typer
-from numpy.typing import NDArray
-from sklearn.base import clone
 
-from tracelearn import (
-    TraceNormClassifier,
-    TraceNormClassifierCV,
-    TraceNormRegressor,
-    TraceNormRegressorCV,
-)
-from tracelearn.cli.dataset import Dataset, Splits, check_folds, draw_folds, read
-from tracelearn.cli.mistakes import MistakeError, one_line
+from tracelearn.cli.mistakes import MistakeError
 from tracelearn.cli.options import AsJson, Data, Html, ModeNames, Quiet, Samples, TaskName
-from tracelearn.cli.progress import Bar
-from tracelearn.cli.shared import (
-    Task,
-    check_out,
-    check_page,
-    command_line,
-    find_task,
-    open_data,
-    origin_of,
-    read_names,
-    show_table,
-)
-from tracelearn.estimators.scores import accuracy, r_squared
-from tracelearn.files import models as files
-from tracelearn.losses import CLASSIFIER_LOSSES, REGRESSOR_LOSSES
-from tracelearn.optional import require
-from tracelearn.penalties import PENALTIES
-from tracelearn.report.model import gather, spans
-from tracelearn.report.page import Evaluation, render
-from tracelearn.report.scores import Folds, compare
+from tracelearn.cli.shared import check_out, open_data, read_names, show_table, write_page
+from tracelearn.optional import check_installed
 
 __all__ = ["fit_command"]
 
@@ -64,13 +29,16 @@ def _one_of(name: str, value: str, known: Any) -> str:
     return value
 
 
-def _number(name: str, text: str, words: str = "a number of at least 0") -> float:
+def _alpha(text: str) -> float | None:
+    """Read the strength of the norm; None where it is to be chosen."""
+    if text == "auto":
+        return None
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not 0.0 <= value < math.inf:
-        raise MistakeError(f"Expected {words} for --{name}, got {text!r}: correct it.")
+        raise MistakeError(f"Expected 'auto' or a number of at least 0 for --alpha, got {text!r}: correct it.")
     return value
 
 
@@ -83,133 +51,22 @@ def _shape(text: str | None) -> tuple[int, ...] | None:
     return sizes
 
 
-def _loss(name: str, task: str, alpha: str) -> str:
-    """Check the name of a loss; auto is for the search to choose, and without a search the squared loss."""
-    losses = CLASSIFIER_LOSSES if task == "classification" else REGRESSOR_LOSSES
-    if _one_of("loss", name, ("auto", *losses)) != "auto":
-        return name
-    return "auto" if task == "classification" and alpha == "auto" else "squared"
+def _make_model(task: Any, alpha: float | None, loss: str, ridge: float | None, options: dict[str, Any]) -> Any:
+    """Make a model with this alpha, or one that searches for it; a loss is chosen only in a search, for labels."""
+    import tracelearn
+    from tracelearn.losses import CLASSIFIER_LOSSES, REGRESSOR_LOSSES
 
-
-def _make_model(task: str, alpha: str, ridge: float | None, splits: Splits, options: dict[str, Any]) -> Any:
-    is_classifier = task == "classification"
-    if alpha == "auto":
-        kind: Any = TraceNormClassifierCV if is_classifier else TraceNormRegressorCV
-        return kind(ridges="auto" if ridge is None else (ridge,), cv=splits, **options)
-    kind = TraceNormClassifier if is_classifier else TraceNormRegressor
-    return kind(alpha=_number("alpha", alpha, "'auto' or a number of at least 0"), ridge=ridge or 0.0, **options)
-
-
-# --- score ------------------------------------------------------------------------------------------------------------
-
-
-def _baseline(y: NDArray[Any], count: int, task: str) -> NDArray[Any]:
-    """Predict the most frequent label, or the mean, of the training samples."""
-    if task == "classification":
-        labels, counts = np.unique(y, return_counts=True)
-        return np.repeat(labels[np.argmax(counts)], count)
-    return np.repeat(np.mean(y, axis=0, keepdims=True), count, axis=0)
-
-
-@dataclass(frozen=True, eq=False)
-class _Held:
-    """What was predicted of every held-out sample, beside the truth, and the scores of the folds."""
-
-    truth: NDArray[Any]
-    found: NDArray[Any]
-    score: dict[str, Any]
-
-    def evaluation(self, model: Any) -> Evaluation:
-        """Set predictions beside the truth, for a page."""
-        score = self.score
-        folds = Folds(score["mean"], score["standard_error"], score["folds"], score["alpha_chosen_on_same_folds"])
-        return Evaluation(compare(model, self.truth, self.found), f"{len(self.truth):,} held-out samples", folds)
-
-
-def _cross_validate(model: Any, data: Dataset, splits: Splits, task: str, bar: Bar) -> _Held:
-    """Learn anew without each fold and score on it, beside a prediction that does not look at the samples."""
-    measure = accuracy if task == "classification" else r_squared
-    plain = getattr(model, "best_estimator_", model)
-    scores, baselines, truths, predictions = [], [], [], []
-    for number, (train, test) in enumerate(splits):
-        bar.show("scoring", number, len(splits))
-        held = np.sort(test)
-        truth = data.y[held] if task == "classification" else np.asarray(data.y[held], dtype=float)
-        found = data.predict(data.fit(clone(plain), np.sort(train)), held)
-        truths.append(truth)
-        predictions.append(found)
-        scores.append(measure(truth, found))
-        baselines.append(measure(truth, _baseline(data.y[train], len(held), task)))
-    score = {
-        "measure": "accuracy" if task == "classification" else "R2",
-        "mean": float(np.mean(scores)),
-        "standard_error": float(np.std(scores, ddof=1) / math.sqrt(len(scores))),
-        "folds": len(scores),
-        "baseline": float(np.mean(baselines)),
-        "baseline_is": "majority" if task == "classification" else "mean",
-        "alpha_chosen_on_same_folds": hasattr(model, "alpha_"),
-    }
-    return _Held(np.concatenate(truths), np.concatenate(predictions), score)
+    losses, kind = CLASSIFIER_LOSSES, "TraceNormClassifier"
+    if not task.is_classification:
+        losses, kind = REGRESSOR_LOSSES, "TraceNormRegressor"
+    if _one_of("loss", loss, ("auto", *losses)) == "auto" and not (task.is_classification and alpha is None):
+        loss = "squared"
+    if alpha is None:
+        return getattr(tracelearn, f"{kind}CV")(loss=loss, ridges="auto" if ridge is None else (ridge,), **options)
+    return getattr(tracelearn, kind)(loss=loss, alpha=alpha, ridge=ridge or 0.0, **options)
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
-
-
-class _Told(logging.Handler):
-    """Passes on how far a search says that it is."""
-
-    def __init__(self, bar: Bar) -> None:
-        super().__init__()
-        self.bar = bar
-
-    def emit(self, record: logging.LogRecord) -> None:
-        done, total = getattr(record, "paths_done", (0, 0))
-        if total:
-            self.bar.show("choosing alpha", done, total)
-
-
-@contextmanager
-def _heard(bar: Bar) -> Iterator[None]:
-    """Let what models log move the bar, where there is one, and go nowhere else."""
-    logger = logging.getLogger("tracelearn")
-    level, propagates = logger.level, logger.propagate
-    handler = _Told(bar)
-    logger.addHandler(handler)
-    logger.propagate = False
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
-        logger.propagate = propagates
-
-
-def _describe(model: Any, data: Dataset, task: Task) -> dict[str, Any]:
-    """Gather the facts about a fitted model."""
-    plain = getattr(model, "best_estimator_", model)
-    classes = None
-    if task.name == "classification":
-        labels, counts = np.unique(data.y, return_counts=True)
-        classes = {str(label): int(count) for label, count in zip(labels.tolist(), counts.tolist(), strict=True)}
-    weights = plain.mode_weights
-    return {
-        "model": type(model).__name__,
-        "task": task.name,
-        "reason": task.reason,
-        "n_samples": len(data.y),
-        "sample_shape": [int(size) for size in model.sample_shape_],
-        "classes": classes,
-        "loss": plain.loss,
-        "penalty": plain.penalty,
-        "alpha": float(plain.alpha),
-        "ridge": float(plain.ridge),
-        "mode_weights": None if weights is None else [float(weight) for weight in weights],
-        "class_mode": bool(plain.class_mode),
-        "scaling": plain.scaling,
-        "mode_ranks": np.asarray(model.mode_ranks_).tolist(),
-        "dual_gap": float(model.dual_gap_),
-        "n_iter": int(model.n_iter_),
-    }
 
 
 def _counted(classes: dict[str, int]) -> str:
@@ -220,50 +77,35 @@ def _counted(classes: dict[str, int]) -> str:
 
 def _rows(facts: dict[str, Any]) -> dict[str, str]:
     """Write the facts for people."""
+    from tracelearn.report.model import spans
+
     score, weights = facts["score"], facts["mode_weights"]
     kind = "classifier" if facts["task"] == "classification" else "regressor"
-    told = f"{score['mean']:.3f} ± {score['standard_error']:.3f} on {score['folds']} held-out folds"
-    rows = {
+    is_chosen = score["alpha_chosen_on_same_folds"]
+    return {
         "model": f"{kind}, because {facts['reason']}",
         "samples": f"{facts['n_samples']:,}",
         "shape": " × ".join(map(str, facts["sample_shape"])),
         "classes": "" if facts["classes"] is None else _counted(facts["classes"]),
         "loss": facts["loss"],
         "scaling": facts["scaling"] or "none",
-        "alpha": f"{facts['alpha']:.4g}" + (" (chosen)" if score["alpha_chosen_on_same_folds"] else ""),
+        "alpha": f"{facts['alpha']:.4g}" + (" (chosen)" if is_chosen else ""),
         "ridge": f"{facts['ridge']:.4g}",
         "mode weights": "equal" if weights is None else ", ".join(f"{weight:g}" for weight in weights),
-        "R²" if score["measure"] == "R2" else score["measure"]: told,
+        "R²" if score["measure"] == "R2" else score["measure"]: (
+            f"{score['mean']:.3f} ± {score['standard_error']:.3f} on {score['folds']} held-out folds"
+        ),
         f"{score['baseline_is']} alone": f"{score['baseline']:.3f}",
-        "note": "alpha and the rest chosen on these folds: slightly optimistic"
-        if score["alpha_chosen_on_same_folds"]
-        else "",
+        "note": "alpha and the rest chosen on these folds: slightly optimistic" if is_chosen else "",
         "mode ranks": spans(facts["mode_ranks"], facts["mode_names"]),
         "duality gap": f"{facts['dual_gap']:.1e} after {facts['n_iter']} iterations",
         "seconds": f"{facts['seconds']:.1f}",
         "file": facts["file"],
         "page": facts.get("page", ""),
     }
-    return {name: value for name, value in rows.items() if value}
 
 
 # --- command ----------------------------------------------------------------------------------------------------------
-
-
-def _learn(data: Dataset, task: Task, model: Any, splits: Splits, bar: Bar) -> tuple[dict[str, Any], _Held]:
-    """Fit and score a model; return the facts, and what was predicted of held-out samples."""
-    began = time.perf_counter()
-    with _heard(bar), warnings.catch_warnings():
-        warnings.showwarning = one_line
-        bar.show("learning")
-        model.verbose = int(bar.is_shown)
-        data.fit(model)
-        # Neither the folds of these samples nor this terminal are of use to those who load the model.
-        model.verbose = 0
-        if hasattr(model, "cv"):
-            model.cv, model.best_estimator_.verbose = len(splits), 0
-        held = _cross_validate(model, data, splits, task.name, bar)
-    return {**_describe(model, data, task), "score": held.score, "seconds": time.perf_counter() - began}, held
 
 
 def fit_command(
@@ -298,6 +140,9 @@ def fit_command(
     class_mode: Annotated[
         bool, typer.Option("--class-mode", help="Let classes, or targets, be one more mode of the weights.")
     ] = False,
+    max_iter: Annotated[
+        int | None, typer.Option(help="Iterations of a fit, at most.", min=1, show_default="as in Python")
+    ] = None,
     tensor_shape: Annotated[
         str | None, typer.Option(help="Shape of a sample where samples are flat, such as 8,100,20.")
     ] = None,
@@ -315,36 +160,40 @@ def fit_command(
     Labels get a classifier, numbers a regressor. Alpha, mode weights, ridge, scaling and for labels the loss are chosen by
     cross-validation.
     """
-    require("skops.io", "files")
-    check_out(out, "model", force=force)
-    check_page(html, out, force=force)
-    options: dict[str, Any] = {"penalty": _one_of("penalty", penalty, PENALTIES), "class_mode": class_mode}
-    options["tensor_shape"] = _shape(tensor_shape)
+    check_installed("skops", "files")
+    check_out(out, "model", force=force, inputs=(data, target))
+    check_out(html, "page", force=force, option="--html", inputs=(data, target, out))
+    strength, shape = _alpha(alpha), _shape(tensor_shape)
+    if ridge is not None and not ridge < math.inf:
+        raise MistakeError(f"Expected a number of at least 0 for --ridge, got {ridge}: correct it.")
     source = open_data(data, samples, target)
     grouped = None if groups is None else open_data(data, samples, groups, "groups")
-    names = read_names(mode_names, options["tensor_shape"] or source.sample_shape or ())
-    with Bar(rich.console.Console(quiet=quiet or as_json)) as bar:
-        found = read(source, grouped, data, bar)
-        chosen = find_task(found.y, task)
-        options["loss"] = _loss(loss, chosen.name, alpha)
-        check_folds(found, cv, chosen.name)
-        try:
-            splits = draw_folds(found, cv, chosen.name)
-            squared = None if ridge is None else _number("ridge", str(ridge))
-            model = _make_model(chosen.name, alpha, squared, splits, options)
-            facts, held = _learn(found, chosen, model, splits, bar)
-            files.save(model, out)
-            learned = gather(model, mode_names=names)
-            if html is not None:
-                page = render(learned, held.evaluation(model), origin_of(out, command_line(context)))
-                files.write_atomically(html, page.encode())
-        except ValueError as error:
-            raise MistakeError(str(error)) from error
+    names = read_names(mode_names, shape or source.sample_shape or ())
+    from tracelearn.penalties import PENALTIES
+
+    options = {"penalty": _one_of("penalty", penalty, PENALTIES), "class_mode": class_mode, "tensor_shape": shape}
+    options |= {} if max_iter is None else {"max_iter": max_iter}
+    from tracelearn.cli import learning
+    from tracelearn.cli.progress import Bar
+    from tracelearn.files.models import save
+    from tracelearn.report.model import gather
+
+    with Bar(quiet=quiet or as_json) as bar:
+        found = learning.read(source, grouped, data, bar)
+        chosen = learning.find_task(found.y, task)
+        model = _make_model(chosen, strength, loss, ridge, options)
+        learning.check_folds(found, cv, chosen)
+        splits = learning.draw_folds(found, cv, chosen)
+        if strength is None:
+            model.cv = splits
+        facts, evaluation = learning.learn(found, chosen, model, splits, bar)
+        save(model, out)
+        learned = gather(model, mode_names=names)
+        if html is not None:
+            write_page(html, learned, evaluation, out, context)
     facts |= {"mode_names": None if names is None else learned.names_of_weights, "file": str(out)}
     facts |= {} if html is None else {"page": str(html)}
-    if quiet:
-        return
-    if as_json:
+    if as_json and not quiet:
         typer.echo(json.dumps(facts))
-    else:
-        show_table(_rows(facts), rich.console.Console())
+    elif not quiet:
+        show_table(_rows(facts))

@@ -6,28 +6,21 @@ import json
 from pathlib import Path
 from typing import Annotated, Any
 
-import rich.console
 import typer
 
-from tracelearn import Moments
 from tracelearn.cli.mistakes import MistakeError
 from tracelearn.cli.options import AsJson, Html, ModeNames
-from tracelearn.cli.predict import check_truth, load_to_predict, predict_all
-from tracelearn.cli.progress import Bar, sparkline
+from tracelearn.cli.predict import load_to_predict, predict_all
 from tracelearn.cli.shared import (
-    check_page,
-    command_line,
+    check_out,
+    echo,
     load_file,
     missing_targets,
     open_data,
-    origin_of,
     read_names,
     show_table,
+    write_page,
 )
-from tracelearn.files import models as files
-from tracelearn.report.model import changed_parameters, gather, plain, ranks_of, spans
-from tracelearn.report.page import Evaluation, render
-from tracelearn.report.scores import compare
 
 __all__ = ["inspect_command"]
 
@@ -35,20 +28,15 @@ _CHOSEN = ("alpha", "ridge", "mode_weights", "loss", "scaling")
 _SHOWN = 20  # classes, and singular values of a mode
 
 
-def _of_moments(moments: Moments) -> dict[str, Any]:
-    return {"weight": float(moments.weight), "n_features": len(moments.x_mean), "n_targets": moments.n_targets}
-
-
 def _of_model(model: Any, names: list[str] | None) -> dict[str, Any]:
     """Gather what a model knows of itself; transformers, pipelines and models that are not fitted know less."""
+    from tracelearn.report.model import changed_parameters, gather, plain, ranks_of
+
     facts: dict[str, Any] = {"parameters": changed_parameters(model)}
-    chosen = {name: plain(getattr(model, f"{name}_", None)) for name in _CHOSEN}
-    if chosen["alpha"] is not None:
-        facts["chosen"] = chosen
-    for name in ("sample_shape", "classes", "dual_gap", "objective", "n_iter"):
-        value = getattr(model, f"{name}_", None)
-        if value is not None:
-            facts[name] = plain(value)
+    if getattr(model, "alpha_", None) is not None:
+        facts["chosen"] = {name: plain(getattr(model, f"{name}_", None)) for name in _CHOSEN}
+    known = ("sample_shape", "classes", "dual_gap", "objective", "n_iter")
+    facts |= {name: plain(getattr(model, f"{name}_")) for name in known if getattr(model, f"{name}_", None) is not None}
     if hasattr(model, "coef_"):
         learned, moments = gather(model, mode_names=names), getattr(model, "moments_", None)
         facts["mode_names"] = None if names is None else learned.names_of_weights
@@ -61,8 +49,15 @@ def _of_model(model: Any, names: list[str] | None) -> dict[str, Any]:
 
 def _describe(thing: Any, names: list[str] | None, path: Path) -> dict[str, Any]:
     """Gather the facts about a file and what is in it."""
-    header = files.read_header(path)
-    facts = _of_moments(thing) if isinstance(thing, Moments) else _of_model(thing, names)
+    from tracelearn.files.models import read_header
+    from tracelearn.moments import Moments
+
+    header = read_header(path)
+    if isinstance(thing, Moments):
+        weight = float(thing.weight)
+        facts = {"weight": weight, "n_features": len(thing.x_mean), "n_targets": thing.n_targets}
+    else:
+        facts = _of_model(thing, names)
     return {"kind": type(thing).__name__, **facts, "format": header.format, "tracelearn": header.tracelearn}
 
 
@@ -80,38 +75,30 @@ def _words(values: dict[str, Any]) -> str:
     return ", ".join(f"{name}={value if value is not None else 'equal'}" for name, value in values.items())
 
 
-def _listed(values: list[Any]) -> str:
-    more = f", and {len(values) - _SHOWN} more" if len(values) > _SHOWN else ""
-    return ", ".join(map(str, values[:_SHOWN])) + more
-
-
 def _bars(values: list[float]) -> str:
     """Draw singular values as bars that begin at zero."""
+    from tracelearn.cli.progress import sparkline
+
     shown = values[:_SHOWN]
-    return f"{sparkline([*shown, 0.0])[:-1]}  {' '.join(f'{value:.3g}' for value in shown[:5])}" + (
-        " ..." if len(values) > 5 else ""
-    )
+    numbers = " ".join(f"{value:.3g}" for value in shown[:5]) + (" ..." if len(values) > 5 else "")
+    return f"{sparkline([*shown, 0.0])[:-1]}  {numbers}"
 
 
-def _said(facts: dict[str, Any]) -> dict[str, str]:
-    """Write what was asked for and what was chosen."""
-    rows = {}
+def _rows(facts: dict[str, Any]) -> dict[str, str]:
+    """Write the facts for people: what was asked for and chosen, what the weights are like, how well they are proven."""
+    from tracelearn.report.model import spans
+
+    rows = {"what": facts["kind"]}
     if "parameters" in facts:
         rows["parameters"] = _words(facts["parameters"]) or "all as by default"
     if "chosen" in facts:
         chosen = facts["chosen"]
         numbers = {name: f"{chosen[name]:.4g}" for name in ("alpha", "ridge")}
         rows["chosen"] = _words({**chosen, **numbers, "scaling": chosen["scaling"] or "none"})
-    if "sample_shape" in facts:
-        rows["shape"] = " × ".join(map(str, facts["sample_shape"]))
-    if "classes" in facts:
-        rows["classes"] = _listed(facts["classes"])
-    return rows
-
-
-def _learned(facts: dict[str, Any]) -> dict[str, str]:
-    """Write what the weights are like, and how well they are proven."""
-    rows = {}
+    rows["shape"] = " × ".join(map(str, facts.get("sample_shape", ())))
+    classes = facts.get("classes", [])
+    more = f", and {len(classes) - _SHOWN} more" if len(classes) > _SHOWN else ""
+    rows["classes"] = ", ".join(map(str, classes[:_SHOWN])) + more
     if "mode_ranks" in facts:
         rows["mode ranks"] = spans(facts["mode_ranks"], facts["mode_names"])
         names = facts["mode_names"] or range(1, len(facts["singular_values"]) + 1)
@@ -120,29 +107,27 @@ def _learned(facts: dict[str, Any]) -> dict[str, str]:
         rows["duality gap"] = f"{facts['dual_gap']:.1e} after {facts['n_iter']} iterations"
     if "objective" in facts:
         rows["objective"] = f"{facts['objective']:.6g}"
-    return rows
-
-
-def _rows(facts: dict[str, Any]) -> dict[str, str]:
-    """Write the facts for people."""
-    rows = {"what": facts["kind"], **_said(facts), **_learned(facts)}
     if "n_features" in facts:
         rows["features"], rows["targets"] = f"{facts['n_features']:,}", f"{facts['n_targets']:,}"
     if facts.get("moments") is False:
         rows["moments"] = "no: it cannot merge or go on learning"
     elif facts.get("weight") is not None:
         rows["moments"] = f"of samples of weight {facts['weight']:,g}"
-    rows["format"] = f"{facts['format']}, written by tracelearn {facts['tracelearn']}"
-    return rows
+    return rows | {"format": f"{facts['format']}, written by tracelearn {facts['tracelearn']}"}
 
 
-def _evaluate(model: Any, data: Path, samples: str, target: str, bar: Bar) -> Evaluation:
-    """Predict the samples of a file and set the truth beside."""
-    found = predict_all(model, open_data(data, samples, target), bar)
+def _evaluate(model: Any, source: Any, data: Path, *, quiet: bool) -> Any:
+    """Predict the samples of a file and compare with the truth."""
+    from tracelearn.cli.progress import Bar
+    from tracelearn.report.page import Evaluation
+    from tracelearn.report.scores import compare
+
+    with Bar(quiet=quiet) as bar:
+        found = predict_all(model, source, bar)
     if found.truth is None:
         raise missing_targets(data)
-    check_truth(model, found, found.truth)
-    return Evaluation(compare(model, found.truth, found.prediction), f"{len(found.truth):,} samples in {data.name}")
+    compared = compare(model, found.check_truth(model), found.prediction)
+    return Evaluation(compared, f"{len(found.truth):,} samples in {data.name}")
 
 
 def inspect_command(
@@ -162,23 +147,22 @@ def inspect_command(
     force: Annotated[bool, typer.Option("--force", help="Replace the file of the page if it is there.")] = False,
 ) -> None:
     """Say what is in a file: the model, its weights, and how well it is solved."""
-    check_page(html, model, force=force)
+    check_out(html, "page", force=force, option="--html", inputs=(model, data, target if data else None))
     if data is not None and html is None:
         raise MistakeError("Expected --html beside --data, which is for a page, got none: name a file with --html.")
     loaded = load_file(model) if html is None else load_to_predict(model)
     names = _names(mode_names, loaded, for_page=html is not None)
-    try:
-        facts = _describe(loaded, names, model)
-        if html is not None:
-            with Bar(rich.console.Console(quiet=as_json)) as bar:
-                seen = None if data is None else _evaluate(loaded, data, samples, target, bar)
-            page = render(gather(loaded, mode_names=names), seen, origin_of(model, command_line(context)))
-            files.write_atomically(html, page.encode())
-    except ValueError as error:
-        raise MistakeError(str(error)) from error
+    facts = _describe(loaded, names, model)
+    if html is not None:
+        from tracelearn.report.model import gather
+
+        seen = None
+        if data is not None:
+            seen = _evaluate(loaded, open_data(data, samples, target), data, quiet=as_json)
+        write_page(html, gather(loaded, mode_names=names), seen, model, context)
     if as_json:
-        typer.echo(json.dumps(facts))
+        typer.echo(json.dumps(facts, default=str))
     elif html is not None:
-        typer.echo(f"page of {facts['kind']}: {html}")
+        echo(f"page of {facts['kind']}: {html}")
     else:
-        show_table(_rows(facts), rich.console.Console())
+        show_table(_rows(facts))

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from tracelearn import Moments
-from tracelearn.cli.mistakes import MistakeError, one_line
+from tracelearn.cli.mistakes import MistakeError, telling
 from tracelearn.cli.options import Quiet
-from tracelearn.cli.shared import check_out, load_file
-from tracelearn.files import models as files
-from tracelearn.streaming.run import first_difference
+from tracelearn.cli.shared import check_out, echo, load_file
 
 __all__ = ["merge_command"]
 
@@ -23,48 +18,34 @@ __all__ = ["merge_command"]
 _CHOSEN = ("alpha", "ridge", "scaling", "mode_weights", "class_mode")
 
 
-@dataclass(frozen=True, eq=False)
-class _Part:
-    """What a file holds, and whether cross-validation chose its parameters; then it is the model that was found."""
-
-    thing: Any
-    is_chosen: bool
-    path: Path
-
-    @classmethod
-    def read(cls, path: Path) -> _Part:
-        thing = load_file(path)
-        found = getattr(thing, "best_estimator_", thing)
-        return cls(found, found is not thing, path)
-
-    def differs_from(self, other: _Part) -> str | None:
-        """Name a parameter, or the class, in which two models differ that should not."""
-        if type(self.thing) is not type(other.thing):
-            return "class"
-        ignored = _CHOSEN if self.is_chosen or other.is_chosen else ()
-        return first_difference(self.thing, other.thing, ignored)
+def _read(path: Path) -> tuple[Any, bool]:
+    """Read a model or moments; of a search by cross-validation the model that was found, and that it was one."""
+    thing = load_file(path)
+    return getattr(thing, "best_estimator_", thing), hasattr(thing, "best_estimator_")
 
 
-def _combine(first: _Part, other: _Part, *, minus: bool) -> _Part:
-    """Add what another file holds to the first, or remove it."""
-    own, more = first.thing, other.thing
-    if isinstance(own, Moments):
-        if not isinstance(more, Moments):
-            raise MistakeError(
-                f"Expected moments, as in the first file, got a model in {other.path}: name a model first."
-            )
-        return replace(first, thing=own - more if minus else own + more)
-    if not hasattr(own, "merge"):
+def _combined(first: Any, other: Any, at: tuple[Path, Path], ignored: tuple[str, ...], *, minus: bool) -> Any:
+    """Add to the first what another file holds, or remove it; moments go into anything, models into their like."""
+    from tracelearn.moments import Moments
+    from tracelearn.streaming.checkpoints import first_difference
+
+    if isinstance(first, Moments):
+        if not isinstance(other, Moments):
+            raise MistakeError(f"Expected moments, as in the first file, got a model in {at[1]}: name a model first.")
+        return first - other if minus else first + other
+    if not hasattr(first, "merge"):
         raise MistakeError(
-            f"Expected models that merge, or moments, got a {type(own).__name__} in {first.path}: use TraceNormRegressor or "
+            f"Expected models that merge, or moments, got a {type(first).__name__} in {at[0]}: use TraceNormRegressor or "
             "TraceNormClassifier with the squared loss."
         )
-    name = None if isinstance(more, Moments) else other.differs_from(first)
+    name = None
+    if not isinstance(other, Moments):
+        name = first_difference(first, other, ignored) if type(first) is type(other) else "class"
     if name is not None:
         raise MistakeError(
-            f"Expected models with equal parameters, got another {name} in {other.path}: merge like with like."
+            f"Expected models with equal parameters, got another {name} in {at[1]}: merge like with like."
         )
-    return replace(first, thing=own._without(more) if minus else own.merge(more))
+    return first._without(other) if minus else first.merge(other)
 
 
 def merge_command(
@@ -81,30 +62,22 @@ def merge_command(
     The result is what one model would have learned from all samples, whose owners need not show them. Of a search by
     cross-validation it is the model that was found; alpha and whatever else was chosen stay those of the first file.
     """
-    check_out(out, "result", force=force)
-    try:
-        with warnings.catch_warnings():
-            warnings.showwarning = one_line
-            merged = _Part.read(parts[0])
-            for path in parts[1:]:
-                merged = _combine(merged, _Part.read(path), minus=False)
-            for path in minus or []:
-                merged = _combine(merged, _Part.read(path), minus=True)
-        weight = _weight(merged)
-        files.save(merged.thing, out)
-    except ValueError as error:
-        raise MistakeError(str(error)) from error
-    if not quiet:
-        alpha = f", alpha {merged.thing.alpha:.4g} as chosen in {parts[0]}" if merged.is_chosen else ""
-        typer.echo(f"{type(merged.thing).__name__} of samples of weight {weight:g}{alpha}: {out}")
+    check_out(out, "result", force=force, inputs=(*parts, *(minus or ())))
+    merged, is_chosen = _read(parts[0])
+    from tracelearn.files.models import save
 
-
-def _weight(part: _Part) -> float:
-    """Sum up the weights of the samples that a model or moments have learned."""
-    moments = part.thing if isinstance(part.thing, Moments) else getattr(part.thing, "moments_", None)
-    if moments is None:
+    for number, path in enumerate([*parts[1:], *(minus or ())], start=1):
+        other, other_chosen = _read(path)
+        ignored = _CHOSEN if is_chosen or other_chosen else ()
+        with telling(f"the merge with {path}"):
+            merged = _combined(merged, other, (parts[0], path), ignored, minus=number >= len(parts))
+    moments = getattr(merged, "moments_", merged)
+    if not hasattr(moments, "weight"):
         raise MistakeError(
-            f"Expected a model that keeps moments, or moments, got a {type(part.thing).__name__} without in {part.path}: it "
+            f"Expected a model that keeps moments, or moments, got a {type(merged).__name__} without in {parts[0]}: it "
             "cannot be merged."
         )
-    return float(moments.weight)
+    save(merged, out)
+    if not quiet:
+        alpha = f", alpha {merged.alpha:.4g} as chosen in {parts[0]}" if is_chosen else ""
+        echo(f"{type(merged).__name__} of samples of weight {float(moments.weight):g}{alpha}: {out}")

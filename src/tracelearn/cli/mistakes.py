@@ -1,23 +1,43 @@
-"""How commands end that do not end well; known before typer is."""
+"""How commands speak and end; known before typer is."""
 
 from __future__ import annotations
 
 import sys
-from typing import Any
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-__all__ = ["INTERRUPTED", "InterruptionError", "MistakeError", "one_line"]
+from tracelearn.errors import InputError as MistakeError
+
+__all__ = ["INTERRUPTED", "InterruptionError", "MistakeError", "one_line", "printable", "telling"]
 
 INTERRUPTED = 130  # what shells report of a program that Ctrl-C ended
-
-
-class MistakeError(Exception):
-    """What the user asked for cannot be done; the message says why in one sentence."""
 
 
 class InterruptionError(Exception):
     """Ctrl-C ended a command."""
 
 
-def one_line(message: Warning | str, *args: Any, **options: Any) -> None:
-    """Write a message as one line on the error output; it can take the place of ``warnings.showwarning``."""
-    print(f"tracelearn: {' '.join(str(message).split())}", file=sys.stderr)  # noqa: T201
+def printable(text: object) -> str:
+    r"""Write as escapes what a terminal would obey or could not show: labels and names of files are not ours.
+
+    Examples
+    --------
+    >>> from tracelearn.cli.mistakes import printable
+    >>> print(printable("a\x1b[2Jb"))
+    a\x1b[2Jb
+    """
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in str(text))
+
+
+def one_line(message: object) -> None:
+    """Write a message as one line on the error output."""
+    print(f"tracelearn: {printable(' '.join(str(message).split()))}", file=sys.stderr)  # noqa: T201
+
+
+@contextmanager
+def telling(which: str) -> Iterator[None]:
+    """Write warnings as lines that say which fit they are about."""
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *args, **options: one_line(f"{which}: {message}")
+        yield

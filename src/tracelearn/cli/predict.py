@@ -9,21 +9,17 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import rich.console
 import typer
 from numpy.typing import NDArray
 
-from tracelearn.cli.mistakes import MistakeError
+from tracelearn.cli.mistakes import MistakeError, printable
 from tracelearn.cli.options import Samples
-from tracelearn.cli.progress import Bar
-from tracelearn.cli.shared import check_out, load_file, open_data
-from tracelearn.estimators.scores import accuracy, r_squared
-from tracelearn.files.models import write_atomically
-from tracelearn.samples import Source
+from tracelearn.cli.shared import as_text, check_out, echo, load_file, open_data
 
-__all__ = ["Found", "check_truth", "load_to_predict", "predict_all", "predict_command"]
+__all__ = ["Found", "load_to_predict", "predict_all", "predict_command"]
 
 _SUFFIXES = (".npy", ".npz", ".csv")
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet computes rather than shows
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,10 +34,26 @@ class Found:
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """Name every column of the table."""
+        name = "probability" if self.is_probability else "score"
         columns = {"index": np.arange(len(self.prediction)), **_named("prediction", self.prediction, [])}
-        if self.scores is not None:
-            columns |= _named("probability" if self.is_probability else "score", self.scores, self.classes)
-        return columns
+        return columns if self.scores is None else columns | _named(name, self.scores, self.classes)
+
+    def check_truth(self, model: Any) -> NDArray[Any]:
+        """Return the truth, or refuse targets that the model cannot have been fitted to."""
+        truth, advice = self.truth, "name the target the model was fitted to."
+        assert truth is not None
+        if hasattr(model, "classes_"):
+            if truth.ndim != 1 or (truth.dtype.kind in "OSUT") != (self.prediction.dtype.kind in "OSUT"):
+                got = f"targets of shape {truth.shape}" if truth.ndim != 1 else str(truth[0])
+                raise MistakeError(f"Expected labels such as {self.classes[0]} in the target, got {got}: {advice}")
+        elif truth.shape != self.prediction.shape or truth.dtype.kind not in "fiub":
+            raise MistakeError(
+                f"Expected numbers of shape {self.prediction.shape} in the target, got {truth.dtype} values of shape "
+                f"{truth.shape}: {advice}"
+            )
+        elif not np.all(np.isfinite(truth)):
+            raise MistakeError("Expected finite numbers in the target, got NaN or infinity: leave out such samples.")
+        return truth
 
 
 def _named(name: str, values: NDArray[Any], labels: list[str]) -> dict[str, NDArray[Any]]:
@@ -51,96 +63,71 @@ def _named(name: str, values: NDArray[Any], labels: list[str]) -> dict[str, NDAr
     return {f"{name}_{end}": values[:, k] for k, end in enumerate(ends)}
 
 
-def _score_method(model: Any, *, proba: bool) -> str | None:
-    """Choose what is told beside a prediction."""
-    if not proba:
-        return "decision_function" if hasattr(model, "decision_function") else None
-    if not hasattr(model, "predict_proba"):
+def predict_all(model: Any, source: Any, bar: Any, *, proba: bool = False) -> Found:
+    """Predict block by block, so that the samples need not fit in memory."""
+    method = "predict_proba" if proba else "decision_function"
+    if proba and not hasattr(model, method):
         raise MistakeError(
             f"Expected a model with probabilities for --proba, got a {type(model).__name__} without: fit one with "
             "--loss logistic."
         )
-    return "predict_proba"
-
-
-def predict_all(model: Any, source: Source, bar: Bar, *, proba: bool = False) -> Found:
-    """Predict block by block, so that the samples need not fit in memory."""
-    method = _score_method(model, proba=proba)
     predictions, scores, truths = [], [], []
-    try:
-        for X, y, _ in bar.follow("predicting", source.batches(), source.n_samples):
-            predictions.append(np.asarray(model.predict(X)))
-            if method is not None:
-                scores.append(np.asarray(getattr(model, method)(X)))
-            if y is not None:
-                truths.append(np.asarray(y))
-    except ValueError as error:
-        raise MistakeError(str(error)) from error
+    for X, y, _ in bar.follow("predicting", source.batches(), source.n_samples):
+        predictions.append(np.asarray(model.predict(X)))
+        if hasattr(model, method):
+            scores.append(np.asarray(getattr(model, method)(X)))
+        if y is not None:
+            truths.append(np.asarray(y))
     return Found(
         np.concatenate(predictions),
         np.concatenate(scores) if scores else None,
-        np.concatenate(truths) if truths else None,
+        as_text(np.concatenate(truths)) if truths else None,
         [str(label) for label in getattr(model, "classes_", [])],
         proba,
     )
 
 
-def _plain(values: NDArray[Any]) -> NDArray[Any]:
-    """Make text of Python objects: files that hold them could run code."""
-    return values.astype(str) if values.dtype.kind == "O" else values
+def _cell(value: Any) -> Any:
+    """Write text so that neither a terminal obeys it nor a spreadsheet computes it."""
+    if not isinstance(value, str):
+        return value
+    return f"'{printable(value)}" if value.startswith(_FORMULAS) else printable(value)
 
 
 def _as_csv(found: Found) -> str:
-    columns = found.columns()
-    text = io.StringIO()
+    columns, text = found.columns(), io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*(values.tolist() for values in columns.values()), strict=True))
+    writer.writerow(map(_cell, columns))
+    writer.writerows(map(_cell, row) for row in zip(*(values.tolist() for values in columns.values()), strict=True))
     return text.getvalue()
 
 
 def _as_bytes(found: Found, suffix: str) -> bytes:
-    """Write predictions in the format of a suffix."""
+    """Write predictions in the format of a suffix; Python objects as text, since files that hold them could run code."""
     if suffix == ".csv":
         return _as_csv(found).encode()
-    data = io.BytesIO()
-    prediction, scores = _plain(found.prediction), found.scores
+    data, prediction, scores = io.BytesIO(), found.prediction, found.scores
+    prediction = prediction.astype(str) if prediction.dtype.kind == "O" else prediction
     if suffix == ".npy":
         np.save(data, scores if found.is_probability and scores is not None else prediction)
         return data.getvalue()
     arrays = {"prediction": prediction}
     if scores is not None:
-        arrays["probabilities" if found.is_probability else "scores"] = scores
-        arrays["classes"] = np.array(found.classes)
+        arrays |= {"probabilities" if found.is_probability else "scores": scores, "classes": np.array(found.classes)}
     np.savez(data, **arrays)  # type: ignore[arg-type]
     return data.getvalue()
-
-
-def check_truth(model: Any, found: Found, truth: NDArray[Any]) -> None:
-    """Refuse targets that the model cannot have been fitted to."""
-    if hasattr(model, "classes_"):
-        if (truth.dtype.kind in "OSUT") != (found.prediction.dtype.kind in "OSUT"):
-            raise MistakeError(
-                f"Expected labels such as {found.classes[0]} in the target, got {truth[0]!s}: name the target the model was "
-                "fitted to."
-            )
-    elif truth.shape != found.prediction.shape or truth.dtype.kind not in "fiub":
-        raise MistakeError(
-            f"Expected numbers of shape {found.prediction.shape} in the target, got {truth.dtype} values of shape "
-            f"{truth.shape}: name the target the model was fitted to."
-        )
-    elif not np.all(np.isfinite(truth)):
-        raise MistakeError("Expected finite numbers in the target, got NaN or infinity: leave out such samples.")
 
 
 def _quality(model: Any, found: Found) -> str:
     """Compare with the truth, where it is known."""
     if found.truth is None:
         return ""
-    check_truth(model, found, found.truth)
+    from tracelearn.estimators.scores import accuracy, r_squared
+
+    truth = found.check_truth(model)
     if hasattr(model, "classes_"):
-        return f", accuracy {accuracy(found.truth, found.prediction):.4f}"
-    return f", R² {r_squared(found.truth.astype(float), found.prediction):.4f}"
+        return f", accuracy {accuracy(truth, found.prediction):.4f}"
+    return f", R² {r_squared(truth.astype(float), found.prediction):.4f}"
 
 
 def load_to_predict(model: Path) -> Any:
@@ -172,16 +159,18 @@ def predict_command(
     """Predict the samples in a file with a model."""
     if out is not None and out.suffix.lower() not in _SUFFIXES:
         raise MistakeError(f"Expected a file that ends in {', '.join(_SUFFIXES)}, got {out}: name it so.")
-    check_out(out, "predictions", force=force)
+    check_out(out, "predictions", force=force, inputs=(model, data, target))
     loaded = load_to_predict(model)
     source = open_data(data, samples, target)
-    with Bar(rich.console.Console(quiet=quiet)) as bar:
+    from tracelearn.cli.progress import Bar
+    from tracelearn.files.models import write_atomically
+
+    with Bar(quiet=quiet) as bar:
         found = predict_all(loaded, source, bar, proba=proba)
-    told = f"{len(found.prediction):,} samples predicted{_quality(loaded, found)}"
+    result = f"{len(found.prediction):,} samples predicted{_quality(loaded, found)}"
     if out is None:
         typer.echo(_as_csv(found), nl=False)
     else:
         write_atomically(out, _as_bytes(found, out.suffix.lower()))
-        told = f"{told}: {out}"
     if not quiet:
-        typer.echo(told, err=out is None)  # what is piped on stays a table
+        echo(result if out is None else f"{result}: {out}", err=out is None)  # what is piped on stays a table

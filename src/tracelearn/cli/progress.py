@@ -10,14 +10,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tracelearn.files.models import write_atomically
 from tracelearn.optional import require
-from tracelearn.streaming.run import StreamReport
 
 __all__ = ["Bar", "StreamView", "draw_curve", "sparkline", "summary", "time_left"]
 
 _BARS = "▁▂▃▄▅▆▇█"
 _LINE_SECONDS = 1.0  # a log file needs no more
+_MOST_POINTS = 2000
 # Two colours of Okabe and Ito that stay apart for every eye, and in grey.
 _LIGHT, _DARK = "#56B4E9", "#D55E00"
 
@@ -39,16 +38,15 @@ def time_left(seconds: float) -> str:
 class Bar:
     """A bar with the time left, on a terminal; elsewhere, and where the console is quiet, nothing."""
 
-    def __init__(self, console: Any) -> None:
+    def __init__(self, console: Any = None, *, quiet: bool = False) -> None:
+        from rich import console as consoles
+        from rich import progress
+
+        console = consoles.Console(quiet=quiet) if console is None else console
         self.is_shown = bool(console.is_terminal and not console.quiet)
-        progress = require("rich.progress", "cli")
-        columns = (
-            progress.TextColumn("{task.description}"),
-            progress.BarColumn(),
-            progress.TextColumn("{task.fields[told]}"),
-        )
+        columns = ("{task.description}", progress.BarColumn(), "{task.fields[words]}")
         self._bar = progress.Progress(*columns, console=console, transient=True, disable=not self.is_shown)
-        self._task = self._bar.add_task("", total=None, told="", visible=False)
+        self._task = self._bar.add_task("", total=None, words="", visible=False)
         self._what, self._began = "", 0.0
 
     def __enter__(self) -> Self:
@@ -65,8 +63,8 @@ class Bar:
         if left is None and total and done:
             left = (time.monotonic() - self._began) * (total - done) / done
         share = f"{done / total:.0%}" if total else ""
-        told = share if left is None else f"{share}, {time_left(left)}"
-        self._bar.update(self._task, description=what, completed=done, total=total, told=told, visible=True)
+        words = share if left is None else f"{share}, {time_left(left)}"
+        self._bar.update(self._task, description=what, completed=done, total=total, words=words, visible=True)
 
     def follow(self, what: str, batches: Iterable[Any], total: int | None) -> Iterator[Any]:
         """Pass batches on, tuples that begin with samples, and show how many of all samples have passed."""
@@ -97,7 +95,7 @@ def sparkline(values: Sequence[float], width: int = 40) -> str:
     return "".join(_BARS[round((mean - low) * scale)] for mean in means)
 
 
-def summary(report: StreamReport, measure: str) -> str:
+def summary(report: Any, measure: str) -> str:
     """Say in one line how many samples were learned, how fast and how well."""
     own = report.n_samples - (report.resumed_from or 0)
     words = [f"{report.n_samples:,} samples", f"{own / max(report.seconds, 1e-9):,.0f} a second"]
@@ -114,11 +112,11 @@ class StreamView:
     """
 
     def __init__(self, console: Any, title: str, measure: str, total: int | None = None) -> None:
-        self.console, self.title, self.measure, self.total = console, title, measure, total
-        self.live: Any = None
-        self.told = 0.0
-        if console.is_terminal and not console.quiet:
-            self.live = require("rich.live", "cli").Live(console=console, refresh_per_second=8, transient=True)
+        from rich.live import Live
+
+        self.console, self.title, self.measure, self.total, self.last = console, title, measure, total, 0.0
+        is_shown = console.is_terminal and not console.quiet
+        self.live = Live(console=console, refresh_per_second=8, transient=True) if is_shown else None
 
     def __enter__(self) -> StreamView:
         if self.live is not None:
@@ -129,45 +127,42 @@ class StreamView:
         if self.live is not None:
             self.live.stop()
 
-    def __call__(self, report: StreamReport) -> None:
+    def __call__(self, report: Any) -> None:
         """Show a report, as ``on_refresh`` of a stream."""
         if self.live is not None:
             self.live.update(self._panel(report))
-        elif time.monotonic() - self.told >= _LINE_SECONDS:
-            self.told = time.monotonic()
+        elif time.monotonic() - self.last >= _LINE_SECONDS:
+            self.last = time.monotonic()
             self.console.print(summary(report, self.measure), soft_wrap=True, highlight=False)
 
-    def _panel(self, report: StreamReport) -> Any:
-        line = sparkline([point.error for point in report.curve])
-        parts = [require("rich.text", "cli").Text(summary(report, self.measure) + (f"\n{line}" if line else ""))]
+    def _panel(self, report: Any) -> Any:
+        from rich import console, panel, progress_bar, text
+
+        count = len(report.curve)
+        some = range(0, count, -(-count // _MOST_POINTS) or 1)  # of a long curve: it is drawn at every refresh
+        line = sparkline([report.curve[k].error for k in some])
+        parts: list[Any] = [text.Text(summary(report, self.measure) + (f"\n{line}" if line else ""))]
         own = report.n_samples - (report.resumed_from or 0)
         if self.total is not None and own > 0:
-            bar = require("rich.progress_bar", "cli").ProgressBar(self.total, report.n_samples, width=40)
-            parts += [bar, time_left(report.seconds / own * (self.total - report.n_samples))]
-        group = require("rich.console", "cli").Group(*parts)
-        return require("rich.panel", "cli").Panel(group, title=self.title, title_align="left", expand=False)
+            parts.append(progress_bar.ProgressBar(self.total, report.n_samples, width=40))
+            parts.append(time_left(report.seconds / own * (self.total - report.n_samples)))
+        return panel.Panel(console.Group(*parts), title=self.title, title_align="left", expand=False)
 
 
-def draw_curve(report: StreamReport, path: Path, measure: str) -> None:
+def draw_curve(report: Any, path: Path, measure: str) -> None:
     """Draw the prequential curve and write it to a file, in the format that its name asks for."""
+    from tracelearn.files.models import write_atomically
+
     figure = require("matplotlib.figure", "plot").Figure(figsize=(7.0, 4.0), layout="constrained")
-    axes = figure.add_subplot()
-    n_seen = [point.n_seen for point in report.curve]
-    own = [point.error for point in report.curve]
+    axes, n_seen = figure.add_subplot(), [point.n_seen for point in report.curve]
+    own, ever = [point.error for point in report.curve], [point.cumulative_error for point in report.curve]
     axes.plot(n_seen, own, color=_LIGHT, marker=".", linewidth=1, label="since the last refresh")
-    ever = [point.cumulative_error for point in report.curve]
     axes.plot(n_seen, ever, color=_DARK, linewidth=2, linestyle="--", label="on all samples so far")
-    axes.set(
-        xlabel="samples learned", ylabel=measure, title="Prequential error: each sample is predicted, then learned"
-    )
+    title = "Prequential error: each sample is predicted, then learned"
+    axes.set(xlabel="samples learned", ylabel=measure, title=title)
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
     axes.legend()
     image = io.BytesIO()
-    try:
-        figure.savefig(image, format=path.suffix.removeprefix(".") or "png", dpi=150)
-    except ValueError as error:
-        raise ValueError(
-            f"Expected a figure of a kind such as .png, .svg or .pdf, got {path.name}: name it so."
-        ) from error
+    figure.savefig(image, format=path.suffix.removeprefix("."), dpi=150)
     write_atomically(path, image.getvalue())

@@ -2,78 +2,50 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import rich.console
 import typer
 
-from tracelearn import TraceNormClassifier, TraceNormRegressor
-from tracelearn.cli import progress
-from tracelearn.cli.mistakes import INTERRUPTED, MistakeError, one_line
+from tracelearn.cli.mistakes import INTERRUPTED, MistakeError, telling
 from tracelearn.cli.options import Data, Quiet, Samples, TaskName
-from tracelearn.cli.shared import check_out, find_task, missing_targets, open_data
-from tracelearn.files import models as files
-from tracelearn.optional import require
-from tracelearn.samples import Source
-from tracelearn.streaming.run import StreamReport, stream
+from tracelearn.cli.shared import as_text, check_apart, check_out, missing_targets, open_data
+from tracelearn.optional import check_installed
 
 __all__ = ["stream_command"]
 
 _MEASURES = {"classification": "share of wrong labels", "regression": "mean squared error"}
 _FIGURES = (".png", ".svg", ".pdf")
-_Batches = Callable[[int], Iterator[tuple[Any, Any, Any]]]
 
 
-def _batches_of(source: Source, batch: int) -> _Batches:
+def _batches_of(source: Any, batch: int) -> Callable[[int], Iterator[tuple[Any, Any, Any]]]:
     """Make of a source a function from the first sample wanted to batches."""
 
     def batches(start: int) -> Iterator[tuple[Any, Any, Any]]:
         for X, y, weight in source.batches(start):
             for first in range(0, len(X), batch):
                 part = slice(first, first + batch)
-                yield X[part], y[part], None if weight is None else weight[part]
+                yield X[part], as_text(np.asarray(y[part])), None if weight is None else weight[part]
 
     return batches
 
 
-def _task_of(source: Source, task: str, data: Path) -> str:
+def _task_of(source: Any, task: str, data: Path) -> str:
     """Decide between labels and numbers by the first targets."""
+    from tracelearn.cli.learning import find_task
+
     y, _ = next(source.targets(), (None, None))
     if y is None:
         raise missing_targets(data)
-    return find_task(np.asarray(y), task).name
-
-
-def _stream(
-    batches: _Batches,
-    total: int | None,
-    task: str,
-    options: dict[str, Any],
-    model_options: dict[str, Any],
-    *,
-    quiet: bool,
-) -> tuple[Any, StreamReport]:
-    """Run a stream and show it; return the model and the report."""
-    known = [count for count in (total, options["max_samples"]) if count is not None]
-    model = (TraceNormClassifier if task == "classification" else TraceNormRegressor)(**model_options)
-    console = rich.console.Console(quiet=quiet)
-    try:
-        with (
-            warnings.catch_warnings(),
-            progress.StreamView(console, task, _MEASURES[task], min(known, default=None)) as view,
-        ):
-            warnings.showwarning = one_line
-            report = stream(batches, model, on_refresh=view, **options)
-    except ValueError as error:
-        raise MistakeError(str(error).replace("resume=True", "--resume")) from error
-    console.print(progress.summary(report, _MEASURES[task]), soft_wrap=True, highlight=False)
-    if report.resumed_from is not None:
-        console.print(f"resumed after sample {report.resumed_from:,}", soft_wrap=True, highlight=False)
-    return model, report
+    found = find_task(np.asarray(y), task)
+    if found.is_classification and np.ndim(y) != 1:
+        raise MistakeError(
+            f"Expected one label for each sample, got targets of shape {np.shape(y)}: choose one column, or say --task "
+            "regression."
+        )
+    return found.name
 
 
 def stream_command(
@@ -102,30 +74,41 @@ def stream_command(
 
     Every batch is predicted, then learned. Killed at any moment, it goes on with --resume as if nothing had happened.
     """
-    require("skops.io", "files")
+    check_installed("skops", "files")
     if figure is not None:
-        require("matplotlib.figure", "plot")
-    check_out(out, "model", force=force)
-    check_out(figure, "figure", force=force, option="--figure")
+        check_installed("matplotlib", "plot")
+    check_apart(checkpoint, "checkpoints", "--checkpoint", (data, target))
+    check_out(out, "model", force=force, inputs=(data, target))
+    check_out(figure, "figure", force=force, option="--figure", inputs=(data, target, out))
     if figure is not None and figure.suffix.lower() not in _FIGURES:
         raise MistakeError(f"Expected a figure that ends in {', '.join(_FIGURES)}, got {figure}: name it so.")
     source = open_data(data, samples, target)
-    batches = _batches_of(source, batch)
-    options = {
-        "refresh_samples": refresh_samples,
-        "refresh_seconds": refresh_seconds,
-        "checkpoint": checkpoint,
-        "resume": resume,
-        "max_samples": max_samples,
-    }
     chosen = _task_of(source, task, data)
-    of_model = {"alpha": alpha, "forgetting": forgetting}
-    model, report = _stream(batches, source.n_samples, chosen, options, of_model, quiet=quiet)
-    try:
-        if out is not None:
-            files.save(model, out)
-        if figure is not None:
-            progress.draw_curve(report, figure, _MEASURES[chosen])
-    except ValueError as error:
-        raise MistakeError(str(error)) from error
+    from rich.console import Console
+
+    import tracelearn
+    from tracelearn.cli import progress
+
+    kind = tracelearn.TraceNormClassifier if chosen == "classification" else tracelearn.TraceNormRegressor
+    model, console = kind(alpha=alpha, forgetting=forgetting), Console(quiet=quiet)
+    total = min((count for count in (source.n_samples, max_samples) if count is not None), default=None)
+    with telling("the stream"), progress.StreamView(console, chosen, _MEASURES[chosen], total) as view:
+        report = tracelearn.stream(
+            _batches_of(source, batch),
+            model,
+            refresh_samples=refresh_samples,
+            refresh_seconds=refresh_seconds,
+            checkpoint=checkpoint,
+            resume=resume,
+            max_samples=max_samples,
+            on_refresh=view,
+        )
+    lines = [progress.summary(report, _MEASURES[chosen])]
+    if report.resumed_from is not None:
+        lines.append(f"resumed after sample {report.resumed_from:,}")
+    console.print("\n".join(lines), soft_wrap=True, highlight=False)
+    if out is not None:
+        tracelearn.save(model, out)
+    if figure is not None:
+        progress.draw_curve(report, figure, _MEASURES[chosen])
     raise typer.Exit(INTERRUPTED if report.interrupted else 0)

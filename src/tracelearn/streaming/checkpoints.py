@@ -11,22 +11,25 @@ import os
 import re
 import time
 import warnings
-from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tracelearn.errors import InputError
 from tracelearn.files.models import DamagedFileError, pack, unpack, write_atomically
 from tracelearn.streaming.locks import FileLock
 
-__all__ = ["Checkpoints", "Point", "State", "Tally", "first_difference"]
+__all__ = ["Checkpoints", "Curve", "Point", "State", "first_difference"]
 
 logger = logging.getLogger("tracelearn")
 
 _NAME = re.compile(r"checkpoint-(\d+)\.tracelearn")
+_COUNTS = ("n_seen", "since", "n_refreshes")
 
 
 @dataclass(frozen=True)
@@ -38,92 +41,102 @@ class Point:
     cumulative_error: float
 
 
-@dataclass(frozen=True)
-class Tally:
-    """A weighted sum of errors."""
+class Curve(Sequence[Point]):
+    """The first points of a list that only grows: one point more costs one point, however long the curve is.
 
-    error: float = 0.0
-    weight: float = 0.0
+    Examples
+    --------
+    >>> from tracelearn.streaming.checkpoints import Curve, Point
+    >>> one = Curve().then(Point(10, 0.5, 0.5))
+    >>> two = one.then(Point(20, 0.25, 0.375))
+    >>> len(one), two[-1]
+    (1, Point(n_seen=20, error=0.25, cumulative_error=0.375))
+    """
 
-    def __add__(self, other: Tally) -> Tally:
-        return Tally(self.error + other.error, self.weight + other.weight)
+    def __init__(self, points: Iterable[Point] = ()) -> None:
+        self._points = points if isinstance(points, list) else list(points)
+        self._length = len(self._points)
 
-    @property
-    def mean(self) -> float:
-        """The mean error."""
-        return self.error / self.weight
+    def then(self, point: Point) -> Curve:
+        """Add a point; only where another curve has added one after these, these are copied."""
+        points = self._points if len(self._points) == self._length else self._points[: self._length]
+        points.append(point)
+        return Curve(points)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index: Any) -> Any:
+        chosen = range(self._length)[index]
+        return self._points[chosen] if isinstance(chosen, int) else [self._points[k] for k in chosen]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class State:
-    """Where a run stands between two batches, beside the model."""
+    """Where a run stands between two batches, in addition to the model.
+
+    ``errors`` has two rows, for the samples since the last point of the curve and for all: their errors, summed with their
+    weights, and their weights.
+    """
 
     n_seen: int = 0
     since: int = 0  # samples since the last refresh
     n_refreshes: int = 0
-    lately: Tally = field(default_factory=Tally)  # since the last point of the curve
-    ever: Tally = field(default_factory=Tally)
-    curve: tuple[Point, ...] = ()
+    errors: NDArray[np.float64] = field(default_factory=lambda: np.zeros((2, 2)))
+    curve: Curve = field(default_factory=Curve)
 
-    def learned(self, n_samples: int, tally: Tally) -> State:
-        """Count a batch that was tested and learned."""
-        return replace(
-            self,
-            n_seen=self.n_seen + n_samples,
-            since=self.since + n_samples,
-            lately=self.lately + tally,
-            ever=self.ever + tally,
-        )
+    def learned(self, n_samples: int, errors: Sequence[float]) -> State:
+        """Count a batch that was tested and learned, with its error and its weight."""
+        n_seen, since = self.n_seen + n_samples, self.since + n_samples
+        return replace(self, n_seen=n_seen, since=since, errors=self.errors + errors)
 
     def refreshed(self) -> State:
         """Count a refresh, and draw a point if anything was tested since the last one."""
-        curve = self.curve
-        if self.lately.weight > 0.0:
-            curve = (*curve, Point(self.n_seen, self.lately.mean, self.ever.mean))
-        return replace(self, since=0, n_refreshes=self.n_refreshes + 1, lately=Tally(), curve=curve)
+        curve, (error, weight) = self.curve, self.errors.T
+        if weight[0] > 0.0:
+            curve = curve.then(Point(self.n_seen, *map(float, error / weight)))
+        return State(self.n_seen, 0, self.n_refreshes + 1, self.errors * [[0.0], [1.0]], curve)
 
     def to_plain(self) -> dict[str, Any]:
         """Write the state as numbers and an array."""
-        points = np.array([(p.n_seen, p.error, p.cumulative_error) for p in self.curve], dtype=np.float64).reshape(
-            -1, 3
-        )
-        tallies = {name: [tally.error, tally.weight] for name, tally in (("lately", self.lately), ("ever", self.ever))}
-        return {
-            "n_seen": self.n_seen,
-            "since": self.since,
-            "n_refreshes": self.n_refreshes,
-            **tallies,
-            "curve": points,
-        }
+        lately, ever = self.errors.tolist()
+        curve = np.array([astuple(point) for point in self.curve], dtype=np.float64).reshape(-1, 3)
+        counts = {name: getattr(self, name) for name in _COUNTS}
+        return {**counts, "lately": lately, "ever": ever, "curve": curve}
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> State:
         """Read what ``to_plain`` wrote."""
-        return cls(
-            n_seen=int(plain["n_seen"]),
-            since=int(plain["since"]),
-            n_refreshes=int(plain["n_refreshes"]),
-            lately=Tally(*map(float, plain["lately"])),
-            ever=Tally(*map(float, plain["ever"])),
-            curve=tuple(Point(int(n), float(error), float(ever)) for n, error, ever in plain["curve"]),
-        )
+        errors = np.array([plain["lately"], plain["ever"]], dtype=np.float64).reshape(2, 2)
+        points = (Point(int(n), float(error), float(ever)) for n, error, ever in plain["curve"])
+        n_seen, since, n_refreshes = (int(plain[name]) for name in _COUNTS)
+        return cls(n_seen, since, n_refreshes, errors, Curve(points))
 
 
 class Checkpoints:
     """A folder with the last two checkpoints of a run, which is the only one there while it runs."""
 
     def __init__(self, folder: Path, seconds: float) -> None:
-        self.folder = folder
-        self.seconds = seconds
-        self.written = time.monotonic()
-        self.failed = False
+        self.folder, self.seconds, self.written = folder, seconds, time.monotonic()
         self.good: list[Path] = []  # oldest first
         self._lock = FileLock(folder / ".lock")
 
     def __enter__(self) -> Self:
-        self._make_folder()
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            if not os.access(self.folder, os.W_OK):
+                raise PermissionError(13, "Permission denied")
+        except OSError as error:
+            raise OSError(
+                f"Expected a folder to write checkpoints to, got {self.folder} ({error.strerror}): choose another one."
+            ) from error
         if not self._lock.acquire():
-            raise ValueError(
+            raise InputError(
                 f"Expected a folder that no other run is using, got {self.folder}, where one is writing its checkpoints: wait "
                 "for its end, or choose another folder."
             )
@@ -141,9 +154,9 @@ class Checkpoints:
         """Find where to start, and put the model there."""
         found = self._found()
         if found and not resume:
-            raise ValueError(
-                f"Expected a folder without checkpoints, got {self.folder} with some of another run: go on from them with "
-                "resume=True, or choose an empty folder."
+            raise InputError(
+                f"Expected a folder without checkpoints, got {self.folder} with some of another run: resume from them, or "
+                "choose an empty folder."
             )
         for leftover in self.folder.glob(".checkpoint-*.tmp"):  # of a run that was killed while writing
             leftover.unlink(missing_ok=True)
@@ -166,66 +179,54 @@ class Checkpoints:
         path = self.folder / f"checkpoint-{state.n_seen:015d}.tracelearn"
         if path == self.newest:
             return
-        try:
-            write_atomically(path, pack("checkpoint", {"model": model, **state.to_plain()}))
-        except Exception:
-            self.failed = True
-            raise
-        self.good = [*self.good, path][-2:]
-        self.written = time.monotonic()
+        write_atomically(path, pack("checkpoint", {"model": model, **state.to_plain()}))
+        self.good, self.written = [*self.good, path][-2:], time.monotonic()
         for old in self._found():
             if old not in self.good:
                 old.unlink(missing_ok=True)
 
-    def _make_folder(self) -> None:
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            if not os.access(self.folder, os.W_OK):
-                raise PermissionError(13, "Permission denied")
-        except OSError as error:
-            raise OSError(
-                f"Expected a folder to write checkpoints to, got {self.folder} ({error.strerror}): choose another one."
-            ) from error
-
     def _found(self) -> list[Path]:
         """List the checkpoints, newest first."""
-        numbers = {path: _NAME.fullmatch(path.name) for path in self.folder.iterdir()}
-        return sorted((path for path, match in numbers.items() if match), key=lambda path: path.name, reverse=True)
+        return sorted((path for path in self.folder.iterdir() if _NAME.fullmatch(path.name)), reverse=True)
 
     def _newest_good(self, found: list[Path]) -> tuple[State, Any]:
         for path in found:
             try:
-                kind, plain = unpack(path)
-                if kind != "checkpoint":
-                    raise DamagedFileError(f"Expected a checkpoint, got a file of kind {kind}, {path}.")
-                try:
-                    state, saved = State.from_plain(plain), plain["model"]
-                    saved.get_params()  # fails where one is missing
-                except (AttributeError, ValueError, OverflowError) as error:
-                    raise DamagedFileError(
-                        f"Expected the state of a stream, got another in {path} ({error})."
-                    ) from error
-            except (DamagedFileError, OSError, KeyError, TypeError) as error:
+                state, saved = _read(path)
+            except (DamagedFileError, OSError) as error:
                 warnings.warn(f"Skipping a damaged checkpoint: {error}", UserWarning, stacklevel=4)
                 continue
             self.good = [path]
             return state, saved
-        raise ValueError(
+        raise InputError(
             f"Expected a checkpoint that is whole, got {len(found)} damaged ones in {self.folder}: choose an empty folder to "
             "start again."
         )
 
 
+def _read(path: Path) -> tuple[State, Any]:
+    """Read state and model of a checkpoint."""
+    kind, plain = unpack(path)
+    if kind != "checkpoint":
+        raise DamagedFileError(f"Expected a checkpoint, got a file of kind {kind}, {path}.")
+    try:
+        state, saved = State.from_plain(plain), plain["model"]
+        saved.get_params()  # fails where one is missing
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+        raise DamagedFileError(f"Expected the state of a stream, got another in {path} ({error}).") from error
+    return state, saved
+
+
 def _adopt(model: Any, saved: Any) -> None:
     """Give the model what a saved one has learned, if both have the same parameters."""
     if type(model) is not type(saved):
-        raise ValueError(
+        raise InputError(
             f"Expected the model of the checkpoint, a {type(saved).__name__}, got a {type(model).__name__}: pass the same, or "
             "choose an empty folder."
         )
     name = first_difference(model, saved)
     if name is not None:
-        raise ValueError(
+        raise InputError(
             f"Expected the parameters of the checkpoint, {name}={getattr(saved, name)!r}, got {name}={getattr(model, name)!r}: "
             "pass the same, or choose an empty folder."
         )

@@ -1,4 +1,4 @@
-"""A lock between processes that ends with the process that holds it, however that ends."""
+"""A lock between processes that ends with the process that took it, however that ends."""
 
 from __future__ import annotations
 
@@ -14,10 +14,15 @@ __all__ = ["FileLock"]
 logger = logging.getLogger("tracelearn")
 
 _HELD = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
+_taken: set[FileLock] = set()  # by this process
 
 
 class FileLock:
     """A lock of the operating system on a file that is there while it is held.
+
+    It is ``flock``, which belongs to an open file rather than to a process: two locks in one process exclude each other,
+    and opening the file elsewhere gives nothing away, as it would with ``fcntl``. A forked child shares the open file, and
+    closes its copy at once, so that the lock ends with its parent.
 
     Examples
     --------
@@ -40,11 +45,12 @@ class FileLock:
         """Take the lock if nobody has it; return whether it was taken."""
         while self._handle is None:
             handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
-            if not self._taken(handle):
+            if not self._lock(handle):
                 os.close(handle)
                 return False
             if self._is_there(handle):
                 self._handle = handle
+                _taken.add(self)
             else:  # its holder removed it after we had opened it: what we locked is nobody's lock any more
                 os.close(handle)
         return True
@@ -54,10 +60,16 @@ class FileLock:
         if self._handle is not None:
             with suppress(OSError):  # where files in use cannot be removed it stays, which does no harm
                 self.path.unlink()
-            os.close(self._handle)  # and with it the lock
+            self.close()
+
+    def close(self) -> None:
+        """Close the file without removing it; the lock ends once no process has it open."""
+        if self._handle is not None:
+            _taken.discard(self)
+            os.close(self._handle)
             self._handle = None
 
-    def _taken(self, handle: int) -> bool:
+    def _lock(self, handle: int) -> bool:
         try:
             _lock(handle)
         except OSError as error:
@@ -85,3 +97,9 @@ else:
 
     def _lock(handle: int) -> None:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _close_all() -> None:
+        for lock in list(_taken):
+            lock.close()
+
+    os.register_at_fork(after_in_child=_close_all)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import os
+import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tracelearn.arrays.array_api import Array
+from tracelearn.errors import InputError
 from tracelearn.samples import open_source
-from tracelearn.streaming.checkpoints import Checkpoints, Point, State, Tally, first_difference
+from tracelearn.streaming.checkpoints import Checkpoints, Point, State, first_difference
 
 __all__ = ["Point", "StreamReport", "first_difference", "stream"]
 
@@ -41,7 +43,7 @@ class StreamReport:
     """
 
     n_samples: int
-    curve: tuple[Point, ...]
+    curve: Sequence[Point]
     seconds: float
     n_refreshes: int
     resumed_from: int | None = None
@@ -110,14 +112,22 @@ def stream(
     >>> report.n_samples, report.n_refreshes, [point.n_seen for point in report.curve]
     (3000, 6, [1000, 1500, 2000, 2500, 3000])
     """
-    _check_options(refresh_samples, refresh_seconds, checkpoint_seconds, max_samples, resume and checkpoint is None)
+    refreshing = {"refresh_samples": (refresh_samples, 1), "refresh_seconds": (refresh_seconds, 0)}
+    limits = {"checkpoint_seconds": (checkpoint_seconds, 0), "max_samples": (max_samples, 1)}
+    for name, (value, least) in {**refreshing, **limits}.items():
+        if value is not None and not value >= least:
+            raise InputError(f"Expected {name} of at least {least}, got {value}.")
+    if resume and checkpoint is None:
+        raise InputError("Expected the folder of the checkpoints to resume from, got checkpoint=None: name it.")
     _check_model(model)
+    if refresh_samples is None and refresh_seconds is None:
+        refresh_samples = _REFRESH_SAMPLES
     store = None if checkpoint is None else Checkpoints(Path(checkpoint), checkpoint_seconds)
     with store or nullcontext():
         state = State() if store is None else store.begin(model, resume=resume)
-        run = _Run(model, state, store, classes, _Rhythm(refresh_samples, refresh_seconds), on_refresh)
+        run = _Run(model, state, store, refresh_samples or math.inf, refresh_seconds, on_refresh)
         try:
-            run.follow(_limited(source, state.n_seen, max_samples))
+            run.follow(_batches(source, state.n_seen, max_samples), classes)
         except KeyboardInterrupt:
             return run.finish(interrupted=True)
         except Exception:
@@ -127,35 +137,38 @@ def stream(
 
 
 class _Run:
-    """A model on its way through a source."""
+    """A model on its path through a source."""
 
     def __init__(
         self,
         model: Any,
         state: State,
         store: Checkpoints | None,
-        classes: Any,
-        rhythm: _Rhythm,
+        refresh_samples: float,
+        refresh_seconds: float | None,
         on_refresh: Callable[[StreamReport], None] | None,
     ) -> None:
-        self.model, self.store, self.classes, self.rhythm, self.on_refresh = model, store, classes, rhythm, on_refresh
-        self.began = time.monotonic()
+        self.model, self.store, self.on_refresh = model, store, on_refresh
+        self.refresh_samples = refresh_samples
+        self.refresh_seconds = math.inf if refresh_seconds is None else refresh_seconds
+        self.began = self.refreshed = time.monotonic()
         self.resumed_from = None if store is None or store.newest is None else state.n_seen
         # Model and state change together: whatever is raised in between, the last pair is what counts.
         self.kept = state, dict(vars(model))
 
-    def follow(self, batches: Iterator[tuple[Any, Any, Any]]) -> None:
+    def follow(self, batches: Iterator[tuple[Any, Any, Any]], classes: Any) -> None:
         """Test and train on every batch, and refresh where it is due."""
         model = self.model
         for X, y, weight in batches:
-            tally, grown = _test_and_train(model, X, y, weight, self.classes)
-            state = self.kept[0].learned(len(X), tally)
-            if (grown or self.rhythm.is_due(state)) and _can_solve(model):
+            errors, grown = _test_and_train(model, X, y, weight, classes)
+            state = self.kept[0].learned(len(X), errors)
+            late = time.monotonic() - self.refreshed >= self.refresh_seconds
+            if (grown or late or state.since >= self.refresh_samples) and _can_solve(model):
                 model._refresh()
                 state = state.refreshed()
             self.kept = state, dict(vars(model))
             if state.since == 0:
-                self.rhythm.restart()
+                self.refreshed = time.monotonic()
                 if self.store is not None and self.store.is_due():
                     self.store.write(state, model)
                 if self.on_refresh is not None:
@@ -168,10 +181,11 @@ class _Run:
         return state
 
     def rescue(self) -> None:
-        """Keep what was learned before something went wrong, unless it is the checkpoints that did."""
+        """Keep what was learned before something went wrong; that is what is raised, whatever comes of this."""
         state = self.restore()
-        if self.store is not None and not self.store.failed and state.n_seen:
-            self.store.write(state, self.model)
+        if self.store is not None and state.n_seen:
+            with suppress(Exception):
+                self.store.write(state, self.model)
 
     def finish(self, *, interrupted: bool) -> StreamReport:
         """Write the last checkpoint and solve for the last time."""
@@ -179,11 +193,11 @@ class _Run:
         if not hasattr(model, "moments_"):
             if interrupted:
                 raise KeyboardInterrupt
-            raise ValueError("Expected at least one sample in the source, got none: there is nothing to learn from.")
+            raise InputError("Expected at least one sample in the source, got none: there is nothing to learn from.")
         if self.store is not None:
             self.store.write(state, model)
         if not _can_solve(model):
-            raise ValueError(
+            raise InputError(
                 f"Expected at least two classes in the source, got one, {model.classes_.tolist()[0]!r}: there is nothing to "
                 "tell apart yet."
             )
@@ -198,33 +212,14 @@ class _Run:
         return StreamReport(state.n_seen, state.curve, seconds, state.n_refreshes, self.resumed_from, interrupted)
 
 
-def _check_options(
-    refresh_samples: int | None,
-    refresh_seconds: float | None,
-    checkpoint_seconds: float,
-    max_samples: int | None,
-    lost: bool,
-) -> None:
-    if lost:
-        raise ValueError("Expected the folder of the checkpoints to resume from, got checkpoint=None: name it.")
-    for name, value, least in (
-        ("refresh_samples", refresh_samples, 1),
-        ("refresh_seconds", refresh_seconds, 0),
-        ("checkpoint_seconds", checkpoint_seconds, 0),
-        ("max_samples", max_samples, 1),
-    ):
-        if value is not None and not value >= least:
-            raise ValueError(f"Expected {name} of at least {least}, got {value}.")
-
-
 def _check_model(model: Any) -> None:
     if not hasattr(model, "_refresh"):
-        raise ValueError(
+        raise InputError(
             f"Expected TraceNormRegressor or TraceNormClassifier, got {type(model).__name__}: call partial_fit in a loop for "
             "others that have it."
         )
-    if model.loss != "squared":
-        raise ValueError(
+    if not hasattr(model, "partial_fit"):
+        raise InputError(
             f"Expected loss='squared' for a stream, got {model.loss!r}: only the squared loss has statistics that add."
         )
     model._validate_params()
@@ -235,84 +230,52 @@ def _can_solve(model: Any) -> bool:
     return len(getattr(model, "classes_", (0, 1))) > 1
 
 
-def _test_and_train(model: Any, X: Any, y: Any, weight: Any, classes: Any) -> tuple[Tally, bool]:
-    """Predict a batch, then learn it; return the errors, and whether the weights no longer fit the classes."""
-    solved = hasattr(model, "coef_")
-    known = len(getattr(model, "classes_", ()))
-    predicted = model.predict(X) if solved else None
+def _test_and_train(model: Any, X: Any, y: Any, weight: Any, classes: Any) -> tuple[Sequence[float], bool]:
+    """Predict a batch, then learn it; return its error and weight, and whether the weights no longer fit the classes.
+
+    The error of a sample is 0 or 1 for labels, else squared and averaged over targets.
+    """
+    known, predicted = len(getattr(model, "classes_", ())), model.predict(X) if hasattr(model, "coef_") else None
     model._learn(X, y, weight, classes, grow=True)
-    grown = solved and len(getattr(model, "classes_", ())) != known
     if predicted is None:
-        return Tally(), grown
-    wrong = _errors(np.asarray(y), predicted, labels=hasattr(model, "classes_"))
+        return (0.0, 0.0), False
+    if hasattr(model, "classes_"):
+        wrong = (np.ravel(y) != predicted).astype(np.float64)
+    else:
+        wrong = np.mean((np.reshape(y, (len(X), -1)) - np.reshape(predicted, (len(X), -1))) ** 2, axis=1)
     share = np.ones(len(wrong)) if weight is None else np.asarray(weight, dtype=np.float64)
-    return Tally(float(share @ wrong), float(share.sum())), grown
-
-
-def _errors(y: Array, predicted: Array, *, labels: bool) -> Array:
-    """Measure the error of each sample: 0 or 1 for labels, else squared and averaged over targets."""
-    if labels:
-        return (np.ravel(y) != predicted).astype(np.float64)
-    return np.mean((y.reshape(len(y), -1) - predicted.reshape(len(y), -1)) ** 2, axis=1)
-
-
-class _Rhythm:
-    """Decide when to solve again."""
-
-    def __init__(self, samples: int | None, seconds: float | None) -> None:
-        self.samples = _REFRESH_SAMPLES if samples is None and seconds is None else samples
-        self.seconds = seconds
-        self.restart()
-
-    def restart(self) -> None:
-        self.since = time.monotonic()
-
-    def is_due(self, state: State) -> bool:
-        late = self.seconds is not None and time.monotonic() - self.since >= self.seconds
-        return late or (self.samples is not None and state.since >= self.samples)
+    return (float(share @ wrong), float(share.sum())), len(getattr(model, "classes_", ())) != known
 
 
 # --- the source -------------------------------------------------------------------------------------------------------
 
 
-def _limited(source: Any, start: int, max_samples: int | None) -> Iterator[tuple[Any, Any, Any]]:
-    """Read batches up to a number of samples, the last one cut, and none without samples."""
-    seen = start
-    if max_samples is not None and seen >= max_samples:
-        return
-    for X, y, weight in _batches(source, start):
-        count = len(X) if max_samples is None else min(len(X), max_samples - seen)
-        if count:
-            yield _cut(X, y, weight, slice(count))
-        seen += count
-        if seen == max_samples:
-            return
-
-
-def _batches(source: Any, start: int) -> Iterator[tuple[Any, Any, Any]]:
-    """Read a source from a sample on: a source, a function of that sample, or an iterable whose first samples are skipped."""
+def _opened(source: Any, start: int) -> tuple[Any, int]:
+    """Open a source, a function of the first sample wanted, or an iterable; return batches and the sample they begin at."""
     source = open_source(source) if isinstance(source, str | os.PathLike) else source
     if hasattr(source, "batches"):
-        yield from source.batches(start)
-        return
-    skip = 0 if callable(source) else start
-    items: Iterable[Any] = source(start) if callable(source) else source
+        return source.batches(start), start
+    return (source(start), start) if callable(source) else (source, 0)
+
+
+def _batches(source: Any, start: int, max_samples: int | None) -> Iterator[tuple[Any, Any, Any]]:
+    """Read the samples from one on, up to a number of them; the first and the last batch are cut, none is empty."""
+    stop = sys.maxsize if max_samples is None else max_samples
+    items, seen = _opened(source, start) if start < stop else ((), start)
     for item in items:
         if not isinstance(item, tuple | list) or len(item) not in (2, 3):
-            raise ValueError(
+            raise InputError(
                 f"Expected batches (X, y) or (X, y, weight), got {type(item).__name__}: make the source yield such tuples."
             )
         X, y, weight = item if len(item) == 3 else (*item, None)
-        gone = min(skip, len(X))
-        skip -= gone
-        if gone < len(X):
-            yield _cut(X, y, weight, slice(gone, None)) if gone else (X, y, weight)
-    if skip:
-        raise ValueError(
-            f"Expected a source of at least the {start} samples that the checkpoint has learned, got {start - skip}: pass the "
-            "source as it was, from its beginning."
+        part = slice(max(start - seen, 0), min(len(X), stop - seen))
+        seen += len(X)
+        if part.start < part.stop:
+            yield X[part], y[part], None if weight is None else weight[part]
+        if seen >= stop:
+            return
+    if seen < start:
+        raise InputError(
+            f"Expected a source of at least the {start} samples that the checkpoint has learned, got {seen}: pass the source "
+            "as it was, from its beginning."
         )
-
-
-def _cut(X: Any, y: Any, weight: Any, part: slice) -> tuple[Any, Any, Any]:
-    return X[part], y[part], None if weight is None else weight[part]

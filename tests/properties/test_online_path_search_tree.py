@@ -1,6 +1,7 @@
 """Learning more, forgetting, paths, searches and trees: the same promises as for one fit."""
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 from properties.inputs import ALPHAS, OUTCOMES, assert_certified, attempt, bits, datasets, tries
 
@@ -12,6 +13,8 @@ from tracelearn import (
     TraceNormRegressorCV,
     trace_norm_path,
 )
+
+pytestmark = pytest.mark.slow
 
 OPTIONS = st.fixed_dictionaries(
     {

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 from properties.inputs import attempt, bits, datasets, shapes, tries
 
@@ -20,6 +21,8 @@ from tracelearn.arrays.tensors import frobenius_norm, grid_trace, inner, kroneck
 from tracelearn.datasets import make_low_rank_regression, make_rank_tensors
 from tracelearn.penalties import PENALTIES
 from tracelearn.solvers.prox import PROXES
+
+pytestmark = pytest.mark.slow
 
 SIZES = [1.0, 1e-3, 1e6, 1e-50, 1e50]
 

@@ -4,6 +4,7 @@ import math
 import re
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 from properties.inputs import assert_certified, attempt, bits, datasets, tries
 
@@ -15,6 +16,8 @@ from tracelearn import (
     TraceNormRegressor,
 )
 from tracelearn.report import model_page
+
+pytestmark = pytest.mark.slow
 
 
 def ordinary(data, dtype, size):

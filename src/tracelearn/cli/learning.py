@@ -1,0 +1,275 @@
+"""What ``tracelearn fit`` computes: samples read and cut into folds, a model fitted to them, and an honest score."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, check_cv
+
+from tracelearn.arrays.memory import available_memory
+from tracelearn.cli.mistakes import MistakeError, telling
+from tracelearn.cli.progress import Bar
+from tracelearn.cli.shared import as_text, missing_targets
+from tracelearn.estimators.scores import accuracy, r_squared
+from tracelearn.report.page import Evaluation
+from tracelearn.report.scores import Folds, compare
+from tracelearn.samples import Source
+
+__all__ = ["Dataset", "Task", "check_folds", "draw_folds", "find_task", "learn", "read"]
+
+Splits = list[tuple[NDArray[Any], NDArray[Any]]]
+
+_TASKS = ("auto", "classification", "regression")
+_MOST_CLASSES = 20  # of whole numbers; more are taken for numbers
+
+
+# --- samples ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Some samples of a source that is too large for memory; every pass reads them anew."""
+
+    source: Source
+    y: NDArray[Any]
+    rows: NDArray[Any]
+
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        keep, first = np.isin(np.arange(len(self.y)), self.rows), 0
+        for X, _, _ in self.source.batches():
+            part = slice(first, first + len(X))
+            first += len(X)
+            if keep[part].any():
+                yield X[keep[part]], self.y[part][keep[part]]
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Samples, in memory if they fit, with their targets and groups."""
+
+    X: NDArray[Any] | Source
+    y: NDArray[Any]
+    groups: NDArray[Any] | None
+
+    def fit(self, model: Any, rows: NDArray[Any] | None = None) -> Any:
+        """Fit a model to all samples, or to some."""
+        if isinstance(self.X, Source):
+            return model.fit(self.X if rows is None else _Rows(self.X, self.y, rows))
+        return model.fit(self.X, self.y) if rows is None else model.fit(self.X[rows], self.y[rows])
+
+    def predict(self, model: Any, rows: NDArray[Any]) -> NDArray[Any]:
+        """Predict some samples, in their order in the file."""
+        if isinstance(self.X, Source):
+            return np.concatenate([model.predict(X) for X, _ in _Rows(self.X, self.y, rows)])
+        return np.asarray(model.predict(self.X[rows]))
+
+
+def _targets_of(source: Source, data: Path) -> NDArray[Any]:
+    parts = [y for y, _ in source.targets()]
+    if parts[0] is None:
+        raise missing_targets(data)
+    return np.concatenate(parts)
+
+
+def read(source: Source, groups: Source | None, data: Path, bar: Bar) -> Dataset:
+    """Read what fits in memory, and leave the rest where it is; groups are targets of the same file."""
+    y, named = _targets_of(source, data), None if groups is None else _targets_of(groups, data)
+    assert source.sample_shape is not None
+    assert source.dtype is not None
+    size = len(y) * math.prod(source.sample_shape) * source.dtype.itemsize
+    if 4 * size > available_memory():  # folds are copies of the samples, and so is what a solver widens
+        if y.dtype.kind == "S":
+            raise MistakeError("Expected labels that are text or numbers, got bytes: write them anew as text.")
+        return Dataset(source, y, named)
+    batches = bar.follow("reading", source.batches(), source.n_samples)
+    return Dataset(np.concatenate([X for X, _, _ in batches]), as_text(y), named)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be learned, and why that was concluded."""
+
+    name: str
+    reason: str
+
+    @property
+    def is_classification(self) -> bool:
+        """Whether there are labels."""
+        return self.name == "classification"
+
+
+def find_task(y: NDArray[Any], task: str) -> Task:
+    """Decide between labels and numbers by the targets.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.cli.learning import find_task
+    >>> find_task(np.array([0, 1, 1]), "auto")
+    Task(name='classification', reason='the target is 2 different whole numbers')
+    """
+    if task not in _TASKS:
+        raise MistakeError(f"Expected a task among {', '.join(_TASKS)}, got {task!r}: choose one of them with --task.")
+    if task != "auto":
+        return Task(task, f"--task {task} asks for it")
+    if y.dtype.kind in "OSUTb":
+        return Task("classification", "the target is truth values" if y.dtype.kind == "b" else "the target is text")
+    if y.ndim > 1:
+        return Task("regression", "the target is several numbers for each sample")
+    count = len(np.unique(y))
+    few = count <= _MOST_CLASSES
+    if y.dtype.kind in "iu":
+        return Task("classification" if few else "regression", f"the target is {count:,} different whole numbers")
+    hint = " (labels? say --task classification)" if few else ""
+    return Task("regression", f"the target is {count:,} different decimal numbers{hint}")
+
+
+# --- folds ------------------------------------------------------------------------------------------------------------
+
+
+def draw_folds(data: Dataset, cv: int, task: Task) -> Splits:
+    """Draw folds as the CV estimators do; groups stay together."""
+    if data.groups is None:
+        splitter = check_cv(cv, data.y, classifier=task.is_classification)
+    else:
+        splitter = (StratifiedGroupKFold if task.is_classification else GroupKFold)(cv)
+    return list(splitter.split(np.zeros(len(data.y)), data.y, data.groups))
+
+
+def check_folds(data: Dataset, cv: int, task: Task) -> None:
+    """Refuse what cannot be cross-validated, before anything is learned."""
+    if data.groups is not None and len(np.unique(data.groups)) < cv:
+        raise MistakeError(
+            f"Expected at least {cv} groups for {cv} folds, got {len(np.unique(data.groups))}: choose a smaller --cv."
+        )
+    if not task.is_classification:
+        if len(data.y) < 2 * cv:
+            raise MistakeError(
+                f"Expected at least {2 * cv} samples for {cv} folds, got {len(data.y)}: choose a smaller --cv."
+            )
+        return
+    if data.y.ndim != 1:
+        raise MistakeError(
+            f"Expected one label for each sample, got targets of shape {data.y.shape}: choose one column, or say --task "
+            "regression."
+        )
+    labels, counts = np.unique(data.y, return_counts=True)
+    if len(labels) < 2:
+        raise MistakeError(f"Expected at least two classes, got one, {labels[0]!s}: add samples of another class.")
+    if counts.min() < cv:
+        raise MistakeError(
+            f"Expected at least {cv} samples of each class for {cv} folds, got {counts.min()} of "
+            f"{labels[np.argmin(counts)]!s}: choose a smaller --cv, or leave that class out."
+        )
+
+
+# --- fit and score ----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _heard(bar: Bar) -> Iterator[None]:
+    """Let what models log move the bar, where there is one, and go nowhere else."""
+
+    def show(record: logging.LogRecord) -> bool:
+        done, total = getattr(record, "paths_done", (0, 0))
+        if total:
+            bar.show("choosing alpha", done, total)
+        return False
+
+    logger = logging.getLogger("tracelearn")
+    level = logger.level
+    logger.addFilter(show)
+    try:
+        yield
+    finally:
+        logger.removeFilter(show)
+        logger.setLevel(level)
+
+
+def _baseline(y: NDArray[Any], count: int, task: Task) -> NDArray[Any]:
+    """Predict the most frequent label, or the mean, of the training samples."""
+    if task.is_classification:
+        labels, counts = np.unique(y, return_counts=True)
+        return np.repeat(labels[np.argmax(counts)], count)
+    return np.repeat(np.mean(y, axis=0, keepdims=True), count, axis=0)
+
+
+def _cross_validate(model: Any, data: Dataset, splits: Splits, task: Task, bar: Bar) -> tuple[Evaluation, float]:
+    """Learn anew without each fold and score on it; return that, and the score of a prediction that ignores the samples."""
+    measure = accuracy if task.is_classification else r_squared
+    plain = getattr(model, "best_estimator_", model)
+    scores, truths, predictions = [], [], []
+    for number, (train, test) in enumerate(splits):
+        bar.show("scoring", number, len(splits))
+        held = np.sort(test)
+        truths.append(data.y[held] if task.is_classification else np.asarray(data.y[held], dtype=float))
+        with telling(f"the fit without fold {number + 1} of {len(splits)}"):
+            predictions.append(data.predict(data.fit(clone(plain), np.sort(train)), held))
+        baseline = _baseline(data.y[train], len(held), task)
+        scores.append((measure(truths[-1], predictions[-1]), measure(truths[-1], baseline)))
+    (mean, baseline), error = np.mean(scores, axis=0), np.std(scores, axis=0, ddof=1)[0] / math.sqrt(len(scores))
+    folds = Folds(float(mean), float(error), len(scores), hasattr(model, "alpha_"))
+    compared = compare(model, np.concatenate(truths), np.concatenate(predictions))
+    return Evaluation(compared, f"{len(data.y):,} held-out samples", folds), float(baseline)
+
+
+def _describe(model: Any, data: Dataset, task: Task) -> dict[str, Any]:
+    """Gather the facts about a fitted model."""
+    plain = getattr(model, "best_estimator_", model)
+    labels, counts = np.unique(data.y, return_counts=True) if task.is_classification else (np.zeros(0), np.zeros(0))
+    classes = {str(label): int(count) for label, count in zip(labels.tolist(), counts.tolist(), strict=True)}
+    return {
+        "model": type(model).__name__,
+        "task": task.name,
+        "reason": task.reason,
+        "n_samples": len(data.y),
+        "sample_shape": [int(size) for size in model.sample_shape_],
+        "classes": classes or None,
+        "loss": plain.loss,
+        "penalty": plain.penalty,
+        "alpha": float(plain.alpha),
+        "ridge": float(plain.ridge),
+        "mode_weights": None if plain.mode_weights is None else [float(weight) for weight in plain.mode_weights],
+        "class_mode": bool(plain.class_mode),
+        "scaling": plain.scaling,
+        "mode_ranks": np.asarray(model.mode_ranks_).tolist(),
+        "dual_gap": float(model.dual_gap_),
+        "n_iter": int(model.n_iter_),
+    }
+
+
+def learn(data: Dataset, task: Task, model: Any, splits: Splits, bar: Bar) -> tuple[dict[str, Any], Evaluation]:
+    """Fit and score a model; return the facts, and how it did on held-out samples."""
+    began = time.perf_counter()
+    with _heard(bar):
+        bar.show("learning")
+        model.verbose = int(bar.is_shown)
+        with telling("the fit to all samples"):
+            data.fit(model)
+        # Neither the folds of these samples nor this terminal are of use to those who load the model.
+        model.verbose = 0
+        if hasattr(model, "cv"):
+            model.cv, model.best_estimator_.verbose = len(splits), 0
+        evaluation, baseline = _cross_validate(model, data, splits, task, bar)
+    folds = evaluation.folds
+    assert folds is not None
+    score = {
+        "measure": "accuracy" if task.is_classification else "R2",
+        "mean": folds.mean,
+        "standard_error": folds.standard_error,
+        "folds": folds.count,
+        "baseline": baseline,
+        "baseline_is": "majority" if task.is_classification else "mean",
+        "alpha_chosen_on_same_folds": folds.is_optimistic,
+    }
+    return {**_describe(model, data, task), "score": score, "seconds": time.perf_counter() - began}, evaluation
