@@ -54,15 +54,15 @@ def _shape(text: str | None) -> tuple[int, ...] | None:
 def _make_model(task: Any, alpha: float | None, loss: str, ridge: float | None, options: dict[str, Any]) -> Any:
     """Make a model with this alpha, or one that searches for it; a loss is chosen only in a search, for labels."""
     import tracelearn
-    from tracelearn.losses import CLASSIFIER_LOSSES, REGRESSOR_LOSSES
+    from tracelearn.losses import LOSSES
 
-    losses, kind = CLASSIFIER_LOSSES, "TraceNormClassifier"
-    if not task.is_classification:
-        losses, kind = REGRESSOR_LOSSES, "TraceNormRegressor"
-    if _one_of("loss", loss, ("auto", *losses)) == "auto" and not (task.is_classification and alpha is None):
-        loss = "squared"
+    kind, wanted = "TraceNormRegressor", "for_numbers"
+    if task.is_classification:
+        kind, wanted = "TraceNormClassifier", "for_classes"
+    _one_of("loss", loss, [name for name, known in LOSSES.items() if getattr(known, wanted)])
+    options = options | {"keep_moments": True}
     if alpha is None:
-        return getattr(tracelearn, f"{kind}CV")(loss=loss, ridges="auto" if ridge is None else (ridge,), **options)
+        return getattr(tracelearn, f"{kind}CV")(loss=loss, ridges=(ridge or 0.0,), **options)
     return getattr(tracelearn, kind)(loss=loss, alpha=alpha, ridge=ridge or 0.0, **options)
 
 
@@ -137,7 +137,7 @@ def fit_command(
         ),
     ] = None,
     cv: Annotated[int, typer.Option(help="Number of folds.", min=2)] = 5,
-    class_mode: Annotated[
+    target_mode: Annotated[
         bool, typer.Option("--class-mode", help="Let classes, or targets, be one more mode of the weights.")
     ] = False,
     max_iter: Annotated[
@@ -171,7 +171,7 @@ def fit_command(
     names = read_names(mode_names, shape or source.sample_shape or ())
     from tracelearn.penalties import PENALTIES
 
-    options = {"penalty": _one_of("penalty", penalty, PENALTIES), "class_mode": class_mode, "tensor_shape": shape}
+    options = {"penalty": _one_of("penalty", penalty, PENALTIES), "target_mode": target_mode, "tensor_shape": shape}
     options |= {} if max_iter is None else {"max_iter": max_iter}
     from tracelearn.cli import learning
     from tracelearn.cli.progress import Bar

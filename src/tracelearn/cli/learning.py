@@ -240,7 +240,7 @@ def _describe(model: Any, data: Dataset, task: Task) -> dict[str, Any]:
         "alpha": float(plain.alpha),
         "ridge": float(plain.ridge),
         "mode_weights": None if plain.mode_weights is None else [float(weight) for weight in plain.mode_weights],
-        "class_mode": bool(plain.class_mode),
+        "target_mode": bool(plain.target_mode),
         "scaling": plain.scaling,
         "mode_ranks": np.asarray(model.mode_ranks_).tolist(),
         "dual_gap": float(model.dual_gap_),

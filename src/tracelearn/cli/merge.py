@@ -15,7 +15,7 @@ __all__ = ["merge_command"]
 
 
 # What cross-validation chooses, from samples that differ between the parts: the first part's choice is kept.
-_CHOSEN = ("alpha", "ridge", "scaling", "mode_weights", "class_mode")
+_CHOSEN = ("alpha", "ridge", "scaling", "mode_weights", "target_mode")
 
 
 def _read(path: Path) -> tuple[Any, bool]:

@@ -73,14 +73,14 @@ def load_file(path: Path) -> Any:
 
 def check_apart(out: Path, what: str, option: str, inputs: Iterable[str | Path | None]) -> None:
     """Refuse an output that is an input by whatever name, or lies in a folder that is one."""
-    for given in map(Path, filter(None, inputs)):
+    for given in [Path(name) for name in inputs if name]:
         within = given.is_dir() and out.resolve().is_relative_to(given.resolve())
         same = out.exists() and given.exists() and os.path.samefile(out, given)
         if within or same or out.resolve() == given.resolve():
             where = f"in the folder {given}" if within else f"the same as {given}"
             raise MistakeError(
-                f"Expected another file or folder for the {what} than those of the command, got {out}, which is {where}: name one with "
-                f"{option}."
+                f"Expected another file or folder for the {what} than those of the command, got {out}, which is {where}: name "
+                f"one with {option}."
             )
 
 

@@ -79,11 +79,13 @@ class TraceNormModel(BaseEstimator):
 
     _dtype: Any  # of the samples, and so of the weights
     _flat = False  # whether samples of more than one mode came flat
+    _solution: Solution
+    _solved: Any
     _learns_classes = False
 
     # What the two say for themselves.
 
-    def _block(self, X: Any, y: Any, sample_weight: Any, *, reset: bool, **known: Any) -> tuple[Block, tuple[int, ...]]:
+    def _block(self, X: Any, y: Any, sample_weight: Any, *, reset: bool, **known: Any) -> Any:
         raise NotImplementedError
 
     def _survey(self, raw: Raw, **known: Any) -> dict[str, Any]:
@@ -108,17 +110,18 @@ class TraceNormModel(BaseEstimator):
             if reset:
                 self.sample_shape_, self._flat = shape, len(shape) > 1 and len(np.shape(X)) == 2
             return Samples.of(block, shape)
-        reader, found = self._reader(raw, reset=reset, **known)
-        options = {**known, **found["options"]}
+        reader, survey = self._reader(raw, reset=reset, **known)
+        options = {**known, **survey["options"]}
 
         def checked(batch: tuple[int, Any, Any, Any]) -> Block:
             first, *parts = batch
             with naming(first):
                 block, _ = reader._block(*parts, reset=False, **options)
-            return replace(block, first=first)
+            found: Block = replace(block, first=first)
+            return found
 
         blocks = raw.execution.view(checked, raw.batches)
-        n_targets, total = found["n_targets"], found["total"]
+        n_targets, total = survey["n_targets"], survey["total"]
         return Samples(blocks, reader.sample_shape_, n_targets, total, raw.n_samples, raw.execution)
 
     def _reader(self, raw: Raw, *, reset: bool, **known: Any) -> tuple[Any, dict[str, Any]]:

@@ -177,15 +177,15 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
         return intercept
 
     def _block(
-        self, X: Any, y: Any, sample_weight: Any, *, reset: bool, classes: Any = None, grow: bool = False
+        self, X: Any, y: Any, sample_weight: Any, *, reset: bool, classes: Any = None, grow: bool = False, **known: Any
     ) -> tuple[Block, tuple[int, ...]]:
         rows, shape = read_samples(self, X, reset=reset, any_library=True, finite=False)
-        y, known = read_labels(y, rows, classes, least=1 if grow else 2)
+        y, labels = read_labels(y, rows, classes, least=1 if grow else 2)
         if grow and classes is None and not reset:
-            known = move_to(union(self.classes_, known), known)
-        self.classes_, self._dtype = known, float_dtype(rows)
+            labels = move_to(union(self.classes_, labels), labels)
+        self.classes_, self._dtype = labels, float_dtype(rows)
         weight = read_weights(sample_weight, rows)
-        members = move_to(y[:, None] == known[None, :], rows)
+        members = move_to(y[:, None] == labels[None, :], rows)
         if self.class_weight is not None:
             balance = self._balance(y, members)
             weight = read_weights(balance if weight is None else move_to(balance, rows, weight.dtype) * weight, rows)
@@ -206,7 +206,7 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
             balance = move_to(np.array([float(self.class_weight.get(name, 1.0)) for name in names]), y, columns.dtype)
         return columns @ balance
 
-    def _survey(self, raw: Raw, *, classes: Any = None, grow: bool = False) -> dict[str, Any]:
+    def _survey(self, raw: Raw, *, classes: Any = None, **known: Any) -> dict[str, Any]:
         """Look at the labels alone: which classes there are, how often, and what all samples weigh."""
         found: LabelCount = raw.execution.total(lambda t: label_counts(*t), raw.targets)
         counts, classes = found.found, found.classes if classes is None else classes

@@ -15,7 +15,7 @@ from tracelearn.arrays.array_api import to_numpy
 from tracelearn.estimators.base import TraceNormModel
 from tracelearn.files.models import write_atomically
 from tracelearn.optional import require
-from tracelearn.selection.base import SelectionCV
+from tracelearn.selection.cv import SelectionCV
 
 __all__ = ["to_onnx"]
 
@@ -90,6 +90,11 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
         )
     check_is_fitted(model)
     plain: Any = getattr(model, "best_estimator_", model)
+    if getattr(model, "features_", None) is not None:
+        raise ValueError(
+            f"Expected a model of samples as they are, got one of the view {model.view_!r}: a graph holds no views, so fit with "
+            "views=None, or export best_estimator_ and show it what features_ makes of samples."
+        )
     graph = _Graph(require("onnx.helper", "onnx"), require("onnx.numpy_helper", "onnx"))
     dtype = _add_scores(graph, plain)
     if hasattr(plain, "classes_"):
@@ -119,7 +124,7 @@ def _add_numbers(graph: _Graph, model: Any, dtype: Any) -> None:
         graph.give("prediction", dtype)
     else:
         graph.add("Identity", "linear", out="prediction")
-        graph.give("prediction", dtype, model.coef_.shape[0])
+        graph.give("prediction", dtype, np.shape(model.intercept_)[0])
 
 
 def _add_labels(graph: _Graph, model: Any, dtype: Any) -> None:
@@ -134,7 +139,7 @@ def _add_labels(graph: _Graph, model: Any, dtype: Any) -> None:
     graph.add("Gather", graph.hold("classes", labels), index, out="prediction", axis=0)
     graph.give("prediction", labels.dtype)
     graph.give("scores", dtype, *([] if len(labels) == 2 else [len(labels)]))
-    if model.loss == "logistic":
+    if model._loss().has_probabilities:
         _add_probabilities(graph, len(labels))
         graph.give("probabilities", dtype, len(labels))
 

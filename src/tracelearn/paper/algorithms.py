@@ -26,7 +26,7 @@ from typing import Any
 from array_api_compat import device
 
 from tracelearn.arrays.array_api import Array, array_namespace
-from tracelearn.arrays.linalg import shrink_modes
+from tracelearn.arrays.linalg import refold_rows, shrink, unfold_rows
 from tracelearn.moments import Moments
 
 __all__ = ["Constants", "Iterate", "algorithm1", "algorithm2"]
@@ -78,8 +78,10 @@ class Iterate:
 def _shrink_parts(parts: Array, level: float) -> Array:
     """Shrink the singular values of the mode-n unfolding of part n by ``level / N``: Eq. 20, and Eq. 26, second line."""
     xp, N = array_namespace(parts), parts.shape[0]
-    threshold = xp.full((1, 1), level / N, dtype=parts.dtype, device=device(parts))
-    return shrink_modes(parts[:, None, ...], threshold, range(N))[:, 0, ...]
+    threshold = xp.full((1,), level / N, dtype=parts.dtype, device=device(parts))
+    shape = (1, *parts.shape[1:])
+    shrunk = [shrink(unfold_rows(parts[n, ...][None, ...], n), threshold) for n in range(N)]
+    return xp.concat([refold_rows(M, n, shape) for n, M in enumerate(shrunk)])
 
 
 def _adm_step(P: Array, L: float, constants: Constants, state: Any) -> tuple[Array, Any]:

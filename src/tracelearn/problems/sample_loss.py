@@ -403,7 +403,7 @@ class SampleLoss:
         return replace(self, samples=self.samples.take_targets(problems), ridge=self.ridge[problems], y_origin=y_origin)
 
 
-def _spectral(operator: Any) -> Operator:
+def _spectral(operator: Any) -> Any:
     """Let one decomposition serve all shifts, where that is soon done."""
     if isinstance(operator, Gram):
         return replace(operator, spectral=operator.matrix.shape[0] <= _SPECTRAL)

@@ -166,28 +166,29 @@ def chosen_by_cv(model: Any) -> Chosen | None:
     """Read what cross-validation left in a model; None without it."""
     if not hasattr(model, "cv_results_"):
         return None
-    results, best = model.cv_results_, model.best_index_
-    alphas, mean = results["alphas"][best], results["mean_error"][best]
-    # A grid of our own begins at the smallest alpha whose weights are all zero.
-    baseline = float(mean[0]) if isinstance(model.alphas, int) and model.scoring is None else None
-    numbers = baseline is not None and model.best_estimator_.loss == "squared" and not hasattr(model, "classes_")
-    chosen = Chosen(
-        alphas=alphas,
+    path = to_numpy(model.score_path_)
+    known = path[:, ~np.any(np.isnan(path), axis=0)]
+    n_folds, candidates = path.shape[1], {tuple(map(str, p.items())) for p in _without_alpha(model)}
+    mean = known.mean(axis=1)
+    return Chosen(
+        alphas=to_numpy(model.alphas_),
         mean=mean,
-        standard_error=results["standard_error"][best],
+        standard_error=known.std(axis=1, ddof=1) / np.sqrt(n_folds) if n_folds > 1 else np.zeros(len(path)),
         alpha=float(model.alpha_),
         quantity=_quantity(model),
-        n_folds=int(to_numpy(model.mse_path_).shape[1]),
-        n_candidates=len(results["candidates"]),
-        baseline=baseline,
-        explains=None,
+        n_folds=n_folds,
+        n_candidates=len(candidates),
+        # A grid of our own begins at the smallest alpha whose weights are all zero.
+        baseline=float(mean[0]) if isinstance(model.alphas, int) and model.scoring is None else None,
+        explains=None if hasattr(model, "classes_") or model.scoring is not None else float(model.best_score_),
     )
-    if not numbers or not chosen.baseline:
-        return chosen
-    return Chosen(**{**vars(chosen), "explains": 1.0 - float(mean[chosen.at]) / chosen.baseline})
+
+
+def _without_alpha(model: Any) -> list[dict[str, Any]]:
+    return [{k: v for k, v in p.items() if k != "alpha"} for p in model.cv_results_["params"]]
 
 
 def _quantity(model: Any) -> str:
     if model.scoring is None:
-        return f"held-out {model.best_estimator_.loss.replace('_', ' ')} loss"
+        return "held-out accuracy" if hasattr(model, "classes_") else "held-out R²"
     return f"held-out {model.scoring.replace('_', ' ')}" if isinstance(model.scoring, str) else "held-out score"

@@ -365,7 +365,8 @@ class SelectionCV(BaseEstimator):
         raw = model._gathered(raw, loss)
         samples = model._read(raw)
         loss = loss.for_targets(samples.n_targets)
-        labels, weight = (None if a is None else to_numpy(a) for a in raw.all_targets())
+        y_all, given_weight = raw.all_targets()
+        labels, weight = to_numpy(y_all), None if given_weight is None else to_numpy(given_weight)
         labels = labels.ravel() if self._classifier else labels
         weight = None if weight is None else np.asarray(weight, dtype=float)
         if self.scoring is not None and not samples.in_memory:
@@ -513,7 +514,7 @@ class SelectionCV(BaseEstimator):
         ]
         means = np.array([table.means[a] for table, a in rows])
         found: dict[str, Any] = {
-            f"param_{name}": np.ma.array([p[name] for p in parameters], dtype=object) for name in ("alpha", *_CHOICES)
+            f"param_{name}": _masked([p[name] for p in parameters]) for name in ("alpha", *_CHOICES)
         }
         found["params"] = parameters
         for f in range(best.scores.shape[1]):
@@ -609,6 +610,15 @@ class SelectionCV(BaseEstimator):
         tags.input_tags.sparse = True
         tags.array_api_support = True
         return tags
+
+
+def _masked(values: list[Any]) -> Any:
+    """Make a column of any values, tuples included, as scikit-learn's searches do."""
+    masked: Any = np.ma
+    found = masked.MaskedArray(np.empty(len(values), dtype=object))
+    for i, value in enumerate(values):
+        found[i] = value
+    return found
 
 
 _CHOICES = ("view", "mode_weights", "ridge", "target_mode")

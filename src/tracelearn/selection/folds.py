@@ -82,7 +82,7 @@ class Design:
         """Read samples once, where the squared loss allows it: moments of each fold, training ones as the sum of others."""
         form = choose_form(samples, loss)
         options: dict[str, Any] = {"ridge": 0.0, "joint": joint, "fit_intercept": fit_intercept}
-        common = {"shape": samples.shape, "n_targets": samples.n_targets, "loss": loss}
+        common: dict[str, Any] = {"shape": samples.shape, "n_targets": samples.n_targets, "loss": loss}
         if form.name not in ("moments", "basis"):
             checked = samples.checked()
             parts = [checked.take(folds.mask(f, held=False)) for f in range(len(folds))]
