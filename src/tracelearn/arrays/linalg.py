@@ -87,7 +87,8 @@ def shrink(M: Array, threshold: Array) -> Array:
     sigma = xp.sqrt(positive_part(square))
     level = threshold[..., None]
     # Eigenvalues of the gram are exact to eps sigma_max^2, so singular values to sqrt(eps) sigma_max and no better.
-    if bool(xp.any(level < math.sqrt(float(xp.finfo(M.dtype).eps)) * sigma[..., -1:])):
+    # A threshold of zero changes nothing, so it needs none.
+    if bool(xp.any((level < math.sqrt(float(xp.finfo(M.dtype).eps)) * sigma[..., -1:]) & (level > 0))):
         U, sigma, Vt = xp.linalg.svd(M, full_matrices=False)
         return (U * positive_part(sigma - level)[..., None, :]) @ Vt
     left = positive_part(sigma - level)

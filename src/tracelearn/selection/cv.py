@@ -10,13 +10,13 @@ import math
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-from scipy.optimize import minimize
+from scipy.optimize import minimize, nnls
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import get_scorer
@@ -29,6 +29,7 @@ from tracelearn.arrays.array_api import Array, array_namespace, is_foreign, is_s
 from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
 from tracelearn.estimators.base import TraceNormModel
 from tracelearn.estimators.online import has_moments
+from tracelearn.estimators.scores import r_squared
 from tracelearn.features import ModeWhitener, SecondOrder, Views, find_time_axis
 from tracelearn.losses import Loss, Multinomial
 from tracelearn.penalties import Blocks, as_penalty
@@ -38,34 +39,56 @@ from tracelearn.samples.samples import Samples, as_raw
 from tracelearn.samples.scikit_learn import Interval, StrOptions, raise_for_params
 from tracelearn.selection.folds import Design, Folds, folds_of
 from tracelearn.selection.path import read_alphas
-from tracelearn.selection.search import Candidate, Table, held_out_scores, walk
+from tracelearn.selection.search import Candidate, Table, held_out_scores, ridge_scores, walk, walk_ridges
 
 __all__ = ["TraceNormClassifierCV", "TraceNormRegressorCV"]
 
 # Held-out scores differ by far more than this between neighbouring alphas: paths need no tighter gap to choose one.
-_PATH_TOL = 1e-3
-_PATH_ITERATIONS = 100
+_PATH_TOL = 2e-3
+_PATH_ITERATIONS = 20
 
-# The views that "auto" tries, and how strong two of them are in one problem.
-_FIRST_ORDER = ("raw", "whitened")
-_SECOND_ORDER = ("second_order", "lagged")
-_STRENGTHS = ((1.0, 1.0), (1.0, 2.0), (2.0, 1.0))
+# Views of a sample whose share in the best combination of all is below this are left out, and so are all but the best few.
+_LEAST_SHARE, _MOST_VIEWS = 0.1, 4
+
+# Small sets are split several times: so many samples are held out in all, each at most so often.
+_HELD_OUT, _MOST_REPEATS = 400, 4
 
 # What the model has learned and is shown here too.
 _SHOWN = ("n_features_in_", "feature_names_in_", "classes_", "intercept_", "n_iter_", "objective_", "dual_gap_")
 
 
-def _transformer(name: str, time_axis: int) -> Any:
-    """Make the transformer of a view; None is the sample itself."""
-    return {
-        "raw": None,
-        "whitened": ModeWhitener(power=-0.25),
-        "second_order": SecondOrder(time_axis=time_axis),
-        "lagged": SecondOrder(time_axis=time_axis, difference=True),
-    }[name]
+VIEWS: dict[str, Any] = {
+    "raw": lambda axis: None,
+    "whitened": lambda axis: ModeWhitener(power=-0.25),
+    "second_order": lambda axis: SecondOrder(time_axis=axis),
+    "second_order_difference": lambda axis: SecondOrder(time_axis=axis, difference=True),
+    "second_order_lags": lambda axis: SecondOrder(time_axis=axis, lags=3),
+    "second_order_slow_lags": lambda axis: SecondOrder(time_axis=axis, lags=3, lag_step=3),
+}
 
 
-VIEWS = ("raw", "whitened", "second_order", "lagged")
+def possible_views(shape: tuple[int, ...], time_axis: Any) -> tuple[list[str], str]:
+    """List the views that suit samples of a shape, and say why: second order where a mode can be time.
+
+    Examples
+    --------
+    >>> from tracelearn.selection.cv import possible_views
+    >>> possible_views((6, 11), "auto")[0], possible_views((20, 200), "auto")[0]
+    (['raw', 'whitened'], ['raw', 'whitened', 'second_order', 'second_order_difference'])
+    """
+    if len(shape) < 2:
+        return ["raw"], "samples have one mode"
+    names = ["raw", "whitened"]
+    axis, reason = (None, "time_axis=None") if time_axis is None else find_time_axis(shape, time_axis)
+    if axis is None:
+        return names, reason
+    times, channels = shape[axis], math.prod(shape) // shape[axis]
+    names.append("second_order")
+    if channels <= 32:  # copies of channels make matrices larger by their square
+        names.append("second_order_difference")
+    if channels <= 16:
+        names += ["second_order_lags"] + (["second_order_slow_lags"] if times >= 40 else [])
+    return names, reason
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,9 +129,14 @@ class _Session:
         return self._views[key]
 
     def _seen(self, name: str, strengths: tuple[float, ...]) -> _View:
-        axis = self.time_axis
+        axis = find_time_axis(self.samples.shape, self.cv.time_axis)[0] if self.cv.time_axis is not None else None
         parts = name.split("+")
-        transformers = [_transformer(part, -1 if axis is None else axis) for part in parts]
+        unknown = [part for part in parts if part not in VIEWS]
+        if unknown:
+            raise ValueError(
+                f"Expected views among {', '.join(VIEWS)}, got {unknown[0]!r}: join those of one problem by +, as raw+whitened."
+            )
+        transformers = [VIEWS[part](-1 if axis is None else axis) for part in parts]
         if transformers == [None]:
             return _View(self.samples.rescaled(self.cv._scales(self.samples)), None, None)
         features = transformers[0]
@@ -125,11 +153,6 @@ class _Session:
             penalty = Blocks(shapes, tuple(as_penalty(self.cv.penalty, own) for own in shapes))
         return _View(self.samples.mapped_rows(lambda X: rows, shape), features, penalty)
 
-    @property
-    def time_axis(self) -> int | None:
-        """The mode that is time, or None."""
-        return find_time_axis(self.samples.shape, self.cv.time_axis)[0] if self.cv.time_axis is not None else None
-
     def design(self, name: str, strengths: tuple[float, ...], *, joint: bool) -> Design:
         """Split a view into folds, once."""
         key = (f"{name} {strengths}", joint)
@@ -140,8 +163,24 @@ class _Session:
             )
         return self._designs[key]
 
-    def walk(self, name: str, candidates: Sequence[Candidate], strengths: tuple[float, ...] = ()) -> list[Table]:
+    def walk_ridges(self, label: str) -> Table:
+        """Try ridge regression alone on a view."""
+        name, strengths = _parts(label)
+        design = self.design(name, strengths, joint=False)
+        table = walk_ridges(design, label, self.judge(design), by_score=self.cv.scoring is not None)
+        self._keep([table], "ridge regression")
+        return table
+
+    def _keep(self, tables: list[Table], what: str) -> None:
+        self.tables += tables
+        best = max(tables, key=lambda table: table.value)
+        self.model._report(
+            f"{what} on {best.candidate.view}: {best.means[best.best]:.4g} held out, {best.value:.4g} selects"
+        )
+
+    def walk(self, label: str, candidates: Sequence[Candidate]) -> list[Table]:
         """Walk the paths of candidates of one view."""
+        name, strengths = _parts(label)
         tables: list[Table] = []
         alphas, given = read_alphas(self.cv.alphas, self.cv.eps)
         for joint in dict.fromkeys(candidate.target_mode for candidate in candidates):
@@ -169,15 +208,17 @@ class _Session:
         )
         return tables
 
-    def held_out(self, table: Table, at: int) -> tuple[list[Array], Design]:
+    def held_out(self, table: Table, at: int) -> list[Array]:
         """Score what the folds hold out with the candidate of a table, at one of its alphas."""
-        chosen = table.candidate
+        chosen = replace(table.candidate, ridge=float(table.ridges[at]))
         name, strengths = _parts(chosen.view)
         design = self.design(name, strengths, joint=chosen.target_mode)
+        if table.alphas[at] == 0.0 and self.loss.has_moments and not chosen.target_mode:
+            return ridge_scores(design, chosen.ridge)
         shape = (design.n_targets, *design.shape) if chosen.target_mode else design.shape
         penalty, limit = self._penalty(self.view(name, strengths), shape), min(self.cv.max_iter, _PATH_ITERATIONS)
         options: dict[str, Any] = {"penalty": penalty, "tol": max(self.cv.tol, _PATH_TOL), "max_iter": limit}
-        return held_out_scores(design, chosen, float(table.alphas[at]), shape=shape, **options), design
+        return held_out_scores(design, chosen, float(table.alphas[at]), shape=shape, **options)
 
     def _penalty(self, view: _View, shape: tuple[int, ...]) -> Any:
         """Return the penalty of a candidate as a function; None where the search knows it itself."""
@@ -191,14 +232,14 @@ class _Session:
 
     def judge(self, design: Design) -> Any:
         """Score what is held out as it is shown: by the user's scorer, by classes found, or for numbers by R²."""
-        if self.cv.scoring is None and not self.model._learns_classes:
-            return None
 
         def judged(f: int, scores: Array) -> float:
             held = design.held[f]
             if self.cv.scoring is not None:
                 return self._scored(held.index, to_numpy(scores))
             xp = array_namespace(scores)
+            if not self.model._learns_classes:
+                return r_squared(held.Y, self.loss.inverse_link(scores), held.share)
             right = _classes(scores) == _classes(held.Y)
             return float(xp.sum(xp.where(right, held.share, xp.zeros_like(held.share))))
 
@@ -229,6 +270,14 @@ def _parts(label: str) -> tuple[str, tuple[float, ...]]:
 
 def _classes(scores: Array) -> Array:
     return scores[:, 0] > 0 if scores.shape[1] == 1 else array_namespace(scores).argmax(scores, axis=1)
+
+
+def _shares(scores: list[Array], Y: Array) -> Array:
+    """Combine held-out scores of several views with weights that are not negative; return their shares."""
+    centred = np.stack([(part - part.mean(axis=0)).ravel() for part in scores], axis=1)
+    size = centred.std(axis=0)
+    found, _ = nnls(centred / np.where(size > 0, size, 1.0), (Y - Y.mean(axis=0)).ravel())
+    return np.asarray(found / found.sum() if found.sum() > 0 else np.arange(len(scores)) == 0, dtype=float)
 
 
 def _calibration(scores: list[Array], design: Design) -> tuple[float, Array]:
@@ -310,7 +359,7 @@ class SelectionCV(BaseEstimator):
         "eps": [Interval(Real, 0, 1, closed="neither")],
         "views": ["array-like", str, None],
         "time_axis": [Integral, StrOptions({"auto"}), None],
-        "ridges": ["array-like"],
+        "ridges": ["array-like", StrOptions({"auto"})],
         "mode_weights": ["array-like", StrOptions({"auto"}), None],
         "target_mode": ["boolean", StrOptions({"auto"})],
         "cv": ["cv_object"],
@@ -373,7 +422,10 @@ class SelectionCV(BaseEstimator):
             raise ValueError(
                 f"Expected scoring=None where samples are read in blocks, got {self.scoring!r}: the loss selects there."
             )
-        folds = folds_of(self.cv, labels, weight, metadata, classifier=self._classifier)
+        repeats = 1
+        if self.scoring is None and isinstance(self.views, str) and self.views == "auto" and samples.in_memory:
+            repeats = int(np.clip(round(_HELD_OUT / len(labels)), 1, _MOST_REPEATS))
+        folds = folds_of(self.cv, labels, weight, metadata, classifier=self._classifier, repeats=repeats)
         model._report(": ".join(choose_form(samples, loss)))
         session = _Session(self, model, samples, folds, labels, weight, loss, deadline)
         best = self._search(session)
@@ -381,51 +433,58 @@ class SelectionCV(BaseEstimator):
         return self
 
     def _search(self, session: _Session) -> Table:
-        """Ask one question after the other: which modes, which views, which views together."""
-        names = self._view_names(session)
-        found: dict[str, Table] = {}
-        for name in names:
-            if session.tables and time.monotonic() > session.deadline:
-                break
-            found[name] = self._best(session.walk(name, self._candidates(session, name)))
-        best = self._best(list(found.values()))
-        first = [found[name] for name in found if name in _FIRST_ORDER]
-        second = [found[name] for name in found if name in _SECOND_ORDER]
-        if first and second and isinstance(self.views, str):
-            pair = "+".join(self._best(tables).candidate.view for tables in (first, second))
-            for strengths in _STRENGTHS:
-                if time.monotonic() > session.deadline:
-                    break
-                label = f"{pair} {':'.join(f'{s:g}' for s in strengths)}"
-                tables = session.walk(pair, [Candidate(label)], strengths)
-                best = self._best([best, *tables])
-        return best
-
-    @staticmethod
-    def _best(tables: list[Table]) -> Table:
+        """Find out which views to show, then whether the trace norm or ridge regression alone is better on them."""
+        label = self._label(session)
+        name, strengths = _parts(label)
+        tables = []
+        if session.loss.has_moments and isinstance(self.ridges, str):
+            tables += [t for t in session.tables if t.candidate.view == label] or [session.walk_ridges(label)]
+        candidates = [Candidate(label)] if strengths else self._candidates(session, name)
+        if not tables or time.monotonic() < session.deadline:
+            tables += session.walk(label, candidates)
         return max(tables, key=lambda table: table.value)
 
-    def _view_names(self, session: _Session) -> list[str]:
-        """List the views to try; "auto" tries second order only where a mode can be time."""
-        if not session.samples.in_memory or is_sparse(session.samples.like) or self.views is None:
-            return ["raw"]
-        if not isinstance(self.views, str):
-            return list(self.views)
-        if self.views != "auto":
-            return [self.views]
-        if len(session.samples.shape) < 2:
-            return ["raw"]
-        names = [*_FIRST_ORDER]
-        axis, reason = (None, "") if self.time_axis is None else find_time_axis(session.samples.shape, self.time_axis)
-        session.model._report(f"second order: {reason}")
-        return names if axis is None else [*names, *_SECOND_ORDER]
+    def _label(self, session: _Session) -> str:
+        """Choose the views, and how strong each is: by how much ridge regression on each adds to that on the others.
+
+        Held-out scores of all views are combined with weights that are not negative. A view that gets a small share is left
+        out; the others are multiplied by their shares, so that weights on a good view cost less.
+        """
+        views, samples = self.views, session.samples
+        if views is None or not samples.in_memory or is_sparse(samples.like):
+            return "raw"
+        names, reason = possible_views(samples.shape, self.time_axis)
+        if not isinstance(views, str) or views != "auto":
+            names, reason = [views] if isinstance(views, str) else list(views), "as given"
+        session.model._report(f"views: {', '.join(names)} ({reason})")
+        if len(names) == 1 or not session.loss.has_moments:
+            return names[0]
+        found, tables, scores = [], [], []
+        for name in names:
+            if found and time.monotonic() > session.deadline:
+                break
+            tables.append(session.walk_ridges(name))
+            found.append(name)
+            scores.append(np.concatenate([to_numpy(part) for part in session.held_out(tables[-1], tables[-1].best)]))
+        share = _shares(
+            scores, np.concatenate([to_numpy(held.Y) for held in session.design(names[0], (), joint=False).held])
+        )
+        order = [i for i in np.argsort(-share)[:_MOST_VIEWS] if share[i] > _LEAST_SHARE] or [int(np.argmax(share))]
+        session.model._report("shares of views: " + ", ".join(f"{found[i]} {share[i]:.2f}" for i in order))
+        alone = found[int(np.argmax([table.value for table in tables]))]
+        if len(order) == 1:
+            return alone
+        ratio = ":".join(f"{share[i] / share[order[0]]:.3g}" for i in order)
+        joint = session.walk_ridges(f"{'+'.join(found[i] for i in order)} {ratio}")
+        # Views that are better apart than together stay apart.
+        return joint.candidate.view if joint.value >= max(table.value for table in tables) else alone
 
     def _candidates(self, session: _Session, name: str) -> list[Candidate]:
         """List what to try of one view; "auto" mode weights are equal ones and each mode alone."""
         view, K = session.view(name), session.samples.n_targets
         joints = [False, True] if isinstance(self.target_mode, str) else [bool(self.target_mode)]
         joints = [joint and K > 1 for joint in joints]
-        ridges = [float(ridge) for ridge in np.atleast_1d(self.ridges)]
+        ridges = [0.0] if isinstance(self.ridges, str) else [float(ridge) for ridge in np.atleast_1d(self.ridges)]
         if not ridges or not all(math.isfinite(ridge) and ridge >= 0 for ridge in ridges):
             raise ValueError(f"Expected ridges that are finite and not negative, at least one, got {self.ridges}.")
         order = len(view.samples.shape)
@@ -458,7 +517,7 @@ class SelectionCV(BaseEstimator):
         self._describe(session.tables, best, at)
         name, strengths = _parts(chosen.view)
         view = session.view(name, strengths)
-        options = {"alpha": alpha, "ridge": chosen.ridge, "mode_weights": chosen.mode_weights}
+        options = {"alpha": alpha, "ridge": float(best.ridges[at]), "mode_weights": chosen.mode_weights}
         options["target_mode"] = chosen.target_mode
         if view.penalty is not None:
             options["penalty"] = view.penalty
@@ -478,7 +537,8 @@ class SelectionCV(BaseEstimator):
             model._learn_from(samples, session.loss)
         self.features_, self.best_estimator_, self.view_ = view.features, model, chosen.view
         if self._classifier and not session.loss.has_probabilities:
-            self.calibration_ = _calibration(*session.held_out(best, at)) if samples.in_memory else (1.0, 0.0)
+            held = session.held_out(best, at) if samples.in_memory else []
+            self.calibration_ = _calibration(held, design) if held else (1.0, np.zeros(1))
         self.sample_shape_ = session.samples.shape
         for shown in _SHOWN:
             self.__dict__.pop(shown, None)
@@ -490,10 +550,9 @@ class SelectionCV(BaseEstimator):
         """Keep the results in scikit-learn's own form, one row for each candidate and alpha."""
         chosen = best.candidate
         self.alpha_, self.alphas_ = float(best.alphas[at]), best.alphas
-        self.ridge_, self.mode_weights_, self.target_mode_ = chosen.ridge, chosen.mode_weights, chosen.target_mode
+        self.ridge_, self.ridges_ = float(best.ridges[at]), best.ridges
+        self.mode_weights_, self.target_mode_ = chosen.mode_weights, chosen.target_mode
         self.score_path_ = best.scores
-        if self.scoring is None and not self._classifier:
-            self.mse_path_ = best.squared_errors
         self.best_score_, self.best_score_se_ = float(best.means[at]), float(best.errors[at])
         if np.any(np.isnan(best.scores)):
             lost = np.flatnonzero(np.any(np.isnan(best.scores), axis=0)).tolist()
@@ -509,7 +568,8 @@ class SelectionCV(BaseEstimator):
             )
         rows = [(table, a) for table in tables for a in range(len(table.alphas))]
         parameters = [
-            {"alpha": float(table.alphas[a]), **{name: getattr(table.candidate, name) for name in _CHOICES}}
+            {name: getattr(table.candidate, name) for name in _CHOICES}
+            | {"alpha": float(table.alphas[a]), "ridge": float(table.ridges[a])}
             for table, a in rows
         ]
         means = np.array([table.means[a] for table, a in rows])
@@ -629,21 +689,23 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
 
     Parameters
     ----------
-    alphas : int or array, default=16
+    alphas : int or array, default=12
         Number of alphas on a grid from ``alpha_max``, where all weights are zero, down to ``eps`` times it; or the alphas.
     eps : float, default=1e-3
     views : "auto", name, list of names or None, default="auto"
-        How samples are shown: "raw", "whitened" (every mode), "second_order" (the covariance of channels over time) and
-        "lagged" (the same, with the differences of the signals beside them). "auto" tries these, and the best of the first
-        two together with the best of the last two in one convex problem. None is "raw".
+        How samples are shown: "raw", "whitened" (every mode, by half), "second_order" (the covariance of channels over time),
+        "second_order_difference", "second_order_lags" and "second_order_slow_lags" (the same with differences or delayed
+        copies of the signals). "auto" tries all that suit the shape of a sample; a list tries those. The ones that add
+        something are put into one convex problem, each with a norm of its own. "raw+whitened" is such a problem by hand,
+        "raw+whitened 1:0.5" one with strengths. None is "raw".
     time_axis : int, "auto" or None, default="auto"
         The mode of a sample that is time, for second order; "auto" takes a mode that is long enough and has few enough
         channels. None: there is none.
-    ridges : sequence of floats, default=(0.0,)
-        Strengths of the squared norm to try.
+    ridges : "auto" or sequence of floats, default="auto"
+        "auto" compares the trace norm with ridge regression alone; else strengths of the squared norm to add to it.
     loss, penalty, scaling, fit_intercept, tensor_shape, tol, max_iter, keep_moments, verbose
         As in ``TraceNormRegressor``.
-    mode_weights : "auto", None, one sequence of weights, or a list of such candidates, default="auto"
+    mode_weights : "auto", None, one sequence of weights, or a list of such candidates, default=None
         "auto" tries equal weights and each mode alone (order 3 and above, overlapped norm). None is equal weights.
     target_mode : bool or "auto", default=False
         Whether targets are one more mode; "auto" tries both.
@@ -662,9 +724,10 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
     ----------
     alpha_, view_, ridge_, mode_weights_, target_mode_
         What was chosen.
-    alphas_ : array of shape (n_alphas,)
-    score_path_, mse_path_ : arrays of shape (n_alphas, n_folds)
-        Held-out R² or score, and without ``scoring`` the held-out squared error, of what was chosen.
+    alphas_, ridges_ : arrays of shape (n_alphas,)
+        Along the path of what was chosen; for ridge regression alone the alphas are zero.
+    score_path_ : array of shape (n_alphas, n_folds)
+        Held-out R², or score, of what was chosen.
     best_score_, best_score_se_ : float
         Mean score over folds at ``alpha_``, and its standard error.
     cv_results_ : dict
@@ -682,8 +745,8 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
     >>> from tracelearn.datasets import make_low_rank_regression
     >>> X, y, W = make_low_rank_regression(200, (6, 5, 4), rank=1, random_state=0)
     >>> model = TraceNormRegressorCV().fit(X, y)
-    >>> model.score(X, y) > 0.7, model.mse_path_.shape  # one column for each fold
-    (True, (16, 5))
+    >>> model.score(X, y) > 0.7, model.score_path_.shape[1] >= 5  # one column for each fold
+    (True, True)
     """
 
     _estimator = TraceNormRegressor
@@ -691,16 +754,16 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
 
     def __init__(
         self,
-        alphas: Any = 16,
+        alphas: Any = 12,
         *,
         eps: float = 1e-3,
         views: Any = "auto",
         time_axis: Any = "auto",
-        ridges: Any = (0.0,),
+        ridges: Any = "auto",
         loss: Any = "squared",
         penalty: Any = "overlapped",
         scaling: Any = None,
-        mode_weights: Any = "auto",
+        mode_weights: Any = None,
         target_mode: Any = False,
         cv: Any = 5,
         scoring: Any = None,
@@ -773,7 +836,8 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
     ----------
     alpha_, view_, ridge_, mode_weights_, target_mode_
         What was chosen.
-    alphas_ : array of shape (n_alphas,)
+    alphas_, ridges_ : arrays of shape (n_alphas,)
+        Along the path of what was chosen; for ridge regression alone the alphas are zero.
     score_path_ : array of shape (n_alphas, n_folds)
         Held-out accuracy, or score, of what was chosen.
     best_score_, best_score_se_ : float
@@ -806,16 +870,16 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
 
     def __init__(
         self,
-        alphas: Any = 16,
+        alphas: Any = 12,
         *,
         eps: float = 1e-3,
         views: Any = "auto",
         time_axis: Any = "auto",
-        ridges: Any = (0.0,),
+        ridges: Any = "auto",
         loss: Any = "squared",
         penalty: Any = "overlapped",
         scaling: Any = None,
-        mode_weights: Any = "auto",
+        mode_weights: Any = None,
         target_mode: Any = False,
         cv: Any = 5,
         scoring: Any = None,

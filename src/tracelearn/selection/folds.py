@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from numbers import Integral
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import check_cv
+from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold, check_cv
+from sklearn.utils.multiclass import type_of_target
 
 from tracelearn.arrays.array_api import Array, array_namespace, move_to, take_rows
 from tracelearn.losses import Loss
@@ -18,6 +20,15 @@ from tracelearn.problems.datafits import DataFit, Squares
 from tracelearn.samples.samples import Samples, summed
 
 __all__ = ["Design", "Folds", "folds_of"]
+
+
+# By whether targets are classes and whether there are groups.
+_SPLITTERS = {
+    (True, True): StratifiedGroupKFold,
+    (True, False): StratifiedKFold,
+    (False, True): GroupKFold,
+    (False, False): KFold,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,10 +57,21 @@ class Folds:
         return chosen
 
 
-def folds_of(cv: Any, y: Array, weight: Array | None, metadata: dict[str, Any], *, classifier: bool) -> Folds:
-    """Draw folds as scikit-learn does; refuse one that has nothing to learn from, or nothing to judge by."""
-    splitter = check_cv(cv, y, classifier=classifier)
-    folds = Folds(list(splitter.split(np.zeros(len(y)), y, **metadata)), len(y))
+def folds_of(
+    cv: Any, y: Array, weight: Array | None, metadata: dict[str, Any], *, classifier: bool, repeats: int = 1
+) -> Folds:
+    """Draw folds; refuse one that has nothing to learn from, or nothing to judge by.
+
+    A number of folds means shuffled ones, stratified for classes and with groups held out whole where there are any, drawn
+    several times if asked to; all else is scikit-learn's.
+    """
+    splitters = [check_cv(cv, y, classifier=classifier)]
+    if isinstance(cv, Integral):
+        grouped, kinds = metadata.get("groups") is not None, type_of_target(y) in ("binary", "multiclass")
+        kind = _SPLITTERS[classifier and kinds, grouped]
+        splitters = [kind(int(cv), shuffle=True, random_state=seed) for seed in range(repeats)]
+    rows = np.zeros(len(y))
+    folds = Folds([split for one in splitters for split in one.split(rows, y, **metadata)], len(y))
     for f, parts in enumerate(folds.splits):
         if weight is not None and not all(np.any(weight[part]) for part in parts):
             raise ValueError(

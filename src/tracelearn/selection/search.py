@@ -21,10 +21,16 @@ from tracelearn.problems.batch import Problems, Solution, alpha_max
 from tracelearn.selection.folds import Design, with_ridge
 from tracelearn.solvers import SOLVERS
 
-__all__ = ["Candidate", "Judge", "Table", "held_out_scores", "walk"]
+__all__ = ["Candidate", "Judge", "Table", "held_out_scores", "ridge_scores", "walk", "walk_ridges"]
 
 # Numbers in the weights of one batch: more would leave the cache without fewer calls.
 _LARGEST_BATCH = 2_000_000
+
+# Alphas after the best one, all worse, after which a path on our own grid ends.
+_PATIENCE = 3
+
+# Ridges that are tried alone, as shares of the total variance of the features.
+_RIDGES = np.geomspace(1.0, 1e-6, 13)
 
 
 @dataclass(frozen=True)
@@ -67,9 +73,9 @@ class Table:
     """What came of a candidate: for each alpha and fold the score that is shown; for each alpha the one that selects."""
 
     candidate: Candidate
-    alphas: Array
+    alphas: Array  # (A,)
+    ridges: Array  # (A,)
     scores: Array  # (A, F), higher is better; NaN where a fold has none
-    squared_errors: Array  # (A, F)
     weights: Array  # of the folds
     selecting: Array  # (A,), higher is better
 
@@ -221,48 +227,104 @@ def walk(
     penalty : the penalty of a candidate; None is the overlapped trace norm with the candidate's mode weights
     deadline : when, on the monotonic clock, the walk ends with the alphas it has
     """
-    C, F, K = len(candidates), design.n_folds, design.n_targets
-    scores, statistics = np.full((len(alphas), C, F), np.nan), np.full((len(alphas), C, F, K, 5), np.nan)
+    C = len(candidates)
+    found = _Found.empty(len(alphas), C, design)
     tops = np.ones(C)
 
     def run(group: _Group) -> None:
-        own, rows = list(group.candidates), len(group.candidates) * K
+        own = list(group.candidates)
         each = group.fit.n_problems // len(group.folds) // len(own)
         tops[own] = to_numpy(group.top)[: each * len(own) : each]
         points = _path(group, shape, alphas, absolute=absolute, tol=tol, max_iter=max_iter)
         for a, (W, b) in enumerate(points):
-            for i, f in enumerate(group.folds):
-                part, shift = W[i * rows : (i + 1) * rows, :], b[i * rows : (i + 1) * rows]
-                found = design.scores(f, part, shift)
-                statistics[a, own, f] = to_numpy(design.statistics(f, part, shift, found)).reshape(len(own), K, 5)
-                for j, c in enumerate(own if judge is not None and found is not None else ()):
-                    scores[a, c, f] = judge(f, found[:, j * K : (j + 1) * K])  # type: ignore[misc,index]
-            if time.monotonic() > deadline:
+            found.judge(a, group.folds, own, W, b, judge)
+            if time.monotonic() > deadline or (not absolute and found.has_passed(a, own, by_score=by_score)):
                 break
 
     # Threads share the samples; most of the time is spent in BLAS and LAPACK, which let go of the interpreter.
     Parallel(n_jobs=n_jobs, prefer="threads")(
         delayed(run)(group) for group in _groups(design, candidates, shape, penalty)
     )
-    done = ~np.any(np.isnan(statistics), axis=(1, 2, 3, 4))
-    kept = np.asarray(alphas)[done]
     tables = []
     for c, candidate in enumerate(candidates):
-        own = kept if absolute else kept * tops[c]
-        tables.append(_table(candidate, own, scores[done, c], statistics[done, c], design.weights, by_score=by_score))
+        own = np.asarray(alphas) * (1.0 if absolute else tops[c])
+        tables.append(found.table(c, candidate, own, np.full(len(own), candidate.ridge), by_score=by_score))
     return tables
 
 
-def _table(
-    candidate: Candidate, alphas: Array, scores: Array, statistics: Array, weights: Array, *, by_score: bool
-) -> Table:
-    mean, target, ss, yy, sy = np.moveaxis(statistics, -1, 0)
-    errors = (ss - 2.0 * sy + yy + (mean - target) ** 2).mean(axis=-1)
-    if np.all(np.isnan(scores)) and not by_score:  # nothing was judged: samples are not in memory
-        spread = np.maximum(yy.mean(axis=-1), np.finfo(float).tiny)
-        scores = 1.0 - errors / spread
-    selecting = _mean(scores, weights) if by_score else calibrated(statistics, weights)
-    return Table(candidate, alphas, scores, errors, weights, selecting)
+def walk_ridges(design: Design, view: str, judge: Judge | None, *, by_score: bool = False) -> Table:
+    """Try ridge regression alone, squared loss only: for every ridge a product with the operator's eigenvectors."""
+    (fit,) = design.fits
+    variance = float(array_namespace(fit.cross).max(array_namespace(fit.cross).sum(fit.variances, axis=-1)))  # type: ignore[attr-defined]
+    ridges = _RIDGES * (variance or 1.0)
+    found = _Found.empty(len(ridges), 1, design)
+    xp = array_namespace(fit.cross)  # type: ignore[attr-defined]
+    for a, ridge in enumerate(ridges):
+        shift = xp.full_like(fit.target, 2.0 * float(ridge))  # type: ignore[attr-defined]
+        W = fit.operator.solver(shift)(2.0 * fit.cross)  # type: ignore[attr-defined]
+        found.judge(a, range(design.n_folds), [0], W, fit.intercept(W), judge)
+    return found.table(0, Candidate(view), np.zeros(len(ridges)), ridges, by_score=by_score)
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """What was found on held-out samples, filled as paths are walked."""
+
+    design: Design
+    scores: Array  # (A, C, F)
+    statistics: Array  # (A, C, F, K, 5)
+
+    @classmethod
+    def empty(cls, n_alphas: int, n_candidates: int, design: Design) -> _Found:
+        """Begin with nothing."""
+        shape = (n_alphas, n_candidates, design.n_folds)
+        return cls(design, np.full(shape, np.nan), np.full((*shape, design.n_targets, 5), np.nan))
+
+    def judge(self, a: int, folds: Any, own: list[int], W: Array, b: Array, judge: Judge | None) -> None:
+        """Judge the models of some folds and candidates, given as rows (folds x candidates x K, p)."""
+        design, K = self.design, self.design.n_targets
+        rows = len(own) * K
+        # Predictions of all folds are compared about one common mean: what folds differ in by their intercepts alone
+        # says nothing about how well samples are told apart.
+        common = -(W @ design.whole.x_mean)  # type: ignore[attr-defined]
+        for i, f in enumerate(folds):
+            part = slice(i * rows, (i + 1) * rows)
+            scores = design.scores(f, W[part, :], b[part])
+            moved = None if scores is None else scores + (common[part] - b[part])
+            shift = (
+                b if design.loss.curvature is None else common
+            )  # with a link the intercept belongs to the prediction
+            moved = scores if design.loss.curvature is None else moved
+            statistics = design.statistics(f, W[part, :], shift[part], moved)
+            self.statistics[a, own, f] = to_numpy(statistics).reshape(len(own), K, 5)
+            for j, c in enumerate(own if judge is not None and scores is not None else ()):
+                self.scores[a, c, f] = judge(f, scores[:, j * K : (j + 1) * K])  # type: ignore[misc,index]
+
+    def _selecting(self, c: int, upto: int, *, by_score: bool) -> Array:
+        if by_score:
+            return _mean(self.scores[:upto, c], self.design.weights)
+        return calibrated(self.statistics[:upto, c], self.design.weights)
+
+    def has_passed(self, a: int, own: list[int], *, by_score: bool) -> bool:
+        """Tell whether the path of every candidate has left zero, was best some alphas ago, and is clearly worse now."""
+        for c in own:
+            values = self._selecting(c, a + 1, by_score=by_score)
+            best = int(np.argmax(values))
+            if a - best < _PATIENCE or values[best] <= values[0] + 0.02 or values[-1] >= values[best] - 0.002:
+                return False
+        return True
+
+    def table(self, c: int, candidate: Candidate, alphas: Array, ridges: Array, *, by_score: bool) -> Table:
+        """Gather what was found of a candidate."""
+        done = ~np.any(np.isnan(self.statistics[:, c]), axis=(1, 2, 3))
+        upto = int(done.sum())
+        scores, weights = self.scores[:upto, c], self.design.weights
+        _, _, ss, yy, sy = np.moveaxis(self.statistics[:upto, c], -1, 0)
+        explained = np.where(yy > 0, sy**2 / np.where(ss * yy > 0, ss * yy, 1.0), 0.0).mean(axis=-1)
+        if np.all(np.isnan(scores)) and not by_score:  # numbers, or samples that are not in memory
+            scores = explained
+        selecting = self._selecting(c, upto, by_score=by_score)
+        return Table(candidate, alphas[:upto], ridges[:upto], scores, weights, selecting)
 
 
 def held_out_scores(
@@ -283,3 +345,13 @@ def held_out_scores(
             rows = slice(i * design.n_targets, (i + 1) * design.n_targets)
             found[f] = design.scores(f, W[rows, :], b[rows])
     return found
+
+
+def ridge_scores(design: Design, ridge: float) -> list[Array]:
+    """Score what each fold holds out by ridge regression alone, (n_f, K) each; samples must be in memory."""
+    fit: Any = design.fits[0]
+    K, shift = design.n_targets, array_namespace(fit.target).full_like(fit.target, 2.0 * ridge)
+    W = fit.operator.solver(shift)(2.0 * fit.cross)
+    b = fit.intercept(W)
+    parts = [slice(f * K, (f + 1) * K) for f in range(design.n_folds)]
+    return [design.scores(f, W[part, :], b[part]) for f, part in enumerate(parts)]
