@@ -117,6 +117,7 @@ class _Session:
     weight: Array | None
     loss: Loss
     deadline: float
+    n_folds: int
     tables: list[Table] = field(default_factory=list)
     _views: dict[str, _View] = field(default_factory=dict)
     _designs: dict[tuple[str, bool], Design] = field(default_factory=dict)
@@ -153,22 +154,22 @@ class _Session:
             penalty = Blocks(shapes, tuple(as_penalty(self.cv.penalty, own) for own in shapes))
         return _View(self.samples.mapped_rows(lambda X: rows, shape), features, penalty)
 
-    def design(self, name: str, strengths: tuple[float, ...], *, joint: bool) -> Design:
-        """Split a view into folds, once."""
-        key = (f"{name} {strengths}", joint)
+    def design(self, name: str, strengths: tuple[float, ...], *, joint: bool, screening: bool = False) -> Design:
+        """Split a view into folds, once; views are screened with all repeats of the folds."""
+        key = (f"{name} {strengths} {screening}", joint)
         if key not in self._designs:
+            folds = self.folds if screening else self.folds.first(self.n_folds)
             samples = self.view(name, strengths).samples
-            self._designs[key] = Design.of(
-                samples, self.folds, self.loss, joint=joint, fit_intercept=self.cv.fit_intercept
-            )
+            self._designs[key] = Design(samples, folds, self.loss, joint, self.cv.fit_intercept)
         return self._designs[key]
 
-    def walk_ridges(self, label: str) -> Table:
+    def walk_ridges(self, label: str, *, screening: bool = False) -> Table:
         """Try ridge regression alone on a view."""
         name, strengths = _parts(label)
-        design = self.design(name, strengths, joint=False)
+        design = self.design(name, strengths, joint=False, screening=screening)
         table = walk_ridges(design, label, self.judge(design), by_score=self.cv.scoring is not None)
-        self._keep([table], "ridge regression")
+        if not screening:
+            self._keep([table], "ridge regression")
         return table
 
     def _keep(self, tables: list[Table], what: str) -> None:
@@ -186,7 +187,7 @@ class _Session:
         for joint in dict.fromkeys(candidate.target_mode for candidate in candidates):
             own = [candidate for candidate in candidates if candidate.target_mode == joint]
             view, design = self.view(name, strengths), self.design(name, strengths, joint=joint)
-            shape = (design.n_targets, *design.shape) if joint else design.shape
+            shape = (design.n_targets, *view.samples.shape) if joint else view.samples.shape
             tables += walk(
                 design,
                 own,
@@ -201,22 +202,19 @@ class _Session:
                 n_jobs=self.cv.n_jobs,
                 deadline=self.deadline,
             )
-        self.tables += tables
-        best = max(tables, key=lambda table: table.value)
-        self.model._report(
-            f"{best.candidate.view}: held-out score {best.value:.4g} at alpha {best.alphas[best.best]:.3g}"
-        )
+        self._keep(tables, "trace norm")
         return tables
 
-    def held_out(self, table: Table, at: int) -> list[Array]:
+    def held_out(self, table: Table, at: int, *, screening: bool = False) -> list[Array]:
         """Score what the folds hold out with the candidate of a table, at one of its alphas."""
         chosen = replace(table.candidate, ridge=float(table.ridges[at]))
         name, strengths = _parts(chosen.view)
-        design = self.design(name, strengths, joint=chosen.target_mode)
+        design = self.design(name, strengths, joint=chosen.target_mode, screening=screening)
         if table.alphas[at] == 0.0 and self.loss.has_moments and not chosen.target_mode:
             return ridge_scores(design, chosen.ridge)
-        shape = (design.n_targets, *design.shape) if chosen.target_mode else design.shape
-        penalty, limit = self._penalty(self.view(name, strengths), shape), min(self.cv.max_iter, _PATH_ITERATIONS)
+        view = self.view(name, strengths)
+        shape = (design.n_targets, *view.samples.shape) if chosen.target_mode else view.samples.shape
+        penalty, limit = self._penalty(view, shape), min(self.cv.max_iter, _PATH_ITERATIONS)
         options: dict[str, Any] = {"penalty": penalty, "tol": max(self.cv.tol, _PATH_TOL), "max_iter": limit}
         return held_out_scores(design, chosen, float(table.alphas[at]), shape=shape, **options)
 
@@ -427,7 +425,7 @@ class SelectionCV(BaseEstimator):
             repeats = int(np.clip(round(_HELD_OUT / len(labels)), 1, _MOST_REPEATS))
         folds = folds_of(self.cv, labels, weight, metadata, classifier=self._classifier, repeats=repeats)
         model._report(": ".join(choose_form(samples, loss)))
-        session = _Session(self, model, samples, folds, labels, weight, loss, deadline)
+        session = _Session(self, model, samples, folds, labels, weight, loss, deadline, len(folds) // repeats)
         best = self._search(session)
         self._finish(session, best)
         return self
@@ -438,7 +436,7 @@ class SelectionCV(BaseEstimator):
         name, strengths = _parts(label)
         tables = []
         if session.loss.has_moments and isinstance(self.ridges, str):
-            tables += [t for t in session.tables if t.candidate.view == label] or [session.walk_ridges(label)]
+            tables.append(session.walk_ridges(label))
         candidates = [Candidate(label)] if strengths else self._candidates(session, name)
         if not tables or time.monotonic() < session.deadline:
             tables += session.walk(label, candidates)
@@ -459,7 +457,9 @@ class SelectionCV(BaseEstimator):
         session.model._report(f"views: {', '.join(names)} ({reason})")
         if len(names) == 1 or not session.loss.has_moments:
             return names[0]
-        found, tables, scores = [], [], []
+        found: list[str] = []
+        tables: list[Table] = []
+        scores: list[Array] = []
         for name in names:
             if found and time.monotonic() > session.deadline:
                 break
@@ -470,12 +470,13 @@ class SelectionCV(BaseEstimator):
             scores, np.concatenate([to_numpy(held.Y) for held in session.design(names[0], (), joint=False).held])
         )
         order = [i for i in np.argsort(-share)[:_MOST_VIEWS] if share[i] > _LEAST_SHARE] or [int(np.argmax(share))]
+        self.view_shares_ = {found[i]: float(share[i]) for i in np.argsort(-share)}
         session.model._report("shares of views: " + ", ".join(f"{found[i]} {share[i]:.2f}" for i in order))
         alone = found[int(np.argmax([table.value for table in tables]))]
         if len(order) == 1:
             return alone
         ratio = ":".join(f"{share[i] / share[order[0]]:.3g}" for i in order)
-        joint = session.walk_ridges(f"{'+'.join(found[i] for i in order)} {ratio}")
+        joint = session.walk_ridges(f"{'+'.join(found[i] for i in order)} {ratio}", screening=True)
         # Views that are better apart than together stay apart.
         return joint.candidate.view if joint.value >= max(table.value for table in tables) else alone
 

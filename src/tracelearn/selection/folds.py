@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
@@ -12,11 +11,12 @@ import numpy as np
 from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold, check_cv
 from sklearn.utils.multiclass import type_of_target
 
-from tracelearn.arrays.array_api import Array, array_namespace, move_to, take_rows
+from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
-from tracelearn.problems.batch import choose_form, datafit, in_basis
+from tracelearn.problems.batch import Form, choose_form, datafit, in_basis
 from tracelearn.problems.datafits import DataFit, Squares
+from tracelearn.problems.operators import InBasis
 from tracelearn.samples.samples import Samples, summed
 
 __all__ = ["Design", "Folds", "folds_of"]
@@ -40,6 +40,10 @@ class Folds:
 
     def __len__(self) -> int:
         return len(self.splits)
+
+    def first(self, count: int) -> Folds:
+        """Keep the first folds: one of several repeats."""
+        return self if count >= len(self.splits) else Folds(self.splits[:count], self.n)
 
     @cached_property
     def fold_of(self) -> Array | None:
@@ -85,63 +89,127 @@ def folds_of(
 class Design:
     """Samples in one representation, split: data fits of the training parts, and what is held out.
 
-    For the squared loss all folds are one data fit, one group of rows for each; else there is one for each fold.
+    For the squared loss all folds are one data fit, one group of rows for each; else there is one for each fold. Samples fewer
+    than features are held by their coordinates in an orthonormal ``basis`` (p, r) of their span about an ``origin`` (p,).
     """
 
-    fits: list[DataFit]
-    whole: DataFit
-    held: list[Any]  # rows, targets and shares of each fold, or moments, or samples
-    shape: tuple[int, ...]
-    n_targets: int
-    weights: Array  # of the folds, which sum to one
+    samples: Samples
+    folds: Folds
     loss: Loss
-    basis: Array | None = None
-    origin: Array | None = None
-    total: Moments | None = None
-
-    @classmethod
-    def of(cls, samples: Samples, folds: Folds, loss: Loss, *, joint: bool, fit_intercept: bool) -> Design:
-        """Read samples once, where the squared loss allows it: moments of each fold, training ones as the sum of others."""
-        form = choose_form(samples, loss)
-        options: dict[str, Any] = {"ridge": 0.0, "joint": joint, "fit_intercept": fit_intercept}
-        common: dict[str, Any] = {"shape": samples.shape, "n_targets": samples.n_targets, "loss": loss}
-        if form.name not in ("moments", "basis"):
-            checked = samples.checked()
-            parts = [checked.take(folds.mask(f, held=False)) for f in range(len(folds))]
-            fits: list[DataFit] = [datafit(part, loss, form, **options) for part in parts]
-            held: list[Any] = [_held(checked, folds, f) for f in range(len(folds))]
-            weights = [checked.take(folds.mask(f, held=True)).weight for f in range(len(folds))]
-            return cls(fits, datafit(checked, loss, form, **options), held, weights=_shares(weights), **common)
-        basis = origin = None
-        seen = samples
-        if form.name == "basis":
-            basis, origin, seen = in_basis(samples.checked(), fit_intercept=fit_intercept)
-        outside, training = _moments(seen, folds)
-        total = summed(outside) if folds.fold_of is not None else seen.moments()
-
-        def squares(moments: Moments) -> Squares:
-            past = moments if fit_intercept else moments.uncentred()
-            return Squares.of(past, joint=joint, basis=basis, origin=origin)
-
-        stack = Squares.stacked([squares(part) for part in training])
-        held = [_held(seen.checked(), folds, f) for f in range(len(folds))] if samples.in_memory else outside
-        weights = _shares([part.weight for part in outside])
-        kept = total if basis is None else None
-        return cls([stack], squares(total), held, weights=weights, basis=basis, origin=origin, total=kept, **common)
+    joint: bool
+    fit_intercept: bool
 
     @property
     def n_folds(self) -> int:
         """The number of folds."""
-        return len(self.held)
+        return len(self.folds)
+
+    @property
+    def n_targets(self) -> int:
+        """The number K of targets."""
+        return self.samples.n_targets
+
+    @cached_property
+    def form(self) -> Form:
+        """How the samples are kept."""
+        return choose_form(self.samples, self.loss)
+
+    @cached_property
+    def _reduced(self) -> tuple[Array | None, Array | None, Samples]:
+        """The basis and the origin, and the samples by their coordinates; else the samples themselves."""
+        if self.form.name != "basis":
+            return None, None, self.samples
+        return in_basis(self.samples.checked(), fit_intercept=self.fit_intercept)
+
+    @cached_property
+    def _moments(self) -> tuple[list[Moments], list[Moments], Moments]:
+        """Moments of what each fold holds out, of what it trains on, and of all samples; read once."""
+        samples, folds = self._reduced[2], self.folds
+        if folds.fold_of is not None:
+            held = samples.fold_moments(folds.fold_of, len(folds))
+            # A sum of the other folds: a difference from the total would leave their rounding errors in.
+            return held, [summed(held[:f] + held[f + 1 :]) for f in range(len(held))], summed(held)
+        if not samples.in_memory:
+            raise ValueError(
+                "Expected folds that hold out every sample exactly once where samples are read in blocks, got other ones: use "
+                "KFold, StratifiedKFold, GroupKFold or the like."
+            )
+        masks = [[folds.mask(f, held=held) for f in range(len(folds))] for held in (True, False)]
+        held, training = ([samples.take(mask).moments() for mask in own] for own in masks)
+        return held, training, samples.moments()
+
+    @property
+    def total(self) -> Moments | None:
+        """The moments of all samples, where they are those of the samples as they are."""
+        return self._moments[2] if self.form.name == "moments" else None
+
+    def _squares(self, moments: Moments, *, reduced: bool) -> Squares:
+        basis, origin, _ = (None, None, None) if reduced else self._reduced
+        past = moments if self.fit_intercept else moments.uncentred()
+        return Squares.of(past, joint=self.joint, basis=basis, origin=origin)
+
+    @cached_property
+    def coordinates(self) -> Squares:
+        """The training parts of all folds as one data fit of coordinates, for ridge regression."""
+        return Squares.stacked([self._squares(part, reduced=True) for part in self._moments[1]])
+
+    @cached_property
+    def fits(self) -> list[DataFit]:
+        """The data fits of the training parts: one of all folds for the squared loss, else one for each fold."""
+        if self.form.name == "moments":
+            return [self.coordinates]
+        if self.form.name == "basis":
+            parts = [self._squares(part, reduced=False) for part in self._moments[1]]
+            operator = InBasis(self.coordinates.operator, self._reduced[0])  # type: ignore[arg-type]
+            return [replace(Squares.stacked(parts), operator=operator)]
+        checked, masks = self.samples.checked(), [self.folds.mask(f, held=False) for f in range(self.n_folds)]
+        return [self._datafit(checked.take(mask)) for mask in masks]
+
+    def _datafit(self, samples: Samples) -> Any:
+        options: dict[str, Any] = {"ridge": 0.0, "joint": self.joint, "fit_intercept": self.fit_intercept}
+        return datafit(samples, self.loss, self.form, **options)
+
+    @cached_property
+    def whole(self) -> Any:
+        """The data fit of all samples."""
+        if self.form.name in ("moments", "basis"):
+            return self._squares(self._moments[2], reduced=False)
+        return self._datafit(self.samples.checked())
+
+    @cached_property
+    def held(self) -> list[Any]:
+        """What each fold holds out: rows, targets and shares in memory, else moments, or samples where they are."""
+        samples, folds = self._reduced[2], range(self.n_folds)
+        if samples.in_memory:
+            checked = samples.checked()
+            return [_held(checked, self.folds, f) for f in folds]
+        if self.form.name == "moments":
+            return [*self._moments[0]]
+        return [samples.checked().take(self.folds.mask(f, held=True)) for f in folds]
+
+    @cached_property
+    def weights(self) -> Array:
+        """The weights of the folds, which sum to one."""
+        found = np.array([held.weight for held in self.held], dtype=float)
+        return found / found.sum()
+
+    @cached_property
+    def centre(self) -> Array:
+        """The mean of all samples, as coordinates."""
+        if self.form.name in ("moments", "basis"):
+            return self._moments[2].x_mean
+        return self.whole.x_mean + getattr(self.whole, "origin", 0.0)
+
+    def reduced(self, W: Array, b: Array) -> tuple[Array, Array]:
+        """Express rows (R, p) with their intercepts (R,) by coordinates."""
+        basis, origin, _ = self._reduced
+        return (W, b) if basis is None else (W @ basis, b + W @ origin)
 
     def scores(self, f: int, W: Array, b: Array) -> Array | None:
-        """Score the held-out samples of a fold by rows W (R, p) with intercepts (R,): (n_f, R); None if not in memory."""
+        """Score the held-out samples of a fold by rows of coordinates (R, r): (n_f, R); None if not in memory."""
         if not isinstance(self.held[f], Held):
             return None
-        rows = self.held[f].rows
-        if self.basis is not None:
-            W, b = W @ self.basis, b + W @ self.origin
-        return rows @ array_namespace(W).matrix_transpose(W) + b
+        return self.held[f].rows @ array_namespace(W).matrix_transpose(W) + b
 
     def statistics(self, f: int, W: Array, b: Array, scores: Array | None) -> Array:
         """Find what held-out predictions and targets of a fold have in common: (R, 5), from whatever is held.
@@ -183,45 +251,18 @@ def _times(W: Array) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """Held-out samples in memory: rows (n_f, r), coded targets (n_f, K), shares (n_f,) that sum to one, and their index."""
+    """Held-out samples in memory: rows (n_f, r), coded targets (n_f, K), shares (n_f,), which sum to one, and their index."""
 
     rows: Array
     Y: Array
     share: Array
     index: Array
+    weight: float
 
 
-def _held(samples: Samples, folds: Folds, f: int) -> Any:
-    """Keep the held-out samples of a fold: as arrays in memory, else where they are."""
-    if not samples.in_memory:
-        return samples.take(folds.mask(f, held=True))
+def _held(samples: Samples, folds: Folds, f: int) -> Held:
     (block,) = samples.blocks
     index = folds.splits[f][1]
     kept = block.take(index)
-    weight = take_rows(block.weight, move_to(index, block.X))
-    return Held(kept.X, kept.Y, weight / array_namespace(weight).sum(weight), index)
-
-
-def _moments(samples: Samples, folds: Folds) -> tuple[list[Moments], list[Moments]]:
-    """Summarise what each fold holds out, and what it trains on."""
-    if folds.fold_of is not None:
-        outside = samples.fold_moments(folds.fold_of, len(folds))
-        # A sum of the other folds: a difference from the total would leave their rounding errors in.
-        return outside, [summed(outside[:f] + outside[f + 1 :]) for f in range(len(outside))]
-    if not samples.in_memory:
-        raise ValueError(
-            "Expected folds that hold out every sample exactly once where samples are read in blocks, got other ones: use "
-            "KFold, StratifiedKFold, GroupKFold or the like."
-        )
-    both = [[samples.take(folds.mask(f, held=held)).moments() for f in range(len(folds))] for held in (True, False)]
-    return both[0], both[1]
-
-
-def _shares(weights: Sequence[float]) -> Array:
-    found = np.array([float(weight) for weight in weights])
-    return found / found.sum()
-
-
-def with_ridge(fit: Any, ridge: Array) -> Any:
-    """Give the problems of a data fit their ridges (B,)."""
-    return replace(fit, ridge=ridge)
+    total = kept.total()
+    return Held(kept.X, kept.Y, kept.weight / total, index, total)

@@ -18,7 +18,7 @@ from joblib import Parallel, delayed
 from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
 from tracelearn.penalties import Atom, Nuclear, Overlap
 from tracelearn.problems.batch import Problems, Solution, alpha_max
-from tracelearn.selection.folds import Design, with_ridge
+from tracelearn.selection.folds import Design
 from tracelearn.solvers import SOLVERS
 
 __all__ = ["Candidate", "Judge", "Table", "held_out_scores", "ridge_scores", "walk", "walk_ridges"]
@@ -173,7 +173,7 @@ def _group(
         index = [f * each + k for f in range(len(folds)) for _ in own for k in range(each)]
         fit = fit.take(xp.asarray(index, device=device(fit.ridge)))
     ridges = np.tile(np.repeat([c.ridge for c in own], each), len(folds))
-    fit = with_ridge(fit, xp.asarray(ridges, dtype=fit.ridge.dtype, device=device(fit.ridge)))
+    fit = replace(fit, ridge=xp.asarray(ridges, dtype=fit.ridge.dtype, device=device(fit.ridge)))
     norm = _terms(own, shape, fit.ridge, each) if penalty is None else penalty(own[0])
     single = [_terms([c], shape, whole.ridge, each) if penalty is None else norm for c in own]
     tops = [float(xp.max(alpha_max(whole, one, shape))) for one in single]
@@ -237,7 +237,7 @@ def walk(
         tops[own] = to_numpy(group.top)[: each * len(own) : each]
         points = _path(group, shape, alphas, absolute=absolute, tol=tol, max_iter=max_iter)
         for a, (W, b) in enumerate(points):
-            found.judge(a, group.folds, own, W, b, judge)
+            found.judge(a, group.folds, own, *design.reduced(W, b), judge)
             if time.monotonic() > deadline or (not absolute and found.has_passed(a, own, by_score=by_score)):
                 break
 
@@ -254,16 +254,22 @@ def walk(
 
 def walk_ridges(design: Design, view: str, judge: Judge | None, *, by_score: bool = False) -> Table:
     """Try ridge regression alone, squared loss only: for every ridge a product with the operator's eigenvectors."""
-    (fit,) = design.fits
-    variance = float(array_namespace(fit.cross).max(array_namespace(fit.cross).sum(fit.variances, axis=-1)))  # type: ignore[attr-defined]
+    fit = design.coordinates
+    xp = array_namespace(fit.cross)
+    variance = float(xp.max(xp.sum(fit.variances, axis=-1)))
     ridges = _RIDGES * (variance or 1.0)
     found = _Found.empty(len(ridges), 1, design)
-    xp = array_namespace(fit.cross)  # type: ignore[attr-defined]
     for a, ridge in enumerate(ridges):
-        shift = xp.full_like(fit.target, 2.0 * float(ridge))  # type: ignore[attr-defined]
-        W = fit.operator.solver(shift)(2.0 * fit.cross)  # type: ignore[attr-defined]
-        found.judge(a, range(design.n_folds), [0], W, fit.intercept(W), judge)
+        W, b = _ridge(design, float(ridge))
+        found.judge(a, range(design.n_folds), [0], W, b, judge)
     return found.table(0, Candidate(view), np.zeros(len(ridges)), ridges, by_score=by_score)
+
+
+def _ridge(design: Design, ridge: float) -> tuple[Array, Array]:
+    """Solve ridge regression in every fold; return rows of coordinates and intercepts."""
+    fit = design.coordinates
+    W = fit.operator.solver(array_namespace(fit.target).full_like(fit.target, 2.0 * ridge))(2.0 * fit.cross)
+    return W, fit.intercept(W)
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,12 +287,12 @@ class _Found:
         return cls(design, np.full(shape, np.nan), np.full((*shape, design.n_targets, 5), np.nan))
 
     def judge(self, a: int, folds: Any, own: list[int], W: Array, b: Array, judge: Judge | None) -> None:
-        """Judge the models of some folds and candidates, given as rows (folds x candidates x K, p)."""
+        """Judge the models of some folds and candidates, given as rows of coordinates (folds x candidates x K, r)."""
         design, K = self.design, self.design.n_targets
         rows = len(own) * K
         # Predictions of all folds are compared about one common mean: what folds differ in by their intercepts alone
         # says nothing about how well samples are told apart.
-        common = -(W @ design.whole.x_mean)  # type: ignore[attr-defined]
+        common = -(W @ design.centre)
         for i, f in enumerate(folds):
             part = slice(i * rows, (i + 1) * rows)
             scores = design.scores(f, W[part, :], b[part])
@@ -341,6 +347,7 @@ def held_out_scores(
     found: list[Any] = [None] * design.n_folds
     for group in _groups(design, [candidate], shape, penalty):
         ((W, b),) = _path(group, shape, np.array([alpha]), absolute=True, tol=tol, max_iter=max_iter)
+        W, b = design.reduced(W, b)
         for i, f in enumerate(group.folds):
             rows = slice(i * design.n_targets, (i + 1) * design.n_targets)
             found[f] = design.scores(f, W[rows, :], b[rows])
@@ -349,9 +356,6 @@ def held_out_scores(
 
 def ridge_scores(design: Design, ridge: float) -> list[Array]:
     """Score what each fold holds out by ridge regression alone, (n_f, K) each; samples must be in memory."""
-    fit: Any = design.fits[0]
-    K, shift = design.n_targets, array_namespace(fit.target).full_like(fit.target, 2.0 * ridge)
-    W = fit.operator.solver(shift)(2.0 * fit.cross)
-    b = fit.intercept(W)
+    K, (W, b) = design.n_targets, _ridge(design, ridge)
     parts = [slice(f * K, (f + 1) * K) for f in range(design.n_folds)]
     return [design.scores(f, W[part, :], b[part]) for f, part in enumerate(parts)]
