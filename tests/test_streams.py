@@ -11,6 +11,7 @@ import time
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LinearRegression
 
 from tracelearn import (
     StreamReport,
@@ -388,11 +389,8 @@ def test_a_file_that_is_no_checkpoint_and_a_hostile_one_are_not_used(tmp_path):
     save(TraceNormRegressor(), path)
     with pytest.warns(UserWarning, match="damaged"), pytest.raises(ValueError, match="1 damaged"):
         stream(batches(X, y), TraceNormRegressor(), checkpoint=tmp_path, resume=True)
-    import skops.io
-
-    payload = skops.io.dumps({"model": TraceNormRegressor(alpha=os.system)})
-    path.write_bytes(b"tracelearn file\n" + files.Header.of("checkpoint", payload).line() + payload)
-    with pytest.raises(ValueError, match="system"):
+    path.write_bytes(files.pack("checkpoint", {"model": LinearRegression()}))
+    with pytest.raises(ValueError, match="LinearRegression"):
         stream(batches(X, y), TraceNormRegressor(), checkpoint=tmp_path, resume=True)
 
 
@@ -552,7 +550,6 @@ def test_where_there_are_no_locks_there_is_a_warning(tmp_path, monkeypatch, capl
 JOB = """
 import os, sys
 import numpy as np
-import skops.io
 from tracelearn import TraceNormRegressor, save, stream
 
 out = sys.argv[1]

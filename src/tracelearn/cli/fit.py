@@ -43,7 +43,6 @@ from tracelearn.cli.shared import (
 from tracelearn.estimators.scores import accuracy, r_squared
 from tracelearn.files import models as files
 from tracelearn.losses import CLASSIFIER_LOSSES, REGRESSOR_LOSSES
-from tracelearn.optional import require
 from tracelearn.penalties import PENALTIES
 from tracelearn.report.model import gather, spans
 from tracelearn.report.page import Evaluation, render
@@ -315,7 +314,6 @@ def fit_command(
     Labels get a classifier, numbers a regressor. Alpha, mode weights, ridge, scaling and for labels the loss are chosen by
     cross-validation.
     """
-    require("skops.io", "files")
     check_out(out, "model", force=force)
     check_page(html, out, force=force)
     options: dict[str, Any] = {"penalty": _one_of("penalty", penalty, PENALTIES), "class_mode": class_mode}

@@ -102,7 +102,6 @@ def stream_command(
 
     Every batch is predicted, then learned. Killed at any moment, it goes on with --resume as if nothing had happened.
     """
-    require("skops.io", "files")
     if figure is not None:
         require("matplotlib.figure", "plot")
     check_out(out, "model", force=force)

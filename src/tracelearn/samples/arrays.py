@@ -12,12 +12,13 @@ import numpy as np
 from numpy.lib import format as _format
 from numpy.typing import NDArray
 
-from tracelearn.samples.source import in_one_line
+from tracelearn.samples.source import Column, check_length
 
 __all__ = [
     "ArrayColumn",
     "NpyColumn",
     "array_column",
+    "check_header",
     "chunk_rows",
     "is_lazy",
     "npy_column",
@@ -56,19 +57,18 @@ def _plain(values: Any) -> NDArray[Any]:
     if isinstance(values, np.memmap):
         return np.array(values)  # a slice of a map reads nothing yet, and would do so in the thread that computes
     array = np.asarray(values)
-    texts = array.dtype.kind == "T" or (array.dtype.kind == "O" and all(isinstance(value, str) for value in array.flat))
-    return np.array(array.tolist(), dtype=str) if texts else array
+    if array.dtype.kind == "T":
+        array = array.astype(object)
+    if array.dtype.kind == "O":  # left as objects: text of one length would make all labels as long as the longest
+        check_length(max((len(value) for value in array.flat if isinstance(value, str)), default=0))
+    return array
 
 
 @dataclass(frozen=True, eq=False)
-class ArrayColumn:
+class ArrayColumn(Column):
     """An array that is at hand, though perhaps not in memory."""
 
     values: Any
-    n_rows: int
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    chunk: int
 
     def arrays(self, start: int, rows: int) -> Iterator[NDArray[Any]]:
         """Slice the array."""
@@ -88,11 +88,11 @@ def array_column(values: Any, name: str) -> ArrayColumn:
             "X to name what is in that file."
         )
     shape = tuple(int(size) for size in values.shape)
-    return ArrayColumn(values, shape[0], shape[1:], np.dtype(values.dtype), chunk_rows(values))
+    return ArrayColumn(shape[0], shape[1:], np.dtype(values.dtype), chunk_rows(values), values)
 
 
 @dataclass(frozen=True, eq=False)
-class NpyColumn:
+class NpyColumn(Column):
     """An array in a ``.npy`` file.
 
     It is read and not mapped: a map of a file that somebody cuts off takes the whole process down.
@@ -101,10 +101,6 @@ class NpyColumn:
     path: Path
     offset: int
     is_fortran: bool
-    n_rows: int
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    chunk: int = 1
 
     def arrays(self, start: int, rows: int) -> Iterator[NDArray[Any]]:
         """Read rows that lie together, or in Fortran order the part of them that each column holds."""
@@ -138,20 +134,28 @@ class NpyColumn:
 
 def npy_column(path: Path) -> NpyColumn:
     """Read the header of a ``.npy`` file and compare what it claims with what is there."""
-    try:
-        with open(path, "rb") as file:
-            shape, is_fortran, dtype = read_npy_header(file)
-            offset = file.tell()
-    except (ValueError, EOFError) as error:
-        raise _bad_npy(path, in_one_line(error)) from error
+    with open(path, "rb") as file:
+        shape, is_fortran, dtype = read_npy_header(file)
+        offset = file.tell()
+    check_header(shape, dtype, path.stat().st_size - offset, f"'{path}'")
+    return NpyColumn(shape[0], shape[1:], dtype, 1, path, offset, is_fortran)
+
+
+def check_header(shape: tuple[int, ...], dtype: np.dtype[Any], there: int, name: str) -> None:
+    """Refuse an array of Python objects, and one that claims more bytes than there are."""
     if dtype.hasobject:
-        raise _bad_npy(path, "it holds Python objects, which could run any code")
-    if not shape:
-        raise ValueError(f"Expected an array with one row for each sample in '{path}', got a single value.")
-    claimed, there = prod(shape) * dtype.itemsize, path.stat().st_size - offset
-    if min(shape) < 0 or claimed > there:
-        raise _bad_npy(path, f"its shape {shape} needs {claimed} bytes, and there are {there}")
-    return NpyColumn(path, offset, is_fortran, shape[0], shape[1:], dtype)
+        raise ValueError(
+            f"Expected numbers or strings in {name}, got Python objects: reading them could run any code, so store an array of a "
+            "plain dtype."
+        )
+    if not shape or min(shape) < 0:
+        raise ValueError(f"Expected an array with one row for each sample in {name}, got shape {shape}: store one.")
+    claimed = prod(shape) * dtype.itemsize
+    if claimed > there:
+        raise ValueError(
+            f"Expected {name} to hold the {claimed} bytes of its shape {shape}, got at most {max(there, 0)}: the file is "
+            "damaged, write it again."
+        )
 
 
 def read_npy_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -163,10 +167,3 @@ def read_npy_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     if not all(type(size) is int for size in shape):
         raise ValueError(f"a shape of other things than numbers, {shape}")
     return shape, is_fortran, dtype
-
-
-def _bad_npy(path: Path, told: str) -> ValueError:
-    return ValueError(
-        f"Expected a whole .npy file of numbers or strings, got '{path}', of which NumPy says \"{told}\": write it "
-        "again with numpy.save."
-    )
