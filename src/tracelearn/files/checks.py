@@ -15,7 +15,8 @@ from tracelearn.moments import Moments
 __all__ = ["check_parts", "check_use", "expect"]
 
 _LARGEST_SAMPLE = 1 << 24  # entries; of larger ones only the shapes are compared
-_NUMBERS = {"n_features_in_": Integral, "n_iter_": Integral, "dual_gap_": Real, "objective_": Real, "alpha_": Real}
+_WHOLE = ("n_features_in_", "n_iter_", "best_index_")
+_NUMBERS = (*_WHOLE, "alpha_", "best_score_", "dual_gap_", "objective_", "ridge_")
 
 
 def check_parts(thing: Any) -> None:
@@ -30,8 +31,9 @@ def check_parts(thing: Any) -> None:
         expect(all(step == "passthrough" or hasattr(step, "get_params") for step in steps), "steps that are none")
         expect(bool(steps) and thing.memory is None, "a Pipeline without steps, or with a cache")
     else:
-        for name, kind in _NUMBERS.items():
-            expect(isinstance(getattr(thing, name, 0), kind), f"{name} that is no number")
+        for name in _NUMBERS:
+            kind = Integral if name in _WHOLE else Real
+            expect(isinstance(vars(thing).get(name, 0), kind), f"{name} that is no number")
         if "sample_shape_" in vars(thing):
             _check_shapes(thing)
 
@@ -47,6 +49,7 @@ def _check_shapes(model: Any) -> None:
     if hasattr(model, "coef_"):
         n, classes = np.size(model.intercept_), getattr(model, "classes_", None)
         shapes = (shape, (n, *shape), (prod(shape),), (n, prod(shape)))
+        expect(np.size(vars(model).get("patterns_", model.coef_)) == n * prod(shape), "patterns_ of another shape")
         expect(model.coef_.shape in shapes and model.coef_.size == n * prod(shape), "coef_ of another shape")
         expect(all(np.asarray(part).dtype.kind == "f" for part in (model.coef_, model.intercept_)), "no numbers")
         # Two classes have one weight tensor; more have one each, or in a tree one less.
@@ -76,3 +79,4 @@ def check_use(model: Any) -> None:
         for name in ("predict", "decision_function", "predict_proba", "transform"):
             if hasattr(model, name):
                 getattr(model, name)(sample)
+        getattr(model, "convergence_", None)  # computed from what is in the file

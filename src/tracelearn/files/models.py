@@ -217,7 +217,7 @@ def unpack(path: str | os.PathLike[str], trusted: Iterable[type] = ()) -> tuple[
             "trust it, pass load(path, trusted=[...])."
         ) from error
     except Exception as error:  # whatever hostile content makes of zipfile, json and NumPy
-        raise ValueError(
+        raise DamagedFileError(
             f"Expected content that tracelearn can write and read, got some that it cannot ({type(error).__name__}: "
             f"{' '.join(str(error).split())[:200]}), {path}: use only files written by save."
         ) from error
