@@ -30,7 +30,7 @@ from sklearn.pipeline import Pipeline
 
 from tracelearn.arrays.array_api import dtype_name, is_foreign, to_numpy
 from tracelearn.files.checks import check_parts, expect
-from tracelearn.samples.arrays import read_npy_header
+from tracelearn.samples.npy import read_npy_header
 
 __all__ = ["UnknownTypeError", "full_name", "known_types", "read_content", "write_content"]
 

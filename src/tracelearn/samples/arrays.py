@@ -4,30 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.lib import format as _format
 from numpy.typing import NDArray
 
 from tracelearn.samples.source import Column, check_length
 
-__all__ = [
-    "ArrayColumn",
-    "NpyColumn",
-    "array_column",
-    "check_header",
-    "chunk_rows",
-    "is_lazy",
-    "npy_column",
-    "read_npy_header",
-    "slices",
-]
-
-npy_format: Any = _format  # some versions of NumPy ship no types for it
-_HEADERS = {(1, 0): npy_format.read_array_header_1_0, (2, 0): npy_format.read_array_header_2_0}
+__all__ = ["ArrayColumn", "array_column", "chunk_rows", "is_lazy", "slices"]
 
 
 def is_lazy(values: Any) -> bool:
@@ -89,81 +73,3 @@ def array_column(values: Any, name: str) -> ArrayColumn:
         )
     shape = tuple(int(size) for size in values.shape)
     return ArrayColumn(shape[0], shape[1:], np.dtype(values.dtype), chunk_rows(values), values)
-
-
-@dataclass(frozen=True, eq=False)
-class NpyColumn(Column):
-    """An array in a ``.npy`` file.
-
-    It is read and not mapped: a map of a file that somebody cuts off takes the whole process down.
-    """
-
-    path: Path
-    offset: int
-    is_fortran: bool
-
-    def arrays(self, start: int, rows: int) -> Iterator[NDArray[Any]]:
-        """Read rows that lie together, or in Fortran order the part of them that each column holds."""
-        width = prod(self.shape)
-        with open(self.path, "rb", buffering=0) as file:
-            while start < self.n_rows:
-                stop = min(self.n_rows, start - start % rows + rows)
-                if self.is_fortran:
-                    block = np.empty((width, stop - start), self.dtype)
-                    for column in range(width):
-                        self._read(file, column * self.n_rows + start, block[column])
-                    yield block.reshape(*self.shape[::-1], stop - start).T
-                else:
-                    block = np.empty((stop - start, *self.shape), self.dtype)
-                    self._read(file, start * width, block)
-                    yield block
-                start = stop
-
-    def _read(self, file: Any, first: int, into: NDArray[Any]) -> None:
-        """Fill an array with the values from number ``first`` on."""
-        file.seek(self.offset + first * self.dtype.itemsize)
-        rest = into.reshape(-1).view(np.uint8)
-        while rest.size:
-            count = file.readinto(rest)
-            if not count:
-                raise ValueError(
-                    f"Expected '{self.path}' to hold {self.n_rows} samples, got fewer: it was cut off, so write it again."
-                )
-            rest = rest[count:]
-
-
-def npy_column(path: Path) -> NpyColumn:
-    """Read the header of a ``.npy`` file and compare what it claims with what is there."""
-    with open(path, "rb") as file:
-        shape, is_fortran, dtype = read_npy_header(file)
-        offset = file.tell()
-    check_header(shape, dtype, path.stat().st_size - offset, f"'{path}'")
-    return NpyColumn(shape[0], shape[1:], dtype, 1, path, offset, is_fortran)
-
-
-def check_header(shape: tuple[int, ...], dtype: np.dtype[Any], there: int, name: str) -> None:
-    """Refuse an array of Python objects, and one that claims more bytes than there are."""
-    if dtype.hasobject:
-        raise ValueError(
-            f"Expected numbers or strings in {name}, got Python objects: reading them could run any code, so store an array of a "
-            "plain dtype."
-        )
-    if not shape or min(shape) < 0:
-        raise ValueError(f"Expected an array with one row for each sample in {name}, got shape {shape}: store one.")
-    claimed = prod(shape) * dtype.itemsize
-    if claimed > there:
-        raise ValueError(
-            f"Expected {name} to hold the {claimed} bytes of its shape {shape}, got at most {max(there, 0)}: the file is "
-            "damaged, write it again."
-        )
-
-
-def read_npy_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Read shape, order and type of an array in the format of NumPy; no object is built from it."""
-    version = npy_format.read_magic(file)
-    if version not in _HEADERS:
-        raise ValueError(f"version {version} of the format")
-    shape, is_fortran, dtype = _HEADERS[version](file)
-    if not all(type(size) is int for size in shape):
-        raise ValueError(f"a shape of other things than numbers, {shape}")
-    return shape, is_fortran, dtype
