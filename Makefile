@@ -127,11 +127,11 @@ clean:
 .venv-versions/oldest/ready: pyproject.toml tests/versions/oldest.txt tests/versions/tests.txt
 	$(PYTHON) -m venv .venv-versions/oldest
 	.venv-versions/oldest/bin/python -m pip install --quiet --constraint tests/versions/oldest.txt \
-	  --requirement tests/versions/tests.txt --editable '.[cli,plot,files,zarr,parquet,hdf5,dask]'
+	  --requirement tests/versions/tests.txt --editable '.[cli,plot,zarr,parquet,hdf5,dask]'
 	@touch $@
 
 .venv-versions/newest/ready: pyproject.toml tests/versions/tests.txt
 	$(PYTHON) -m venv .venv-versions/newest
 	.venv-versions/newest/bin/python -m pip install --quiet --upgrade --upgrade-strategy eager \
-	  --requirement tests/versions/tests.txt --editable '.[cli,plot,files,zarr,parquet,hdf5,dask]'
+	  --requirement tests/versions/tests.txt --editable '.[cli,plot,zarr,parquet,hdf5,dask]'
 	@touch $@

@@ -47,7 +47,7 @@ def kill_at(step):
             return half + super().write(data[half:])
 
     os.fsync, os.replace = stepping(os.fsync), stepping(os.replace)
-    files.open = lambda path, mode: Halving(path, mode.replace("b", "")) if "x" in mode else open(path, mode)
+    files.open = lambda path, mode: Halving(path, mode.replace("b", "")) if "w" in mode else open(path, mode)
 
 
 def full_disk(size):

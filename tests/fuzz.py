@@ -46,7 +46,17 @@ class Evil:
 
 def make_seeds(folder):
     """Write one good file of each kind, or a few; return their paths by kind."""
-    from tracelearn import Moments, TraceNormClassifier, TraceNormRegressor, save, stream
+    from sklearn.pipeline import make_pipeline
+
+    from tracelearn import (
+        HierarchicalTraceNormClassifier,
+        Moments,
+        TensorStandardScaler,
+        TraceNormClassifier,
+        TraceNormRegressor,
+        save,
+        stream,
+    )
 
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 3, 2))
@@ -54,14 +64,24 @@ def make_seeds(folder):
     names = np.where(y > 0, "up", "down")
     save(TraceNormRegressor(alpha=0.1).fit(X, y), folder / "regressor.tracelearn")
     save(TraceNormClassifier(alpha=0.1).fit(X, names), folder / "classifier.tracelearn")
+    save(HierarchicalTraceNormClassifier().fit(X, np.digitize(y, [-0.5, 0.5])), folder / "tree.tracelearn")
+    save(make_pipeline(TensorStandardScaler(), TraceNormRegressor()).fit(X, y), folder / "pipeline.tracelearn")
     save(Moments.of(X, y), folder / "moments.tracelearn")
     stream([(X, y)], TraceNormRegressor(alpha=0.1), refresh_samples=60, checkpoint=folder / "run")
     np.savez(folder / "stored.npz", X=X, y=y)
     np.savez_compressed(folder / "deflated.npz", X=X.astype(np.float32), y=names)
     np.save(folder / "c.npy", X)
     np.save(folder / "fortran.npy", np.asfortranarray(X))
+    old = Path(__file__).parent / "golden" / "0.1.0.dev0"  # files of format 1
     seeds = {
-        "model": [folder / "regressor.tracelearn", folder / "classifier.tracelearn"],
+        "model": [
+            folder / "regressor.tracelearn",
+            folder / "classifier.tracelearn",
+            folder / "tree.tracelearn",
+            folder / "pipeline.tracelearn",
+            old / "classifier-logistic.tracelearn",
+            old / "hierarchy.tracelearn",
+        ],
         "moments": [folder / "moments.tracelearn"],
         "checkpoint": list((folder / "run").iterdir()),
         "npz": [folder / "stored.npz", folder / "deflated.npz"],
@@ -243,7 +263,7 @@ def resealed(data, chance):
     from tracelearn.files.models import Header
 
     magic, line, payload = data.split(b"\n", 2)
-    kind = json.loads(line)["kind"]
+    kind, version = json.loads(line)["kind"], json.loads(line)["format"]
     if chance.random() < 0.3:
         payload = mutate(payload, chance, [payload])
     else:
@@ -255,37 +275,67 @@ def resealed(data, chance):
         ):
             warnings.simplefilter("ignore")
             names = before.namelist()
-            victim = chance.choice((*names, "schema.json", "schema.json"))
+            document = next(name for name in names if name.endswith(".json"))
+            victim = chance.choice((chance.choice(names), document, document))
             for name in names:
                 content = before.read(name)
                 if name == victim:
-                    content = _changed_member(content, chance, is_schema=name == "schema.json")
-                    name = chance.choice((name, name, name, f"../{name}", f"/nowhere/{name}"))  # noqa: PLW2901
+                    content = _changed_member(content, chance, names if name == document else ())
+                    if chance.random() < 0.05:
+                        name = chance.choice((f"../{name}", f"/nowhere/{name}"))  # noqa: PLW2901
                 after.writestr(name, content)
-                if chance.random() < 0.02:
+                if name == victim and chance.random() < 0.02:
                     after.writestr(name, content)
         payload = out.getvalue()
-    return magic + b"\n" + Header.of(kind, payload).line() + payload
+    return magic + b"\n" + Header.of(kind, payload, version).line() + payload
 
 
-def _changed_member(content, chance, *, is_schema):
-    if not is_schema:
+def _changed_member(content, chance, names):
+    """Change an array, or where there are names of members, the document that refers to them."""
+    if not names:
         return hostile_npy(chance) if chance.random() < 0.6 else mutate(content, chance, [content])
     if chance.random() < 0.2:
         return mutate(content, chance, [content])
-    schema = json.loads(content)
+    document = json.loads(content)
     for _ in range(chance.choice((1, 1, 3))):
-        _change_json(schema, chance)
-    return json.dumps(schema).encode()
+        _change_json(document, chance, (*VALUES, *_nodes(chance, names)))
+    return json.dumps(document).encode()
 
 
-def _change_json(document, chance):
-    """Change one value somewhere in a JSON document."""
-    values = (
-        None, True, -1, 0, 2**70, 1e308, float("nan"), "", "..", "os", "system", "builtins", "eval", "numpy", "ndarray",
-        "MethodNode", "FunctionNode", "ObjectNode", "TypeNode", "NdArrayNode", "TraceNormClassifier", [], {}, [[[]]],
-        "99999.npy", "|O", "pickle",
+def _nodes(chance, names):
+    """Make values of both formats: members that are named often, nodes that are shared, keys that collide, other types."""
+    member = chance.choice(names)
+    array = {
+        "__loader__": "NdArrayNode",
+        "__module__": "numpy",
+        "__class__": "ndarray",
+        "type": "numpy",
+        "file": member,
+    }
+    kind = chance.choice(("TraceNormRegressor", "Moments", "Split", "Pipeline", "ModePCA", "Huber", "subprocess.Popen"))
+    module, _, name = kind.rpartition(".")
+    shared = {"__loader__": "ListNode", "__module__": "builtins", "__class__": "list", "__id__": 0, "content": []}
+    for level in range(1, chance.choice((3, 40))):
+        shared = {**shared, "__id__": level, "content": [shared, {**shared, "content": []}]}
+    return (
+        {"$array": member}, [{"$array": member}] * 400, {"$tuple": [{"$array": member}] * 3}, {"$dtype": "<f8"},
+        {"$dict": [[n * (2**61 - 1), n] for n in range(5000)]}, {"$dict": [["a", 1], [1, 2]]}, {"$dtype": "|V999999"},
+        {"$object": kind, "state": {}}, {"$object": kind, "state": {"steps": [], "memory": None, "verbose": 0}},
+        {"$tuple": [chance.choice((0, 1, 3, 12, -1, 10**12)) for _ in range(chance.choice((1, 3)))]},
+        array, {**array, "__id__": 1}, shared,
+        {"__loader__": "ObjectNode", "__module__": f"tracelearn.{module}", "__class__": name, "content": {}, "__id__": 9},
     )  # fmt: skip
+
+
+VALUES = (
+    None, True, -1, 0, 2**70, 1e308, float("nan"), "", "..", "os", "system", "builtins", "eval", "numpy", "ndarray",
+    "MethodNode", "FunctionNode", "ObjectNode", "TypeNode", "NdArrayNode", "TraceNormClassifier", [], {}, [[[]]],
+    "99999.npy", "|O", "pickle",
+)  # fmt: skip
+
+
+def _change_json(document, chance, values=VALUES):
+    """Change one value somewhere in a JSON document."""
     places, todo = [], [document]
     while todo:
         part = todo.pop()
@@ -303,6 +353,9 @@ def _change_json(document, chance):
 def hostile_zarr(folder, chance):
     """Change one file of a Zarr folder."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
+    if chance.random() < 0.1:
+        _other_than_a_file(chance.choice(files), chance)
+        return
     metadata = [path for path in files if path.name.startswith((".z", "zarr"))]
     path = chance.choice(metadata if chance.random() < 0.7 else files)
     data = path.read_bytes()
@@ -316,7 +369,7 @@ def hostile_zarr(folder, chance):
                 chunk.write_bytes(pickle.dumps(Evil()))
         elif chance.random() < 0.3 and "shape" in document:
             document["shape"] = chance.choice(
-                ([2**50, 3, 2], [60, 2**50], [2**62] * 3, [-1, 2], [60, 0], [], ["60", 3, 2], [60.5])
+                ([10**12, 3, 2], [2**50, 3, 2], [60, 2**50], [2**62] * 3, [-1, 2], [60, 0], [], ["60", 3, 2], [60.5])
             )
         else:
             _change_json(document, chance)
@@ -327,10 +380,47 @@ def hostile_zarr(folder, chance):
         path.write_bytes(mutate(data, chance, [other.read_bytes() for other in files]))
 
 
+def _other_than_a_file(path, chance):
+    """Put a link, a pipe or a folder in the place of a file; the link may lead to a device that never ends."""
+    target = chance.choice(
+        ("/dev/zero", "/dev/random", "/etc/passwd", "/proc/self/environ", str(path.parent), "nowhere")
+    )
+    path.unlink()
+    chance.choice((lambda: os.symlink(target, path), lambda: os.mkfifo(path), path.mkdir))()
+
+
+def long_labels(seed, path, chance):
+    """Write samples whose labels are of any length, most of all very long."""
+    labels = np.array(["a", "b" * chance.choice((3, 999, 1001, 10**5, 10**6))], object)
+    labels = labels[(np.arange(60) >= chance.choice((0, 59))).astype(int)].tolist()
+    if path.suffix == ".parquet":
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        lists = pa.FixedSizeListArray.from_arrays(pa.array(np.ones(360)), 6)
+        pq.write_table(pa.table({"X": lists, "y": labels}), path)
+    elif path.suffix == ".h5":
+        import h5py
+
+        with h5py.File(path, "w") as file:
+            file["X"], file["y"] = np.ones((60, 3, 2)), labels
+    else:
+        import zarr
+
+        shutil.copytree(seed, path)
+        text = np.array(labels, np.dtypes.StringDType())
+        zarr.open_group(path, mode="r+").create_array("y", data=text, chunks=(60,), overwrite=True)
+
+
 def make_input(kind, seeds, folder, chance):
     """Write one hostile input; return its path."""
     seed = chance.choice(seeds[kind])
     path = folder / seed.name
+    if kind in ("zarr", "hdf5", "parquet") and chance.random() < 0.03:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            long_labels(seed, path, chance)
+        return path
     if kind == "zarr":
         shutil.copytree(seed, path)
         hostile_zarr(path, chance)
@@ -356,7 +446,12 @@ def read(kind, path):
     from tracelearn import TraceNormRegressor, load, open_source, stream
 
     if kind in ("model", "moments"):
-        load(path)
+        model = load(path)
+        if hasattr(model, "sample_shape_"):  # what was read must be of use
+            X = np.ones((2, *model.sample_shape_))
+            for name in ("predict", "decision_function", "transform"):
+                if hasattr(model, name):
+                    getattr(model, name)(X)
     elif kind == "checkpoint":
         stream([], TraceNormRegressor(alpha=0.1), checkpoint=path.parent, resume=True, max_samples=1)
     else:

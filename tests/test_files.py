@@ -6,17 +6,19 @@ import io
 import json
 import os
 import pickle
-import subprocess
+import stat
 import sys
+import time
 import tracemalloc
 import zipfile
+from dataclasses import dataclass
 
 import joblib
 import numpy as np
 import pytest
-import skops.io
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.base import BaseEstimator
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import KFold
 from sklearn.pipeline import make_pipeline
@@ -31,10 +33,11 @@ from tracelearn import (
     TraceNormClassifierCV,
     TraceNormRegressor,
     TraceNormRegressorCV,
-    files,
     load,
     save,
 )
+from tracelearn.files import models as files
+from tracelearn.files.content import known_types
 
 SHAPE = (3, 2, 2)
 rng = np.random.default_rng(0)
@@ -51,7 +54,7 @@ MODELS = {
     "regressor, latent": lambda: TraceNormRegressor(penalty="latent", tensor_shape=SHAPE).fit(X.reshape(60, -1), y),
     "regressor, few samples": lambda: TraceNormRegressor(penalty="scaled_latent").fit(X[:4], y[:4]),
     "regressor, parameters of NumPy": lambda: TraceNormRegressor(
-        alpha=np.float32(0.1), max_iter=np.int64(500), mode_weights=np.ones(3), random_state=np.random.RandomState(3)
+        alpha=np.float32(0.1), max_iter=np.int64(500), mode_weights=np.ones(3)
     ).fit(X, y),
     "classifier": lambda: TraceNormClassifier(alpha=0.05).fit(X, labels),
     "classifier, two classes": lambda: TraceNormClassifier(class_weight={7: 2.0, -3: 1.0}).fit(X, two),
@@ -88,7 +91,7 @@ TARGETS = {
 
 def through_file(thing, folder):
     save(thing, folder / "thing.tracelearn")
-    return load(folder / "thing.tracelearn")
+    return load(folder / "thing.tracelearn", trusted=[StandardScaler])
 
 
 def through_joblib(thing, folder):
@@ -105,13 +108,15 @@ WAYS = {
 
 
 def assert_same(left, right):
-    """Compare to the last bit, attribute by attribute."""
+    """Compare to the last bit, attribute by attribute; numbers of NumPy come back as those of Python."""
+    if isinstance(left, np.generic):
+        left = left.item()
+    if isinstance(right, np.generic):
+        right = right.item()
     assert type(left) is type(right)
     if isinstance(left, np.ndarray):
         assert left.dtype == right.dtype
         np.testing.assert_array_equal(left, right, strict=True)
-    elif isinstance(left, np.random.RandomState):
-        assert_same(left.get_state(), right.get_state())
     elif isinstance(left, dict):
         assert list(left) == list(right)
         for key in left:
@@ -124,16 +129,6 @@ def assert_same(left, right):
         assert_same(vars(left), vars(right))
     else:
         assert left == right or (left != left and right != right)
-
-
-def test_a_model_without_one_of_its_parameters_is_refused(tmp_path):
-    model = TraceNormRegressor(alpha=0.1).fit(X, y)
-    del model.alpha
-    (tmp_path / "m.tracelearn").write_bytes(files.pack("model", model))
-    with pytest.raises(
-        ValueError, match=r"^Expected content that tracelearn can write and read, .* no attribute 'alpha'"
-    ):
-        load(tmp_path / "m.tracelearn")
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -166,14 +161,14 @@ def test_moments_come_back(tmp_path):
     assert_same(moments, through_file(moments, tmp_path))
 
 
-def test_a_saved_model_is_some_hundred_kilobytes_and_its_header_can_be_read_by_hand(tmp_path):
+def test_a_saved_model_is_some_kilobytes_and_its_header_can_be_read_by_hand(tmp_path):
     save(MODELS["regressor"](), tmp_path / "model")
     data = (tmp_path / "model").read_bytes()
     magic, line, _ = data.split(b"\n", 2)
     header = json.loads(line)
     assert magic == b"tracelearn file"
-    assert (header["format"], header["kind"]) == (1, "model")
-    assert len(data) < 200_000
+    assert (header["format"], header["kind"]) == (2, "model")
+    assert len(data) < 20_000
 
 
 # --- what is refused ---------------------------------------------------------------------------------------------------
@@ -195,8 +190,8 @@ def refused(data, message, folder):
     return refusal
 
 
-def packed(payload, kind="model"):
-    return b"tracelearn file\n" + files.Header.of(kind, payload).line() + payload
+def packed(payload, kind="model", version=2):
+    return b"tracelearn file\n" + files.Header.of(kind, payload, version).line() + payload
 
 
 @given(data=st.data())
@@ -219,8 +214,8 @@ def test_no_bit_of_the_header_can_change_unnoticed(good, tmp_path):
 
 
 def test_a_header_that_says_the_same_in_other_words_is_refused(good, tmp_path):
-    refused(good.replace(b'"format":1', b'"format": 1', 1), "tracelearn wrote", tmp_path)
-    refused(good.replace(b'"format":1', b'"format":1,"format":1', 1), "tracelearn wrote", tmp_path)
+    refused(good.replace(b'"format":2', b'"format": 2', 1), "tracelearn wrote", tmp_path)
+    refused(good.replace(b'"format":2', b'"format":2,"format":2', 1), "tracelearn wrote", tmp_path)
 
 
 @pytest.mark.parametrize("keep", [0, 5, 16, 60, 0.5, -1])
@@ -235,13 +230,12 @@ def test_a_file_that_was_added_to_is_refused(good, tmp_path):
 
 def test_a_foreign_file_is_refused(tmp_path):
     refused(b"PK\x03\x04 something else entirely", "tracelearn wrote", tmp_path)
-    refused(skops.io.dumps(TraceNormRegressor()), "tracelearn wrote", tmp_path)
     refused(b"tracelearn file\n" + b"{" * 5000, "tracelearn wrote", tmp_path)
     refused(b"tracelearn file\n[1]\n", "tracelearn wrote", tmp_path)
 
 
 def test_a_format_of_the_future_is_refused(good, tmp_path):
-    refused(good.replace(b'"format":1', b'"format":2', 1), "install a newer tracelearn", tmp_path)
+    refused(good.replace(b'"format":2', b'"format":3', 1), "install a newer tracelearn", tmp_path)
 
 
 def test_a_length_beyond_the_file_allocates_nothing(good, tmp_path):
@@ -268,33 +262,295 @@ class Evil:
         (TraceNormRegressor(alpha=evil), "evil"),
         (TraceNormRegressor(alpha=os.system), "system"),
         (TraceNormRegressor(alpha=np.sum), "sum"),
+        (TraceNormRegressor(alpha=[{"a": (Evil(),)}]), "Evil"),
+        (TraceNormRegressor(alpha=np.array([Evil()])), "ndarray"),
         (TraceNormRegressorCV(cv=KFold(3)), "KFold"),
         (make_pipeline(FunctionTransformer(evil), TraceNormRegressor()), "evil"),
         (LinearRegression(), "LinearRegression"),
         ({"a": 1}, "dict"),
         (zipfile.Path, "type"),
     ],
-    ids=["function", "system", "sum", "splitter", "pipeline", "estimator", "dict", "type"],
+    ids=["function", "system", "sum", "object", "objects", "splitter", "pipeline", "estimator", "dict", "type"],
 )
-def test_types_that_are_not_ours_are_refused_when_written_and_when_read(thing, name, tmp_path):
+def test_what_may_run_code_is_not_written(thing, name, tmp_path):
     with pytest.raises(ValueError, match=rf"^Expected .*{name}"):
         save(thing, tmp_path / "model.tracelearn")
     assert not list(tmp_path.iterdir())
-    refused(packed(skops.io.dumps(thing)), name, tmp_path)
 
 
-def test_nothing_is_built_of_a_file_with_a_foreign_type(tmp_path, monkeypatch):
-    payload = skops.io.dumps(TraceNormRegressor(alpha=evil))
-    built = []
-    monkeypatch.setattr(TraceNormRegressor, "__setstate__", lambda self, state: built.append(state))
-    refused(packed(payload), "evil", tmp_path)
-    assert not built
+@dataclass(frozen=True)
+class Pinball:
+    """A loss of the user's own."""
+
+    level: float = 0.5
+
+
+@dataclass(frozen=True)
+class Other:
+    level: float = 0.5
+
+
+def full_name(kind):
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: TraceNormRegressor(loss=Pinball(0.2)),
+        lambda: make_pipeline(TensorStandardScaler(), TraceNormRegressor(loss=Pinball(0.2))),
+    ],
+)
+def test_a_class_of_the_user_is_read_where_it_is_trusted_only(make, tmp_path, monkeypatch):
+    save(make(), tmp_path / "model")
+    for trusted in ([], [Other], [StandardScaler]):
+        with pytest.raises(
+            ValueError, match=rf"^Expected a model .*, got {full_name(Pinball)}, .*: .*trusted=\["
+        ) as refusal:
+            load(tmp_path / "model", trusted=trusted)
+        assert "\n" not in str(refusal.value)
+    assert_same(load(tmp_path / "model", trusted=[Pinball, Other]), make())
+
+
+def test_estimators_of_scikit_learn_are_read_where_they_are_trusted_only(tmp_path):
+    model = make_pipeline(StandardScaler(), TraceNormRegressor(tensor_shape=SHAPE)).fit(X.reshape(60, -1), y)
+    save(model, tmp_path / "model")
+    with pytest.raises(ValueError, match=r"^Expected a model .*, got sklearn.*StandardScaler"):
+        load(tmp_path / "model")
+    assert_same(load(tmp_path / "model", trusted=[StandardScaler]), model)
+    inside = {"$object": "sklearn.linear_model._base.LinearRegression", "state": {}}
+    refused(packed(document(changed(TraceNormRegressor(), alpha=inside))), "LinearRegression", tmp_path)
+
+
+def test_the_types_that_are_read_have_names_of_their_own_and_are_ours():
+    kinds = known_types()
+    assert {"TraceNormRegressor", "HierarchicalTraceNormClassifier", "ModePCA", "Moments", "Pipeline"} <= set(kinds)
+    assert all(kind.__name__ == name for name, kind in kinds.items())
+    assert {full_name(kind) for kind in kinds.values() if not kind.__module__.startswith("tracelearn.")} == {
+        "sklearn.pipeline.Pipeline"
+    }
+    every = [
+        kind
+        for name, module in list(sys.modules.items())
+        for kind in vars(module).values()
+        if name.startswith("tracelearn.") and isinstance(kind, type) and kind.__module__ == name
+    ]
+    for kind in every:
+        if kind.__name__ in kinds and (issubclass(kind, BaseEstimator) or kind.__module__.split(".")[1] == "penalties"):
+            assert kinds[kind.__name__] is kind
+
+
+# --- documents of strangers --------------------------------------------------------------------------------------------
+
+
+def content_of(thing, kind="model"):
+    """Find the document and the arrays of what is written for a thing."""
+    with zipfile.ZipFile(io.BytesIO(files.pack(kind, thing).split(b"\n", 2)[2])) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    return json.loads(members.pop("content.json")), members
+
+
+def document(content, arrays=()):
+    return archive_of([("content.json", json.dumps(content)), *dict(arrays).items()])
+
+
+def changed(thing, **state):
+    """Change the state of what is written; None leaves a part out."""
+    content, _ = content_of(thing)
+    content["state"] = {name: item for name, item in {**content["state"], **state}.items() if item is not Ellipsis}
+    return content
 
 
 def test_a_kind_must_be_what_it_says(tmp_path):
-    refused(packed(skops.io.dumps(Moments.of(X, y)), "model"), "Moments", tmp_path)
-    refused(packed(skops.io.dumps(TraceNormRegressor()), "moments"), "TraceNormRegressor", tmp_path)
-    refused(packed(skops.io.dumps({}), "checkpoint"), "resume=True", tmp_path)
+    refused(packed(document(*content_of(Moments.of(X, y))), "model"), "Moments", tmp_path)
+    refused(packed(document(*content_of(TraceNormRegressor())), "moments"), "TraceNormRegressor", tmp_path)
+    refused(packed(document({"$dict": []}), "checkpoint"), "resume=True", tmp_path)
+    for content in (1, None, "text", [], {}, {"$tuple": []}):
+        refused(packed(document(content)), "a model of plain data", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"$object": "TraceNormRegressor"},
+        {"$object": ["TraceNormRegressor"], "state": {}},
+        {"$object": "TraceNormRegressor", "state": []},
+        {"$object": "TraceNormRegressor", "state": {"$tuple": []}},
+        {"$object": "tracelearn.estimators.regressor.TraceNormRegressor", "state": {}},
+        {"$object": "builtins.eval", "state": {}},
+        {"$array": "0.npy"},
+        {"$array": ["0.npy"]},
+        {"$dtype": "O"},
+        {"$dtype": "<f8,<f8"},
+        {"$dtype": "|V1000000000"},
+        {"$dict": [[[], 1]]},
+        {"$dict": [[2**61 - 1 * n, n] for n in range(10_001)]},
+        {"$unknown": 1},
+    ],
+    ids=str,
+)
+def test_a_document_of_another_form_is_refused(content, tmp_path):
+    refused(packed(document(content)), "got", tmp_path)
+    refused(packed(document(changed(TraceNormRegressor(), alpha=content))), "got", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name", ["fit", "predict", "__class__", "__dict__", "__init__", "_validate_params", "get_params"]
+)
+def test_no_method_can_be_replaced_by_a_file(name, tmp_path):
+    refused(packed(document(changed(TraceNormRegressor(), **{name: 1}))), "a method among its parts", tmp_path)
+
+
+def array_bytes(values):
+    held = io.BytesIO()
+    np.save(held, values)
+    return held.getvalue()
+
+
+WRONG = {
+    "no sample shape": {"sample_shape_": 7},
+    "a sample shape of text": {"sample_shape_": {"$tuple": ["3", 2, 2]}},
+    "a sample shape of no entry": {"sample_shape_": {"$tuple": [0, 2, 2]}},
+    "another sample shape": {"sample_shape_": {"$tuple": [3, 2, 3]}},
+    "an enormous sample shape": {"sample_shape_": {"$tuple": [1 << 40, 2, 2]}, "n_features_in_": 1 << 42},
+    "other features": {"n_features_in_": 13},
+    "features that are text": {"n_features_in_": "12"},
+    "weights of another shape": {"coef_": np.ones((3, 2))},
+    "weights that are text": {"coef_": np.full((3, *SHAPE), "a")},
+    "weights that are a number": {"coef_": 1.0},
+    "no weights": {"coef_": None},
+    "intercepts of another number": {"intercept_": np.ones(2)},
+    "intercepts that are text": {"intercept_": "a"},
+    "no intercepts": {"intercept_": ...},
+    "classes of another number": {"classes_": np.array(["a", "b"])},
+    "classes that are the same": {"classes_": np.array(["a", "a", "b"])},
+    "classes that are a number": {"classes_": 3},
+    "classes of two dimensions": {"classes_": np.array([["a"], ["b"], ["c"]])},
+    "no classes": {"classes_": ...},
+    "iterations that are text": {"n_iter_": "many"},
+    "a gap that is a list": {"dual_gap_": [1.0]},
+    "moments that are none": {"moments_": 3},
+    "moments of other samples": {"moments_": {"$object": "Moments", "state": {
+        "weight": 1.0, **{name: np.ones(shape) for name, shape in
+                          dict(x_mean=5, y_mean=3, gram=(5, 5), cross=(5, 3), target_sq=3).items()}}}},
+    "moments that do not fit": {"moments_": {"$object": "Moments", "state": {
+        "weight": 1.0, **{name: np.ones(shape) for name, shape in
+                          dict(x_mean=12, y_mean=3, gram=(12, 5), cross=(12, 3), target_sq=3).items()}}}},
+    "moments without a part": {"moments_": {"$object": "Moments", "state": {"weight": 1.0}}},
+    "no loss that is known": {"loss": "kindness"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_model_whose_parts_do_not_fit_is_refused(name, tmp_path):
+    content, arrays = content_of(TraceNormClassifier(alpha=0.05, loss="logistic").fit(X, labels))
+
+    def plain(value):
+        if isinstance(value, np.ndarray):
+            arrays[f"{len(arrays)}.npy"] = array_bytes(value)
+            return {"$array": f"{len(arrays) - 1}.npy"}
+        return {key: plain(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+    state = {**content["state"], **{key: plain(value) for key, value in WRONG[name].items()}}
+    content["state"] = {key: value for key, value in state.items() if value is not ...}
+    refused(packed(document(content, arrays)), "use only files written by save", tmp_path)
+
+
+def test_a_model_without_one_of_its_parameters_is_refused(tmp_path):
+    refused(packed(document(changed(TraceNormRegressor(), alpha=...))), "no attribute 'alpha'", tmp_path)
+
+
+@pytest.mark.parametrize("step", [1, {"$tuple": ["a", 1]}, {"$tuple": ["a"]}])
+def test_a_pipeline_of_other_things_is_refused(step, tmp_path):
+    refused(packed(document(changed(make_pipeline(TraceNormRegressor()), steps=[step]))), "use only files", tmp_path)
+
+
+def test_a_pipeline_with_a_cache_is_refused(tmp_path):
+    refused(packed(document(changed(make_pipeline(TraceNormRegressor()), memory="somewhere"))), "a cache", tmp_path)
+
+
+def test_a_member_that_is_named_often_is_read_once(tmp_path):
+    one = {"$array": "0.npy"}
+    content = changed(TraceNormRegressor(), mode_weights=[one] * 400, tensor_shape=[one] * 400)
+    path = tmp_path / "model"
+    path.write_bytes(packed(document(content, {"0.npy": array_bytes(np.ones(1 << 17))})))
+    tracemalloc.start()
+    model = load(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert model.mode_weights[0] is model.tensor_shape[-1]
+    assert peak < 6 << 20  # 800 MB, were each of them read
+
+
+# --- format 1 ----------------------------------------------------------------------------------------------------------
+
+
+def node(loader, content=None, kind="builtins.list", number=1, **more):
+    module, _, name = kind.rpartition(".")
+    return {"__loader__": loader, "__module__": module, "__class__": name, "content": content, "__id__": number, **more}
+
+
+def old_model(**state):
+    """Write a model in the form that skops gave it."""
+    text = node("TypeNode", kind="builtins.str")
+    keys = node("ListNode", [text] * len(state))
+    inside = node("DictNode", state, "builtins.dict", key_types=keys)
+    return node("ObjectNode", inside, "tracelearn.estimators.regressor.TraceNormRegressor")
+
+
+def old_file(schema, arrays=()):
+    return packed(archive_of([("schema.json", json.dumps(schema)), *dict(arrays).items()]), version=1)
+
+
+def test_a_file_of_format_1_is_read(tmp_path):
+    numbers = node("TupleNode", [node("JsonNode", "1.5", "builtins.str"), node("JsonNode", "null", "builtins.str")])
+    array = node("NdArrayNode", kind="numpy.ndarray", file="7.npy", type="numpy")
+    scalar = node("NdArrayNode", kind="numpy.float64", file="8.npy", type="numpy")
+    (tmp_path / "old").write_bytes(
+        old_file(
+            old_model(alpha=scalar, mode_weights=array, tensor_shape=numbers, _dtype=node("DTypeNode", array)),
+            {"7.npy": array_bytes(np.arange(3.0)), "8.npy": array_bytes(np.float64(0.3))},
+        )
+    )
+    model = load(tmp_path / "old")
+    assert (model.alpha, model.tensor_shape, model._dtype) == (0.3, (1.5, None), np.dtype("f8"))
+    np.testing.assert_array_equal(model.mode_weights, np.arange(3.0))
+    assert model.get_params()["tol"] == TraceNormRegressor().tol  # a parameter that the file does not know
+
+
+def test_shared_nodes_of_format_1_cost_no_more_than_they_take(tmp_path):
+    inner = node("ListNode", [], number=0)
+    for level in range(1, 60):
+        # The second is but a mark; who takes it for the first walks through 2 ** 60 lists.
+        inner = node("ListNode", [inner, node("ListNode", [], number=level - 1)], number=level)
+    began = time.monotonic()
+    (tmp_path / "old").write_bytes(old_file(old_model(alpha=inner)))
+    load(tmp_path / "old")
+    many = [node("NdArrayNode", kind="numpy.ndarray", file="7.npy", type="numpy", number=n) for n in range(400)]
+    data = old_file(old_model(alpha=node("ListNode", many)), {"7.npy": array_bytes(np.ones(1 << 17))})
+    (tmp_path / "old").write_bytes(data)
+    tracemalloc.start()
+    assert len({id(array) for array in load(tmp_path / "old").alpha}) == 1
+    assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    tracemalloc.stop()
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize(
+    ("inside", "name"),
+    [
+        (node("ObjectNode", None, "sklearn.linear_model._base.LinearRegression"), "LinearRegression"),
+        (node("ObjectNode", None, "subprocess.Popen"), r"subprocess\.Popen"),
+        (node("FunctionNode", None, "os.system"), r"os\.system"),
+        (node("MethodNode", {"func": "system", "obj": None}, "os.system"), r"os\.system"),
+        (node("NdArrayNode", kind="numpy.ndarray", type="json", shape=None), "KeyError"),
+        (node("DictNode", {"a": 1}, key_types=node("ListNode", [node("TypeNode", kind="os.system")])), "system"),
+        (node("JsonNode", "[[1"), "JSONDecodeError"),
+        ({"__loader__": "ObjectNode"}, ""),
+    ],
+)
+def test_other_nodes_of_format_1_are_refused(inside, name, tmp_path):
+    refused(old_file(old_model(alpha=inside)), name, tmp_path)
 
 
 def rewritten(payload, change):
@@ -320,11 +576,11 @@ def test_claims_larger_than_the_file_are_refused(good, tmp_path):
         archive.writestr(name, data)
 
     def nest(archive, name, data):
-        archive.writestr(name, b"[" * 200_000 if name == "schema.json" else data)
+        archive.writestr(name, b"[" * 200_000 if name == "content.json" else data)
 
     refused(packed(rewritten(payload, squeeze)), "larger than the file", tmp_path)
     refused(packed(rewritten(payload, inflate)), "an array of shape", tmp_path)
-    refused(packed(rewritten(payload, nest)), "RecursionError", tmp_path)
+    refused(packed(rewritten(payload, nest)), "RecursionError|got some", tmp_path)
     refused(packed(b"no archive"), "BadZipFile", tmp_path)
     refused(packed(b""), "BadZipFile", tmp_path)
 
@@ -367,7 +623,7 @@ def object_array():
     return held.getvalue()
 
 
-SCHEMA = ("schema.json", b"{}")
+SCHEMA = ("content.json", b"{}")
 HOSTILE = {
     "pickle bomb": (lambda: pickle.dumps([Evil()]), "BadZipFile"),
     "pickle in an archive": (lambda: archive_of([SCHEMA, ("1.pkl", pickle.dumps(Evil()))]), "other names"),
@@ -395,26 +651,15 @@ HOSTILE = {
     "a way from the root": (lambda: archive_of([SCHEMA, ("/nowhere/1.npy", b"")]), "other names"),
     "a way of Windows": (lambda: archive_of([SCHEMA, ("C:\\\\1.npy", b"")]), "other names"),
     "a folder": (lambda: archive_of([SCHEMA, ("a/", b"")]), "other names"),
-    "a link": (lambda: archive_of([SCHEMA, (link("1.npy"), b"/etc/passwd")]), "a link"),
+    "a link": (lambda: archive_of([SCHEMA, (link("1.npy"), b"/etc/passwd")]), "magic"),
     "one name twice": (lambda: archive_of([SCHEMA, SCHEMA]), "twice"),
-    "no schema": (lambda: archive_of([("1.npy", npy_head((0,)))]), "schema.json"),
-    "a schema that is no JSON": (lambda: archive_of([("schema.json", b"\xff\xfe")]), "got some that it cannot"),
-    "a schema that is a number": (lambda: archive_of([("schema.json", b"1")]), "got some that it cannot"),
-    "a schema of depth": (lambda: archive_of([("schema.json", b'{"a":' * 100_000)]), "RecursionError"),
-    "an unknown loader": (
-        lambda: archive_of([("schema.json", b'{"__loader__":"EvilNode","__class__":"system","__module__":"os"}')]),
-        r"os\.system",
-    ),
-    "a function": (
-        lambda: archive_of([("schema.json", b'{"__loader__":"FunctionNode","__class__":"system","__module__":"os"}')]),
-        r"os\.system",
-    ),
+    "no document": (lambda: archive_of([("1.npy", npy_head((0,)))]), "content.json"),
+    "a document of format 1": (lambda: archive_of([("schema.json", b"{}")]), "content.json"),
+    "a document that is no JSON": (lambda: archive_of([("content.json", b"\xff\xfe")]), "got some that it cannot"),
+    "a document that is a number": (lambda: archive_of([("content.json", b"1")]), r"got builtins\.int"),
+    "a document of depth": (lambda: archive_of([("content.json", b'{"a":' * 100_000)]), "RecursionError"),
     "an unknown type": (
-        lambda: archive_of(
-            [("schema.json", b'{"__loader__":"ObjectNode","__class__":"Popen","__module__":"subprocess","content":null,'
-              b'"__id__":1,"protocol":2}')]
-        ),
-        r"subprocess\.Popen|got some that it cannot",
+        lambda: archive_of([("content.json", b'{"$object":"subprocess.Popen","state":{}}')]), r"subprocess\.Popen"
     ),
 }  # fmt: skip
 
@@ -426,7 +671,7 @@ def test_a_hostile_payload_is_refused_before_it_costs_memory(name, tmp_path):
     data = packed(make())
     path = tmp_path / "hostile.tracelearn"
     path.write_bytes(data)
-    skops.io.loads(skops.io.dumps(1))  # what is loaded once is no cost of this file
+    known_types()  # what is looked up once is no cost of this file
     tracemalloc.start()
     try:
         with pytest.raises(ValueError, match=rf"(?s)^Expected .*({message})") as refusal:
@@ -486,10 +731,32 @@ def test_a_header_that_is_no_text_or_lacks_a_field_is_refused(good, tmp_path):
         refused(header_line(good, **changes), "got", tmp_path)
 
 
-@pytest.mark.parametrize("keys", [{True: 2.0, False: 1.0}, {("a", "b"): 1.0}, {1: 1.0, "1": 2.0}])
-def test_keys_that_would_come_back_as_others_are_refused(tmp_path, keys):
-    with pytest.raises(ValueError, match=r"^Expected .* got"):
-        save(TraceNormClassifier(class_weight=keys), tmp_path / "model")
+@pytest.mark.parametrize("keys", [{True: 2.0, False: 1.0}, {("a", "b"): 1.0}, {1: 1.0, "1": 2.0}, {1.5: 1, None: 2}])
+def test_keys_come_back_as_they_were(tmp_path, keys):
+    found = through_file(TraceNormClassifier(class_weight=keys), tmp_path).class_weight
+    assert [(type(key), key, value) for key, value in found.items()] == [(type(k), k, v) for k, v in keys.items()]
+
+
+def test_moments_are_left_out_where_they_are_not_wanted(tmp_path):
+    samples = rng.standard_normal((300, 6, 6, 5))
+    for model in (
+        TraceNormRegressor(alpha=0.1).fit(samples, samples[:, 0, 0, 0]),
+        TraceNormRegressorCV(alphas=2, cv=2).fit(samples, samples[:, 0, 0, 0]),
+        HierarchicalTraceNormClassifier().fit(samples, np.arange(300) % 3),
+    ):
+        save(model, tmp_path / "whole")
+        save(model, tmp_path / "small", moments=False)
+        again = load(tmp_path / "small")
+        np.testing.assert_array_equal(again.predict(samples), model.predict(samples))
+        assert not hasattr(again, "moments_")
+        assert not hasattr(again, "class_moments_")
+        assert (tmp_path / "small").stat().st_size < (tmp_path / "whole").stat().st_size / 4
+
+
+def test_equal_models_give_equal_files(tmp_path):
+    for name in ("one", "two"):
+        save(MODELS["classifier"](), tmp_path / name)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
 # --- writing -----------------------------------------------------------------------------------------------------------
@@ -505,6 +772,24 @@ def test_writing_replaces_and_leaves_nothing_else(tmp_path):
     files.write_atomically(tmp_path / "link", b"newer")
     assert (tmp_path / "link").is_symlink()
     assert path.read_bytes() == b"newer"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs permissions")
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o444, 0o666])
+def test_a_file_that_is_replaced_keeps_its_permissions(tmp_path, mode, monkeypatch):
+    save(TraceNormRegressor(), tmp_path / "model")
+    mask = os.umask(0)
+    os.umask(mask)
+    assert stat.S_IMODE((tmp_path / "model").stat().st_mode) == 0o666 & ~mask
+    os.chmod(tmp_path / "model", mode)
+    replace = os.replace
+    meanwhile = []
+    monkeypatch.setattr(
+        os, "replace", lambda old, new: (meanwhile.append(old.stat().st_mode & 0o77), replace(old, new))
+    )
+    save(TraceNormRegressor(), tmp_path / "model")
+    assert meanwhile == [mode & 0o77]
+    assert stat.S_IMODE((tmp_path / "model").stat().st_mode) == mode
 
 
 @pytest.mark.parametrize("at", ["fsync", "replace"])
@@ -554,14 +839,3 @@ def test_a_full_device_is_noticed(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left on device"):
         files.write_atomically(tmp_path / "file", b"data")
     assert not list(tmp_path.iterdir())
-
-
-def test_a_missing_skops_names_the_extra(tmp_path):
-    code = (
-        "import sys; sys.modules['skops'] = None\n"
-        "import tracelearn\n"
-        "try: tracelearn.save(tracelearn.TraceNormRegressor(), 'x')\n"
-        "except ImportError as error: print(error)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert "tracelearn[files]" in done.stdout

@@ -20,7 +20,6 @@ OPTIONAL = [
     "pyarrow",
     "h5py",
     "cvxpy",
-    "skops",
     "onnx",
 ]
 PUBLIC = {

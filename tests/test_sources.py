@@ -2,11 +2,13 @@
 
 import io
 import itertools
+import os
 import pickle
 import sys
 import threading
 import tracemalloc
 import zipfile
+from contextlib import closing
 
 import h5py
 import numcodecs
@@ -125,7 +127,10 @@ def assert_same(blocks, *arrays):
     assert len(found) == len(arrays)
     for got, wanted in zip(found, arrays, strict=True):
         assert got is None if wanted is None else np.array_equal(got, wanted)
-        assert wanted is None or got.dtype.kind == wanted.dtype.kind
+        # Text of any length comes as objects, so that one long label does not make all of them long.
+        assert (
+            wanted is None or got.dtype.kind == wanted.dtype.kind or (got.dtype.kind, wanted.dtype.kind) == ("O", "U")
+        )
 
 
 def no_thread_is_left():
@@ -539,19 +544,26 @@ def test_a_damaged_npz_is_refused(tmp_path):
     raw = bytearray(path.read_bytes())
     raw[600] ^= 1  # in the numbers of X: only the checksum tells
     path.write_bytes(raw)
-    with pytest.raises(ValueError, match=r"^Expected an intact \.npz file, .* CRC"):
+    with pytest.raises(ValueError, match=r"^Expected a whole file of numbers or strings, .* CRC"):
         list(open_source(path).batches())
     assert no_thread_is_left()
     path.write_bytes(b"no archive")
-    with pytest.raises(ValueError, match=r"^Expected an intact \.npz file"):
+    with pytest.raises(ValueError, match=r"^Expected a whole file of numbers or strings, .*BadZipFile"):
         open_source(path)
 
 
 def test_a_damaged_npy_is_refused(tmp_path):
     path = tmp_path / "X.npy"
-    for content in (b"nothing", npy_header((1000, 1000)) + bytes(80), npy_header((2, 2), "|O") + bytes(32)):
+    for content, message in (
+        (b"nothing", "Expected a whole file of numbers or strings, got .*magic string"),
+        (
+            npy_header((1000, 1000)) + bytes(80),
+            r"Expected '.*X\.npy' to hold the 8000000 bytes of its shape .*, got at most 80",
+        ),
+        (npy_header((2, 2), "|O") + bytes(32), "Expected numbers or strings in .*, got Python objects"),
+    ):
         path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"^Expected a whole \.npy file of numbers or strings"):
+        with pytest.raises(ValueError, match=f"^{message}"):
             open_source(path)
 
 
@@ -612,7 +624,7 @@ def test_missing_files_and_unknown_suffixes_are_refused(tmp_path):
             as_source(path)
     for name in ("d.h5", "d.parquet"):
         (tmp_path / name).write_text("nothing")
-        with pytest.raises(ValueError, match=r"^Expected a readable .* file"):
+        with pytest.raises(ValueError, match=r"^Expected a whole file of numbers or strings, got "):
             open_source(tmp_path / name)
     for name in ("empty.zarr", "empty.parquet"):
         (tmp_path / name).mkdir()
@@ -626,8 +638,9 @@ def test_missing_files_and_unknown_suffixes_are_refused(tmp_path):
 )
 def test_a_missing_library_is_named_with_its_extra(tmp_path, monkeypatch, library, extra, write):
     path, _, _ = write(tmp_path, *written())
-    monkeypatch.setitem(sys.modules, library, None)
-    message = rf"^Expected {library} for .*, got no such package: pip install 'tracelearn\[{extra}\]'\.$"
+    for module in (library, f"{library}.parquet"):
+        monkeypatch.setitem(sys.modules, module, None)
+    message = rf"{library}.*: pip install 'tracelearn\[{extra}\]'\.$"
     with pytest.raises(ImportError, match=message):
         open_source(path)
 
@@ -683,6 +696,204 @@ def test_a_block_size_and_a_start_are_counts(tmp_path):
         open_source(path).batches(-1)
 
 
+# --- stores and folders of strangers -----------------------------------------------------------------------------------
+
+
+def zarr_store(folder, name="X", rows=20, zarr_format=3, **how):
+    """Write a group with samples, perhaps nested, in chunks of ten rows, and targets."""
+    path = folder / "d.zarr"
+    group = zarr.open_group(str(path), mode="w", zarr_format=zarr_format)
+    group.create_array(name, data=np.arange(rows * 6.0).reshape(rows, 6), chunks=(10, 6), **how)
+    group.create_array("y", data=np.arange(float(rows)), chunks=(10,))
+    return path
+
+
+def chunk_files(path):
+    return sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith((".z", "zarr")))
+
+
+def link_to_a_file(place, elsewhere):
+    elsewhere.write_bytes(place.read_bytes())
+    place.unlink()
+    place.symlink_to(elsewhere)
+
+
+def link_to_a_device(place, elsewhere):
+    place.unlink()
+    place.symlink_to("/dev/zero")
+
+
+def pipe(place, elsewhere):
+    place.unlink()
+    os.mkfifo(place)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs links, pipes and devices")
+@pytest.mark.parametrize("replace", [link_to_a_file, link_to_a_device, pipe])
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("which", ["chunk", "metadata of the array", "metadata of the group"])
+def test_links_pipes_and_devices_in_a_store_are_refused_unread(tmp_path, replace, zarr_format, which):
+    path = zarr_store(tmp_path, zarr_format=zarr_format)
+    array, group = (".zarray", ".zgroup") if zarr_format == 2 else ("zarr.json", "zarr.json")
+    place = {"chunk": chunk_files(path / "X")[0], "metadata of the array": path / "X" / array}.get(which, path / group)
+    replace(place, tmp_path / "elsewhere")
+    with pytest.raises(ValueError, match=r"^Expected only files and folders in .*, got a link, a pipe or a device, "):
+        open_source(path)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs links")
+def test_links_to_folders_are_refused(tmp_path):
+    path = zarr_store(tmp_path)
+    (path / "X").rename(tmp_path / "elsewhere")
+    (path / "X").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ValueError, match=r"^Expected only files and folders in "):
+        open_source(path)
+    # The path itself is the caller's.
+    (path / "X").unlink()
+    (tmp_path / "elsewhere").rename(path / "X")
+    (tmp_path / "link.zarr").symlink_to(path)
+    assert len(next(open_source(tmp_path / "link.zarr").batches())[0]) == 20
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs links")
+def test_links_in_a_folder_of_parquet_files_are_refused(tmp_path):
+    path, _, _ = write_parquet_folder(tmp_path, *written())
+    link_to_a_file(path / "1.parquet", tmp_path / "elsewhere")
+    with pytest.raises(ValueError, match=r"^Expected only files and folders in "):
+        open_source(path)
+
+
+def rewritten_in_place(path, name):
+    file = chunk_files(path / name)[-1]
+    with open(file, "r+b") as handle:
+        handle.write(file.read_bytes())
+
+
+def written_by_zarr(path, name):
+    zarr.open_group(str(path), mode="r+")[name][:] = -1.0
+
+
+def made_anew(path, name):
+    zarr.open_group(str(path), mode="r+").create_array(name, data=-np.ones((20, 6)), chunks=(10, 6), overwrite=True)
+
+
+def removed(path, name):
+    chunk_files(path / name)[-1].unlink()
+
+
+@pytest.mark.parametrize("change", [rewritten_in_place, written_by_zarr, made_anew, removed])
+@pytest.mark.parametrize("name", ["X", "deep/down/X"])
+@pytest.mark.parametrize("how", [{"zarr_format": 2}, {}, {"shards": (10, 6)}], ids=["2", "3", "shards"])
+def test_samples_that_change_while_they_are_read_are_refused(tmp_path, change, name, how):
+    path = zarr_store(tmp_path, name, **how)
+    source = open_source(path, name, block_bytes=10 * ROW)
+    with closing(source._blocks(0)) as blocks:  # without the thread, which reads ahead
+        assert len(next(blocks)[0]) == 10
+        threading.Event().wait(0.05)  # the clock of a file system ticks some hundred times a second
+        change(path, name)
+        with pytest.raises(
+            ValueError, match=r"^Expected '.*d\.zarr' as it was when it was opened, got another: it changed"
+        ):
+            next(blocks)
+    with pytest.raises(ValueError, match="it changed since"):
+        list(source.batches())
+    assert sum(len(X) for X, _, _ in open_source(path, name).batches()) == 20
+
+
+def test_what_happens_to_other_arrays_of_a_store_does_not_matter(tmp_path):
+    path = zarr_store(tmp_path)
+    source = open_source(path)
+    threading.Event().wait(0.05)
+    zarr.open_group(str(path), mode="r+").create_array("scores", data=np.ones(20))
+    assert len(gathered(source.batches())[0]) == 20
+
+
+def zarr_without_chunks(path, rows):
+    zarr.create_array(str(path / "X.zarr"), shape=(rows, 6), chunks=(10**6, 6), dtype="f8")
+    return path / "X.zarr"
+
+
+def hdf5_without_chunks(path, rows):
+    with h5py.File(path / "X.h5", "w") as file:
+        file.create_dataset("X", shape=(rows, 6), chunks=(1000, 6), dtype="f8")
+    return path / "X.h5"
+
+
+def npy_of_a_hole(path, rows):
+    head = npy_header((rows, 6))
+    with open(path / "X.npy", "wb") as file:
+        file.write(head)
+        file.truncate(len(head) + rows * ROW)
+    return path / "X.npy"
+
+
+@pytest.mark.parametrize("write", [zarr_without_chunks, hdf5_without_chunks, npy_of_a_hole])
+def test_a_tiny_file_that_claims_many_rows_is_refused(tmp_path, write):
+    for rows in (10**10, 10**12) if write is not npy_of_a_hole else (10**10,):
+        folder = tmp_path / str(rows)
+        folder.mkdir()
+        with pytest.raises(
+            ValueError, match=rf"^Expected samples that were written to .*, got {rows} of which nearly all"
+        ):
+            open_source(write(folder, rows), target=None)
+    # A part that was never written is the fill value, as the format says.
+    (tmp_path / "small").mkdir()
+    assert open_source(write(tmp_path / "small", 1000), target=None).n_samples == 1000
+
+
+LONG = "x" * 1_000_000
+
+
+def zarr_labels(path, labels):
+    group = zarr.open_group(str(path / "d.zarr"), mode="w")
+    group.create_array("X", data=np.ones((len(labels), 2)))
+    group.create_array("y", data=np.array(labels, np.dtypes.StringDType()), chunks=(len(labels),))
+    return path / "d.zarr"
+
+
+def hdf5_labels(path, labels):
+    with h5py.File(path / "d.h5", "w") as file:
+        file["X"], file["y"] = np.ones((len(labels), 2)), labels
+    return path / "d.h5"
+
+
+def parquet_labels(path, labels):
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(np.ones(2 * len(labels))), 2)
+    pq.write_table(pa.table({"X": lists, "y": labels}), path / "d.parquet")
+    return path / "d.parquet"
+
+
+@pytest.mark.parametrize("write", [zarr_labels, hdf5_labels, parquet_labels])
+@pytest.mark.parametrize("labels", [["a"] * 1999 + [LONG], [LONG] * 2000], ids=["one", "all"])
+def test_a_long_label_is_refused_before_it_fills_the_memory(tmp_path, write, labels):
+    if labels[0] == LONG and write is not parquet_labels:
+        pytest.skip("such a file is as large as it says")
+    path = write(tmp_path, labels)
+    tracemalloc.start()
+    before = pa.total_allocated_bytes()
+    with pytest.raises(ValueError, match=r"^Expected labels of at most 1000 characters, got one of 1000000: "):
+        list(open_source(path).batches())
+    assert tracemalloc.get_traced_memory()[1] < 50e6
+    assert pa.total_allocated_bytes() - before < 50e6
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("write", [zarr_labels, hdf5_labels, parquet_labels])
+def test_one_label_does_not_make_the_others_as_long(tmp_path, write):
+    path = write(tmp_path, ["a"] * 19_999 + ["b" * 1000])
+    tracemalloc.start()
+    y = gathered(open_source(path).batches())[1]
+    assert tracemalloc.get_traced_memory()[1] < 20e6  # 80 MB, were all as long
+    tracemalloc.stop()
+    assert (y[0], y[-1]) == ("a", "b" * 1000)
+
+
+def test_labels_of_a_fixed_length_are_refused_by_their_type(tmp_path):
+    np.savez_compressed(tmp_path / "d.npz", X=np.ones((20, 2)), y=np.full(20, "a", "<U100000"))
+    with pytest.raises(ValueError, match=r"^Expected labels of at most 1000 characters, got one of 100000: "):
+        open_source(tmp_path / "d.npz")
+
+
 # --- chunks that lie ---------------------------------------------------------------------------------------------------
 
 
@@ -721,3 +932,12 @@ def test_a_blosc_chunk_that_claims_more_than_the_free_memory_is_refused_unread(t
     monkeypatch.setattr("tracelearn.samples.zarr.available_memory", lambda: 1 << 30)
     with pytest.raises(ValueError, match=r"^Expected enough memory to read '.*X.zarr', got none left"):
         list(open_source(path, tmp_path / "y.npy").batches())
+
+
+def test_nothing_of_another_library_is_replaced(tmp_path):
+    path, _ = blosc_store(tmp_path, 2)
+    decode, decode_3 = numcodecs.Blosc.decode, zarr.codecs.BloscCodec._decode_single
+    list(open_source(path, tmp_path / "y.npy").batches())
+    assert numcodecs.Blosc.decode is decode
+    assert not hasattr(decode, "__wrapped__")
+    assert zarr.codecs.BloscCodec._decode_single is decode_3

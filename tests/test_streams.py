@@ -12,6 +12,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LinearRegression
 
 from tracelearn import (
     StreamReport,
@@ -416,11 +417,8 @@ def test_a_file_that_is_no_checkpoint_and_a_hostile_one_are_not_used(tmp_path):
     save(TraceNormRegressor(), path)
     with pytest.warns(UserWarning, match="damaged"), pytest.raises(ValueError, match="1 damaged"):
         stream(batches(X, y), TraceNormRegressor(), checkpoint=tmp_path, resume=True)
-    import skops.io
-
-    payload = skops.io.dumps({"model": TraceNormRegressor(alpha=os.system)})
-    path.write_bytes(b"tracelearn file\n" + files.Header.of("checkpoint", payload).line() + payload)
-    with pytest.raises(ValueError, match="system"):
+    path.write_bytes(files.pack("checkpoint", {"model": LinearRegression()}))
+    with pytest.raises(ValueError, match="LinearRegression"):
         stream(batches(X, y), TraceNormRegressor(), checkpoint=tmp_path, resume=True)
 
 
@@ -471,8 +469,8 @@ def test_a_full_disk_is_one_sentence_and_the_old_checkpoint_is_intact(tmp_path, 
 
 def test_a_model_that_cannot_be_written_is_refused_before_anything_is_learned(tmp_path):
     X, y = numbers(200)
-    model = TraceNormClassifier(class_weight={True: 2.0, False: 1.0})
-    with pytest.raises(ValueError, match=r"^Expected dictionaries whose keys are text or numbers"):
+    model = TraceNormClassifier(class_weight={True: os.system, False: 1.0})
+    with pytest.raises(ValueError, match=r"^Expected models made of numbers, text, .*, got .*system: "):
         stream(batches(X, y > 0), model, checkpoint=tmp_path)
     assert not hasattr(model, "moments_")
 
@@ -625,7 +623,6 @@ def test_where_there_are_no_locks_there_is_a_warning(tmp_path, monkeypatch, capl
 JOB = """
 import os, sys
 import numpy as np
-import skops.io
 from tracelearn import TraceNormRegressor, save, stream
 
 out = sys.argv[1]

@@ -8,7 +8,6 @@ NAMES = (
     "scipy",
     "scikit-learn",
     "array-api-compat",
-    "skops",
     "zarr",
     "pyarrow",
     "h5py",

@@ -12,7 +12,6 @@ import typer
 from tracelearn.cli.mistakes import MistakeError
 from tracelearn.cli.options import AsJson, Data, Html, ModeNames, Quiet, Samples, TaskName
 from tracelearn.cli.shared import check_out, open_data, read_names, show_table, write_page
-from tracelearn.optional import check_installed
 
 __all__ = ["fit_command"]
 
@@ -160,7 +159,6 @@ def fit_command(
     Labels get a classifier, numbers a regressor. Alpha, mode weights, ridge, scaling and for labels the loss are chosen by
     cross-validation.
     """
-    check_installed("skops", "files")
     check_out(out, "model", force=force, inputs=(data, target))
     check_out(html, "page", force=force, option="--html", inputs=(data, target, out))
     strength, shape = _alpha(alpha), _shape(tensor_shape)

@@ -74,7 +74,6 @@ def stream_command(
 
     Every batch is predicted, then learned. Killed at any moment, it goes on with --resume as if nothing had happened.
     """
-    check_installed("skops", "files")
     if figure is not None:
         check_installed("matplotlib", "plot")
     check_apart(checkpoint, "checkpoints", "--checkpoint", (data, target))

@@ -216,12 +216,12 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         if "_models" not in state:
             return state
         models = [(sorted(node.left), sorted(node.right), model) for node, model in state["_models"].items()]
-        return {**state, "_models": models}
+        return {**state, "_models": models, "estimators_": None}  # the models once more
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         if "_models" in state:
             models = {_Node(frozenset(left), frozenset(right)): model for left, right, model in state["_models"]}
-            state = {**state, "_models": models}
+            state = {**state, "_models": models, "estimators_": list(models.values())}
         super().__setstate__(state)
 
     # --- the tree ----------------------------------------------------------------------------------------------------

@@ -4,29 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.lib import format as _format
 from numpy.typing import NDArray
 
-from tracelearn.samples.source import in_one_line
+from tracelearn.samples.source import Column, check_length
 
-__all__ = [
-    "ArrayColumn",
-    "NpyColumn",
-    "array_column",
-    "chunk_rows",
-    "is_lazy",
-    "npy_column",
-    "read_npy_header",
-    "slices",
-]
-
-npy_format: Any = _format  # some versions of NumPy ship no types for it
-_HEADERS = {(1, 0): npy_format.read_array_header_1_0, (2, 0): npy_format.read_array_header_2_0}
+__all__ = ["ArrayColumn", "array_column", "chunk_rows", "is_lazy", "slices"]
 
 
 def is_lazy(values: Any) -> bool:
@@ -56,19 +41,18 @@ def _plain(values: Any) -> NDArray[Any]:
     if isinstance(values, np.memmap):
         return np.array(values)  # a slice of a map reads nothing yet, and would do so in the thread that computes
     array = np.asarray(values)
-    texts = array.dtype.kind == "T" or (array.dtype.kind == "O" and all(isinstance(value, str) for value in array.flat))
-    return np.array(array.tolist(), dtype=str) if texts else array
+    if array.dtype.kind == "T":
+        array = array.astype(object)
+    if array.dtype.kind == "O":  # left as objects: text of one length would make all labels as long as the longest
+        check_length(max((len(value) for value in array.flat if isinstance(value, str)), default=0))
+    return array
 
 
 @dataclass(frozen=True, eq=False)
-class ArrayColumn:
+class ArrayColumn(Column):
     """An array that is at hand, though perhaps not in memory."""
 
     values: Any
-    n_rows: int
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    chunk: int
 
     def arrays(self, start: int, rows: int) -> Iterator[NDArray[Any]]:
         """Slice the array."""
@@ -88,85 +72,4 @@ def array_column(values: Any, name: str) -> ArrayColumn:
             "X to name what is in that file."
         )
     shape = tuple(int(size) for size in values.shape)
-    return ArrayColumn(values, shape[0], shape[1:], np.dtype(values.dtype), chunk_rows(values))
-
-
-@dataclass(frozen=True, eq=False)
-class NpyColumn:
-    """An array in a ``.npy`` file.
-
-    It is read and not mapped: a map of a file that somebody cuts off takes the whole process down.
-    """
-
-    path: Path
-    offset: int
-    is_fortran: bool
-    n_rows: int
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    chunk: int = 1
-
-    def arrays(self, start: int, rows: int) -> Iterator[NDArray[Any]]:
-        """Read rows that lie together, or in Fortran order the part of them that each column holds."""
-        width = prod(self.shape)
-        with open(self.path, "rb", buffering=0) as file:
-            while start < self.n_rows:
-                stop = min(self.n_rows, start - start % rows + rows)
-                if self.is_fortran:
-                    block = np.empty((width, stop - start), self.dtype)
-                    for column in range(width):
-                        self._read(file, column * self.n_rows + start, block[column])
-                    yield block.reshape(*self.shape[::-1], stop - start).T
-                else:
-                    block = np.empty((stop - start, *self.shape), self.dtype)
-                    self._read(file, start * width, block)
-                    yield block
-                start = stop
-
-    def _read(self, file: Any, first: int, into: NDArray[Any]) -> None:
-        """Fill an array with the values from number ``first`` on."""
-        file.seek(self.offset + first * self.dtype.itemsize)
-        rest = into.reshape(-1).view(np.uint8)
-        while rest.size:
-            count = file.readinto(rest)
-            if not count:
-                raise ValueError(
-                    f"Expected '{self.path}' to hold {self.n_rows} samples, got fewer: it was cut off, so write it again."
-                )
-            rest = rest[count:]
-
-
-def npy_column(path: Path) -> NpyColumn:
-    """Read the header of a ``.npy`` file and compare what it claims with what is there."""
-    try:
-        with open(path, "rb") as file:
-            shape, is_fortran, dtype = read_npy_header(file)
-            offset = file.tell()
-    except (ValueError, EOFError) as error:
-        raise _bad_npy(path, in_one_line(error)) from error
-    if dtype.hasobject:
-        raise _bad_npy(path, "it holds Python objects, which could run any code")
-    if not shape:
-        raise ValueError(f"Expected an array with one row for each sample in '{path}', got a single value.")
-    claimed, there = prod(shape) * dtype.itemsize, path.stat().st_size - offset
-    if min(shape) < 0 or claimed > there:
-        raise _bad_npy(path, f"its shape {shape} needs {claimed} bytes, and there are {there}")
-    return NpyColumn(path, offset, is_fortran, shape[0], shape[1:], dtype)
-
-
-def read_npy_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Read shape, order and type of an array in the format of NumPy; no object is built from it."""
-    version = npy_format.read_magic(file)
-    if version not in _HEADERS:
-        raise ValueError(f"version {version} of the format")
-    shape, is_fortran, dtype = _HEADERS[version](file)
-    if not all(type(size) is int for size in shape):
-        raise ValueError(f"a shape of other things than numbers, {shape}")
-    return shape, is_fortran, dtype
-
-
-def _bad_npy(path: Path, told: str) -> ValueError:
-    return ValueError(
-        f"Expected a whole .npy file of numbers or strings, got '{path}', of which NumPy says \"{told}\": write it "
-        "again with numpy.save."
-    )
+    return ArrayColumn(shape[0], shape[1:], np.dtype(values.dtype), chunk_rows(values), values)

@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
+from tracelearn.optional import require
 from tracelearn.samples.arrays import chunk_rows, slices
-from tracelearn.samples.source import in_one_line, require
+from tracelearn.samples.source import Column
 
 __all__ = ["Hdf5Column", "hdf5_column", "hdf5_names"]
 
 
-@contextmanager
-def _file(path: Path) -> Iterator[Any]:
-    h5py = require("h5py", "hdf5", "HDF5 files")
-    try:
-        file = h5py.File(path, "r")
-    except OSError as error:
-        raise ValueError(
-            f"Expected a readable HDF5 file, got '{path}', of which h5py says \"{in_one_line(error)}\": check the file."
-        ) from error
-    with file:
-        yield file
+def _file(path: Path) -> Any:
+    return require("h5py", "hdf5").File(path, "r")
 
 
 def hdf5_names(path: Path) -> list[str]:
@@ -52,19 +42,15 @@ def hdf5_column(path: Path, name: str) -> Hdf5Column:
             raise ValueError(
                 f"Expected an array with one row for each sample in '{name}' of '{path}', got a single value."
             )
-        return Hdf5Column(path, name, dataset.shape[0], dataset.shape[1:], dataset.dtype, chunk_rows(dataset))
+        return Hdf5Column(dataset.shape[0], dataset.shape[1:], dataset.dtype, chunk_rows(dataset), path, name)
 
 
 @dataclass(frozen=True, eq=False)
-class Hdf5Column:
+class Hdf5Column(Column):
     """A dataset of an HDF5 file, which is open only during a pass."""
 
     path: Path
     name: str
-    n_rows: int
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    chunk: int
 
     def arrays(self, start: int, rows: int) -> Iterator[NDArray[Any]]:
         """Slice the dataset."""

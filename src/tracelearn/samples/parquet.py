@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tracelearn.samples.source import in_one_line, require
+from tracelearn.optional import require
+from tracelearn.samples.source import Column, check_length
+from tracelearn.samples.watched import look_through
 
 __all__ = ["ParquetColumn", "parquet_column", "parquet_files", "parquet_names"]
 
@@ -18,22 +20,15 @@ __all__ = ["ParquetColumn", "parquet_column", "parquet_files", "parquet_names"]
 _STREAMED = {"buffer_size": 2**20, "pre_buffer": False}
 
 
-def _open(path: Path) -> Any:
-    parquet = require("pyarrow.parquet", "parquet", "Parquet files")
-    arrow = require("pyarrow", "parquet", "Parquet files")
-    try:
-        return parquet.ParquetFile(path, **_STREAMED)
-    except (arrow.ArrowInvalid, OSError) as error:
-        raise ValueError(
-            f"Expected a readable Parquet file, got '{path}', of which pyarrow says \"{in_one_line(error)}\": check the file."
-        ) from error
+def _open(path: Path, **options: Any) -> Any:
+    return require("pyarrow.parquet", "parquet").ParquetFile(path, **_STREAMED, **options)
 
 
 def parquet_files(path: Path) -> tuple[Path, ...]:
     """List the file, or the files of the folder; hidden ones and those that begin with ``_`` are bookkeeping."""
     if path.is_file():
         return (path,)
-    found = (file for suffix in ("parquet", "pq") for file in path.rglob(f"*.{suffix}") if file.is_file())
+    found = (file for file, _ in look_through(path) if file.suffix in (".parquet", ".pq") and file.is_file())
     return tuple(sorted(file for file in found if not any(part[0] in "._" for part in file.relative_to(path).parts)))
 
 
@@ -66,12 +61,12 @@ def parquet_column(path: Path, name: str) -> ParquetColumn:
                 f"Expected column '{name}' to be of one type in all files, {kind} as in '{files[0]}', got {found} in '{part}': "
                 "cast it."
             )
-    return ParquetColumn(files, name, n_rows, shape, dtype)
+    return ParquetColumn(n_rows, shape, dtype, 1, files, name)
 
 
 def _layout(kind: Any, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """Find the shape and the type of one value of a column."""
-    types = require("pyarrow.types", "parquet", "Parquet files")
+    types = require("pyarrow.types", "parquet")
     shape: tuple[int, ...] = ()
     if getattr(kind, "extension_name", "") == "arrow.fixed_shape_tensor":
         shape = tuple(kind.shape[axis] for axis in kind.permutation or range(len(kind.shape)))
@@ -84,7 +79,7 @@ def _layout(kind: Any, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
     if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
         return shape, np.dtype(kind.to_pandas_dtype())
     if not shape and (types.is_string(kind) or types.is_large_string(kind)):
-        return shape, np.dtype(str)
+        return shape, np.dtype(object)
     raise ValueError(
         f"Expected column '{name}' to hold numbers, labels, fixed-shape tensors or fixed-size lists of numbers, got "
         f"{kind}: cast it to one of these."
@@ -92,21 +87,18 @@ def _layout(kind: Any, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
 
 
 @dataclass(frozen=True, eq=False)
-class ParquetColumn:
+class ParquetColumn(Column):
     """A column of Parquet files, read in record batches."""
 
     files: tuple[Path, ...]
     name: str
-    n_rows: int
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    chunk: int = 1
 
     def arrays(self, start: int, rows: int) -> Iterator[NDArray[Any]]:
         """Read record batches; row groups before ``start`` are skipped."""
         row = 0
         for path in self.files:
-            with _open(path) as file:
+            # Text comes as numbers and a list of what they mean: written out, a long label that is repeated would fill memory.
+            with _open(path, read_dictionary=[self.name] if self.dtype.kind == "O" else []) as file:
                 groups: list[int] = []
                 for group in range(file.num_row_groups):
                     size = file.metadata.row_group(group).num_rows
@@ -134,9 +126,13 @@ class ParquetColumn:
             width *= column.type.list_size
             column = column.flatten()
             self._refuse_nulls(column, row, width)
-        if hasattr(column, "dictionary_decode"):
-            column = column.dictionary_decode()
-        values = column.to_numpy(zero_copy_only=False).astype(self.dtype, copy=False)
+        if hasattr(column, "dictionary"):
+            meaning = column.dictionary.to_numpy(zero_copy_only=False)
+            if self.dtype.kind == "O":
+                check_length(max(map(len, meaning), default=0))
+            values = meaning.astype(self.dtype, copy=False)[column.indices.to_numpy(zero_copy_only=False)]
+        else:
+            values = column.to_numpy(zero_copy_only=False).astype(self.dtype, copy=False)
         # By Arrow's specification axis i of the sample is axis permutation[i] of what is stored. pyarrow's to_numpy_ndarray
         # agrees only where the permutation is its own inverse; with others it mixes up the entries (seen in 26.0).
         return np.transpose(values.reshape(n, *stored), (0, *(axis + 1 for axis in order)))

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from tracelearn.samples.arrays import array_column, is_lazy, npy_column
+from tracelearn.samples.arrays import array_column, is_lazy
 from tracelearn.samples.hdf5 import hdf5_column, hdf5_names
 from tracelearn.samples.iterables import stream
-from tracelearn.samples.npz import npz_column, npz_names
+from tracelearn.samples.npy import npy_column, npz_names
 from tracelearn.samples.parquet import parquet_column, parquet_files, parquet_names
 from tracelearn.samples.source import Column, Source, beside
 from tracelearn.samples.watched import one_sentence, watched
@@ -32,8 +32,8 @@ _ZARR = _Format(zarr_names, zarr_column)
 _HDF5 = _Format(hdf5_names, hdf5_column)
 _PARQUET = _Format(parquet_names, parquet_column)
 _FORMATS = {
-    ".npy": _Format(lambda path: None, lambda path, name: npy_column(path)),
-    ".npz": _Format(npz_names, npz_column),
+    ".npy": _Format(lambda path: None, npy_column),
+    ".npz": _Format(npz_names, npy_column),
     ".zarr": _ZARR,
     ".h5": _HDF5,
     ".hdf5": _HDF5,
@@ -51,7 +51,7 @@ def _format_of(path: Path) -> _Format:
             return _ZARR
         if path.suffix.lower() in (".parquet", ".pq") or parquet_files(path):
             return _PARQUET
-    elif path.suffix.lower() in _FORMATS:
+    elif path.is_file() and path.suffix.lower() in _FORMATS:
         return _FORMATS[path.suffix.lower()]
     raise ValueError(
         f"Expected a path that ends in {', '.join(_FORMATS)}, or a folder of Parquet files, got '{path}': convert it to one "

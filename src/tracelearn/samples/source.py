@@ -11,39 +11,22 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from importlib import import_module
 from math import prod
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tracelearn.arrays.memory import available_memory
 
-__all__ = ["Block", "Column", "Columns", "Source", "beside", "in_one_line", "read_ahead", "regroup", "require"]
+__all__ = ["Block", "Column", "Columns", "Source", "beside", "check_length", "read_ahead", "regroup"]
 
 Block = tuple[NDArray[Any], Any, Any | None]
 T = TypeVar("T")
 
 _LARGEST_BLOCK = 16 * 2**20  # still in cache when it is summed up; four times as much is slower by a tenth
+_LONGEST_LABEL = 1000  # characters
 _END = object()
-
-
-def require(module: str, extra: str, files: str) -> Any:
-    """Import an optional library, or say in one sentence which extra brings it."""
-    library = module.partition(".")[0]
-    try:
-        import_module(library)
-        return import_module(module)
-    except ImportError as error:
-        raise ImportError(
-            f"Expected {library} for {files}, got no such package: pip install 'tracelearn[{extra}]'."
-        ) from error
-
-
-def in_one_line(error: Exception) -> str:
-    """Quote what a library says of a file, as a part of a sentence."""
-    return " ".join(str(error).split())[:300]
 
 
 def read_ahead(iterator: Iterable[T]) -> Iterator[T]:
@@ -116,32 +99,30 @@ class Source(ABC):
     def _blocks(self, start: int) -> Iterator[Block]: ...
 
 
-class Column(Protocol):
-    """One value for each sample, readable in order from any row on."""
+@dataclass(frozen=True, eq=False)
+class Column(ABC):
+    """One value for each sample, readable in order from any row on.
 
-    @property
-    def n_rows(self) -> int:
-        """Number of values."""
-        ...
+    Attributes
+    ----------
+    n_rows : int
+        Number of values.
+    shape : tuple of int
+        Shape of one value.
+    dtype : numpy.dtype
+        Type of the values; text whose length varies is read as objects.
+    chunk : int
+        Rows that are stored, and so must be read, together.
+    """
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of one value."""
-        ...
+    n_rows: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    chunk: int
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the values."""
-        ...
-
-    @property
-    def chunk(self) -> int:
-        """Rows that are stored, and so must be read, together."""
-        ...
-
+    @abstractmethod
     def arrays(self, start: int, rows: int) -> Iterator[NDArray[Any]]:
         """Read from row ``start`` on, in arrays of about ``rows`` rows, cut wherever the format likes it best."""
-        ...
 
 
 def regroup(arrays: Iterable[NDArray[Any]], start: int, rows: int) -> Generator[NDArray[Any]]:
@@ -219,6 +200,7 @@ def beside(
     if X.dtype.kind not in "fiub":
         raise ValueError(f"Expected numbers in {name}, got {X.dtype} values: encode them as numbers first.")
     for column, what in ((y, "target"), (weight, "weight")):
+        check_length(_characters(column.dtype) if column else 0)
         if column is not None and column.n_rows != X.n_rows:
             raise ValueError(
                 f"Expected one {what} for each sample, got {X.n_rows} samples and {column.n_rows} {what}s: samples and {what}s "
@@ -229,6 +211,18 @@ def beside(
         if column is not None:
             _check_fits(column, rows, what)
     return Columns(X.shape, X.n_rows, X.dtype, True, (X, y, weight), rows)
+
+
+def _characters(dtype: np.dtype[Any]) -> int:
+    return dtype.itemsize // {"U": 4, "S": 1}.get(dtype.kind, dtype.itemsize + 1)
+
+
+def check_length(longest: int) -> None:
+    """Refuse a label of so many characters: whoever makes an array of labels makes all as long as the longest."""
+    if longest > _LONGEST_LABEL:
+        raise ValueError(
+            f"Expected labels of at most {_LONGEST_LABEL} characters, got one of {longest}: shorten them, or number the classes."
+        )
 
 
 def _block_rows(column: Column, block_bytes: int | None) -> int:

@@ -1,75 +1,120 @@
-"""Columns in Zarr stores."""
+"""Columns in Zarr stores.
+
+A store is a folder in which anything may lie. Links, pipes and devices in it are refused; every file that is read must be as
+old as the newest file at the opening; and chunks of Blosc, which trusts the lengths that they claim, are looked at first.
+"""
 
 from __future__ import annotations
 
-from functools import wraps
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from numpy.typing import NDArray
 
 from tracelearn.arrays.memory import available_memory
-from tracelearn.samples.arrays import ArrayColumn, array_column
-from tracelearn.samples.source import require
+from tracelearn.optional import require
+from tracelearn.samples.arrays import array_column, chunk_rows, slices
+from tracelearn.samples.source import Column
+from tracelearn.samples.watched import look_through, other_than_opened, stored_bytes
 
-__all__ = ["zarr_column", "zarr_names"]
+__all__ = ["ZarrColumn", "zarr_column", "zarr_names"]
 
 # A store names the codecs that its bytes go through, and some of those that are installed unpickle, which can run any code.
 _CODECS = frozenset(
     "adler32 astype bitround blosc bytes bz2 crc32 crc32c delta endian fixedscaleoffset fletcher32 gzip jenkins_lookup3 "
     "lz4 lzma packbits quantize sharding_indexed shuffle transpose vlen-utf8 zlib zstd".split()
 )
-_LARGE_CHUNK = 64 << 20  # bytes from which on the free memory is looked at
+_METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
+_LARGE = 64 << 20  # bytes from which on the free memory is looked at
 
 
-def _open(path: Path) -> Any:
-    zarr = require("zarr", "zarr", "Zarr stores")
-    _guard_blosc()
+def _changed_at(state: os.stat_result) -> int:
+    return max(state.st_mtime_ns, state.st_ctime_ns)
+
+
+def _check_size(size: int, what: str) -> None:
+    if size > _LARGE and 2 * size > available_memory():
+        raise MemoryError(what)
+
+
+def _open(path: Path, newest: int) -> Any:
+    """Open a store through which only files are read that were there, as they are, at a time."""
+    zarr = require("zarr", "zarr")
+
+    class Store(zarr.storage.LocalStore):  # type: ignore[misc, name-defined]
+        async def get(self, key: str, prototype: Any = None, byte_range: Any = None) -> Any:
+            check(key, whole=byte_range is None)
+            found = await super().get(key, prototype, byte_range)
+            check(key, whole=False)
+            return found
+
+    def check(key: str, *, whole: bool) -> None:
+        file = path / key
+        while not os.path.lexists(file) and file.name not in _METADATA:
+            file = file.parent  # a missing chunk stands for the fill value, unless it was removed since
+        if not os.path.lexists(file):
+            return
+        state = file.lstat()
+        if _changed_at(state) > newest:
+            raise other_than_opened(path)
+        if whole and stat.S_ISREG(state.st_mode):
+            _check_size(state.st_size, f"{key} has {state.st_size} bytes")
+
     try:
-        return zarr.open(str(path), mode="r")
-    except (FileNotFoundError, KeyError, ValueError) as error:
+        return zarr.open(Store(path, read_only=True), mode="r")
+    except (FileNotFoundError, KeyError) as error:
         raise ValueError(
             f"Expected a Zarr array or group in '{path}', got a folder without one: check the path."
         ) from error
 
 
-def _guard_blosc() -> None:
-    """Have Blosc refuse a chunk that claims to be longer than it is, or that needs more memory than there is.
-
-    It would read what lies behind the chunk, or end the process (issue 228 of numcodecs, up to version 0.16 at least).
-    Zarr decodes through this one method, whatever the format and inside of shards.
-    """
-    blosc: Any = require("numcodecs.blosc", "zarr", "Zarr stores").Blosc
-    as_bytes: Any = require("numcodecs.compat", "zarr", "Zarr stores").ensure_contiguous_ndarray
-    unguarded = blosc.decode
-    if hasattr(unguarded, "__wrapped__"):
-        return
-
-    @wraps(unguarded)
-    def decode(self: Any, buf: Any, out: Any = None) -> Any:
-        data = as_bytes(buf).view(np.uint8)
-        content, block, claimed = (int.from_bytes(data[at : at + 4].tobytes(), "little") for at in (4, 8, 12))
-        if not 16 <= claimed <= len(data):
-            raise ValueError(f"a chunk of {len(data)} bytes says that it has {claimed}")
-        needed = content + 4 * block
-        if needed > _LARGE_CHUNK and 2 * needed > available_memory():
-            raise MemoryError(f"a chunk of {len(data)} bytes says that it holds {content}")
-        return unguarded(self, buf, out)
-
-    blosc.decode = decode
-
-
 def zarr_names(path: Path) -> list[str] | None:
     """List the arrays of a group; None for a bare array."""
-    opened = _open(path)
+    newest = max((_changed_at(state) for _, state in look_through(path)), default=0)
+    opened = _open(path, max(newest, _changed_at(path.stat())))
     if hasattr(opened, "shape"):
         return None
     return sorted(name for name, member in opened.members(max_depth=None) if hasattr(member, "shape"))
 
 
-def zarr_column(path: Path, name: str | None) -> ArrayColumn:
-    """Open one array of a group, or the bare array."""
-    opened = _open(path)
+def zarr_column(path: Path, name: str | None) -> ZarrColumn:
+    """Read the shape and the type of one array of a group, or of the bare array."""
+    folder = path / (name or "")
+    places = [place for place in (folder, *folder.parents) if place.is_relative_to(path)]
+    files = tuple(file for place in places for file in map(place.joinpath, _METADATA) if os.path.lexists(file))
+    states = [state for _, state in look_through(folder)]
+    newest = max(_changed_at(state) for state in (*states, *(place.lstat() for place in (*places, *files))))
+    array = _array(path, name, newest)
+    column = array_column(array, f"'{name or path}'")
+    stored = sum(map(stored_bytes, states))
+    return ZarrColumn(
+        column.n_rows, column.shape, column.dtype, chunk_rows(array), path, name, newest, files, stored
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class ZarrColumn(Column):
+    """An array of a store, which is opened anew for every pass."""
+
+    path: Path
+    name: str | None
+    newest: int
+    files: tuple[Path, ...]
+    stored: int
+
+    def arrays(self, start: int, rows: int) -> Iterator[NDArray[Any]]:
+        """Slice the array."""
+        return slices(_array(self.path, self.name, self.newest), start, rows)
+
+
+def _array(path: Path, name: str | None, newest: int) -> Any:
+    """Open an array, once its codecs were found good, with Blosc that looks before it decodes."""
+    zarr = require("zarr", "zarr")
+    opened = _open(path, newest)
     array = opened if name is None else opened[name]
     unknown = sorted(_codecs(array.metadata.to_dict()) - _CODECS)
     if unknown:
@@ -77,7 +122,44 @@ def zarr_column(path: Path, name: str | None) -> ArrayColumn:
             f"Expected '{name or path}' to be coded by plain compression, got the codec {unknown[0]!r}, which could run code: "
             "store it with another one."
         )
-    return array_column(array, f"'{name or path}'")
+    kinds = ("codecs",) if array.metadata.zarr_format == 3 else ("compressor", "filters")
+    codecs = {kind: _looking(getattr(array.metadata, kind)) for kind in kinds}
+    return zarr.Array(zarr.AsyncArray(replace(array.metadata, **codecs), array.store_path))
+
+
+def _looking(codec: Any) -> Any:
+    """Have codecs of Blosc, alone, in a sequence or in shards, look at a chunk before they decode it."""
+    blosc: Any = require("numcodecs.blosc", "zarr").Blosc
+    blosc_3: Any = require("zarr.codecs", "zarr").BloscCodec
+
+    class Looking(blosc):  # type: ignore[misc]
+        def decode(self, buf: Any, out: Any = None) -> Any:
+            _check_blosc(bytes(memoryview(buf).cast("B")[:16]), memoryview(buf).nbytes)
+            return super().decode(buf, out)
+
+    class Looking3(blosc_3):  # type: ignore[misc]
+        async def _decode_single(self, chunk_bytes: Any, chunk_spec: Any) -> Any:
+            _check_blosc(chunk_bytes[:16].to_bytes(), len(chunk_bytes))
+            return await super()._decode_single(chunk_bytes, chunk_spec)
+
+    if isinstance(codec, tuple):
+        return tuple(map(_looking, codec))
+    if isinstance(codec, blosc):
+        return Looking(**{key: value for key, value in codec.get_config().items() if key != "id"})
+    if isinstance(codec, blosc_3):
+        return Looking3.from_dict(codec.to_dict())
+    return replace(codec, codecs=_looking(codec.codecs)) if hasattr(codec, "codecs") else codec
+
+
+def _check_blosc(head: bytes, present: int) -> None:
+    """Refuse a chunk that claims to be longer than it is, or that needs more memory than there is.
+
+    Blosc would read what lies behind the chunk, or end the process (issue 228 of numcodecs, up to version 0.16 at least).
+    """
+    content, block, claimed = (int.from_bytes(head[at : at + 4], "little") for at in (4, 8, 12))
+    if not 16 <= claimed <= present:
+        raise ValueError(f"a chunk of {present} bytes says that it has {claimed}")
+    _check_size(content + 4 * block, f"a chunk of {present} bytes says that it holds {content}")
 
 
 def _codecs(metadata: Any) -> set[str]:
@@ -86,9 +168,9 @@ def _codecs(metadata: Any) -> set[str]:
     while todo:
         part = todo.pop()
         if isinstance(part, dict):
-            name = part.get("name", part.get("id"))
-            if name is not None:
-                found.add(str(name).removeprefix("numcodecs."))
+            name = str(part.get("name", part.get("id", "bytes")))
+            # Blosc under that name is not the codec that looks before it decodes.
+            found.add(name if name == "numcodecs.blosc" else name.removeprefix("numcodecs."))
             todo.extend(part.values())
         elif isinstance(part, list | tuple):
             todo.extend(part)

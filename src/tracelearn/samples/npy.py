@@ -1,0 +1,145 @@
+"""Columns in ``.npy`` files, and in ``.npz`` files, which are zip archives of them, compressed or not.
+
+Nothing is unpickled, and no size that a header claims is believed before it is compared with the file. Files are read and not
+mapped: a map of a file that somebody cuts off takes the whole process down.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as _format
+from numpy.typing import NDArray
+
+from tracelearn.samples.source import Column
+
+__all__ = ["NpyColumn", "npy_column", "npz_names", "read_npy_header"]
+
+npy_format: Any = _format  # some versions of NumPy ship no types for it
+_HEADERS = {(1, 0): npy_format.read_array_header_1_0, (2, 0): npy_format.read_array_header_2_0}
+_DEFLATE_LIMIT = 1032  # no deflated byte expands to more: 258 bytes are the longest copy, two bits its shortest code
+_PIECE = 2**20
+
+
+@contextmanager
+def _stream(path: Path, name: str | None) -> Iterator[Any]:
+    """Open a file, or an array of an archive."""
+    if name is None:
+        with open(path, "rb", buffering=0) as file:
+            yield file
+    else:
+        with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as file:
+            yield file
+
+
+def npz_names(path: Path) -> list[str]:
+    """List the arrays of an archive."""
+    with zipfile.ZipFile(path) as archive:
+        return [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
+
+
+def npy_column(path: Path, name: str | None) -> NpyColumn:
+    """Read the header of an array and compare what it claims with what is there."""
+    with _stream(path, name) as file:
+        shape, is_fortran, dtype = read_npy_header(file)
+        offset = file.tell()
+    there = path.stat().st_size - offset if name is None else _most_bytes(path, name) - offset
+    place = f"'{path}'" if name is None else f"'{name}' of '{path}'"
+    claimed = prod(shape) * dtype.itemsize
+    if dtype.hasobject:
+        raise ValueError(
+            f"Expected numbers or strings in {place}, got Python objects: reading them could run any code, so store an array of "
+            "a plain dtype."
+        )
+    if not shape or min(shape) < 0:
+        raise ValueError(f"Expected an array with one row for each sample in {place}, got shape {shape}: store one.")
+    if claimed > there:
+        raise ValueError(
+            f"Expected {place} to hold the {claimed} bytes of its shape {shape}, got at most {max(there, 0)}: the file is "
+            "damaged, write it again."
+        )
+    return NpyColumn(shape[0], shape[1:], dtype, 1, path, name, offset, is_fortran)
+
+
+def _most_bytes(path: Path, name: str) -> int:
+    """Find how many bytes an array of an archive can have: its directory can lie, the length of the file cannot."""
+    with zipfile.ZipFile(path) as archive:
+        info = archive.getinfo(f"{name}.npy")
+    limits = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: _DEFLATE_LIMIT}
+    packed = min(info.compress_size, path.stat().st_size)
+    return min(info.file_size, packed * limits[info.compress_type] if info.compress_type in limits else info.file_size)
+
+
+def read_npy_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Read shape, order and type of an array in the format of NumPy; no object is built from it."""
+    version = npy_format.read_magic(file)
+    if version not in _HEADERS:
+        raise ValueError(f"version {version} of the format")
+    shape, is_fortran, dtype = _HEADERS[version](file)
+    if not all(type(size) is int for size in shape):
+        raise ValueError(f"a shape of other things than numbers, {shape}")
+    return shape, is_fortran, dtype
+
+
+@dataclass(frozen=True, eq=False)
+class NpyColumn(Column):
+    """An array in a ``.npy`` file, or by its name in a ``.npz`` file."""
+
+    path: Path
+    name: str | None
+    offset: int
+    is_fortran: bool
+
+    def arrays(self, start: int, rows: int) -> Iterator[NDArray[Any]]:
+        """Read rows that lie together, or in Fortran order the part of them that each column holds."""
+        with _stream(self.path, self.name) as file:
+            if self.is_fortran and self.name is not None:
+                # An archive is read from front to end, and no row of Fortran order is whole before its end.
+                self._go_to(file, 0)
+                yield self._read(file, (*self.shape[::-1], self.n_rows)).T[start:]
+                return
+            self._go_to(file, start * prod(self.shape))
+            while start < self.n_rows:
+                stop = min(self.n_rows, start - start % rows + rows)
+                yield (
+                    self._columns(file, start, stop)
+                    if self.is_fortran
+                    else self._read(file, (stop - start, *self.shape))
+                )
+                start = stop
+
+    def _columns(self, file: Any, start: int, stop: int) -> NDArray[Any]:
+        block = np.empty((prod(self.shape), stop - start), self.dtype)
+        for column in range(len(block)):
+            self._go_to(file, column * self.n_rows + start)
+            block[column] = self._read(file, (stop - start,))
+        return block.reshape(*self.shape[::-1], stop - start).T
+
+    def _go_to(self, file: Any, first: int) -> None:
+        """Go to a value; in an archive by reading, so that its checksum is found."""
+        place = self.offset + first * self.dtype.itemsize
+        if self.name is None:
+            file.seek(place)
+        while file.tell() < place and file.read(min(_PIECE, place - file.tell())):
+            pass
+
+    def _read(self, file: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+        block = np.empty(shape, self.dtype)
+        rest = block.reshape(-1).view(np.uint8)
+        while rest.size:
+            count = file.readinto(
+                rest[:_PIECE]
+            )  # an archive copies what it reads: a second block would double the memory
+            if not count:
+                raise ValueError(
+                    f"Expected '{self.path}' to hold {self.n_rows} samples, got fewer: it was cut off, so write it again."
+                )
+            rest = rest[count:]
+        return block
