@@ -468,12 +468,9 @@ def test_the_record_of_targets_solved_in_turn_is_the_largest_at_each_iteration()
     assert len(passed_on) == 1
 
 
-def test_the_paper_knows_its_last_point_only(tiny):
-    warnings.simplefilter("ignore")
-    X, y = tiny((3, 2))
-    model = TraceNormRegressor(0.1, solver="apg-adm", step="paper", max_iter=20).fit(X, y)
-    assert model.convergence_.tolist() == [[model.n_iter_, model.dual_gap_]]
-    ConvergenceDisplay.from_estimator(model)
+def test_a_record_of_one_point_is_drawn():
+    display = ConvergenceDisplay(convergence=np.array([[3.0, 0.1]]), tol=1e-6).plot()
+    assert display.line_.get_xydata().tolist() == [[3.0, 0.1]]
 
 
 def test_the_record_is_that_of_the_last_solve(tiny):

@@ -249,8 +249,7 @@ def test_many_classes_are_listed_by_their_confusions(classifier):
     assert "confusion" not in re.findall(r'<table class="([^"]*)"', html)
 
 
-@pytest.mark.filterwarnings("ignore:Expected the paper's stopping rule")  # too few iterations for it, on purpose
-@pytest.mark.parametrize("kind", ["tree", "pipeline", "targets", "class mode", "vector", "zero", "paper"])
+@pytest.mark.parametrize("kind", ["tree", "pipeline", "targets", "class mode", "vector", "zero"])
 def test_every_kind_of_model_has_a_page(kind, samples):
     X, y, label = samples
     X, y, label = X[:120], y[:120], label[:120]
@@ -261,11 +260,6 @@ def test_every_kind_of_model_has_a_page(kind, samples):
         "class mode": lambda: (TraceNormClassifier(alpha=0.1, class_mode=True).fit(X, label), X, label),
         "vector": lambda: (TraceNormRegressor(alpha=0.1).fit(X[:, :, 0, 0], y), X[:, :, 0, 0], y),
         "zero": lambda: (TraceNormRegressor(alpha=1e6).fit(X, y), X, y),
-        "paper": lambda: (
-            TraceNormRegressor(alpha=0.5, solver="apg-adm", step="paper", max_iter=20).fit(X[:, :, 0], y),
-            X[:, :, 0],
-            y,
-        ),
     }[kind]()
     html = model_page(model, X, target)
     text = str(Text(html))
@@ -277,7 +271,6 @@ def test_every_kind_of_model_has_a_page(kind, samples):
         "class mode": "in class,",
         "vector": "the 4 entries of a sample",
         "zero": "All its weights are zero",
-        "paper": "The certificate",
     }[kind]
     assert expected in text
 

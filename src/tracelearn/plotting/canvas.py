@@ -7,10 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from tracelearn.arrays.array_api import Array
 from tracelearn.optional import require
 
-__all__ = ["COLOURS", "DASHES", "INK", "LIMIT", "MARKERS", "OnePanel", "Panels", "legend_above", "plain", "tick_names"]
+__all__ = [
+    "COLOURS",
+    "DASHES",
+    "INK",
+    "LIMIT",
+    "MARKERS",
+    "OnePanel",
+    "Panels",
+    "legend_above",
+    "looks_of",
+    "plain",
+    "tick_names",
+    "whole_ticks",
+]
 
 # Blue, vermilion, bluish green, orange, reddish purple, sky blue of Okabe and Ito (2008): neighbours differ most.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9")
@@ -23,65 +35,63 @@ LIMIT: dict[str, Any] = {"color": COLOURS[1], "linestyle": (0, (4, 2)), "linewid
 
 
 class Panels:
-    """A display on several axes."""
-
-    axes_: Array
-    figure_: Any
+    """A display on axes that are given, or on those of a new figure."""
 
     def _open(
         self, ax: Any, grid: tuple[int, int], size: tuple[float, float], need: str, count: int | None = None
     ) -> None:
-        """Take the axes that are given, or those of a new figure; the arguments are those of ``_panels``."""
-        self.axes_, self.figure_ = _panels(ax, grid, size, need, count)
+        """Keep ``count`` axes in an array, and their figure.
+
+        Parameters
+        ----------
+        ax : one axes, a sequence of them, or None for a new figure
+        grid : rows and columns of a new figure
+        size : width and height of one panel of a new figure, in inches
+        need : what the axes are for, as an error says it
+        count : of panels, by default all of the grid
+        """
+        count = grid[0] * grid[1] if count is None else count
+        if ax is None:
+            plt = require("matplotlib.pyplot", "plot")
+            whole = grid[1] * size[0], grid[0] * size[1]
+            self.figure_, table = plt.subplots(*grid, figsize=whole, layout="constrained", squeeze=False)
+            self.axes_ = table.ravel()[:count]
+            for cell in table.ravel()[count:]:
+                cell.remove()
+            return
+        kind = require("matplotlib.axes", "plot").Axes
+        given = [ax] if isinstance(ax, kind) else list(np.ravel(np.array(ax, dtype=object)))
+        are_axes = all(isinstance(one, kind) for one in given)
+        if len(given) != count or not are_axes:
+            got = f"{len(given)}" if are_axes else type(ax).__name__
+            raise ValueError(f"Expected {count} axes of matplotlib, {need}, got {got}: pass as many, or ax=None.")
+        self.axes_, self.figure_ = np.empty(count, dtype=object), given[0].figure
+        self.axes_[:] = given
 
 
-class OnePanel:
+class OnePanel(Panels):
     """A display on one axes."""
 
-    ax_: Any
-    figure_: Any
-
-    def _open(self, ax: Any) -> Any:
+    def _open_one(self, ax: Any) -> Any:
         """Take the axes that are given, or those of a new figure, and return them."""
-        (self.ax_,), self.figure_ = _panels(ax, (1, 1), (5.6, 3.8), "a single one")
+        self._open(ax, (1, 1), (5.6, 3.8), "a single one")
+        self.ax_ = self.axes_[0]
         return self.ax_
-
-
-def _panels(
-    ax: Any, grid: tuple[int, int], size: tuple[float, float], need: str, count: int | None = None
-) -> tuple[Array, Any]:
-    """Return ``count`` axes in an array, those given or those of a new figure with a grid; and their figure.
-
-    Parameters
-    ----------
-    ax : one axes, a sequence of them, or None
-    grid : rows and columns of a new figure
-    size : width and height of one panel of a new figure, in inches
-    need : what the axes are for, as an error says it
-    count : of panels, by default all of the grid
-    """
-    count = grid[0] * grid[1] if count is None else count
-    if ax is None:
-        plt = require("matplotlib.pyplot", "plot")
-        whole = grid[1] * size[0], grid[0] * size[1]
-        figure, table = plt.subplots(*grid, figsize=whole, layout="constrained", squeeze=False)
-        cells = table.ravel()
-        for cell in cells[count:]:
-            cell.remove()
-        return cells[:count], figure
-    kind = require("matplotlib.axes", "plot").Axes
-    given = [ax] if isinstance(ax, kind) else list(np.ravel(np.array(ax, dtype=object)))
-    if len(given) != count or not all(isinstance(one, kind) for one in given):
-        got = f"{len(given)}" if all(isinstance(one, kind) for one in given) else f"{type(ax).__name__}"
-        raise ValueError(f"Expected {count} axes of matplotlib, {need}, got {got}: pass as many, or ax=None.")
-    axes = np.empty(count, dtype=object)
-    axes[:] = given
-    return axes, given[0].figure
 
 
 def plain(axes: Any) -> None:
     """Take away the two lines of the frame that carry no numbers."""
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def whole_ticks(axis: Any, **options: Any) -> None:
+    """Put ticks at whole numbers only."""
+    axis.get_major_locator().set_params(integer=True, **options)
+
+
+def looks_of(number: int) -> dict[str, Any]:
+    """Choose colour and dash of a curve."""
+    return {"color": COLOURS[number % len(COLOURS)], "linestyle": DASHES[number % len(DASHES)]}
 
 
 def legend_above(axes: Any, columns: int = 4, **spacing: float) -> None:

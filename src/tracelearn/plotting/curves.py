@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -10,14 +11,25 @@ import numpy as np
 from tracelearn.arrays.array_api import to_numpy
 from tracelearn.arrays.tensors import Array, n_rank
 from tracelearn.optional import require
-from tracelearn.plotting.canvas import COLOURS, DASHES, INK, LIMIT, MARKERS, OnePanel, legend_above, plain
-from tracelearn.plotting.modes import as_modes, check_model
+from tracelearn.plotting.canvas import (
+    COLOURS,
+    INK,
+    LIMIT,
+    MARKERS,
+    OnePanel,
+    legend_above,
+    looks_of,
+    plain,
+    whole_ticks,
+)
+from tracelearn.plotting.modes import as_modes, check_model, cv_curve
 from tracelearn.selection import TraceNormPath
 from tracelearn.streaming.run import StreamReport
 
 __all__ = ["ConvergenceDisplay", "PathDisplay", "PrequentialDisplay"]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PathDisplay(OnePanel):
     """What alpha does: the score of cross-validation, or the ranks of the weights, over a range of alphas.
 
@@ -52,25 +64,12 @@ class PathDisplay(OnePanel):
     (10, 2)
     """
 
-    lines_: list[Any]
-    band_: Any
-
-    def __init__(
-        self,
-        *,
-        alphas: Array,
-        values: Array,
-        labels: Sequence[str],
-        quantity: str,
-        standard_error: Array | None = None,
-        alpha: float | None = None,
-    ) -> None:
-        self.alphas = alphas
-        self.values = values
-        self.labels = list(labels)
-        self.quantity = quantity
-        self.standard_error = standard_error
-        self.alpha = alpha
+    alphas: Array
+    values: Array
+    labels: Sequence[str]
+    quantity: str
+    standard_error: Array | None = None
+    alpha: float | None = None
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None) -> Self:
@@ -82,24 +81,8 @@ class PathDisplay(OnePanel):
         ax : matplotlib axes, default=None
             None makes a figure.
         """
-        results = check_model(estimator, "cv_results_")
-        best = estimator.best_index_
-        scoring = estimator.scoring
-        quantity = (
-            "held-out loss"
-            if scoring is None
-            else f"held-out {scoring.replace('_', ' ')}"
-            if isinstance(scoring, str)
-            else "held-out score"
-        )
-        return cls(
-            alphas=results["alphas"][best],
-            values=results["mean_error"][best],
-            labels=["mean over folds"],
-            quantity=quantity,
-            standard_error=results["standard_error"][best],
-            alpha=estimator.alpha_,
-        ).plot(ax)
+        found = vars(cv_curve(estimator)).copy()
+        return cls(values=found.pop("mean"), labels=["mean over folds"], **found).plot(ax)
 
     @classmethod
     def from_path(
@@ -139,13 +122,12 @@ class PathDisplay(OnePanel):
 
     def plot(self, ax: Any = None) -> Self:
         """Draw on the axes that are given, or on a new figure."""
-        axes, curves = self._open(ax), np.reshape(self.values, (len(self.alphas), -1)).T
-        self.lines_, self.band_ = [], None
+        axes, curves = self._open_one(ax), np.reshape(self.values, (len(self.alphas), -1)).T
+        self.lines_: list[Any] = []
+        self.band_: Any = None
+        steps: dict[str, Any] = {"drawstyle": "steps-mid", "linewidth": 1.8} if len(curves) > 1 else {}
         for k, (curve, label) in enumerate(zip(curves, self.labels, strict=True)):
-            looks: dict[str, Any] = {"color": COLOURS[k % len(COLOURS)], "linestyle": DASHES[k % len(DASHES)]}
-            if len(curves) > 1:
-                looks |= {"drawstyle": "steps-mid", "linewidth": 1.8}
-            self.lines_ += axes.plot(self.alphas, curve, label=label, **looks)
+            self.lines_ += axes.plot(self.alphas, curve, label=label, **looks_of(k), **steps)
             self.lines_[-1].set_transform(_shifted(axes, (k - 0.5 * (len(curves) - 1)) * 3.0 / 72.0))
         if self.standard_error is not None:
             low, high = self.values - self.standard_error, self.values + self.standard_error
@@ -153,16 +135,20 @@ class PathDisplay(OnePanel):
             self.band_ = axes.fill_between(self.alphas, low, high, label="± one standard error", **looks)
         if self.alpha is not None:
             axes.axvline(self.alpha, label=f"chosen alpha, {self.alpha:.3g}", **LIMIT)
-        _alpha_axis(axes, self.alphas)
-        axes.set_ylabel(self.quantity)
+        positive = self.alphas[self.alphas > 0]
+        if len(positive) == len(self.alphas):
+            axes.set_xscale("log")
+        elif len(positive):  # alpha = 0 has no logarithm, and is a model all the same
+            axes.set_xscale("symlog", linthresh=float(positive.min()))
         if self.values.dtype.kind in "iu":
-            axes.yaxis.get_major_locator().set_params(integer=True)
+            whole_ticks(axes.yaxis)
             axes.set_ylim(bottom=-0.05 * max(int(self.values.max()), 1))
-        _finish(axes)
+        _finish(axes, "alpha", self.quantity)
         return self
 
 
-def _finish(axes: Any) -> None:
+def _finish(axes: Any, x: str, y: str) -> None:
+    axes.set(xlabel=x, ylabel=y)
     plain(axes)
     legend_above(axes, columnspacing=1.2, handlelength=2.2)
 
@@ -173,15 +159,7 @@ def _shifted(axes: Any, inches: float) -> Any:
     return axes.transData + move(0.0, inches, axes.figure.dpi_scale_trans)
 
 
-def _alpha_axis(axes: Any, alphas: Array) -> None:
-    positive = alphas[alphas > 0]
-    if len(positive) == len(alphas):
-        axes.set_xscale("log")
-    elif len(positive):  # alpha = 0 has no logarithm, and is a model all the same
-        axes.set_xscale("symlog", linthresh=float(positive.min()))
-    axes.set_xlabel("alpha")
-
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class ConvergenceDisplay(OnePanel):
     """The relative duality gap at every check of the last solve, with the ``tol`` that it had to reach.
 
@@ -208,11 +186,8 @@ class ConvergenceDisplay(OnePanel):
     ('log', True)
     """
 
-    line_: Any
-
-    def __init__(self, *, convergence: Array, tol: float) -> None:
-        self.convergence = convergence
-        self.tol = tol
+    convergence: Array
+    tol: float
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None) -> Self:
@@ -228,7 +203,7 @@ class ConvergenceDisplay(OnePanel):
 
     def plot(self, ax: Any = None) -> Self:
         """Draw on the axes that are given, or on a new figure."""
-        axes = self._open(ax)
+        axes = self._open_one(ax)
         axes.set_yscale("log", nonpositive="mask")  # a gap of zero, which is possible, has no place on this axis
         iterations, gaps = self.convergence.T
         looks = {"color": COLOURS[0], "marker": "o", "markersize": 5 if len(gaps) <= 30 else 2.5, "linewidth": 1.4}
@@ -238,13 +213,12 @@ class ConvergenceDisplay(OnePanel):
         axes.axhline(self.tol, label=f"tol = {self.tol:g}", **LIMIT)
         last = max(float(iterations[-1]), 1.0)
         axes.set_xlim(-0.02 * last, 1.02 * last)
-        axes.xaxis.get_major_locator().set_params(integer=True)
-        axes.set_xlabel("iteration")
-        axes.set_ylabel("relative duality gap")
-        _finish(axes)
+        whole_ticks(axes.xaxis)
+        _finish(axes, "iteration", "relative duality gap")
         return self
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PrequentialDisplay(OnePanel):
     """The errors of a stream on samples that were not learned yet: in each interval, and on all so far.
 
@@ -272,13 +246,10 @@ class PrequentialDisplay(OnePanel):
     array([1000, 1500, 2000, 2500, 3000])
     """
 
-    lines_: list[Any]
-
-    def __init__(self, *, n_seen: Array, error: Array, cumulative_error: Array, measure: str = "error") -> None:
-        self.n_seen = n_seen
-        self.error = error
-        self.cumulative_error = cumulative_error
-        self.measure = measure
+    n_seen: Array
+    error: Array
+    cumulative_error: Array
+    measure: str = "error"
 
     @classmethod
     def from_report(cls, report: StreamReport, *, measure: str = "error", ax: Any = None) -> Self:
@@ -304,16 +275,14 @@ class PrequentialDisplay(OnePanel):
 
     def plot(self, ax: Any = None) -> Self:
         """Draw on the axes that are given, or on a new figure."""
-        axes = self._open(ax)
+        axes = self._open_one(ax)
         marker = MARKERS[0] if len(self.n_seen) <= 60 else None
-        looks: dict[str, Any] = {"color": COLOURS[5], "marker": marker, "markersize": 3.5, "linewidth": 1.2}
-        self.lines_ = axes.plot(self.n_seen, self.error, label="since the last refresh", **looks)
-        looks = {"color": COLOURS[1], "linestyle": DASHES[1], "linewidth": 2.0}
-        self.lines_ += axes.plot(self.n_seen, self.cumulative_error, label="on all samples so far", **looks)
+        own = {"color": COLOURS[5], "marker": marker, "markersize": 3.5, "linewidth": 1.2}
+        self.lines_ = axes.plot(self.n_seen, self.error, label="since the last refresh", **own)
+        so_far = {**looks_of(1), "linewidth": 2.0}
+        self.lines_ += axes.plot(self.n_seen, self.cumulative_error, label="on all samples so far", **so_far)
         axes.set_ylim(bottom=0.0)
         axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
-        axes.set_xlabel("samples learned")
-        axes.set_ylabel(self.measure)
         axes.grid(axis="y", color=INK, alpha=0.15, linewidth=0.8)
-        _finish(axes)
+        _finish(axes, "samples learned", self.measure)
         return self

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
 from tracelearn.arrays.array_api import Array, to_numpy
-from tracelearn.plotting.canvas import COLOURS, INK, LIMIT, Panels, legend_above, plain
+from tracelearn.plotting.canvas import COLOURS, INK, LIMIT, Panels, legend_above, plain, whole_ticks
 from tracelearn.plotting.modes import Mode, check_model, leading_factors, modes_of_weights
 
 __all__ = ["ModeFactorsDisplay", "ModeSpectrumDisplay"]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ModeSpectrumDisplay(Panels):
     """Singular values of the weights' unfoldings, one panel for each mode, with the rank marked.
 
@@ -45,12 +47,9 @@ class ModeSpectrumDisplay(Panels):
     ['channel: rank 1', 'time: rank 1', 'frequency: rank 1']
     """
 
-    lines_: list[Any]
-
-    def __init__(self, *, singular_values: Sequence[Array], ranks: Array, mode_names: Sequence[str]) -> None:
-        self.singular_values = list(singular_values)
-        self.ranks = ranks
-        self.mode_names = list(mode_names)
+    singular_values: Sequence[Array]
+    ranks: Array
+    mode_names: Sequence[str]
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, mode_names: Any = None, ax: Any = None) -> Self:
@@ -63,36 +62,32 @@ class ModeSpectrumDisplay(Panels):
         ax : N matplotlib axes, default=None
             One for each mode, and before them one for the targets where they are a mode. None makes a figure.
         """
-        factors = check_model(estimator, "mode_factors_")
-        modes = modes_of_weights(estimator, mode_names, None, None)
-        values = [to_numpy(s) for _, s in factors]
-        names = [mode.name for mode in modes]
+        values = [to_numpy(s) for _, s in check_model(estimator, "mode_factors_")]
+        names = [mode.name for mode in modes_of_weights(estimator, mode_names)]
         return cls(singular_values=values, ranks=to_numpy(estimator.mode_ranks_), mode_names=names).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
         """Draw on the axes that are given, or on a new figure."""
-        count = len(self.singular_values)
-        self._open(ax, (1, count), (3.2, 2.9), "one for each mode")
-        self.lines_ = []
-        ranks = np.atleast_2d(self.ranks)
-        for n, (axes, values) in enumerate(zip(self.axes_, self.singular_values, strict=True)):
-            numbers = np.arange(1, len(values) + 1)
-            size = 5 if len(values) <= 25 else 3
-            self.lines_ += axes.plot(numbers, values, color=COLOURS[0], marker="o", markersize=size, linewidth=1.2)
-            own = sorted({int(rank) for rank in ranks[:, n]})
+        self._open(ax, (1, len(self.singular_values)), (3.2, 2.9), "one for each mode")
+        self.lines_: list[Any] = []
+        columns = zip(self.axes_, self.singular_values, self.mode_names, np.atleast_2d(self.ranks).T, strict=True)
+        for axes, values, name, ranks in columns:
+            looks = {"color": COLOURS[0], "marker": "o", "markersize": 5 if len(values) <= 25 else 3, "linewidth": 1.2}
+            self.lines_ += axes.plot(np.arange(1, len(values) + 1), values, **looks)
+            own = sorted({int(rank) for rank in ranks})
             for rank in own:
                 axes.axvline(rank + 0.5, zorder=1, **LIMIT)
-            told = f"rank {own[0]}" if len(own) == 1 else f"ranks {own[0]} to {own[-1]}"
-            axes.set_title(f"{self.mode_names[n]}: {told}", fontsize="medium")
-            axes.set_xlim(0.4, len(values) + 0.7)
+            span = f"rank {own[0]}" if len(own) == 1 else f"ranks {own[0]} to {own[-1]}"
+            axes.set_title(f"{name}: {span}", fontsize="medium")
+            axes.set(xlim=(0.4, len(values) + 0.7), xlabel="number")
             axes.set_ylim(bottom=0.0)
-            axes.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
-            axes.set_xlabel("number")
+            whole_ticks(axes.xaxis, min_n_ticks=1)
             plain(axes)
         self.axes_[0].set_ylabel("singular value")
         return self
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ModeFactorsDisplay(Panels):
     """The leading factors of the weights in each mode, over the coordinates of that mode.
 
@@ -133,12 +128,9 @@ class ModeFactorsDisplay(Panels):
     ['channel', 'time (s)', 'frequency (Hz)']
     """
 
-    lines_: list[list[Any]]
-
-    def __init__(self, *, factors: Sequence[Array], shares: Sequence[Array], modes: Sequence[Mode]) -> None:
-        self.factors = list(factors)
-        self.shares = list(shares)
-        self.modes = list(modes)
+    factors: Sequence[Array]
+    shares: Sequence[Array]
+    modes: Sequence[Mode]
 
     @classmethod
     def from_estimator(
@@ -168,13 +160,15 @@ class ModeFactorsDisplay(Panels):
             raise ValueError(f"Expected n_components of at least 1, got {n_components}: ask for one factor or more.")
         found = check_model(estimator, "mode_factors_")
         kept = [leading_factors(to_numpy(U), to_numpy(s), int(n_components)) for U, s in found]
-        modes = modes_of_weights(estimator, mode_names, coordinates, units)
-        return cls(factors=[U for U, _, _ in kept], shares=[share for _, share, _ in kept], modes=modes).plot(ax)
+        factors, shares, _ = zip(*kept, strict=True)
+        return cls(
+            factors=factors, shares=shares, modes=modes_of_weights(estimator, mode_names, coordinates, units)
+        ).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
         """Draw on the axes that are given, or on a new figure."""
         self._open(ax, (1, len(self.modes)), (3.6, 3.2), "one for each mode")
-        self.lines_ = []
+        self.lines_: list[list[Any]] = []
         for axes, mode, factors, shares in zip(self.axes_, self.modes, self.factors, self.shares, strict=True):
             labels = [f"{k} ({share:.0%})" for k, share in enumerate(shares, start=1)]
             self.lines_.append(mode.draw(axes, list(factors.T), labels))

@@ -10,9 +10,18 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, to_numpy
-from tracelearn.plotting.canvas import COLOURS, DASHES, INK, MARKERS, tick_names
+from tracelearn.plotting.canvas import INK, MARKERS, looks_of, tick_names, whole_ticks
 
-__all__ = ["Mode", "as_modes", "check_model", "leading_factors", "modes_of_weights", "target_names"]
+__all__ = [
+    "CVCurve",
+    "Mode",
+    "as_modes",
+    "check_model",
+    "cv_curve",
+    "leading_factors",
+    "modes_of_weights",
+    "target_names",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +36,11 @@ class Mode:
     def has_names(self) -> bool:
         """Whether entries are known by name, so that no line may join them."""
         return self.values.dtype.kind not in "iuf"
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether coordinates are whole numbers."""
+        return self.values.dtype.kind in "iu"
 
     @property
     def label(self) -> str:
@@ -56,57 +70,48 @@ class Mode:
 
     def name_ticks(self, axis: Any, inches: float = 3.0) -> None:
         """Write names, or numbers at unequal distances, at the ticks of an axis that counts entries."""
-        texts = [str(value) if self.has_names else f"{value:.3g}" for value in self.values]
-        tick_names(axis, texts, inches)
+        tick_names(axis, [str(value) if self.has_names else f"{value:.3g}" for value in self.values], inches)
 
     def draw(self, axes: Any, curves: Sequence[Array], labels: Sequence[str]) -> list[Any]:
         """Draw curves over this mode: lines over numbers, stems over names; return the lines or markers."""
         axes.axhline(0.0, color=INK, linewidth=0.8, zorder=1)
         axes.set_xlabel(self.label)
-        drawn = []
+        drawn, few = [], len(self.values) <= (20 if self.has_names else 12)
         for k, (curve, label) in enumerate(zip(curves, labels, strict=True)):
-            looks = {"color": COLOURS[k % len(COLOURS)], "label": label, "zorder": 3}
+            x, looks, marker = self.values, looks_of(k), MARKERS[k % len(MARKERS)]
             if self.has_names:
                 x = np.arange(len(curve)) + 0.5 * (k - 0.5 * (len(curves) - 1)) / max(len(curves), 2)
-                size = 5 if len(curve) <= 20 else 3
-                axes.vlines(x, 0.0, curve, color=looks["color"], linewidth=1.2 if size == 5 else 0.8)
-                drawn += axes.plot(
-                    x, curve, linestyle="none", marker=MARKERS[k % len(MARKERS)], markersize=size, **looks
-                )
+                axes.vlines(x, 0.0, curve, color=looks["color"], linewidth=1.2 if few else 0.8)
+                looks |= {"linestyle": "none", "marker": marker, "markersize": 5 if few else 3}
             else:
-                marker = MARKERS[k % len(MARKERS)] if len(curve) <= 12 else None
-                dash = DASHES[k % len(DASHES)]
-                drawn += axes.plot(self.values, curve, linestyle=dash, marker=marker, markersize=4, **looks)
+                looks |= {"marker": marker if few else None, "markersize": 4}
+            drawn += axes.plot(x, curve, label=label, zorder=3, **looks)
         if self.has_names:
             self.name_ticks(axes.xaxis)
-        elif self.values.dtype.kind in "iu":
-            axes.xaxis.get_major_locator().set_params(integer=True)
+        elif self.is_counted:
+            whole_ticks(axes.xaxis)
         return drawn
 
 
 def as_modes(shape: Sequence[int], mode_names: Any = None, coordinates: Any = None, units: Any = None) -> list[Mode]:
     """Describe the modes of samples of a shape; what is not given is counted from 0."""
-    given = {"mode_names": mode_names, "coordinates": coordinates, "units": units}
-    lists = {}
-    for argument, values in given.items():
-        lists[argument] = [None] * len(shape) if values is None else list(values)
-        if isinstance(values, str) or len(lists[argument]) != len(shape):
-            got = repr(values) if isinstance(values, str) else len(lists[argument])
+    lists, found = [], []
+    for argument, values in (("mode_names", mode_names), ("coordinates", coordinates), ("units", units)):
+        lists.append([None] * len(shape) if values is None else list(values))
+        if isinstance(values, str) or len(lists[-1]) != len(shape):
+            got = repr(values) if isinstance(values, str) else len(lists[-1])
             raise ValueError(
                 f"Expected {len(shape)} {argument} for samples of shape {tuple(shape)}, got {got}: give one for each mode, or "
                 "None."
             )
-    columns = zip(shape, *lists.values(), strict=True)
-    return [_mode(n, size, name, values, unit) for n, (size, name, values, unit) in enumerate(columns)]
-
-
-def _mode(number: int, size: int, name: Any, values: Any, unit: Any) -> Mode:
-    found = np.arange(size) if values is None else to_numpy(values)
-    if found.shape != (size,):
-        raise ValueError(
-            f"Expected {size} coordinates for mode {number}, got shape {found.shape}: give one for each entry of the mode."
-        )
-    return Mode(f"mode {number}" if name is None else str(name), found, None if unit is None else str(unit))
+    for number, (size, name, values, unit) in enumerate(zip(shape, *lists, strict=True)):
+        at = np.arange(size) if values is None else to_numpy(values)
+        if at.shape != (size,):
+            raise ValueError(
+                f"Expected {size} coordinates for mode {number}, got shape {at.shape}: give one for each entry of the mode."
+            )
+        found.append(Mode(f"mode {number}" if name is None else str(name), at, None if unit is None else str(unit)))
+    return found
 
 
 def check_model(estimator: Any, attribute: str) -> Any:
@@ -117,6 +122,25 @@ def check_model(estimator: Any, attribute: str) -> Any:
         advice = "one of its estimators_" if hasattr(estimator, "estimators_") else "a fitted model of tracelearn"
         raise ValueError(f"Expected a model with {attribute}, got {type(estimator).__name__}: pass {advice}.")
     return value
+
+
+@dataclass(frozen=True, eq=False)
+class CVCurve:
+    """What cross-validation measured at every alpha of the candidate that it chose: a mean over folds, and how sure it is."""
+
+    alphas: Array
+    mean: Array
+    standard_error: Array
+    alpha: float
+    quantity: str  # what was measured, in words
+
+
+def cv_curve(model: Any) -> CVCurve:
+    """Read what cross-validation left in a model."""
+    results, best, scoring = check_model(model, "cv_results_"), model.best_index_, model.scoring
+    alphas, mean, error = (results[name][best] for name in ("alphas", "mean_error", "standard_error"))
+    quantity = "loss" if scoring is None else scoring.replace("_", " ") if isinstance(scoring, str) else "score"
+    return CVCurve(alphas, mean, error, float(model.alpha_), f"held-out {quantity}")
 
 
 def leading_factors(factors: Array, values: Array, most: int) -> tuple[Array, Array, int]:

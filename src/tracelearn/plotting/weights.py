@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
 
 from tracelearn.arrays.array_api import Array, to_numpy
-from tracelearn.plotting.canvas import Panels, legend_above, plain
+from tracelearn.plotting.canvas import Panels, legend_above, plain, whole_ticks
 from tracelearn.plotting.modes import Mode, as_modes, check_model, target_names
 
 __all__ = ["WeightsDisplay"]
@@ -18,6 +19,7 @@ _KINDS = {"weights": ("coef_", "weight"), "patterns": ("patterns_", "pattern")}
 _COLUMNS = 3
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class WeightsDisplay(Panels):
     """Weights or patterns: a line for samples of order 1, an image of order 2, slices of higher orders.
 
@@ -54,17 +56,10 @@ class WeightsDisplay(Panels):
     ['channel = 0', 'channel = 1', 'channel = 2']
     """
 
-    images_: list[Any]
-    lines_: list[Any]
-    colorbar_: Any
-
-    def __init__(
-        self, *, tensors: Sequence[Array], targets: Sequence[str], modes: Sequence[Mode], quantity: str = "weight"
-    ) -> None:
-        self.tensors = list(tensors)
-        self.targets = list(targets)
-        self.modes = list(modes)
-        self.quantity = quantity
+    tensors: Sequence[Array]
+    targets: Sequence[str]
+    modes: Sequence[Mode]
+    quantity: str = "weight"
 
     @classmethod
     def from_estimator(
@@ -107,10 +102,8 @@ class WeightsDisplay(Panels):
         if kind not in _KINDS:
             raise ValueError(f"Expected kind 'weights' or 'patterns', got {kind!r}: choose one of the two.")
         attribute, quantity = _KINDS[kind]
-        whole = to_numpy(check_model(estimator, attribute))
-        shape = tuple(estimator.sample_shape_)
-        whole = whole.reshape(-1, *shape)
-        found = as_modes(shape, mode_names, coordinates, units)
+        whole, shape = to_numpy(check_model(estimator, attribute)), tuple(estimator.sample_shape_)
+        whole, found = whole.reshape(-1, *shape), as_modes(shape, mode_names, coordinates, units)
         chosen, names = _choose(estimator, len(whole), target)
         display = cls(tensors=[whole[k] for k in chosen], targets=names, modes=found, quantity=quantity)
         return display.plot(ax, modes=modes, slices=slices, colorbar=colorbar, cmap=cmap)
@@ -119,7 +112,9 @@ class WeightsDisplay(Panels):
         self, ax: Any = None, *, modes: Any = None, slices: Any = 6, colorbar: bool | None = None, cmap: Any = "RdBu_r"
     ) -> Self:
         """Draw on the axes that are given, or on a new figure; parameters are those of ``from_estimator``."""
-        self.images_, self.lines_, self.colorbar_ = [], [], None
+        self.images_: list[Any] = []
+        self.lines_: list[Any] = []
+        self.colorbar_: Any = None
         if len(self.modes) == 1:
             self._plot_lines(ax)
             return self
@@ -135,11 +130,8 @@ class WeightsDisplay(Panels):
             for tensor, name in zip(moved, self.targets, strict=True)
             for cut in cuts
         ]
-        if len(self.tensors) == 1 or len(cuts) == 1:
-            down = -(-len(panes) // _COLUMNS)
-            grid = down, -(-len(panes) // down)
-        else:
-            grid = len(self.tensors), len(cuts)
+        down = -(-len(panes) // _COLUMNS) if 1 in (len(self.tensors), len(cuts)) else len(self.tensors)
+        grid = down, -(-len(panes) // down)
         self._open(ax, grid, (2.9, 2.5), "one for each image", len(panes))
         limit = max(float(np.max(np.abs(image))) for image, _ in panes) or 1.0
         for axes, (image, title) in zip(self.axes_, panes, strict=True):
@@ -161,7 +153,7 @@ class WeightsDisplay(Panels):
 
     def _plot_lines(self, ax: Any) -> None:
         self._open(ax, (1, 1), (5.6, 3.6), "a single one for all lines")
-        axes = self.axes_[0]
+        (axes,) = self.axes_
         self.lines_ = self.modes[0].draw(axes, self.tensors, self.targets)
         axes.set_ylabel(self.quantity)
         plain(axes)
@@ -177,10 +169,9 @@ class WeightsDisplay(Panels):
         for mode, axis in ((rows, axes.yaxis), (columns, axes.xaxis)):
             if not mode.is_even:
                 mode.name_ticks(axis, 2.0)
-            elif mode.values.dtype.kind in "iu":
-                axis.get_major_locator().set_params(integer=True)
-        axes.set_xlabel(columns.label)
-        axes.set_ylabel(rows.label)
+            elif mode.is_counted:
+                whole_ticks(axis)
+        axes.set(xlabel=columns.label, ylabel=rows.label)
 
     def _label_edges(self, grid: tuple[int, int]) -> None:
         """Leave labels only at the left and the lower edge: within, they would repeat."""
@@ -201,8 +192,8 @@ def _choose(estimator: Any, n_targets: int, target: Any) -> tuple[list[int], lis
             f"Expected one weight tensor for each class, got {n_targets} of a {type(estimator).__name__}: pass one of its "
             "estimators_."
         )
-    wanted = range(n_targets) if target is None else target if isinstance(target, list | tuple) else [target]
-    chosen = list(wanted) if target is None else [_number(one, names, kind) for one in wanted]
+    wanted = names if target is None else target if isinstance(target, list | tuple) else [target]
+    chosen = [_number(one, names, kind) for one in wanted]
     needs_name = kind == "class" or n_targets > 1
     return chosen, [f"{kind} {names[k]}" if needs_name else "" for k in chosen]
 
@@ -215,8 +206,8 @@ def _number(target: Any, names: list[Any], kind: str) -> int:
     is_count = isinstance(label, Integral) and not isinstance(label, bool) and all(isinstance(n, str) for n in names)
     if is_count and 0 <= int(label) < len(names):
         return int(label)
-    told = "the only one that has weights" if kind == "class" and len(names) == 1 else "those that have weights"
-    raise ValueError(f"Expected a {kind} among {names}, {told}, got {target!r}: choose from these.")
+    those = "the only one that has weights" if kind == "class" and len(names) == 1 else "those that have weights"
+    raise ValueError(f"Expected a {kind} among {names}, {those}, got {target!r}: choose from these.")
 
 
 def _image_modes(modes: Any, order: int) -> tuple[int, int]:
