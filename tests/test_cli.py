@@ -386,9 +386,8 @@ def test_on_a_terminal_a_panel_is_redrawn():
     report = StreamReport(2000, (Point(1000, 0.5, 0.5), Point(2000, 0.25, 0.375)), 2.0, 2)
     written = io.StringIO()
     console = rich.console.Console(file=written, force_terminal=True, width=100)
-    with progress.StreamView(console, "regression", "mean squared error") as view:
-        view(report)
-        view.live.refresh()
+    with progress.stream_view(console, "regression", "mean squared error") as show:
+        show(report)
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written.getvalue())
     assert "2,000 samples, 1,000 a second, mean squared error 0.25 lately, 0.375 in all" in text
     assert "█▁" in text

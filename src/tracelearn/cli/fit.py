@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from tracelearn.cli.mistakes import MistakeError
+import tracelearn
+from tracelearn.cli.mistakes import refuse
 from tracelearn.cli.options import AsJson, Data, Html, ModeNames, Quiet, Samples, TaskName
 from tracelearn.cli.shared import check_out, open_data, read_names, show_table, write_page
 
@@ -22,12 +23,6 @@ _SHOWN_CLASSES = 20
 # --- model ------------------------------------------------------------------------------------------------------------
 
 
-def _one_of(name: str, value: str, known: Any) -> str:
-    if value not in known:
-        raise MistakeError(f"Expected a {name} among {', '.join(known)}, got {value!r}: choose one with --{name}.")
-    return value
-
-
 def _alpha(text: str) -> float | None:
     """Read the strength of the norm; None where it is to be chosen."""
     if text == "auto":
@@ -36,8 +31,8 @@ def _alpha(text: str) -> float | None:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not 0.0 <= value < math.inf:
-        raise MistakeError(f"Expected 'auto' or a number of at least 0 for --alpha, got {text!r}: correct it.")
+    sentence = f"Expected 'auto' or a number of at least 0 for --alpha, got {text!r}: correct it."
+    refuse((not 0.0 <= value < math.inf, sentence))
     return value
 
 
@@ -45,24 +40,18 @@ def _shape(text: str | None) -> tuple[int, ...] | None:
     if text is None:
         return None
     sizes = tuple(int(size) if size.strip().isdecimal() else 0 for size in text.split(","))
-    if min(sizes) < 1:
-        raise MistakeError(f"Expected sizes such as 8,100,20 for --tensor-shape, got {text!r}: name every mode's size.")
+    sentence = f"Expected sizes such as 8,100,20 for --tensor-shape, got {text!r}: name every mode's size."
+    refuse((min(sizes) < 1, sentence))
     return sizes
 
 
-def _make_model(task: Any, alpha: float | None, loss: str, ridge: float | None, options: dict[str, Any]) -> Any:
-    """Make a model with this alpha, or one that searches for it; a loss is chosen only in a search, for labels."""
-    import tracelearn
-    from tracelearn.losses import LOSSES
-
-    kind, wanted = "TraceNormRegressor", "for_numbers"
-    if task.is_classification:
-        kind, wanted = "TraceNormClassifier", "for_classes"
-    _one_of("loss", loss, [name for name, known in LOSSES.items() if getattr(known, wanted)])
-    options = options | {"keep_moments": True}
+def _make_model(task: Any, alpha: float | None, options: dict[str, Any]) -> Any:
+    """Make a model with this alpha, or one that searches for it."""
+    kind = "TraceNormClassifier" if task.is_classification else "TraceNormRegressor"
     if alpha is None:
-        return getattr(tracelearn, f"{kind}CV")(loss=loss, ridges=(ridge or 0.0,), **options)
-    return getattr(tracelearn, kind)(loss=loss, alpha=alpha, ridge=ridge or 0.0, **options)
+        ridge = options.pop("ridge")
+        return getattr(tracelearn, f"{kind}CV")(ridges=(ridge,), **options)
+    return getattr(tracelearn, kind)(alpha=alpha, **options)
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
@@ -88,6 +77,7 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
         "classes": "" if facts["classes"] is None else _counted(facts["classes"]),
         "loss": facts["loss"],
         "scaling": facts["scaling"] or "none",
+        "view": facts["view"] or "",
         "alpha": f"{facts['alpha']:.4g}" + (" (chosen)" if is_chosen else ""),
         "ridge": f"{facts['ridge']:.4g}",
         "mode weights": "equal" if weights is None else ", ".join(f"{weight:g}" for weight in weights),
@@ -120,24 +110,14 @@ def fit_command(
         str, typer.Option(help="Strength of the trace norm, or auto: chosen by cross-validation.")
     ] = "auto",
     loss: Annotated[
-        str,
-        typer.Option(
-            help="squared, logistic, squared_hinge or huber; auto is squared, and where alpha is chosen for labels too, "
-            "logistic if it finds more of them."
-        ),
-    ] = "auto",
+        str, typer.Option(help="squared, huber or poisson for numbers, squared, logistic or squared_hinge for labels.")
+    ] = "squared",
     penalty: Annotated[str, typer.Option(help="overlapped, latent or scaled_latent.")] = "overlapped",
-    ridge: Annotated[
-        float | None,
-        typer.Option(
-            help="Strength of the squared norm; if not given, chosen with alpha, and 0 where alpha is given.",
-            min=0.0,
-            show_default=False,
-        ),
-    ] = None,
+    ridge: Annotated[float, typer.Option(help="Strength of the squared norm.", min=0.0)] = 0.0,
     cv: Annotated[int, typer.Option(help="Number of folds.", min=2)] = 5,
     target_mode: Annotated[
-        bool, typer.Option("--class-mode", help="Let classes, or targets, be one more mode of the weights.")
+        bool,
+        typer.Option("--target-mode", "--class-mode", help="Let classes, or targets, be one more mode of the weights."),
     ] = False,
     max_iter: Annotated[
         int | None, typer.Option(help="Iterations of a fit, at most.", min=1, show_default="as in Python")
@@ -156,36 +136,28 @@ def fit_command(
 ) -> None:
     """Fit a model to a file of samples, and say how well it predicts samples it has not seen.
 
-    Labels get a classifier, numbers a regressor. Alpha, mode weights, ridge, scaling and for labels the loss are chosen by
-    cross-validation.
+    Labels get a classifier, numbers a regressor. Alpha, mode weights and how samples are seen are chosen by cross-validation.
     """
     check_out(out, "model", force=force, inputs=(data, target))
     check_out(html, "page", force=force, option="--html", inputs=(data, target, out))
     strength, shape = _alpha(alpha), _shape(tensor_shape)
-    if ridge is not None and not ridge < math.inf:
-        raise MistakeError(f"Expected a number of at least 0 for --ridge, got {ridge}: correct it.")
+    refuse((not ridge < math.inf, f"Expected a number of at least 0 for --ridge, got {ridge}: correct it."))
     source = open_data(data, samples, target)
     grouped = None if groups is None else open_data(data, samples, groups, "groups")
     names = read_names(mode_names, shape or source.sample_shape or ())
-    from tracelearn.penalties import PENALTIES
-
-    options = {"penalty": _one_of("penalty", penalty, PENALTIES), "target_mode": target_mode, "tensor_shape": shape}
-    options |= {} if max_iter is None else {"max_iter": max_iter}
-    from tracelearn.cli import learning
-    from tracelearn.cli.progress import Bar
-    from tracelearn.files.models import save
+    options = {"loss": loss, "ridge": ridge, "penalty": penalty, "target_mode": target_mode, "tensor_shape": shape}
+    options |= {"keep_moments": True} | ({} if max_iter is None else {"max_iter": max_iter})
+    from tracelearn.cli import learning, progress
     from tracelearn.report.model import gather
 
-    with Bar(quiet=quiet or as_json) as bar:
+    with progress.Bar(quiet=quiet or as_json) as bar:
         found = learning.read(source, grouped, data, bar)
         chosen = learning.find_task(found.y, task)
-        model = _make_model(chosen, strength, loss, ridge, options)
         learning.check_folds(found, cv, chosen)
         splits = learning.draw_folds(found, cv, chosen)
-        if strength is None:
-            model.cv = splits
+        model = _make_model(chosen, strength, options | ({"cv": splits} if strength is None else {}))
         facts, evaluation = learning.learn(found, chosen, model, splits, bar)
-        save(model, out)
+        tracelearn.save(model, out)
         learned = gather(model, mode_names=names)
         if html is not None:
             write_page(html, learned, evaluation, out, context)

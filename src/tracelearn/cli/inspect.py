@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from tracelearn.cli.mistakes import MistakeError
+import tracelearn
+from tracelearn.cli.mistakes import refuse
 from tracelearn.cli.options import AsJson, Html, ModeNames
 from tracelearn.cli.predict import load_to_predict, predict_all
 from tracelearn.cli.shared import (
@@ -24,8 +25,15 @@ from tracelearn.cli.shared import (
 
 __all__ = ["inspect_command"]
 
-_CHOSEN = ("alpha", "ridge", "mode_weights", "loss", "scaling")
+_CHOSEN = ("alpha", "ridge", "mode_weights", "target_mode", "view")
 _SHOWN = 20  # classes, and singular values of a mode
+_LINES = {  # each with the fact without which it is left out
+    "duality gap": ("dual_gap", "{dual_gap:.1e} after {n_iter} iterations"),
+    "objective": ("objective", "{objective:.6g}"),
+    "features": ("n_features", "{n_features:,}"),
+    "targets": ("n_targets", "{n_targets:,}"),
+    "moments": ("weight", "of samples of weight {weight:,g}"),
+}
 
 
 def _of_model(model: Any, names: list[str] | None) -> dict[str, Any]:
@@ -39,23 +47,23 @@ def _of_model(model: Any, names: list[str] | None) -> dict[str, Any]:
     facts |= {name: plain(getattr(model, f"{name}_")) for name in known if getattr(model, f"{name}_", None) is not None}
     if hasattr(model, "coef_"):
         learned, moments = gather(model, mode_names=names), getattr(model, "moments_", None)
-        facts["mode_names"] = None if names is None else learned.names_of_weights
-        facts["mode_ranks"] = plain(ranks_of(model))
-        facts["singular_values"] = [plain(one.values) for one in learned.components]
-        facts["moments"] = moments is not None
-        facts["weight"] = None if moments is None else float(moments.weight)
+        facts |= {
+            "mode_names": None if names is None else learned.names_of_weights,
+            "mode_ranks": plain(ranks_of(model)),
+            "singular_values": [plain(one.values) for one in learned.components],
+            "moments": moments is not None,
+            "weight": None if moments is None else float(moments.weight),
+        }
     return facts
 
 
 def _describe(thing: Any, names: list[str] | None, path: Path) -> dict[str, Any]:
     """Gather the facts about a file and what is in it."""
     from tracelearn.files.models import read_header
-    from tracelearn.moments import Moments
 
     header = read_header(path)
-    if isinstance(thing, Moments):
-        weight = float(thing.weight)
-        facts = {"weight": weight, "n_features": len(thing.x_mean), "n_targets": thing.n_targets}
+    if isinstance(thing, tracelearn.Moments):
+        facts = {"weight": float(thing.weight), "n_features": len(thing.x_mean), "n_targets": thing.n_targets}
     else:
         facts = _of_model(thing, names)
     return {"kind": type(thing).__name__, **facts, "format": header.format, "tracelearn": header.tracelearn}
@@ -66,8 +74,8 @@ def _names(text: str | None, thing: Any, *, for_page: bool) -> list[str] | None:
     if text is None:
         return None
     last = thing.steps[-1][1] if for_page and hasattr(thing, "steps") else thing
-    if not hasattr(last, "coef_"):
-        raise MistakeError(f"Expected a fitted model for --mode-names, got {type(thing).__name__}: leave them out.")
+    sentence = f"Expected a fitted model for --mode-names, got {type(thing).__name__}: leave them out."
+    refuse((not hasattr(last, "coef_"), sentence))
     return read_names(text, last.sample_shape_)
 
 
@@ -88,32 +96,24 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
     """Write the facts for people: what was asked for and chosen, what the weights are like, how well they are proven."""
     from tracelearn.report.model import spans
 
-    rows = {"what": facts["kind"]}
+    classes, rows = facts.get("classes", []), {"what": facts["kind"]}
+    more = f", and {len(classes) - _SHOWN} more" if len(classes) > _SHOWN else ""
     if "parameters" in facts:
         rows["parameters"] = _words(facts["parameters"]) or "all as by default"
     if "chosen" in facts:
         chosen = facts["chosen"]
         numbers = {name: f"{chosen[name]:.4g}" for name in ("alpha", "ridge")}
-        rows["chosen"] = _words({**chosen, **numbers, "scaling": chosen["scaling"] or "none"})
+        rows["chosen"] = _words({**chosen, **numbers})
     rows["shape"] = " × ".join(map(str, facts.get("sample_shape", ())))
-    classes = facts.get("classes", [])
-    more = f", and {len(classes) - _SHOWN} more" if len(classes) > _SHOWN else ""
     rows["classes"] = ", ".join(map(str, classes[:_SHOWN])) + more
     if "mode_ranks" in facts:
         rows["mode ranks"] = spans(facts["mode_ranks"], facts["mode_names"])
         names = facts["mode_names"] or range(1, len(facts["singular_values"]) + 1)
         rows |= {f"mode {name}": _bars(one) for name, one in zip(names, facts["singular_values"], strict=True)}
-    if "dual_gap" in facts:
-        rows["duality gap"] = f"{facts['dual_gap']:.1e} after {facts['n_iter']} iterations"
-    if "objective" in facts:
-        rows["objective"] = f"{facts['objective']:.6g}"
-    if "n_features" in facts:
-        rows["features"], rows["targets"] = f"{facts['n_features']:,}", f"{facts['n_targets']:,}"
+    rows |= {name: line.format(**facts) for name, (key, line) in _LINES.items() if facts.get(key) is not None}
     if facts.get("moments") is False:
         rows["moments"] = "no: it cannot merge or go on learning"
-    elif facts.get("weight") is not None:
-        rows["moments"] = f"of samples of weight {facts['weight']:,g}"
-    return rows | {"format": f"{facts['format']}, written by tracelearn {facts['tracelearn']}"}
+    return rows | {"format": "{format}, written by tracelearn {tracelearn}".format(**facts)}
 
 
 def _evaluate(model: Any, source: Any, data: Path, *, quiet: bool) -> Any:
@@ -148,8 +148,8 @@ def inspect_command(
 ) -> None:
     """Say what is in a file: the model, its weights, and how well it is solved."""
     check_out(html, "page", force=force, option="--html", inputs=(model, data, target if data else None))
-    if data is not None and html is None:
-        raise MistakeError("Expected --html beside --data, which is for a page, got none: name a file with --html.")
+    sentence = "Expected --html beside --data, which is for a page, got none: name a file with --html."
+    refuse((data is not None and html is None, sentence))
     loaded = load_file(model) if html is None else load_to_predict(model)
     names = _names(mode_names, loaded, for_page=html is not None)
     facts = _describe(loaded, names, model)

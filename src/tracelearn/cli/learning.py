@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
+from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, check_cv
+from sklearn.pipeline import make_pipeline
 
 from tracelearn.arrays.memory import available_memory
-from tracelearn.cli.mistakes import MistakeError, telling
+from tracelearn.cli.mistakes import refuse, telling
 from tracelearn.cli.progress import Bar
 from tracelearn.cli.shared import as_text, missing_targets
 from tracelearn.estimators.scores import accuracy, r_squared
@@ -25,7 +27,7 @@ from tracelearn.report.page import Evaluation
 from tracelearn.report.scores import Folds, compare
 from tracelearn.samples import Source
 
-__all__ = ["Dataset", "Task", "check_folds", "draw_folds", "find_task", "learn", "read"]
+__all__ = ["Dataset", "Task", "check_folds", "check_labels", "draw_folds", "find_task", "learn", "read"]
 
 Splits = list[tuple[NDArray[Any], NDArray[Any]]]
 
@@ -88,8 +90,7 @@ def read(source: Source, groups: Source | None, data: Path, bar: Bar) -> Dataset
     assert source.dtype is not None
     size = len(y) * math.prod(source.sample_shape) * source.dtype.itemsize
     if 4 * size > available_memory():  # folds are copies of the samples, and so is what a solver widens
-        if y.dtype.kind == "S":
-            raise MistakeError("Expected labels that are text or numbers, got bytes: write them anew as text.")
+        refuse((y.dtype.kind == "S", "Expected labels that are text or numbers, got bytes: write them anew as text."))
         return Dataset(source, y, named)
     batches = bar.follow("reading", source.batches(), source.n_samples)
     return Dataset(np.concatenate([X for X, _, _ in batches]), as_text(y), named)
@@ -118,8 +119,8 @@ def find_task(y: NDArray[Any], task: str) -> Task:
     >>> find_task(np.array([0, 1, 1]), "auto")
     Task(name='classification', reason='the target is 2 different whole numbers')
     """
-    if task not in _TASKS:
-        raise MistakeError(f"Expected a task among {', '.join(_TASKS)}, got {task!r}: choose one of them with --task.")
+    sentence = f"Expected a task among {', '.join(_TASKS)}, got {task!r}: choose one of them with --task."
+    refuse((task not in _TASKS, sentence))
     if task != "auto":
         return Task(task, f"--task {task} asks for it")
     if y.dtype.kind in "OSUTb":
@@ -148,29 +149,25 @@ def draw_folds(data: Dataset, cv: int, task: Task) -> Splits:
 
 def check_folds(data: Dataset, cv: int, task: Task) -> None:
     """Refuse what cannot be cross-validated, before anything is learned."""
-    if data.groups is not None and len(np.unique(data.groups)) < cv:
-        raise MistakeError(
-            f"Expected at least {cv} groups for {cv} folds, got {len(np.unique(data.groups))}: choose a smaller --cv."
-        )
+    y, smaller = data.y, "choose a smaller --cv"
+    n_groups = cv if data.groups is None else len(np.unique(data.groups))
+    refuse((n_groups < cv, f"Expected at least {cv} groups for {cv} folds, got {n_groups}: {smaller}."))
     if not task.is_classification:
-        if len(data.y) < 2 * cv:
-            raise MistakeError(
-                f"Expected at least {2 * cv} samples for {cv} folds, got {len(data.y)}: choose a smaller --cv."
-            )
-        return
-    if data.y.ndim != 1:
-        raise MistakeError(
-            f"Expected one label for each sample, got targets of shape {data.y.shape}: choose one column, or say --task "
-            "regression."
-        )
-    labels, counts = np.unique(data.y, return_counts=True)
-    if len(labels) < 2:
-        raise MistakeError(f"Expected at least two classes, got one, {labels[0]!s}: add samples of another class.")
-    if counts.min() < cv:
-        raise MistakeError(
-            f"Expected at least {cv} samples of each class for {cv} folds, got {counts.min()} of "
-            f"{labels[np.argmin(counts)]!s}: choose a smaller --cv, or leave that class out."
-        )
+        few = f"Expected at least {2 * cv} samples for {cv} folds, got {len(y)}: {smaller}."
+        return refuse((len(y) < 2 * cv, few))
+    check_labels(y)
+    labels, counts = np.unique(y, return_counts=True)
+    rare = f"{counts.min()} of {labels[np.argmin(counts)]!s}: {smaller}, or leave that class out."
+    refuse(
+        (len(labels) < 2, f"Expected at least two classes, got one, {labels[0]!s}: add samples of another class."),
+        (counts.min() < cv, f"Expected at least {cv} samples of each class for {cv} folds, got {rare}"),
+    )
+
+
+def check_labels(y: NDArray[Any]) -> None:
+    """Refuse labels in more than one column."""
+    sentence = f"Expected one label for each sample, got targets of shape {y.shape}: choose one column, or say --task "
+    refuse((y.ndim != 1, f"{sentence}regression."))
 
 
 # --- fit and score ----------------------------------------------------------------------------------------------------
@@ -196,31 +193,26 @@ def _heard(bar: Bar) -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _baseline(y: NDArray[Any], count: int, task: Task) -> NDArray[Any]:
-    """Predict the most frequent label, or the mean, of the training samples."""
-    if task.is_classification:
-        labels, counts = np.unique(y, return_counts=True)
-        return np.repeat(labels[np.argmax(counts)], count)
-    return np.repeat(np.mean(y, axis=0, keepdims=True), count, axis=0)
-
-
 def _cross_validate(model: Any, data: Dataset, splits: Splits, task: Task, bar: Bar) -> tuple[Evaluation, float]:
     """Learn anew without each fold and score on it; return that, and the score of a prediction that ignores the samples."""
     measure = accuracy if task.is_classification else r_squared
-    plain = getattr(model, "best_estimator_", model)
+    baseline = DummyClassifier() if task.is_classification else DummyRegressor()
+    fresh, features = getattr(model, "best_estimator_", model), getattr(model, "features_", None)
+    fresh = fresh if features is None else make_pipeline(features, fresh)
     scores, truths, predictions = [], [], []
     for number, (train, test) in enumerate(splits):
         bar.show("scoring", number, len(splits))
         held = np.sort(test)
         truths.append(data.y[held] if task.is_classification else np.asarray(data.y[held], dtype=float))
         with telling(f"the fit without fold {number + 1} of {len(splits)}"):
-            predictions.append(data.predict(data.fit(clone(plain), np.sort(train)), held))
-        baseline = _baseline(data.y[train], len(held), task)
-        scores.append((measure(truths[-1], predictions[-1]), measure(truths[-1], baseline)))
-    (mean, baseline), error = np.mean(scores, axis=0), np.std(scores, axis=0, ddof=1)[0] / math.sqrt(len(scores))
+            predictions.append(data.predict(data.fit(clone(fresh), np.sort(train)), held))
+        alone = baseline.fit(train, data.y[train]).predict(held)
+        scores.append((measure(truths[-1], predictions[-1]), measure(truths[-1], alone)))
+    mean, guess = np.mean(scores, axis=0)
+    error = np.std([score for score, _ in scores], ddof=1) / math.sqrt(len(scores))
     folds = Folds(float(mean), float(error), len(scores), hasattr(model, "alpha_"))
     compared = compare(model, np.concatenate(truths), np.concatenate(predictions))
-    return Evaluation(compared, f"{len(data.y):,} held-out samples", folds), float(baseline)
+    return Evaluation(compared, f"{len(data.y):,} held-out samples", folds), float(guess)
 
 
 def _describe(model: Any, data: Dataset, task: Task) -> dict[str, Any]:
@@ -242,6 +234,7 @@ def _describe(model: Any, data: Dataset, task: Task) -> dict[str, Any]:
         "mode_weights": None if plain.mode_weights is None else [float(weight) for weight in plain.mode_weights],
         "target_mode": bool(plain.target_mode),
         "scaling": plain.scaling,
+        "view": getattr(model, "view_", None),
         "mode_ranks": np.asarray(model.mode_ranks_).tolist(),
         "dual_gap": float(model.dual_gap_),
         "n_iter": int(model.n_iter_),

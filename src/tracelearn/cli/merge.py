@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+import tracelearn
 from tracelearn.cli.mistakes import MistakeError, telling
 from tracelearn.cli.options import Quiet
 from tracelearn.cli.shared import check_out, echo, load_file
@@ -26,11 +27,10 @@ def _read(path: Path) -> tuple[Any, bool]:
 
 def _combined(first: Any, other: Any, at: tuple[Path, Path], ignored: tuple[str, ...], *, minus: bool) -> Any:
     """Add to the first what another file holds, or remove it; moments go into anything, models into their like."""
-    from tracelearn.moments import Moments
     from tracelearn.streaming.checkpoints import first_difference
 
-    if isinstance(first, Moments):
-        if not isinstance(other, Moments):
+    if isinstance(first, tracelearn.Moments):
+        if not isinstance(other, tracelearn.Moments):
             raise MistakeError(f"Expected moments, as in the first file, got a model in {at[1]}: name a model first.")
         return first - other if minus else first + other
     if not hasattr(first, "merge"):
@@ -39,7 +39,7 @@ def _combined(first: Any, other: Any, at: tuple[Path, Path], ignored: tuple[str,
             "TraceNormClassifier with the squared loss."
         )
     name = None
-    if not isinstance(other, Moments):
+    if not isinstance(other, tracelearn.Moments):
         name = first_difference(first, other, ignored) if type(first) is type(other) else "class"
     if name is not None:
         raise MistakeError(
@@ -64,8 +64,6 @@ def merge_command(
     """
     check_out(out, "result", force=force, inputs=(*parts, *(minus or ())))
     merged, is_chosen = _read(parts[0])
-    from tracelearn.files.models import save
-
     for number, path in enumerate([*parts[1:], *(minus or ())], start=1):
         other, other_chosen = _read(path)
         ignored = _CHOSEN if is_chosen or other_chosen else ()
@@ -77,7 +75,7 @@ def merge_command(
             f"Expected a model that keeps moments, or moments, got a {type(merged).__name__} without in {parts[0]}: it "
             "cannot be merged."
         )
-    save(merged, out)
+    tracelearn.save(merged, out)
     if not quiet:
         alpha = f", alpha {merged.alpha:.4g} as chosen in {parts[0]}" if is_chosen else ""
         echo(f"{type(merged).__name__} of samples of weight {float(moments.weight):g}{alpha}: {out}")

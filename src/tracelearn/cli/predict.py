@@ -12,7 +12,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from tracelearn.cli.mistakes import MistakeError, printable
+from tracelearn.cli.mistakes import printable, refuse
 from tracelearn.cli.options import Samples
 from tracelearn.cli.shared import as_text, check_out, echo, load_file, open_data
 
@@ -40,19 +40,20 @@ class Found:
 
     def check_truth(self, model: Any) -> NDArray[Any]:
         """Return the truth, or refuse targets that the model cannot have been fitted to."""
-        truth, advice = self.truth, "name the target the model was fitted to."
-        assert truth is not None
+        truth, shape, advice = np.asarray(self.truth), self.prediction.shape, "name the target the model was fitted to."
         if hasattr(model, "classes_"):
-            if truth.ndim != 1 or (truth.dtype.kind in "OSUT") != (self.prediction.dtype.kind in "OSUT"):
-                got = f"targets of shape {truth.shape}" if truth.ndim != 1 else str(truth[0])
-                raise MistakeError(f"Expected labels such as {self.classes[0]} in the target, got {got}: {advice}")
-        elif truth.shape != self.prediction.shape or truth.dtype.kind not in "fiub":
-            raise MistakeError(
-                f"Expected numbers of shape {self.prediction.shape} in the target, got {truth.dtype} values of shape "
-                f"{truth.shape}: {advice}"
-            )
-        elif not np.all(np.isfinite(truth)):
-            raise MistakeError("Expected finite numbers in the target, got NaN or infinity: leave out such samples.")
+            got = f"targets of shape {truth.shape}" if truth.ndim != 1 else str(truth[0])
+            is_other = truth.ndim != 1 or (truth.dtype.kind in "OSUT") != (self.prediction.dtype.kind in "OSUT")
+            refuse((is_other, f"Expected labels such as {self.classes[0]} in the target, got {got}: {advice}"))
+            return truth
+        is_number, got = truth.dtype.kind in "fiub", f"{truth.dtype} values of shape {truth.shape}: {advice}"
+        refuse(
+            (truth.shape != shape or not is_number, f"Expected numbers of shape {shape} in the target, got {got}"),
+            (
+                is_number and not np.all(np.isfinite(truth)),
+                "Expected finite numbers in the target, got NaN or infinity: leave out such samples.",
+            ),
+        )
         return truth
 
 
@@ -66,11 +67,8 @@ def _named(name: str, values: NDArray[Any], labels: list[str]) -> dict[str, NDAr
 def predict_all(model: Any, source: Any, bar: Any, *, proba: bool = False) -> Found:
     """Predict block by block, so that the samples need not fit in memory."""
     method = "predict_proba" if proba else "decision_function"
-    if proba and not hasattr(model, method):
-        raise MistakeError(
-            f"Expected a model with probabilities for --proba, got a {type(model).__name__} without: fit one with "
-            "--loss logistic."
-        )
+    sentence = f"Expected a model with probabilities for --proba, got a {type(model).__name__} without: fit one with "
+    refuse((proba and not hasattr(model, method), f"{sentence}--loss logistic."))
     predictions, scores, truths = [], [], []
     for X, y, _ in bar.follow("predicting", source.batches(), source.n_samples):
         predictions.append(np.asarray(model.predict(X)))
@@ -133,8 +131,8 @@ def _quality(model: Any, found: Found) -> str:
 def load_to_predict(model: Path) -> Any:
     """Load what can predict, or say in one sentence why not."""
     loaded = load_file(model)
-    if not hasattr(loaded, "predict"):
-        raise MistakeError(f"Expected a model that predicts, got {type(loaded).__name__} in {model}: name a model.")
+    sentence = f"Expected a model that predicts, got {type(loaded).__name__} in {model}: name a model."
+    refuse((not hasattr(loaded, "predict"), sentence))
     return loaded
 
 
@@ -157,8 +155,8 @@ def predict_command(
     ] = False,
 ) -> None:
     """Predict the samples in a file with a model."""
-    if out is not None and out.suffix.lower() not in _SUFFIXES:
-        raise MistakeError(f"Expected a file that ends in {', '.join(_SUFFIXES)}, got {out}: name it so.")
+    is_other = out is not None and out.suffix.lower() not in _SUFFIXES
+    refuse((is_other, f"Expected a file that ends in {', '.join(_SUFFIXES)}, got {out}: name it so."))
     check_out(out, "predictions", force=force, inputs=(model, data, target))
     loaded = load_to_predict(model)
     source = open_data(data, samples, target)

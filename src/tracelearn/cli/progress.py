@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tracelearn.optional import require
+import numpy as np
 
-__all__ = ["Bar", "StreamView", "draw_curve", "sparkline", "summary", "time_left"]
+__all__ = ["Bar", "draw_curve", "sparkline", "stream_view", "summary", "time_left"]
 
 _BARS = "▁▂▃▄▅▆▇█"
 _LINE_SECONDS = 1.0  # a log file needs no more
 _MOST_POINTS = 2000
-# Two colours of Okabe and Ito that stay apart for every eye, and in grey.
-_LIGHT, _DARK = "#56B4E9", "#D55E00"
 
 
 def time_left(seconds: float) -> str:
@@ -105,64 +104,50 @@ def summary(report: Any, measure: str) -> str:
     return ", ".join(words)
 
 
-class StreamView:
-    """Show a stream: as a panel that changes on a terminal, else as a line now and then.
+@contextmanager
+def stream_view(console: Any, title: str, measure: str, total: int | None = None) -> Iterator[Callable[[Any], None]]:
+    """Show a stream, by a function of its reports: as a panel that changes on a terminal, else as a line now and then.
 
     With ``total``, the number of samples where it is known, the panel has a bar and the time left.
     """
+    from rich.live import Live
 
-    def __init__(self, console: Any, title: str, measure: str, total: int | None = None) -> None:
-        from rich.live import Live
+    last = -_LINE_SECONDS
 
-        self.console, self.title, self.measure, self.total, self.last = console, title, measure, total, 0.0
-        is_shown = console.is_terminal and not console.quiet
-        self.live = Live(console=console, refresh_per_second=8, transient=True) if is_shown else None
+    def print_line(report: Any) -> None:
+        nonlocal last
+        if time.monotonic() - last >= _LINE_SECONDS:
+            last = time.monotonic()
+            console.print(summary(report, measure), soft_wrap=True, highlight=False)
 
-    def __enter__(self) -> StreamView:
-        if self.live is not None:
-            self.live.start()
-        return self
+    if console.quiet or not console.is_terminal:
+        yield print_line
+        return
+    with Live(console=console, refresh_per_second=8, transient=True) as live:
+        yield lambda report: live.update(_panel(report, title, measure, total))
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self.live is not None:
-            self.live.stop()
 
-    def __call__(self, report: Any) -> None:
-        """Show a report, as ``on_refresh`` of a stream."""
-        if self.live is not None:
-            self.live.update(self._panel(report))
-        elif time.monotonic() - self.last >= _LINE_SECONDS:
-            self.last = time.monotonic()
-            self.console.print(summary(report, self.measure), soft_wrap=True, highlight=False)
+def _panel(report: Any, title: str, measure: str, total: int | None) -> Any:
+    from rich import console, panel, progress_bar, text
 
-    def _panel(self, report: Any) -> Any:
-        from rich import console, panel, progress_bar, text
-
-        count = len(report.curve)
-        some = range(0, count, -(-count // _MOST_POINTS) or 1)  # of a long curve: it is drawn at every refresh
-        line = sparkline([report.curve[k].error for k in some])
-        parts: list[Any] = [text.Text(summary(report, self.measure) + (f"\n{line}" if line else ""))]
-        own = report.n_samples - (report.resumed_from or 0)
-        if self.total is not None and own > 0:
-            parts.append(progress_bar.ProgressBar(self.total, report.n_samples, width=40))
-            parts.append(time_left(report.seconds / own * (self.total - report.n_samples)))
-        return panel.Panel(console.Group(*parts), title=self.title, title_align="left", expand=False)
+    count = len(report.curve)
+    some = range(0, count, -(-count // _MOST_POINTS) or 1)  # of a long curve: it is drawn at every refresh
+    line = sparkline([report.curve[k].error for k in some])
+    parts: list[Any] = [text.Text(summary(report, measure) + (f"\n{line}" if line else ""))]
+    own = report.n_samples - (report.resumed_from or 0)
+    if total is not None and own > 0:
+        left = time_left(report.seconds / own * (total - report.n_samples))
+        parts += [progress_bar.ProgressBar(total, report.n_samples, width=40), left]
+    return panel.Panel(console.Group(*parts), title=title, title_align="left", expand=False)
 
 
 def draw_curve(report: Any, path: Path, measure: str) -> None:
     """Draw the prequential curve and write it to a file, in the format that its name asks for."""
     from tracelearn.files.models import write_atomically
+    from tracelearn.plotting import PrequentialDisplay
 
-    figure = require("matplotlib.figure", "plot").Figure(figsize=(7.0, 4.0), layout="constrained")
-    axes, n_seen = figure.add_subplot(), [point.n_seen for point in report.curve]
-    own, ever = [point.error for point in report.curve], [point.cumulative_error for point in report.curve]
-    axes.plot(n_seen, own, color=_LIGHT, marker=".", linewidth=1, label="since the last refresh")
-    axes.plot(n_seen, ever, color=_DARK, linewidth=2, linestyle="--", label="on all samples so far")
-    title = "Prequential error: each sample is predicted, then learned"
-    axes.set(xlabel="samples learned", ylabel=measure, title=title)
-    axes.set_ylim(bottom=0)
-    axes.grid(alpha=0.3)
-    axes.legend()
-    image = io.BytesIO()
+    names, image = ("n_seen", "error", "cumulative_error"), io.BytesIO()
+    columns = {name: np.array([getattr(point, name) for point in report.curve]) for name in names}
+    figure = PrequentialDisplay(**columns, measure=measure).plot().figure_
     figure.savefig(image, format=path.suffix.removeprefix("."), dpi=150)
     write_atomically(path, image.getvalue())

@@ -14,7 +14,8 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from tracelearn.cli.mistakes import MistakeError, printable
+import tracelearn
+from tracelearn.cli.mistakes import MistakeError, printable, refuse
 
 __all__ = [
     "as_text",
@@ -35,12 +36,9 @@ _ADVICE = re.compile(r"with open_source\(path, (\w+)=\.\.\.\)")
 
 def open_data(path: Path, samples: str, target: str | None, role: str = "target") -> Any:
     """Open a file of samples, or say in one sentence why not, with the options of the command line."""
-    if not path.exists():
-        raise MistakeError(f"Expected the path of a file or folder, got '{path}', which does not exist: check it.")
-    from tracelearn.samples import open_source
-
+    refuse((not path.exists(), f"Expected the path of a file or folder, got '{path}', which does not exist: check it."))
     try:
-        return open_source(path, samples=samples, target=target)
+        return tracelearn.open_source(path, samples=samples, target=target)
     except (ValueError, OSError, ImportError) as error:
         sentence = _ADVICE.sub(r"with --\1", str(error))
         if role != "target":
@@ -62,26 +60,23 @@ def as_text(labels: NDArray[Any]) -> NDArray[Any]:
 
 def load_file(path: Path) -> Any:
     """Load a model or moments, or say in one sentence why not."""
-    if path.is_dir():
-        raise MistakeError(f"Expected the file of a model, got the folder {path}: name a file in it.")
-    if not path.exists():
-        raise MistakeError(f"Expected the file of a model, got {path}, which does not exist: check it.")
-    from tracelearn.files.models import load
-
-    return load(path)
+    refuse(
+        (path.is_dir(), f"Expected the file of a model, got the folder {path}: name a file in it."),
+        (not path.exists(), f"Expected the file of a model, got {path}, which does not exist: check it."),
+    )
+    return tracelearn.load(path)
 
 
 def check_apart(out: Path, what: str, option: str, inputs: Iterable[str | Path | None]) -> None:
     """Refuse an output that is an input by whatever name, or lies in a folder that is one."""
-    for given in [Path(name) for name in inputs if name]:
+    for given in (Path(one) for one in inputs if one is not None):
         within = given.is_dir() and out.resolve().is_relative_to(given.resolve())
         same = out.exists() and given.exists() and os.path.samefile(out, given)
-        if within or same or out.resolve() == given.resolve():
-            where = f"in the folder {given}" if within else f"the same as {given}"
-            raise MistakeError(
-                f"Expected another file or folder for the {what} than those of the command, got {out}, which is {where}: name "
-                f"one with {option}."
-            )
+        where = f"in the folder {given}" if within else f"the same as {given}"
+        sentence = (
+            f"Expected another file or folder for the {what} than those of the command, got {out}, which is {where}"
+        )
+        refuse((within or same or out.resolve() == given.resolve(), f"{sentence}: name one with {option}."))
 
 
 def check_out(
@@ -91,19 +86,20 @@ def check_out(
     if out is None:
         return
     check_apart(out, what, option, inputs)
-    if out.is_dir():
-        raise MistakeError(f"Expected a file for the {what}, got the folder {out}: name a file in it with {option}.")
-    if out.exists() and not out.is_file():
-        raise MistakeError(f"Expected a file for the {what}, got {out}, which is a device: name a file with {option}.")
-    if out.exists() and not force:
-        raise MistakeError(
-            f"Expected a new file for the {what}, got {out}, which exists: name another, or add --force."
-        )
-    folder = out.absolute().parent
-    if not folder.is_dir():
-        raise MistakeError(f"Expected a file in a folder that exists, got {out}: make the folder first.")
-    if not os.access(folder, os.W_OK):
-        raise MistakeError(f"Expected a folder that can be written to, got {folder}: choose another with {option}.")
+    folder, a_file = out.absolute().parent, f"Expected a file for the {what}, got"
+    refuse(
+        (out.is_dir(), f"{a_file} the folder {out}: name a file in it with {option}."),
+        (out.exists() and not out.is_file(), f"{a_file} {out}, which is a device: name a file with {option}."),
+        (
+            out.exists() and not force,
+            f"Expected a new file for the {what}, got {out}, which exists: name another, or add --force.",
+        ),
+        (not folder.is_dir(), f"Expected a file in a folder that exists, got {out}: make the folder first."),
+        (
+            not os.access(folder, os.W_OK),
+            f"Expected a folder that can be written to, got {folder}: choose another with {option}.",
+        ),
+    )
 
 
 def command_line(context: typer.Context) -> str:
@@ -140,11 +136,11 @@ def read_names(text: str | None, shape: Sequence[int]) -> list[str] | None:
     if text is None:
         return None
     names = [name.strip() for name in text.split(",")]
-    if len(names) != len(shape) or len(set(names)) != len(names) or not all(names):
-        wanted = "one name" if len(shape) == 1 else f"{len(shape)} different names, separated by commas,"
-        raise MistakeError(
-            f"Expected {wanted} for samples of shape {' × '.join(map(str, shape))}, got {text!r}: correct --mode-names."
-        )
+    wanted = "one name" if len(shape) == 1 else f"{len(shape)} different names, separated by commas,"
+    sentence = (
+        f"Expected {wanted} for samples of shape {' × '.join(map(str, shape))}, got {text!r}: correct --mode-names."
+    )
+    refuse((len(names) != len(shape) or len(set(names)) != len(names) or not all(names), sentence))
     return names
 
 
@@ -155,14 +151,12 @@ def echo(text: str, *, err: bool = False) -> None:
 
 def show_table(rows: dict[str, str]) -> None:
     """Print names and values side by side, without those that are empty; a value wraps within its column."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    from rich import console, table, text
 
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(no_wrap=True, style="bold")
-    table.add_column(overflow="fold")
+    lines = table.Table(box=None, pad_edge=False, show_header=False)
+    lines.add_column(no_wrap=True, style="bold")
+    lines.add_column(overflow="fold")
     for name, value in rows.items():
         if value:
-            table.add_row(printable(name), Text(printable(value)))  # labels may contain what rich takes for markup
-    Console().print(table)
+            lines.add_row(printable(name), text.Text(printable(value)))  # labels may contain what rich takes for markup
+    console.Console().print(lines)

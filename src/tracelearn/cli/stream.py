@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from tracelearn.cli.mistakes import INTERRUPTED, MistakeError, telling
+import tracelearn
+from tracelearn.cli.mistakes import INTERRUPTED, refuse, telling
 from tracelearn.cli.options import Data, Quiet, Samples, TaskName
 from tracelearn.cli.shared import as_text, check_apart, check_out, missing_targets, open_data
 from tracelearn.optional import check_installed
@@ -34,17 +35,14 @@ def _batches_of(source: Any, batch: int) -> Callable[[int], Iterator[tuple[Any, 
 
 def _task_of(source: Any, task: str, data: Path) -> str:
     """Decide between labels and numbers by the first targets."""
-    from tracelearn.cli.learning import find_task
+    from tracelearn.cli.learning import check_labels, find_task
 
     y, _ = next(source.targets(), (None, None))
     if y is None:
         raise missing_targets(data)
     found = find_task(np.asarray(y), task)
-    if found.is_classification and np.ndim(y) != 1:
-        raise MistakeError(
-            f"Expected one label for each sample, got targets of shape {np.shape(y)}: choose one column, or say --task "
-            "regression."
-        )
+    if found.is_classification:
+        check_labels(np.asarray(y))
     return found.name
 
 
@@ -76,22 +74,22 @@ def stream_command(
     """
     if figure is not None:
         check_installed("matplotlib", "plot")
+        suffixes = ", ".join(_FIGURES)
+        is_other = figure.suffix.lower() not in _FIGURES
+        refuse((is_other, f"Expected a figure that ends in {suffixes}, got {figure}: name it so."))
     check_apart(checkpoint, "checkpoints", "--checkpoint", (data, target))
     check_out(out, "model", force=force, inputs=(data, target))
     check_out(figure, "figure", force=force, option="--figure", inputs=(data, target, out))
-    if figure is not None and figure.suffix.lower() not in _FIGURES:
-        raise MistakeError(f"Expected a figure that ends in {', '.join(_FIGURES)}, got {figure}: name it so.")
     source = open_data(data, samples, target)
     chosen = _task_of(source, task, data)
     from rich.console import Console
 
-    import tracelearn
     from tracelearn.cli import progress
 
     kind = tracelearn.TraceNormClassifier if chosen == "classification" else tracelearn.TraceNormRegressor
     model, console = kind(alpha=alpha, forgetting=forgetting), Console(quiet=quiet)
     total = min((count for count in (source.n_samples, max_samples) if count is not None), default=None)
-    with telling("the stream"), progress.StreamView(console, chosen, _MEASURES[chosen], total) as view:
+    with telling("the stream"), progress.stream_view(console, chosen, _MEASURES[chosen], total) as view:
         report = tracelearn.stream(
             _batches_of(source, batch),
             model,
