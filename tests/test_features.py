@@ -1,25 +1,59 @@
-"""Scaling and compression add over batches, come back, and agree with scikit-learn where it has the same."""
+"""Transformers: contracts that all of them keep, wherever samples are, and the mathematics of each."""
 
+import functools
+import math
 import pickle
 
+import array_api_strict
+import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyriemann.estimation import TimeDelayCovariances
+from pyriemann.geometry.covariance import block_covariances, covariances
+from pyriemann.geometry.tangentspace import log_map_riemann, tangent_space
 from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from tracelearn import ModePCA, TensorStandardScaler, TraceNormClassifier, TraceNormRegressor
+from tracelearn import (
+    ModePCA,
+    ModeWhitener,
+    SecondOrder,
+    TensorStandardScaler,
+    TraceNormClassifier,
+    TraceNormRegressor,
+    Views,
+    open_source,
+)
+from tracelearn.arrays.array_api import to_numpy
 from tracelearn.datasets import make_low_rank_regression
-from tracelearn.features import base as preprocessing
+from tracelearn.features import base, find_time_axis
 
 SHAPE = (4, 3, 5)
 EVERY_PER = ["feature", "global", 0, -1, (0, 2), ()]
 every_per = pytest.mark.parametrize("per", EVERY_PER, ids=str)
+
+TRANSFORMERS = {
+    "scaler": TensorStandardScaler(),
+    "scaler by mode": TensorStandardScaler(per=(0, 2)),
+    "whitener": ModeWhitener(),
+    "whitener of some modes": ModeWhitener(-0.25, modes=(0, -1), shrinkage=0.2, center=True),
+    "compression": ModePCA((2, 3, 4)),
+    "second order": SecondOrder(keep=1),
+    "second order with lags": SecondOrder(1, keep=2, lags=1, mean=False, shrinkage=0.1),
+    "second order of differences": SecondOrder(0, difference=True, reference=None),
+    "views": Views([("raw", None), ("white", ModeWhitener()), ("power", SecondOrder(keep=1))], scale=False),
+    "views with weights": Views([("raw", None), ("scaled", TensorStandardScaler("global"))], view_weights=(2, 0.5)),
+}
+every = pytest.mark.parametrize("name", TRANSFORMERS)
+linear = pytest.mark.parametrize(
+    "name", ["scaler", "scaler by mode", "whitener", "whitener of some modes", "compression"]
+)
 
 ARBITRARY = "the check has fewer samples than features: directions without variance are any basis of what is left"
 EXPECTED_FAILURES = {"ModePCA()": {"check_sample_weight_equivalence_on_dense_data": ARBITRARY}}
@@ -31,9 +65,12 @@ EXPECTED_FAILURES = {"ModePCA()": {"check_sample_weight_equivalence_on_dense_dat
         TensorStandardScaler("global"),
         TensorStandardScaler(per=0, with_mean=False),
         TensorStandardScaler(with_std=False),
+        ModeWhitener(),
         ModePCA(),
         ModePCA(2),
         ModePCA(0.8, n_iter=1),
+        SecondOrder(),
+        Views([("raw", None), ("white", ModeWhitener())]),
     ],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES.get(repr(estimator), {}),
 )
@@ -59,6 +96,233 @@ def in_batches(model, X, cuts, weight=None):
     for part in np.split(np.arange(len(X)), cuts):
         model.partial_fit(X[part], sample_weight=None if weight is None else weight[part])
     return model
+
+
+# --- contracts of all ------------------------------------------------------------------------------------------------
+
+
+def learned(model):
+    """List all arrays that were learned, also by the transformers of views."""
+    found = [np.asarray(value, dtype=float) for value in (model.n_samples_seen_, model.n_features_in_)]
+    for name in ("mean_", "var_", "scale_", "reference_", "whitener_", "unit_", "view_factors_"):
+        if getattr(model, name, None) is not None:
+            found.append(np.asarray(getattr(model, name)))
+    for name in ("mode_covariances_", "mode_whiteners_", "components_"):
+        found.extend(getattr(model, name, []))
+    for child in getattr(model, "transformers_", []):
+        found.extend(learned(child))
+    return found
+
+
+def assert_same(model, other, rtol=1e-8):
+    for one, two in zip(learned(model), learned(other), strict=True):
+        np.testing.assert_allclose(one, two, rtol=rtol, atol=rtol * max(1e-3, np.abs(two).max()))
+
+
+def assert_same_but_for_scales(model, other):
+    """Compare what batches give with what all samples give: the variance of a view that learns is of the view as it was."""
+    if not hasattr(model, "transformers_"):
+        assert_same(model, other)
+        return
+    for one, two in zip(model.transformers_, other.transformers_, strict=True):
+        assert_same(one, two)
+    assert model.view_shapes_ == other.view_shapes_
+    np.testing.assert_allclose(model.scale_[0], other.scale_[0])  # of the sample itself
+
+
+@every
+@pytest.mark.parametrize("weighted", [False, True])
+def test_batches_blocks_files_and_clusters_do_not_matter(X, rng, name, weighted, monkeypatch, tmp_path):
+    weight = rng.uniform(0.1, 2.0, len(X)) * (np.arange(len(X)) % 5 != 2) if weighted else None
+    fresh = functools.partial(clone, TRANSFORMERS[name])
+    whole = fresh().fit(X, sample_weight=weight)
+    assert isinstance(whole.n_samples_seen_, float if weighted else int)
+    expected = whole.transform(X)
+    cuts = [1, 2, 17, 40]
+    assert_same_but_for_scales(in_batches(fresh(), X, cuts, weight), whole)
+    np.savez(tmp_path / "samples.npz", X=X, w=np.ones(len(X)) if weight is None else weight)
+    source = open_source(tmp_path / "samples.npz", target=None, weight="w" if weighted else None, block_bytes=3000)
+    weights = np.split(np.ones(len(X)) if weight is None else weight, cuts)
+    blocks = [(part, None, w) for part, w in zip(np.split(X, cuts), weights, strict=True)]
+    cluster = da.from_array(X, chunks=(13, 2, 3, 5))
+    for samples, own in [(source, None), (blocks, None), (cluster, weight)]:
+        model = fresh().fit(samples, sample_weight=own)
+        assert_same(model, whole)
+        found = model.transform(samples)
+        if samples is cluster:
+            assert isinstance(found, da.Array)
+            assert (found.dtype, found.shape) == (X.dtype, expected.shape)
+            found = found.compute()
+        np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-7)
+    monkeypatch.setattr(base, "_BLOCK_BYTES", 3000)
+    model = fresh().fit(X, sample_weight=weight)
+    assert_same(model, whole)
+    np.testing.assert_allclose(model.transform(X), expected, rtol=1e-8, atol=1e-8)
+
+
+@every
+def test_an_iterator_of_blocks_is_read_once(X, name):
+    found = clone(TRANSFORMERS[name]).fit((X[i : i + 20], None) for i in range(0, len(X), 20))
+    assert_same_but_for_scales(found, clone(TRANSFORMERS[name]).fit(X))
+
+
+@every
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_arrays_of_every_library_stay_there_and_give_the_same(X, rng, name, dtype, xp, monkeypatch):
+    X = X.astype(dtype)
+    weight = rng.uniform(0.1, 2.0, len(X))
+    expected = clone(TRANSFORMERS[name]).fit(X, sample_weight=weight)
+    there = xp.asarray(X)
+    tol = 1e-9 if dtype == "float64" else 1e-5
+    for size in (base._BLOCK_BYTES, 3000):
+        monkeypatch.setattr(base, "_BLOCK_BYTES", size)
+        model = clone(TRANSFORMERS[name]).fit(there, sample_weight=xp.asarray(weight))
+        assert_same(model, expected, rtol=1e-9)
+        found = model.transform(there)
+        assert type(found) is type(there)
+        assert found.dtype == there.dtype
+        np.testing.assert_allclose(to_numpy(found), expected.transform(X), rtol=tol, atol=tol)
+        np.testing.assert_array_equal(to_numpy(there), X)
+    if hasattr(model, "inverse_transform") and name != "compression":
+        back = model.inverse_transform(found)
+        assert type(back) is type(there)
+        np.testing.assert_allclose(to_numpy(back), X, atol=1e3 * tol)
+    if hasattr(model, "coef_to_input"):
+        W = expected.transform(X[:2])
+        coef = model.coef_to_input(xp.asarray(W))
+        assert type(coef) is type(there)
+        np.testing.assert_allclose(to_numpy(coef), expected.coef_to_input(W), rtol=tol, atol=tol)
+    if hasattr(model, "split"):
+        assert [type(part) for part in model.split(found)] == [type(there)] * len(model.views)
+
+
+@every
+def test_whole_numbers_and_other_devices_are_welcome(X, name):
+    whole = np.rint(10 * X).astype(int)
+    expected = clone(TRANSFORMERS[name]).fit_transform(whole.astype(float))
+    found = clone(TRANSFORMERS[name]).fit_transform(array_api_strict.asarray(whole))
+    assert found.dtype == array_api_strict.float64
+    np.testing.assert_allclose(to_numpy(found), expected, rtol=1e-9, atol=1e-9)
+    device = array_api_strict.Device("device1")
+    there = clone(TRANSFORMERS[name]).fit_transform(array_api_strict.asarray(X, device=device))
+    assert there.device == device
+
+
+@every
+@pytest.mark.parametrize("mean", [0.0, 1e4])
+def test_single_precision_is_worked_on_in_double(X, name, mean):
+    X = (X + mean).astype(np.float32)
+    model, wide = clone(TRANSFORMERS[name]).fit(X), clone(TRANSFORMERS[name]).fit(X.astype(float))
+    assert_same(model, wide, rtol=1e-9)
+    found = model.transform(X)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, wide.transform(X.astype(float)), rtol=1e-5, atol=1e-5)
+
+
+@every
+def test_copies_and_pickles_are_the_same_and_nothing_is_shared_with_the_samples(X, name):
+    before = X.copy()
+    model = clone(TRANSFORMERS[name]).fit(X)
+    kept = [array.copy() for array in learned(model)]
+    found = model.transform(X)
+    assert not np.shares_memory(found, X)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).transform(X), found)
+    expected = found.copy()
+    found[...] = np.nan
+    X += 1.0
+    for array, copied in zip(learned(model), kept, strict=True):
+        np.testing.assert_array_equal(array, copied)
+    other = clone(model)
+    assert not hasattr(other, "n_samples_seen_")
+    np.testing.assert_allclose(other.fit_transform(before), expected, rtol=1e-12, atol=1e-12)
+
+
+@every
+def test_bad_input_gets_the_sentences_of_the_estimators_and_leaves_what_was_learned(X, name):
+    model = clone(TRANSFORMERS[name]).fit(X)
+    expected = model.transform(X)
+    bad = X.copy()
+    bad[3, 1, 2, 0] = np.nan
+    for samples in (bad, array_api_strict.asarray(bad)):
+        for use in (clone(model).fit, model.transform, model.partial_fit):
+            with pytest.raises(ValueError, match=r"got NaN at sample 3, entry \(1, 2, 0\)"):
+                use(samples)
+    for wrong in (X[:, :2], X.transpose(0, 2, 1, 3), array_api_strict.asarray(X[:, :2])):
+        for use in (model.transform, model.partial_fit):
+            with pytest.raises(ValueError, match=r"Expected samples of shape \(4, 3, 5\) as in fit"):
+                use(wrong)
+    for factor in (1e200, 1e-200):
+        with pytest.raises(ValueError, match="leave the range"):
+            clone(model).fit(factor * X)
+    with pytest.raises(ValueError, match="weight"):
+        clone(model).fit(X, sample_weight=np.zeros(len(X)))
+    with pytest.raises(ValueError, match="begins at sample 20"):
+        clone(model).fit([(X[:20], None), (bad[:20], None)])
+    with pytest.raises(ValueError, match="omplex"):
+        clone(model).fit(array_api_strict.asarray(X + 0j))
+    np.testing.assert_array_equal(model.transform(X), expected)
+    assert model.n_samples_seen_ == len(X)
+
+
+@every
+def test_flat_samples_with_their_shape_are_the_tensors_and_become_tables(X, name):
+    model = clone(TRANSFORMERS[name]).fit(X)
+    expected = flat(model.transform(X))
+    rows = clone(TRANSFORMERS[name]).set_params(tensor_shape=SHAPE).fit(flat(X))
+    np.testing.assert_allclose(flat(rows.transform(flat(X))), expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(flat(model.transform(flat(X))), expected, rtol=1e-12, atol=1e-12)
+    frame = pd.DataFrame(flat(X), index=np.arange(len(X)) + 7).rename(columns=str)
+    table = clone(rows).set_output(transform="pandas").fit(frame).transform(frame)
+    names = rows.get_feature_names_out()
+    assert table.shape == (len(X), len(set(names))) == expected.shape
+    assert table.index.tolist() == frame.index.tolist()
+    np.testing.assert_allclose(table, expected, rtol=1e-12, atol=1e-12)
+    if not name.startswith("views"):  # those are flat, whatever comes in
+        with pytest.raises(ValueError, match="Expected flat samples for the output"):
+            model.set_output(transform="pandas").transform(X)
+
+
+@every
+@pytest.mark.parametrize("cuts", [[], [20, 40]], ids=str)
+def test_weights_are_repetitions(X, rng, name, cuts):
+    count = rng.integers(0, 4, len(X))
+    weighted = in_batches(clone(TRANSFORMERS[name]), X, cuts, count.astype(float))
+    assert_same_but_for_scales(weighted, clone(TRANSFORMERS[name]).fit(np.repeat(X, count, axis=0)))
+
+
+@every
+def test_samples_that_do_not_vary_become_finite_numbers(name):
+    for value in (0.0, 0.1, -3e7):
+        constant = np.full((10, *SHAPE), value, dtype=np.float32)
+        model = in_batches(clone(TRANSFORMERS[name]), constant, [3, 4])
+        assert np.isfinite(model.transform(constant)).all()
+        assert np.isfinite(model.transform(np.random.default_rng(0).standard_normal(constant.shape))).all()
+
+
+@linear
+def test_weights_of_transformed_samples_are_weights_of_samples(X, rng, name):
+    model = clone(TRANSFORMERS[name]).fit(X)
+    Z = model.transform(X)
+    for W in (rng.standard_normal(Z.shape[1:]), rng.standard_normal((3, *Z.shape[1:]))):
+        coef = model.coef_to_input(W)
+        assert coef.shape == (*W.shape[: W.ndim - 3], *SHAPE)
+        offsets = flat(Z) @ W.reshape(-1, Z[0].size).T - flat(X) @ coef.reshape(-1, X[0].size).T
+        np.testing.assert_allclose(offsets - offsets[0], 0.0, atol=1e-9 * np.abs(Z).max())
+    with pytest.raises(ValueError, match="Expected weights of shape"):
+        model.coef_to_input(np.ones(3))
+
+
+@linear
+def test_what_was_transformed_comes_back(X, name):
+    model = clone(TRANSFORMERS[name]).fit(X)
+    Z = model.transform(X)
+    back = model.inverse_transform(Z)
+    np.testing.assert_allclose(model.transform(back), Z, atol=1e-10)  # all of it, but for what compression cuts off
+    if name != "compression":
+        np.testing.assert_allclose(back, X, atol=1e-10)
+    np.testing.assert_allclose(flat(model.inverse_transform(flat(Z))), flat(back))
+    with pytest.raises(ValueError, match="Expected transformed samples of shape"):
+        model.inverse_transform(np.ones((3, 2, 2)))
 
 
 # --- TensorStandardScaler --------------------------------------------------------------------------------------------
@@ -98,7 +362,7 @@ def test_batches_do_not_matter(X, rng, per, weighted, monkeypatch):
     weight = rng.uniform(0.1, 2.0, len(X)) * (np.arange(len(X)) % 5 != 2) if weighted else None
     whole = TensorStandardScaler(per).fit(X, sample_weight=weight)
     parts = in_batches(TensorStandardScaler(per), X, [1, 2, 17, 40], weight)
-    monkeypatch.setattr(preprocessing, "_BLOCK_BYTES", 1000)
+    monkeypatch.setattr(base, "_BLOCK_BYTES", 1000)
     blocks = TensorStandardScaler(per).fit(X, sample_weight=weight)
     for other in (parts, blocks):
         np.testing.assert_allclose(other.mean_, whole.mean_, rtol=1e-12)
@@ -116,16 +380,6 @@ def test_a_mean_far_above_the_spread_costs_no_more_than_the_data_lost(cuts, per,
     # A mean is held to eps |mean|; sums of squares without centring would be off by eps mean^2.
     np.testing.assert_allclose(scaler.var_, expected.var_, rtol=1e-12 + 1e-15 * abs(mean))
     np.testing.assert_allclose(scaler.mean_ - mean, expected.mean_, atol=1e-14 + 1e-15 * abs(mean))
-
-
-@pytest.mark.parametrize("cuts", [[], [1], [20, 40]])
-@every_per
-def test_weights_are_repetitions(X, rng, cuts, per):
-    count = rng.integers(0, 4, len(X))
-    weighted = in_batches(TensorStandardScaler(per), X, cuts, count.astype(float))
-    repeated = TensorStandardScaler(per).fit(np.repeat(X, count, axis=0))
-    np.testing.assert_allclose(weighted.mean_, repeated.mean_, rtol=1e-11)
-    np.testing.assert_allclose(weighted.var_, repeated.var_, rtol=1e-11)
 
 
 @every_per
@@ -212,27 +466,6 @@ def test_a_mode_that_is_not_there_gets_one_sentence(X, per):
         TensorStandardScaler(per).fit(X)
 
 
-@pytest.mark.parametrize("make", [TensorStandardScaler, ModePCA])
-def test_bad_input_gets_the_sentences_of_the_estimators(X, make):
-    model = make().fit(X)
-    bad = X.copy()
-    bad[3, 1, 2, 0] = np.nan
-    with pytest.raises(ValueError, match=r"got NaN at sample 3, entry \(1, 2, 0\)"):
-        make().fit(bad)
-    with pytest.raises(ValueError, match=r"Expected samples of shape \(4, 3, 5\) as in fit"):
-        model.transform(X[:, :2])
-    with pytest.raises(ValueError, match=r"Expected samples of shape \(4, 3, 5\) as in fit"):
-        model.partial_fit(X.transpose(0, 2, 1, 3))
-    with pytest.raises(ValueError, match="leave the range"):
-        make().fit(1e200 * X)
-    with pytest.raises(ValueError, match="leave the range"):
-        make().fit(1e-200 * X)
-    with pytest.raises(ValueError, match="weight"):
-        make().fit(X, sample_weight=np.zeros(len(X)))
-    with pytest.raises(ValueError, match="Expected weights of shape"):
-        model.coef_to_input(np.ones(3))
-
-
 # --- ModePCA ---------------------------------------------------------------------------------------------------------
 
 
@@ -316,7 +549,7 @@ def test_batches_do_not_matter_to_directions(rng, weighted, mean, monkeypatch):
     weight = rng.uniform(0.1, 2.0, len(X)) * (np.arange(len(X)) % 5 != 2) if weighted else None
     whole = ModePCA(3).fit(X - mean, sample_weight=weight)
     parts = in_batches(ModePCA(3), X, [1, 2, 17, 40], weight)
-    monkeypatch.setattr(preprocessing, "_BLOCK_BYTES", 20_000)
+    monkeypatch.setattr(base, "_BLOCK_BYTES", 20_000)
     blocks = ModePCA(3).fit(X, sample_weight=weight)
     tol = 1e-9 if mean else 1e-12
     for other in (parts, blocks):
@@ -382,13 +615,289 @@ def test_counts_that_make_no_sense_get_one_sentence(n_components):
         ModePCA(n_components).fit(correlated(shape=(8, 7, 6)))
 
 
-def test_what_is_not_compressed_does_not_come_back():
-    pca = ModePCA(2).fit(correlated())
-    with pytest.raises(ValueError, match="Expected transformed samples of shape"):
-        pca.inverse_transform(np.ones((3, 2, 2)))
+# --- ModeWhitener ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("model", [TensorStandardScaler(per=(0, 1)), ModePCA((2, 3, 0.5))])
-def test_it_is_copied_and_stored(X, model):
-    fitted = clone(model).fit(X)
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted)).transform(X), fitted.transform(X))
+def mode_covariance(X, mode):
+    fibres = np.moveaxis(X - X.mean(axis=0), mode + 1, 0).reshape(X.shape[mode + 1], -1)
+    return fibres @ fibres.T / len(X)
+
+
+@pytest.mark.parametrize("mode", [0, 1, 2])
+def test_one_mode_whitened_varies_alike_in_all_directions(X, mode):
+    whitener = ModeWhitener(modes=mode, shrinkage=0.0).fit(X)
+    C = mode_covariance(whitener.transform(X), mode)
+    np.testing.assert_allclose(C, np.trace(C) / len(C) * np.eye(len(C)), atol=1e-9)
+    np.testing.assert_allclose(np.trace(C), np.trace(mode_covariance(X, mode)))  # samples keep their size
+    half = ModeWhitener(-0.25, modes=mode, shrinkage=0.0).fit(X)
+    np.testing.assert_allclose(half.transform(half.transform(X)), whitener.transform(X), atol=1e-10)
+
+
+def test_the_whitener_is_a_power_of_the_shrunk_covariance(X):
+    whitener = ModeWhitener(-0.5, shrinkage=0.3).fit(X)
+    for mode, (R, C) in enumerate(zip(whitener.mode_whiteners_, whitener.mode_covariances_, strict=True)):
+        np.testing.assert_allclose(C, mode_covariance(X, mode), atol=1e-10)
+        shrunk = 0.7 * C / (np.trace(C) / len(C)) + 0.3 * np.eye(len(C))
+        np.testing.assert_allclose(R @ shrunk @ R, np.eye(len(C)), atol=1e-12)
+        np.testing.assert_allclose(R, R.T, atol=1e-14)
+    expected = np.einsum("nijk,ia,jb,kc->nabc", X, *whitener.mode_whiteners_)
+    np.testing.assert_allclose(whitener.transform(X), expected, atol=1e-12)
+    np.testing.assert_allclose(ModeWhitener(0.0).fit_transform(X), X, atol=1e-12)
+    np.testing.assert_allclose(ModeWhitener(shrinkage=1.0).fit_transform(X), X, atol=1e-12)
+
+
+@pytest.mark.parametrize("factor", [1e-13, 1e6])
+def test_units_of_samples_do_not_matter_to_whitening(X, factor):
+    expected = factor * ModeWhitener().fit_transform(X)
+    np.testing.assert_allclose(ModeWhitener().fit_transform(factor * X), expected, rtol=1e-9, atol=1e-10 * factor)
+
+
+def test_directions_without_variance_are_left_as_they_are(X):
+    X[:, 1] = 5.0
+    whitener = ModeWhitener(modes=0, shrinkage=0.0).fit(X)
+    np.testing.assert_allclose(whitener.transform(X)[:, 1], 5.0, atol=1e-10)
+    np.testing.assert_allclose(whitener.inverse_transform(whitener.transform(X)), X, atol=1e-10)
+
+
+@pytest.mark.parametrize("modes", [3, (0, -4), ("a",)])
+def test_modes_that_are_not_there_get_one_sentence(X, modes):
+    with pytest.raises(ValueError, match="Expected modes to be modes from 0 to 2"):
+        ModeWhitener(modes=modes).fit(X)
+
+
+# --- SecondOrder -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(name="signals")
+def mixed_signals(rng):
+    """Return 40 samples of five mixed channels and 90 times."""
+    mixing = rng.standard_normal((5, 5))
+    return mixing @ (rng.standard_normal((40, 5, 90)) * np.exp(0.5 * rng.standard_normal((40, 5, 1)))) + 2.0
+
+
+def scm(X, shrinkage):
+    C = np.cov(X, bias=True)
+    return (1 - shrinkage) * C + shrinkage * np.trace(C) / len(C) * np.eye(len(C))
+
+
+def with_means(signals, shrinkage):
+    """Put the means beside covariances of pyriemann."""
+    means = signals.mean(axis=-1, keepdims=True)
+    turned = means.transpose(0, 2, 1)
+    if shrinkage == "oas":
+        C = covariances(signals, estimator="oas")
+    else:
+        C = np.stack([scm(one, shrinkage) for one in signals])
+    return np.block([[C + means @ turned, means], [turned, np.ones((len(signals), 1, 1))]])
+
+
+@pytest.mark.parametrize(
+    "copies", [{}, {"lags": 3}, {"lags": 2, "lag_step": 4}, {"difference": True, "lags": 1}], ids=str
+)
+def test_it_is_the_tangent_space_of_pyriemann_at_the_arithmetic_mean(signals, copies):
+    view = SecondOrder(mean=False, **copies).fit(signals)
+    delays = [lag * copies.get("lag_step", 1) for lag in range(1, 1 + copies.get("lags", 0))]
+    repeated = TimeDelayCovariances(delays)
+    moving = np.concatenate([signals[..., 1:], np.diff(signals)], axis=1) if "difference" in copies else signals
+    repeated.transform(moving)
+    longer = repeated.Xtd_[..., max(delays, default=0) :]  # pyriemann lets the end follow the beginning
+    C = covariances(longer, estimator="oas")
+    np.testing.assert_allclose(view.reference_, C.mean(axis=0), atol=1e-10)
+    found = view.transform(signals)
+    np.testing.assert_allclose(found, log_map_riemann(C, C.mean(axis=0)), atol=1e-10)
+    upper = np.triu_indices(found.shape[-1])
+    weights = np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
+    np.testing.assert_allclose(found[:, *upper] * weights, tangent_space(C, C.mean(axis=0)), atol=1e-10)
+    alone = SecondOrder(mean=False, reference=None, **copies).fit_transform(signals)
+    np.testing.assert_allclose(alone, log_map_riemann(C, np.eye(C.shape[-1])), atol=1e-10)
+
+
+@pytest.mark.parametrize("shrinkage", ["oas", 0.0, 0.3])
+def test_means_stand_next_to_the_covariance(signals, shrinkage):
+    view = SecondOrder(shrinkage=shrinkage).fit(signals)
+    M = with_means(signals, shrinkage).mean(axis=0)
+    np.testing.assert_allclose(view.reference_, M, atol=1e-10)
+    np.testing.assert_allclose(view.unit_**2, np.mean(np.diagonal(M)[:-1]))
+    S = with_means(signals / view.unit_, shrinkage)
+    np.testing.assert_allclose(view.transform(signals), log_map_riemann(S, S.mean(axis=0)), atol=1e-10)
+    np.testing.assert_allclose(view.whitener_ @ M @ view.whitener_.T, np.eye(6), atol=1e-10)
+
+
+@pytest.mark.parametrize("mean", [True, False])
+@pytest.mark.parametrize("factor", [1e-13, 1e-6, 1e9])
+def test_units_of_signals_do_not_matter(signals, mean, factor):
+    expected = SecondOrder(mean=mean).fit_transform(signals)
+    np.testing.assert_allclose(SecondOrder(mean=mean).fit_transform(factor * signals), expected, atol=1e-9)
+
+
+def test_a_mixture_of_channels_only_turns_the_result(signals, rng):
+    mixing = rng.standard_normal((5, 5))
+    before = SecondOrder(mean=False, shrinkage=0.0).fit_transform(signals)
+    after = SecondOrder(mean=False, shrinkage=0.0).fit_transform(mixing @ signals)
+    np.testing.assert_allclose(np.linalg.eigvalsh(after), np.linalg.eigvalsh(before), atol=1e-9)
+
+
+def test_modes_are_channels_or_kept_and_time_may_be_anywhere(rng):
+    X = rng.standard_normal((30, 3, 40, 2))
+    assert SecondOrder(1, keep=2).fit_transform(X).shape == (30, 2, 4, 4)
+    kept = SecondOrder(1, keep=2, mean=False).fit_transform(X)
+    for band in range(2):
+        np.testing.assert_allclose(kept[:, band], SecondOrder(mean=False).fit_transform(X[..., band]), atol=1e-10)
+    together = SecondOrder(1, mean=False).fit_transform(X)
+    channels = X.transpose(0, 1, 3, 2).reshape(30, 6, 40)
+    np.testing.assert_allclose(together, SecondOrder(mean=False).fit_transform(channels), atol=1e-10)
+
+
+def test_covariances_of_kept_modes_are_the_blocks_of_pyriemann(signals):
+    C = block_covariances(signals[:, :4], [2, 2], estimator="oas")
+    view = SecondOrder(keep=0, mean=False).fit(signals[:, :4].reshape(40, 2, 2, 90))
+    for block in range(2):
+        own = slice(2 * block, 2 * block + 2)
+        np.testing.assert_allclose(view.reference_[block], C[:, own, own].mean(axis=0), atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("options", [{}, {"mean": False}, {"shrinkage": 0.0}, {"shrinkage": 0.0, "reference": None}])
+def test_signals_that_are_degenerate_give_finite_numbers(signals, dtype, options):
+    one, silent = signals.copy(), signals.copy()
+    one[:, 2] = 3.0
+    silent[7] = 0.0
+    twin = np.concatenate([signals, signals[:, :1]], axis=1)
+    for X in (one, twin, silent, signals[..., :3], signals[..., :1], 1e-13 * one):
+        training = X.astype(dtype)
+        view = SecondOrder(**options).fit(training)
+        for samples in (training, np.zeros_like(training), training * np.arange(1, 1 + X.shape[1])[:, None]):
+            assert np.isfinite(view.transform(samples)).all()
+
+
+def test_directions_in_which_nothing_varies_add_nothing(signals):
+    signals[:, 2] = 3.0
+    kept = SecondOrder(shrinkage=0.0, mean=False).fit_transform(np.delete(signals, 2, axis=1))
+    found = SecondOrder(shrinkage=0.0, mean=False).fit_transform(signals)
+    np.testing.assert_allclose(np.delete(np.delete(found, 2, axis=1), 2, axis=2), kept, atol=1e-9)
+    np.testing.assert_allclose(found[:, 2], 0.0, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"lags": 30, "lag_step": 3}, "Expected at least 91 times for these lags, got 90"),
+        ({"time_axis": 2}, "Expected time_axis to be modes from 0 to 1"),
+        ({"keep": (0, 1)}, "Expected keep to name other modes than time_axis"),
+        ({"shrinkage": 2.0}, "shrinkage"),
+    ],
+)
+def test_options_that_make_no_sense_get_one_sentence(signals, options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        SecondOrder(**options).fit(signals)
+
+
+def test_filters_read_a_weight(signals, rng):
+    view = SecondOrder(lags=1).fit(signals)
+    W = rng.standard_normal((3, 11, 11))
+    values, filters, patterns = view.filters(W)
+    assert np.all(np.diff(np.abs(values)) <= 0)
+    # To first order, the weight of log(R S R') is that of R S R': the sum of value f f'.
+    expected = view.whitener_.T @ ((W + W.transpose(0, 2, 1)) / 2) @ view.whitener_
+    np.testing.assert_allclose(np.einsum("kr,kri,krj->kij", values, filters, filters), expected, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(filters @ view.reference_ @ filters.transpose(0, 2, 1), [np.eye(11)] * 3, atol=1e-8)
+    np.testing.assert_allclose(patterns, filters @ view.reference_, atol=1e-12)
+    assert np.all(patterns.max(axis=-1) >= -patterns.min(axis=-1))
+    with pytest.raises(ValueError, match="Expected weights whose last axes are"):
+        view.filters(np.ones((4, 4)))
+
+
+def test_a_source_that_tells_classes_apart_is_found(rng):
+    y = np.repeat([0, 1], 60)
+    sources = rng.standard_normal((120, 4, 200))
+    sources[:, 1] *= np.where(y, 2.5, 1.0)[:, None]
+    mixing = rng.standard_normal((4, 4))
+    model = make_pipeline(SecondOrder(mean=False), TraceNormClassifier(alpha=0.05)).fit(mixing @ sources, y)
+    assert model.score(mixing @ sources, y) == 1.0
+    pattern = model[0].filters(model[-1].coef_).patterns[0, 0]
+    cosine = pattern @ mixing[:, 1] / np.linalg.norm(pattern) / np.linalg.norm(mixing[:, 1])
+    assert abs(cosine) > 0.99
+
+
+SHAPES = [
+    ((64, 256), 1),
+    ((2, 3, 128), 2),
+    ((40, 32), 1),
+    ((100, 3), 0),
+    ((6, 11), None),
+    ((64, 12, 13), None),
+    ((300, 400), None),
+    ((20,), 0),
+]
+
+
+@pytest.mark.parametrize(("shape", "axis"), SHAPES, ids=str)
+def test_time_is_long_and_has_few_channels(shape, axis):
+    found, reason = find_time_axis(shape)
+    assert found == axis
+    assert "can be time" in reason
+    X = np.random.default_rng(0).standard_normal((3, *shape))
+    if axis is None:
+        with pytest.raises(ValueError, match="Expected samples with a time axis"):
+            SecondOrder("auto").fit(X)
+    else:
+        assert SecondOrder("auto").fit(X).time_axis_ == axis
+
+
+def test_a_mode_that_is_named_is_the_only_one_looked_at():
+    assert find_time_axis((3, 100), 0)[0] is None
+    assert find_time_axis((3, 100), -1)[0] == 1
+
+
+# --- Views -----------------------------------------------------------------------------------------------------------
+
+
+def test_views_are_put_one_after_the_other_and_taken_apart(X):
+    white, power = ModeWhitener(), SecondOrder(keep=0)
+    views = Views([("raw", None), ("white", white), ("power", power)], view_weights=[1.0, 2.0, 0.5]).fit(X)
+    assert not hasattr(white, "mean_")  # copies are fitted
+    assert views.view_names_ == ["raw", "white", "power"]
+    assert views.view_shapes_ == [SHAPE, SHAPE, (4, 4, 4)]
+    Z = views.transform(X)
+    parts = views.split(Z)
+    alone = [X, white.fit_transform(X), power.fit_transform(X)]
+    for part, factor, expected in zip(parts, views.view_factors_, alone, strict=True):
+        np.testing.assert_allclose(part, factor * expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose([part.var(axis=0).sum() for part in parts], [1.0, 4.0, 0.25])
+    np.testing.assert_allclose(views.scale_**2, [part.sum() for part in views.split(views.var_)])
+    np.testing.assert_array_equal(np.concatenate([flat(part) for part in parts], axis=1), Z)
+    assert [part.shape for part in views.split(Z[0])] == views.view_shapes_
+    assert views.get_feature_names_out()[[0, -1]].tolist() == ["raw__0_0_0", "power__3_3_3"]
+    with pytest.raises(ValueError, match="Expected 184 numbers along the last axis"):
+        views.split(Z[:, :-1])
+    np.testing.assert_array_equal(Views([("raw", None)], scale=False).fit_transform(X), flat(X))
+
+
+def test_scales_of_batches_come_close_to_those_of_all_samples(X):
+    views = Views([("raw", None), ("power", SecondOrder(keep=0))])
+    whole, parts = clone(views).fit(X), in_batches(clone(views), X, [30, 40, 50])
+    np.testing.assert_allclose(parts.scale_[0], whole.scale_[0])
+    np.testing.assert_allclose(parts.scale_[1], whole.scale_[1], rtol=0.1)
+
+
+def test_parameters_of_views_are_set_by_name_and_a_failure_is_undone(X):
+    views = Views([("raw", None), ("white", ModeWhitener())])
+    views.set_params(white__power=-0.25)
+    assert views.get_params()["white__power"] == -0.25
+    views.fit(X)
+    before = [array.copy() for array in learned(views)]
+    views.set_params(view_weights=[1.0])
+    with pytest.raises(ValueError, match="Expected 2 view_weights above zero"):
+        views.partial_fit(2.0 * X)
+    for array, kept in zip(learned(views), before, strict=True):
+        np.testing.assert_array_equal(array, kept)
+
+
+@pytest.mark.parametrize(
+    "views",
+    [[], [("a", 1)], [("a",)], [("a", None), ("a", None)], [("a__b", None)], [("a", StandardScaler())]],
+    ids=str,
+)
+def test_views_that_are_none_get_one_sentence(X, views):
+    with pytest.raises(ValueError, match=r"Expected views|Names provided are not unique|must not contain __"):
+        Views(views).fit(X)

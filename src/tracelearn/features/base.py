@@ -1,15 +1,15 @@
 """What the transformers share: reading samples wherever they are, adding up what is learned, and applying it in blocks.
 
-A transformer says how samples are summarised (``_measure``), what follows from a summary (``_keep``), which summary stands
-behind what it has learned (``_past``), and what becomes of a block of samples (``_map``). What is learned is small and is held
-as arrays of NumPy in double precision; ``transform`` returns arrays of the library, device and precision of its samples.
+A transformer says what is summarised of samples (``_features``, ``_rules``), what follows from a summary (``_keep``), what is
+known of it afterwards (``_known``), and what becomes of a block of samples (``_map``). What is learned is small and is held as
+arrays of NumPy in double precision; ``transform`` returns arrays of the library, device and precision of its samples.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-import operator
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Integral
@@ -20,8 +20,17 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays.array_api import as_dtype, detached, is_foreign, move_to, to_numpy, widest
-from tracelearn.arrays.tensors import Array, array_namespace
+from tracelearn.arrays.array_api import (
+    Array,
+    array_namespace,
+    as_dtype,
+    detached,
+    is_foreign,
+    move_to,
+    take_rows,
+    to_numpy,
+    widest,
+)
 from tracelearn.samples import as_source
 from tracelearn.samples.checks import (
     check_finite,
@@ -33,36 +42,36 @@ from tracelearn.samples.checks import (
     read_weights,
 )
 from tracelearn.samples.execution import lazily
-from tracelearn.samples.samples import Local, Raw, as_raw, is_dask
+from tracelearn.samples.samples import Local, as_raw, is_dask
 from tracelearn.samples.scikit_learn import check_feature_names_in, get_output_config
 
 __all__ = [
-    "ModeStatistics",
+    "LinearTransformer",
+    "ModeTransformer",
     "Second",
     "Summary",
     "TensorTransformer",
     "mode_scatters",
     "multiply_modes",
-    "n_axes",
-    "read_coef",
     "read_modes",
+    "squares",
     "summarise",
     "symmetric_power",
 ]
 
 _BLOCK_BYTES = 16 << 20  # blocks stay in cache, and no second copy of the data is ever made
 Second = Callable[[Array], list[Array]]
+Measure = Callable[[Array, Array], "Summary"]
 
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """Number, total weight and mean of some samples, and sums of squares or products about that mean; parts add up.
+    """Total weight and mean of some samples, and sums of squares or products about that mean; parts add up.
 
     ``second`` makes those sums of rows that are centred and multiplied by the roots of their weights; ``eps`` is the
     rounding unit of the samples.
     """
 
-    count: int
     weight: float
     mean: Array
     sums: list[Array]
@@ -76,30 +85,27 @@ class Summary:
         between = self.second((math.sqrt(self.weight / weight * other.weight) * step)[None])
         sums = [a + b + c for a, b, c in zip(self.sums, other.sums, between, strict=True)]
         mean = self.mean + (other.weight / weight) * step
-        return Summary(self.count + other.count, weight, mean, sums, self.second, max(self.eps, other.eps))
+        return Summary(weight, mean, sums, self.second, max(self.eps, other.eps))
 
 
-def no_sums(rows: Array) -> list[Array]:
-    """Ask for nothing but the mean."""
-    return []
-
-
-def summarise(T: Array, weight: Array | None, second: Second = no_sums, shared: Sequence[int] = ()) -> Summary:
+def summarise(T: Array, weight: Array, second: Second, shared: Sequence[int] = ()) -> Summary:
     """Summarise tensors (n, ...) of any array library; the mean is one number along the axes ``shared``."""
     xp, rows = array_namespace(T), as_dtype(T, widest(T)["dtype"])
     # The first row is as close to the mean as any: a shift by it, then by the small step that is left, keeps the digits
     # that one subtraction of a large mean would lose.
     first = rows[tuple(slice(1) if axis == 0 or axis in shared else slice(None) for axis in range(rows.ndim))]
-    rows = rows - first
-    total = float(rows.shape[0]) if weight is None else float(xp.sum(weight))
-    across = (-1, *(1,) * (rows.ndim - 1))
-    weighted = rows if weight is None else rows * xp.reshape(weight, across)
-    step = xp.mean(xp.sum(weighted, axis=0, keepdims=True) / total, axis=(0, *shared), keepdims=True)
-    rows = rows - step
-    rows = rows if weight is None else rows * xp.reshape(xp.sqrt(weight), across)
-    sums = [to_numpy(part) for part in second(rows)]
-    eps = float(xp.finfo(T.dtype).eps)
-    return Summary(rows.shape[0], total, to_numpy(first + step)[0], sums, second, eps)
+    rows, total = rows - first, xp.sum(weight)
+    weight = xp.reshape(weight, (-1, *(1,) * (rows.ndim - 1)))
+    step = xp.mean(xp.sum(rows * weight, axis=0, keepdims=True) / total, axis=(0, *shared), keepdims=True)
+    sums = [to_numpy(part) for part in second((rows - step) * xp.sqrt(weight))]
+    return Summary(float(total), to_numpy(first + step)[0], sums, second, float(xp.finfo(T.dtype).eps))
+
+
+def squares(shared: Sequence[int], shape: tuple[int, ...], rows: Array) -> list[Array]:
+    """Sum squares over rows, and over the axes along which means do not vary: these stay, with size one."""
+    xp = array_namespace(rows)
+    rows = xp.broadcast_to(rows, (rows.shape[0], *shape))  # a step between two means has size one there
+    return [xp.sum(rows**2, axis=(0, *shared), keepdims=True)[0, ...]]
 
 
 def mode_scatters(modes: Sequence[int], rows: Array) -> list[Array]:
@@ -135,55 +141,32 @@ def read_modes(modes: Any, shape: tuple[int, ...], name: str) -> tuple[int, ...]
     return tuple(sorted({int(mode) % order for mode in listed}))
 
 
-def read_coef(W: Any, shape: tuple[int, ...]) -> tuple[Array, Array]:
-    """Check that weights have the shape of a sample, or of several; return them, and as a batch."""
-    W = W if is_foreign(W) else np.asarray(W)
-    if tuple(W.shape) != shape and tuple(W.shape[1:]) != shape:
-        raise ValueError(
-            f"Expected weights of shape {shape}, or (K, {', '.join(map(str, shape))}), got shape {tuple(W.shape)}: pass coef_ "
-            "of a model that was fitted on what transform returns."
-        )
-    return W, array_namespace(W).reshape(W, (-1, *shape))
-
-
-def n_axes(X: Any) -> int:
-    """Count the axes of what a user passed."""
-    return int(X.ndim if hasattr(X, "ndim") else np.asarray(X).ndim)
-
-
-def _in_blocks(X: Any, sample_weight: Any) -> Raw | None:
-    """See samples without targets as blocks; None where X is in memory."""
-    # Blocks of Dask want targets: one entry of each sample is there and costs nothing.
-    y = X[(slice(None), *(0,) * (X.ndim - 1))] if is_dask(X) and X.ndim > 1 else None
-    found = as_raw(X, y, sample_weight)
-    return None if found.in_memory else found
-
-
 class TensorTransformer(TransformerMixin, BaseEstimator):
     """Learns from samples that are tensors, in memory, in blocks or on a cluster, and makes tensors of them."""
-
-    n_samples_seen_: Any
-    sample_shape_: tuple[int, ...]
 
     _keeps_layout = True  # whether flat samples stay flat, as where every entry stays what it is
 
     # --- what each transformer says for itself -----------------------------------------------------------------------
 
-    def _measure(self, T: Array, weight: Array | None) -> Summary:
-        """Summarise a block of tensors."""
-        raise NotImplementedError
+    def _features(self, T: Array) -> Array:
+        """Find what is summarised of a block of tensors."""
+        return T
 
-    def _past(self) -> Summary:
-        """Find the summary of the samples so far from what was learned."""
-        raise NotImplementedError
+    def _rules(self) -> tuple[Second, Sequence[int]]:
+        """Find which sums about the mean are needed, none by default, and the axes along which the mean does not vary."""
+        return (lambda rows: []), ()
 
+    @abstractmethod
     def _keep(self, summary: Summary) -> None:
         """Set what follows from a summary."""
-        raise NotImplementedError
 
+    @abstractmethod
+    def _known(self) -> tuple[Array, list[Array]]:
+        """Find the mean of the samples so far, and the sums for each unit of weight, in what was kept."""
+
+    @abstractmethod
     def _map(self, T: Array) -> Array:
         """Transform a block of tensors, in double precision."""
-        raise NotImplementedError
 
     def _shape_out(self) -> tuple[int, ...]:
         """Find the shape of a transformed sample."""
@@ -207,7 +190,8 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
         y : ignored
         sample_weight : array of shape (n_samples,), default=None
         """
-        self._forget()
+        learned = [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]
+        self.__dict__ = {name: value for name, value in vars(self).items() if name not in learned}
         self._learn(X, sample_weight)
         return self
 
@@ -218,22 +202,27 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
         return self
 
     def _learn(self, X: Any, sample_weight: Any) -> None:
-        past = self._past() if hasattr(self, "n_samples_seen_") else None
-        found = self._total(self._measure, X, sample_weight)
-        whole = found if past is None else past + found
-        counted = whole.count == whole.weight  # without weights the number of samples stays a whole number
-        self.n_samples_seen_ = whole.count if counted else whole.weight
+        whole = self._total(self._measure, X, sample_weight)
+        if hasattr(self, "n_samples_seen_"):
+            seen, (mean, sums) = float(self.n_samples_seen_), self._known()
+            whole = Summary(seen, mean, [seen * part for part in sums], self._rules()[0]) + whole
+        self.n_samples_seen_: Any = int(whole.weight) if whole.weight.is_integer() else whole.weight
         self._keep(whole)
 
-    def _total(self, measure: Callable[[Array, Array | None], Any], X: Any, sample_weight: Any) -> Any:
-        """Sum a measure over all samples, in one pass."""
-        found = _in_blocks(X, sample_weight)
-        if found is None:
+    def _measure(self, T: Array, weight: Array) -> Summary:
+        return summarise(self._features(T), weight, *self._rules())
+
+    def _total(self, measure: Measure, X: Any, sample_weight: Any) -> Any:
+        """Add up the summaries of all samples, in one pass."""
+        # Blocks of Dask want targets: one entry of each sample is there and costs nothing.
+        y = X[(slice(None), *(0,) * (X.ndim - 1))] if is_dask(X) and X.ndim > 1 else None
+        found = as_raw(X, y, sample_weight)
+        if found.in_memory:
             return self._measured(measure, X, sample_weight)
         if not isinstance(found.execution, Local):  # the workers must know the shape
             self._read(np.zeros((1, *X.shape[1:])))
 
-        def part(block: tuple[int, Any, Any, Any]) -> Any:
+        def part(block: tuple[int, Any, Any, Any]) -> Summary:
             first, samples, _, weight = block
             try:
                 return self._measured(measure, samples, weight)
@@ -242,33 +231,30 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
 
         return found.execution.total(part, found.batches)
 
-    def _measured(self, measure: Callable[[Array, Array | None], Any], X: Any, sample_weight: Any) -> Any:
+    def _measured(self, measure: Measure, X: Any, sample_weight: Any) -> Summary:
         T = self._read(X)
-        xp = array_namespace(T)
-        weight = read_weights(sample_weight, T)
-        if weight is not None and not bool(xp.all(weight > 0)):  # no sample of weight zero is to be the first
-            kept = xp.nonzero(weight)[0]
-            T, weight = xp.take(T, kept, axis=0), xp.take(weight, kept, axis=0)
+        weight: Any = read_weights(1.0 if sample_weight is None else sample_weight, T)
+        kept = array_namespace(T).nonzero(weight)[0]
+        if kept.shape[0] < T.shape[0]:  # no sample of weight zero is to be the first
+            T, weight = take_rows(T, kept), take_rows(weight, kept)
         with np.errstate(over="ignore", invalid="ignore"):  # judged below
-            blocks = ((T[block, ...], None if weight is None else weight[block]) for block in self._blocks(T))
-            found = functools.reduce(operator.add, (measure(*block) for block in blocks))
-        sums = found.sums if isinstance(found, Summary) else [found]
-        largest = max((float(np.max(np.abs(part))) for part in sums), default=1.0)
-        if not np.finfo(np.float64).tiny < largest < np.inf:
+            parts = (measure(T[block, ...], weight[block]) for block in self._blocks(T))
+            found = functools.reduce(lambda one, other: one + other, parts)
+        if not np.finfo(np.float64).tiny < max((np.max(np.abs(part)) for part in found.sums), default=1.0) < np.inf:
             check_range(T, "X")
         return found
 
     def _blocks(self, T: Array) -> Iterator[slice]:
-        rows = max(1, _BLOCK_BYTES // (8 * self._row_size()))
-        return (slice(start, start + rows) for start in range(0, T.shape[0], rows))
+        n, rows = T.shape[0], max(1, _BLOCK_BYTES // (8 * self._row_size()))
+        return (slice(start, min(n, start + rows)) for start in range(0, n, rows))
 
     def _read(self, X: Any) -> Array:
         """Check samples; return tensors (n, I1, ..., IN) of floats, in the library of X."""
         first = not hasattr(self, "sample_shape_")
         if is_foreign(X):
             X, xp = detached(X), array_namespace(X)
-            kind = np.complex128 if xp.isdtype(X.dtype, "complex floating") else np.float64
-            stand_in = np.broadcast_to(np.zeros((), kind), tuple(X.shape))  # for the checks of shapes and names
+            zero = 0j if xp.isdtype(X.dtype, "complex floating") else 0.0
+            stand_in = np.broadcast_to(zero, tuple(X.shape))  # for the checks of shapes and names
             shape = read_samples(self, stand_in, reset=first, finite=False)[1]
             rows = as_dtype(xp.reshape(X, (X.shape[0], -1)), float_dtype(X))
             check_finite(rows, "X", shape)
@@ -276,10 +262,6 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
             rows, shape = read_samples(self, X, reset=first)
         self.sample_shape_ = shape
         return array_namespace(rows).reshape(rows, (-1, *shape))
-
-    def _forget(self) -> None:
-        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
-            delattr(self, name)
 
     # --- applying ----------------------------------------------------------------------------------------------------
 
@@ -290,20 +272,25 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
         asks for data frames, flat samples become tables with the columns of ``get_feature_names_out``.
         """
         check_is_fitted(self)
-        return self._apply(self._transformed, X)
-
-    def _apply(self, function: Callable[[Any], Array], X: Any) -> Any:
         if is_dask(X):
-            return lazily(function, X, function(np.zeros((1, *X.shape[1:]), X.dtype))[:0])
+            return lazily(self._transformed, X, self._transformed(np.zeros((1, *X.shape[1:]), X.dtype))[:0])
         source = as_source(X)
-        return function(X) if source is None else np.concatenate([function(block[0]) for block in source.batches()])
+        if source is None:
+            return self._transformed(X)
+        return np.concatenate([self._transformed(block[0]) for block in source.batches()])
 
     def _transformed(self, X: Any) -> Array:
-        flat = self._makes_tables(X) or (self._keeps_layout and n_axes(X) == 2)
-        found = self._mapped(self._map, self._read(X), self._shape_out())
-        return array_namespace(found).reshape(found, (found.shape[0], -1)) if flat else found
+        X = X if hasattr(X, "ndim") else np.asarray(X)
+        wanted, flat = get_output_config("transform", self)["dense"], self._keeps_layout and X.ndim == 2
+        # Tables have rows and columns: flat samples can become some, tensors cannot.
+        if wanted != "default" and X.ndim > 2 and len(self._shape_out()) > 1:
+            raise ValueError(
+                f"Expected flat samples for the output that set_output asks for, {wanted}, got tensors: pass flat samples and "
+                "tensor_shape, or call set_output(transform='default')."
+            )
+        return self._mapped(self._map, self._read(X), self._shape_out(), flat=flat or wanted != "default")
 
-    def _mapped(self, function: Callable[[Array], Array], T: Array, shape: tuple[int, ...]) -> Array:
+    def _mapped(self, function: Callable[[Array], Array], T: Array, shape: tuple[int, ...], *, flat: bool) -> Array:
         """Apply a function of tensors block by block, in double precision and rounded once."""
         xp, wide = array_namespace(T), widest(T)["dtype"]
         with np.errstate(over="ignore", invalid="ignore"):  # judged below
@@ -311,17 +298,45 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
             if is_foreign(T):
                 found = xp.concat(list(parts))
             else:
-                found = self._target(T, shape)
+                in_place = not getattr(self, "copy", True) and T.flags.writeable
+                found = T if in_place else np.empty((T.shape[0], *shape), T.dtype)
                 for block, part in zip(self._blocks(T), parts, strict=True):
                     found[block] = part
         check_overflow(found, "transformed entries")
-        return found
+        return xp.reshape(found, (found.shape[0], -1)) if flat else found
 
-    def _target(self, T: Array, shape: tuple[int, ...]) -> Array:
-        return np.empty((T.shape[0], *shape), T.dtype)
+    # --- what scikit-learn asks --------------------------------------------------------------------------------------
 
-    def _restored(self, X: Any, function: Callable[[Array], Array]) -> Array:
-        """Apply a function to what ``transform`` returned, tensors or flat."""
+    def get_feature_names_out(self, input_features: Any = None) -> Array:
+        """Name the entries of a transformed sample in C order, by the class and their places: "modepca0_2"."""
+        check_is_fitted(self)
+        check_feature_names_in(self, input_features, generate_names=False)
+        places = [(name, at) for name, shape in self._named_shapes() for at in np.ndindex(*shape)]
+        return np.asarray([f"{name}{'_'.join(map(str, at))}" for name, at in places], dtype=object)
+
+    def _named_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
+        return [(type(self).__name__.lower(), self._shape_out())]
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+class LinearTransformer(TensorTransformer):
+    """Multiplies samples by a matrix, perhaps after a shift: what is transformed comes back, and so do weights."""
+
+    @abstractmethod
+    def _back(self, Z: Array) -> Array:
+        """Undo ``_map``, as far as the entries that are left allow."""
+
+    @abstractmethod
+    def _adjoint(self, W: Array) -> Array:
+        """Multiply weights (K, ...) of transformed samples by the transposed matrix."""
+
+    def inverse_transform(self, X: Any) -> Array:
+        """Bring transformed samples, tensors or flat, back to where they were, or as close to it as their entries allow."""
         check_is_fitted(self)
         Z, shape = X if is_foreign(X) else np.asarray(X), self._shape_out()
         if tuple(Z.shape[1:]) not in (shape, (math.prod(shape),)):
@@ -331,57 +346,57 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
             )
         rows = array_namespace(Z).reshape(as_dtype(Z, float_dtype(Z)), (Z.shape[0], -1))
         check_finite(rows, "X", shape)
-        found = self._mapped(function, array_namespace(Z).reshape(rows, (-1, *shape)), self.sample_shape_)
-        flat = self._keeps_layout and Z.ndim == 2
-        return array_namespace(found).reshape(found, (found.shape[0], -1)) if flat else found
+        T = array_namespace(Z).reshape(rows, (-1, *shape))
+        return self._mapped(self._back, T, self.sample_shape_, flat=self._keeps_layout and Z.ndim == 2)
 
-    # --- what scikit-learn asks --------------------------------------------------------------------------------------
+    def coef_to_input(self, W: Array) -> Array:
+        """Express weights that were learned on transformed samples as weights of the samples themselves.
 
-    def _makes_tables(self, X: Any) -> bool:
-        """Whether set_output asks for tables, which have rows and columns: flat samples have them, tensors do not."""
-        wanted = get_output_config("transform", self)["dense"]
-        if wanted != "default" and n_axes(X) > 2:
-            raise ValueError(
-                f"Expected flat samples for the output that set_output asks for, {wanted}, got tensors: pass flat samples and "
-                "tensor_shape, or call set_output(transform='default')."
-            )
-        return bool(wanted != "default")
+        ``<W, transform(X)>`` and ``<coef_to_input(W), X>`` differ by a constant, which is zero where nothing is subtracted.
 
-    def get_feature_names_out(self, input_features: Any = None) -> Array:
-        """Name the entries of a transformed sample in C order, by the class and their places: "modepca0_2"."""
+        Parameters
+        ----------
+        W : array of the shape of a transformed sample, or of several, (K, ...), such as ``coef_`` of a model
+        """
         check_is_fitted(self)
-        check_feature_names_in(self, input_features, generate_names=False)
-        prefix = type(self).__name__.lower()
-        return np.asarray([f"{prefix}{'_'.join(map(str, at))}" for at in np.ndindex(*self._shape_out())], dtype=object)
+        W, shape = W if is_foreign(W) else np.asarray(W), self._shape_out()
+        if shape not in (tuple(W.shape), tuple(W.shape[1:])):
+            raise ValueError(
+                f"Expected weights of shape {shape}, or (K, {', '.join(map(str, shape))}), got shape {tuple(W.shape)}: pass "
+                "coef_ of a model that was fitted on what transform returns."
+            )
+        found = self._adjoint(array_namespace(W).reshape(W, (-1, *shape)))
+        return array_namespace(W).reshape(found, (*W.shape[: W.ndim - len(shape)], *self.sample_shape_))
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.three_d_array = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
 
+class ModeTransformer(LinearTransformer):
+    """Learns the mean and the covariance of every mode, and multiplies every mode by a matrix that follows from these."""
 
-class ModeStatistics:
-    """Learns the mean and the covariance of every mode, from which all else follows (``_follow``)."""
+    center = True
 
-    n_samples_seen_: Any
-    sample_shape_: tuple[int, ...]
+    @abstractmethod
+    def _matrices(self) -> list[Array]:
+        """What modes are multiplied by, (r_n, I_n) each."""
 
-    def _follow(self) -> None:
-        raise NotImplementedError
-
-    def _second(self) -> Second:
-        return functools.partial(mode_scatters, range(len(self.sample_shape_)))
-
-    def _measure(self, T: Array, weight: Array | None) -> Summary:
-        return summarise(T, weight, self._second())
-
-    def _past(self) -> Summary:
-        seen = float(self.n_samples_seen_)
-        scatters = [seen * covariance for covariance in self.mode_covariances_]
-        return Summary(self.n_samples_seen_, seen, self.mean_, scatters, self._second())
+    def _rules(self) -> tuple[Second, Sequence[int]]:
+        return functools.partial(mode_scatters, range(len(self.sample_shape_))), ()
 
     def _keep(self, summary: Summary) -> None:
         self.mean_ = summary.mean
         self.mode_covariances_ = [scatter / summary.weight for scatter in summary.sums]
-        self._follow()
+
+    def _known(self) -> tuple[Array, list[Array]]:
+        return self.mean_, self.mode_covariances_
+
+    def _origin(self, T: Array) -> Array:
+        """What is subtracted from samples first."""
+        return move_to(self.mean_ if self.center else np.zeros(()), T, T.dtype)
+
+    def _map(self, T: Array) -> Array:
+        return multiply_modes(T - self._origin(T), self._matrices())
+
+    def _back(self, Z: Array) -> Array:
+        return multiply_modes(Z, [np.linalg.pinv(matrix) for matrix in self._matrices()]) + self._origin(Z)
+
+    def _adjoint(self, W: Array) -> Array:
+        return multiply_modes(W, [matrix.T for matrix in self._matrices()])

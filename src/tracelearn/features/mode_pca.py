@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+import functools
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays.array_api import as_dtype, move_to, to_numpy, widest
-from tracelearn.arrays.tensors import Array, array_namespace
-from tracelearn.features.base import ModeStatistics, TensorTransformer, mode_scatters, multiply_modes, read_coef
-from tracelearn.samples.checks import learning
+from tracelearn.arrays.array_api import Array, as_dtype, widest
+from tracelearn.features.base import ModeTransformer, Summary, mode_scatters, multiply_modes, summarise
 from tracelearn.samples.scikit_learn import Interval
 
 __all__ = ["ModePCA"]
 
 
-def _leading(scatter: Array) -> tuple[Array, Array]:
-    """Find eigenvalues in decreasing order and eigenvectors as rows, the entry of largest size of each positive."""
+def _leading(scatter: Array, want: Any) -> Array:
+    """Find leading eigenvectors as rows: so many, all, or as few as have a share of the trace; largest entries are positive."""
     values, vectors = np.linalg.eigh(scatter)
-    rows = vectors.T[::-1]
+    values, rows = np.clip(values[::-1], 0.0, None), vectors.T[::-1]
+    if isinstance(want, float):
+        # A last bit must not cost a component where the share is met exactly.
+        reached = np.cumsum(values) >= (want - 1e-12) * np.sum(values)
+        want = 1 + int(np.argmax(reached))
     signs = np.sign(np.take_along_axis(rows, np.argmax(np.abs(rows), axis=1)[:, None], axis=1))
-    return np.clip(values[::-1], 0.0, None), rows * signs
+    return (rows * signs)[:want]
+
+
+def _is_sensible(want: Any, size: int) -> bool:
+    """Whether so many components, or such a share, can be had of a mode."""
+    if isinstance(want, float):
+        return 0 < want < 1
+    return want is None or (isinstance(want, Integral) and 1 <= int(want) <= size)
 
 
 def _adds_up(estimator: Any) -> bool:
@@ -35,7 +44,7 @@ def _adds_up(estimator: Any) -> bool:
     return True
 
 
-class ModePCA(ModeStatistics, TensorTransformer):
+class ModePCA(ModeTransformer):
     """Compress every mode of samples that are tensors to its leading directions: a multilinear PCA.
 
     ``transform`` subtracts the mean tensor and multiplies each mode n by the ``r_n`` leading eigenvectors of the mode's
@@ -88,8 +97,6 @@ class ModePCA(ModeStatistics, TensorTransformer):
     True
     """
 
-    mean_: Array
-
     _keeps_layout = False
 
     _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012 - scikit-learn's convention
@@ -108,34 +115,20 @@ class ModePCA(ModeStatistics, TensorTransformer):
         self.n_iter = n_iter
         self.tensor_shape = tensor_shape
 
-    @learning
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Learn the directions from all samples; the parameters are those of every transformer.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, I1, ..., IN), or (n_samples, n_features) with ``tensor_shape``
-            Of any array library, of Dask, or samples in blocks; with ``n_iter`` blocks that can be read more than once.
-        y : ignored
-        sample_weight : array of shape (n_samples,), default=None
-        """
-        self._forget()
-        self._learn(X, sample_weight)
-        for mode in list(range(len(self.sample_shape_))) * self.n_iter:
-            self._refine(mode, X, sample_weight)
-        return self
-
     @available_if(_adds_up)
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn from more samples; afterwards the directions are those of all samples so far."""
-        return super().partial_fit(X, y, sample_weight)
+        super().partial_fit(X, y, sample_weight)
+        return self
 
-    def _follow(self) -> None:
-        components = []
-        for covariance, want in zip(self.mode_covariances_, self._wanted(), strict=True):
-            values, rows = _leading(covariance)
-            components.append(rows[: _count(values, want)])
-        self._set(components)
+    def _learn(self, X: Any, sample_weight: Any) -> None:
+        super()._learn(X, sample_weight)
+        for mode in list(range(len(self.sample_shape_))) * self.n_iter:
+            self._refine(mode, X, sample_weight)
+
+    def _keep(self, summary: Summary) -> None:
+        super()._keep(summary)
+        self._set([_leading(C, want) for C, want in zip(self.mode_covariances_, self._wanted(), strict=True)])
 
     def _set(self, components: list[Array]) -> None:
         self.components_ = components
@@ -147,90 +140,34 @@ class ModePCA(ModeStatistics, TensorTransformer):
 
     def _wanted(self) -> list[Any]:
         """Read what is asked for each mode: a count, a share or None."""
-        shape = self.sample_shape_
-        order = len(shape)
-        if isinstance(self.n_components, Integral):
-            return [min(int(self.n_components), size) for size in shape]
-        if self.n_components is None or isinstance(self.n_components, Real):
-            share = self.n_components
+        shape, wanted = self.sample_shape_, self.n_components
+        if isinstance(wanted, Integral):
+            return [min(int(wanted), size) for size in shape]
+        if wanted is None or isinstance(wanted, Real):
             # The squared error of the truncation is at most the sum of what each mode cuts off.
-            return [None if share is None else 1.0 - (1.0 - float(share)) / order] * order
-        wanted = list(self.n_components)
-        for want, size in zip(wanted, shape, strict=False):
-            counts = isinstance(want, Integral) and 1 <= int(want) <= size
-            shares = isinstance(want, Real) and not isinstance(want, Integral) and 0 < float(want) < 1
-            if not (want is None or counts or shares):
-                raise ValueError(
-                    f"Expected n_components of a mode of size {size} to be a whole number from 1 to {size}, a share between 0 "
-                    f"and 1, or None, got {want!r}."
-                )
-        if len(wanted) != order:
+            return [None if wanted is None else 1.0 - (1.0 - float(wanted)) / len(shape)] * len(shape)
+        wanted = [float(want) if isinstance(want, Real) and not isinstance(want, Integral) else want for want in wanted]
+        if len(wanted) != len(shape) or not all(map(_is_sensible, wanted, shape)):
             raise ValueError(
-                f"Expected one of n_components for each of the {order} modes of samples of shape {shape}, got {len(wanted)}: "
-                "use None for a mode to be left as it is."
+                f"Expected n_components for each of the {len(shape)} modes of samples of shape {shape}, a whole number from 1 "
+                f"to the size of the mode, a share between 0 and 1, or None to leave it as it is, got {self.n_components!r}."
             )
         return wanted
 
     def _refine(self, mode: int, X: Any, sample_weight: Any) -> None:
         """Find the directions of one mode anew, for samples that the other modes have compressed."""
-        components = list(self.components_)
+        components, second = list(self.components_), functools.partial(mode_scatters, [mode])
         count, size = components[mode].shape
         components[mode] = np.eye(size)
 
-        def scatter(T: Array, weight: Array | None) -> Array:
-            rows = multiply_modes(self._centred(T), components)
-            if weight is not None:
-                rows = rows * array_namespace(rows).reshape(weight, (-1, *(1,) * (rows.ndim - 1))) ** 0.5
-            return to_numpy(mode_scatters([mode], rows)[0])
+        def measure(T: Array, weight: Array) -> Summary:
+            return summarise(multiply_modes(as_dtype(T, widest(T)["dtype"]), components), weight, second)
 
-        components[mode] = _leading(self._total(scatter, X, sample_weight))[1][:count]
+        components[mode] = _leading(self._total(measure, X, sample_weight).sums[0], count)
         self._set(components)
 
-    def _centred(self, T: Array) -> Array:
-        T = as_dtype(T, widest(T)["dtype"])
-        return T - move_to(self.mean_, T, T.dtype)
-
-    def _map(self, T: Array) -> Array:
-        return multiply_modes(self._centred(T), self.components_)
+    def _matrices(self) -> list[Array]:
+        return self.components_
 
     def _shape_out(self) -> tuple[int, ...]:
         return self.n_components_
-
-    def inverse_transform(self, X: Any) -> Array:
-        """Bring compressed samples back to shape (n_samples, I1, ..., IN): the closest there is in the kept directions.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, r1, ..., rN), or (n_samples, r1 * ... * rN)
-        """
-
-        def back(Z: Array) -> Array:
-            return multiply_modes(Z, [rows.T for rows in self.components_]) + move_to(self.mean_, Z, Z.dtype)
-
-        return self._restored(X, back)
-
-    def coef_to_input(self, W: Array) -> Array:
-        """Express weights that were learned on compressed samples as weights of the samples themselves.
-
-        ``<W, transform(X)>`` and ``<coef_to_input(W), X>`` differ by a constant, which is ``-<coef_to_input(W), mean_>``.
-        The ranks of W stay what they are.
-
-        Parameters
-        ----------
-        W : array of shape (r1, ..., rN) or (K, r1, ..., rN), such as ``coef_`` of a model
-        """
-        check_is_fitted(self)
-        W, batch = read_coef(W, self.n_components_)
-        found = multiply_modes(batch, [rows.T for rows in self.components_])
-        return array_namespace(W).reshape(found, (*W.shape[: W.ndim - batch.ndim + 1], *self.sample_shape_))
-
-
-def _count(values: Array, want: Any) -> int:
-    """Count the leading eigenvalues that are asked for."""
-    if want is None or isinstance(want, Integral):
-        return len(values) if want is None else int(want)
-    total = float(values.sum())
-    if total == 0.0:
-        return 1
-    # A last bit must not cost a component where the share is met exactly.
-    return min(len(values), 1 + int(np.searchsorted(np.cumsum(values) / total, want - 1e-12)))

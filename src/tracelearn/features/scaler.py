@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin
-from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays.array_api import move_to
-from tracelearn.arrays.tensors import Array, array_namespace
-from tracelearn.features.base import Second, Summary, TensorTransformer, read_coef, read_modes, summarise
+from tracelearn.arrays.array_api import Array, move_to
+from tracelearn.features.base import LinearTransformer, Second, Summary, read_modes, squares
 from tracelearn.samples.scikit_learn import StrOptions
 
 __all__ = ["TensorStandardScaler"]
 
 
-class TensorStandardScaler(OneToOneFeatureMixin, TensorTransformer):
+class TensorStandardScaler(OneToOneFeatureMixin, LinearTransformer):
     """Remove means and scale to unit variance: each entry, each index of some modes, or all entries alike.
 
     ``(X - mean_) / scale_``, as scikit-learn's ``StandardScaler``, which refuses tensors. Scaling each entry on its own
@@ -71,9 +68,6 @@ class TensorStandardScaler(OneToOneFeatureMixin, TensorTransformer):
     True
     """
 
-    var_: Array
-    scale_: Array
-
     _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012 - scikit-learn's convention
         "per": [StrOptions({"feature", "global"}), Integral, "array-like"],
         "with_mean": ["boolean"],
@@ -97,71 +91,35 @@ class TensorStandardScaler(OneToOneFeatureMixin, TensorTransformer):
         self.tensor_shape = tensor_shape
         self.copy = copy
 
-    def _kept_shape(self) -> tuple[int, ...]:
+    def _rules(self) -> tuple[Second, Sequence[int]]:
         shape = self.sample_shape_
         if isinstance(self.per, str):
-            return shape if self.per == "feature" else (1,) * len(shape)
-        own = read_modes(self.per, shape, "per, if neither 'feature' nor 'global',")
-        return tuple(size if mode in own else 1 for mode, size in enumerate(shape))
-
-    def _rules(self) -> tuple[Second, tuple[int, ...]]:
-        """Find how squares are summed, and the axes along which means and scales do not vary."""
-        pairs = zip(self._kept_shape(), self.sample_shape_, strict=True)
-        shared = tuple(axis for axis, (kept, size) in enumerate(pairs, 1) if kept != size)
-        return functools.partial(_squares, shared, self.sample_shape_), shared
-
-    def _measure(self, T: Array, weight: Array | None) -> Summary:
-        return summarise(T, weight, *self._rules())
-
-    def _past(self) -> Summary:
-        seen, kept = self.n_samples_seen_, self._kept_shape()
-        spread = math.prod(self.sample_shape_) // math.prod(kept)
-        mean = np.zeros(kept) if self.mean_ is None else self.mean_
-        sums = np.zeros(kept) if self.var_ is None else self.var_ * (float(seen) * spread)
-        return Summary(seen, float(seen), mean, [sums], self._rules()[0])
+            own: Sequence[int] = range(len(shape) if self.per == "feature" else 0)
+        else:
+            own = read_modes(self.per, shape, "per, if neither 'feature' nor 'global',")
+        shared = tuple(mode + 1 for mode in range(len(shape)) if mode not in own)
+        return functools.partial(squares, shared, shape), shared
 
     def _keep(self, summary: Summary) -> None:
         self.mean_ = summary.mean if self.with_mean or self.with_std else None
         self.var_ = self.scale_ = None
         if self.with_std:
-            spread = math.prod(self.sample_shape_) // summary.mean.size
-            self.var_ = summary.sums[0] / (summary.weight * spread)
+            self.var_ = summary.sums[0] / (summary.weight * (self.n_features_in_ // summary.mean.size))
             # A spread below the rounding of the entries themselves is no spread.
             constant = self.var_ <= (summary.eps * summary.mean) ** 2
             self.scale_ = np.where(constant, 1.0, np.sqrt(self.var_))
+
+    def _known(self) -> tuple[Array, list[Array]]:
+        mean, var = (np.zeros(()) if part is None else part for part in (self.mean_, self.var_))
+        return mean, [var * (self.n_features_in_ // mean.size)]
 
     def _map(self, T: Array) -> Array:
         T = T - move_to(self.mean_, T, T.dtype) if self.with_mean else T
         return T / move_to(self.scale_, T, T.dtype) if self.with_std else T
 
-    def _target(self, T: Array, shape: tuple[int, ...]) -> Array:
-        return super()._target(T, shape) if self.copy or not T.flags.writeable else T
+    def _back(self, Z: Array) -> Array:
+        Z = Z * move_to(self.scale_, Z, Z.dtype) if self.with_std else Z
+        return Z + move_to(self.mean_, Z, Z.dtype) if self.with_mean else Z
 
-    def inverse_transform(self, X: Any) -> Array:
-        """Bring scaled samples back to where they were."""
-
-        def back(T: Array) -> Array:
-            T = T * move_to(self.scale_, T, T.dtype) if self.with_std else T
-            return T + move_to(self.mean_, T, T.dtype) if self.with_mean else T
-
-        return self._restored(X, back)
-
-    def coef_to_input(self, W: Array) -> Array:
-        """Express weights that were learned on scaled samples as weights of the samples themselves.
-
-        ``<W, transform(X)>`` and ``<coef_to_input(W), X>`` differ by a constant.
-
-        Parameters
-        ----------
-        W : array of shape (I1, ..., IN) or (K, I1, ..., IN), such as ``coef_`` of a model
-        """
-        check_is_fitted(self)
-        W = read_coef(W, self.sample_shape_)[0]
-        return W / move_to(self.scale_, W, W.dtype) if self.with_std else array_namespace(W).asarray(W, copy=True)
-
-
-def _squares(shared: Sequence[int], shape: tuple[int, ...], rows: Array) -> list[Array]:
-    """Sum squares over rows, and over the axes along which means do not vary: these stay, with size one."""
-    xp = array_namespace(rows)
-    rows = xp.broadcast_to(rows, (rows.shape[0], *shape))  # a step between two means has size one there
-    return [xp.sum(rows**2, axis=(0, *shared), keepdims=True)[0, ...]]
+    def _adjoint(self, W: Array) -> Array:
+        return W / move_to(self.scale_ if self.with_std else np.ones(()), W, W.dtype)

@@ -10,10 +10,9 @@ import numpy as np
 from array_api_compat import device
 from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays.array_api import as_dtype, move_to, to_numpy, widest
-from tracelearn.arrays.tensors import Array, array_namespace
-from tracelearn.features.base import Summary, TensorTransformer, no_sums, read_modes, summarise, symmetric_power
-from tracelearn.samples.checks import check_overflow, check_range
+from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, to_numpy, widest
+from tracelearn.features.base import Summary, TensorTransformer, read_modes, symmetric_power
+from tracelearn.samples.checks import check_range
 from tracelearn.samples.scikit_learn import Interval, StrOptions
 
 __all__ = ["SecondOrder", "SpatialFilters", "find_time_axis"]
@@ -75,7 +74,7 @@ class SecondOrder(TensorTransformer):
     lag_step : int, default=1
         Times from one copy to the next.
     difference : bool, default=False
-        Whether every channel gets its difference from one time to the next as a further channel, in place of lags.
+        Whether every channel gets its difference from one time to the next as a further channel, before any lags.
     mean : bool, default=True
         Whether the means of channels over time are kept beside their covariance. Signals are then measured in ``unit_``, so
         that the result does not depend on the units of X.
@@ -176,9 +175,7 @@ class SecondOrder(TensorTransformer):
             raise ValueError(
                 f"Expected keep to name other modes than time_axis, got {self.keep!r} and {self.time_axis}."
             )
-        if self.difference and self.lags:
-            raise ValueError(f"Expected lags=0 with difference=True, got lags={self.lags}: choose one of the two.")
-        lost = 1 if self.difference else self.lags * self.lag_step
+        lost = self.difference + self.lags * self.lag_step
         if shape[time] <= lost:
             raise ValueError(
                 f"Expected at least {lost + 1} times for these lags, got {shape[time]} along mode {time} of samples of shape "
@@ -186,17 +183,17 @@ class SecondOrder(TensorTransformer):
             )
         return kept, tuple(mode for mode in range(len(shape)) if mode not in (*kept, time)), time
 
-    def _n_signals(self) -> int:
-        channels = math.prod(self.sample_shape_[mode] for mode in self._axes()[1])
-        return channels * (2 if self.difference else self.lags + 1)
+    @property
+    def _copies(self) -> int:
+        return (1 + self.difference) * (1 + self.lags)
 
     def _shape_out(self) -> tuple[int, ...]:
-        c = self._n_signals() + self.mean
-        return (*(self.sample_shape_[mode] for mode in self._axes()[0]), c, c)
+        kept, channels, _ = self._axes()
+        c = self._copies * math.prod(self.sample_shape_[mode] for mode in channels) + self.mean
+        return (*(self.sample_shape_[mode] for mode in kept), c, c)
 
     def _row_size(self) -> int:
-        copies = 2 if self.difference else self.lags + 1
-        return max(math.prod(self.sample_shape_) * copies, math.prod(self._shape_out()))
+        return self._copies * math.prod(self.sample_shape_) + math.prod(self._shape_out())
 
     def _signals(self, T: Array) -> Array:
         """Arrange samples as signals (n, kept..., channels, times), with their copies."""
@@ -204,18 +201,19 @@ class SecondOrder(TensorTransformer):
         kept, channels, time = self._axes()
         T = xp.permute_dims(T, (0, *(mode + 1 for mode in (*kept, *channels, time))))
         T = xp.reshape(T, (*T.shape[: 1 + len(kept)], -1, T.shape[-1]))
-        if self.difference:
-            return xp.concat([T[..., 1:], T[..., 1:] - T[..., :-1]], axis=-2)
+        T = xp.concat([T[..., 1:], T[..., 1:] - T[..., :-1]], axis=-2) if self.difference else T
         n_times, delays = T.shape[-1], [self.lag_step * copy for copy in range(self.lags + 1)]
         return xp.concat([T[..., delays[-1] - delay : n_times - delay] for delay in delays], axis=-2)
 
-    def _matrices(self, T: Array) -> Array:
+    def _features(self, T: Array) -> Array:
         """Find S of every sample, in double precision."""
         T = as_dtype(T, widest(T)["dtype"])
         xp, signals = array_namespace(T), self._signals(T)
         means = xp.mean(signals, axis=-1, keepdims=True)
         signals = signals - means
         C = _shrunk(signals @ xp.matrix_transpose(signals) / signals.shape[-1], self.shrinkage, signals.shape[-1])
+        if not np.finfo(np.float64).tiny < float(xp.max(C)) < np.inf:
+            check_range(T, "X")
         if not self.mean:
             return C
         ones = xp.ones((*C.shape[:-2], 1, 1), dtype=C.dtype, device=device(C))
@@ -224,20 +222,13 @@ class SecondOrder(TensorTransformer):
 
     # --- learning and applying ---------------------------------------------------------------------------------------
 
-    def _measure(self, T: Array, weight: Array | None) -> Summary:
-        S = self._matrices(T)
-        power = float(array_namespace(S).max(S[..., :-1, :-1] if self.mean else S))
-        if not np.finfo(np.float64).tiny < power < np.inf:
-            check_range(T, "X")
-        return summarise(S, weight)
-
-    def _past(self) -> Summary:
-        return Summary(self.n_samples_seen_, float(self.n_samples_seen_), self.reference_, [], no_sums)
+    def _known(self) -> tuple[Array, list[Array]]:
+        return self.reference_, []
 
     def _keep(self, summary: Summary) -> None:
         self.reference_ = M = summary.mean
         self.time_axis_ = self._axes()[2]
-        c = self._n_signals()
+        c = M.shape[-1] - self.mean
         power = float(np.mean(np.diagonal(M, axis1=-2, axis2=-1)[..., :c]))
         self.unit_ = math.sqrt(power) if self.mean and power > 0 else 1.0
         units = np.concatenate([np.full(c, 1.0 / self.unit_), np.ones(int(self.mean))])
@@ -248,8 +239,7 @@ class SecondOrder(TensorTransformer):
         self._smallest = _SMALLEST * (1.0 if self.reference else float(np.mean(np.linalg.eigvalsh(relative))) or 1.0)
 
     def _map(self, T: Array) -> Array:
-        S = self._matrices(T)
-        check_overflow(S, "covariances")
+        S = self._features(T)
         xp, R = array_namespace(S), move_to(self.whitener_, S, S.dtype)
         S = R @ S @ xp.matrix_transpose(R) + move_to(self._unseen, S, S.dtype)
         values, vectors = xp.linalg.eigh((S + xp.matrix_transpose(S)) / 2)

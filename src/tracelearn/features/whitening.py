@@ -7,24 +7,15 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin
-from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays.array_api import move_to
-from tracelearn.arrays.tensors import Array, array_namespace
-from tracelearn.features.base import (
-    ModeStatistics,
-    TensorTransformer,
-    multiply_modes,
-    read_coef,
-    read_modes,
-    symmetric_power,
-)
+from tracelearn.arrays.array_api import Array
+from tracelearn.features.base import ModeTransformer, Summary, read_modes, symmetric_power
 from tracelearn.samples.scikit_learn import Interval
 
 __all__ = ["ModeWhitener"]
 
 
-class ModeWhitener(OneToOneFeatureMixin, ModeStatistics, TensorTransformer):
+class ModeWhitener(OneToOneFeatureMixin, ModeTransformer):
     """Whiten samples mode by mode: multiply every mode by a power of its covariance.
 
     Mode n is multiplied by the symmetric matrix ``C^power``, where C is the mode's covariance over the training samples, in
@@ -68,9 +59,6 @@ class ModeWhitener(OneToOneFeatureMixin, ModeStatistics, TensorTransformer):
     True
     """
 
-    mean_: Array
-    mode_covariances_: list[Array]
-
     _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012 - scikit-learn's convention
         "power": [Interval(Real, -1, 0, closed="both")],
         "shrinkage": [Interval(Real, 0, 1, closed="both")],
@@ -94,41 +82,17 @@ class ModeWhitener(OneToOneFeatureMixin, ModeStatistics, TensorTransformer):
         self.center = center
         self.tensor_shape = tensor_shape
 
-    def _follow(self) -> None:
+    def _keep(self, summary: Summary) -> None:
+        super()._keep(summary)
         shape = self.sample_shape_
         modes = range(len(shape)) if self.modes is None else read_modes(self.modes, shape, "modes")
         covariances = enumerate(self.mode_covariances_)
         self.mode_whiteners_ = [self._whitener(C) if n in modes else np.eye(len(C)) for n, C in covariances]
 
     def _whitener(self, C: Array) -> Array:
-        unit, eye = float(np.trace(C)) / len(C), np.eye(len(C))
-        if unit == 0.0:
-            return eye
-        return symmetric_power((1.0 - self.shrinkage) * (C / unit) + self.shrinkage * eye, self.power, rest=1.0)
+        unit, eye = np.trace(C) / len(C), np.eye(len(C))
+        relative = C / unit if unit > 0 else eye
+        return symmetric_power((1.0 - self.shrinkage) * relative + self.shrinkage * eye, self.power, rest=1.0)
 
-    def _map(self, T: Array) -> Array:
-        T = T - move_to(self.mean_, T, T.dtype) if self.center else T
-        return multiply_modes(T, self.mode_whiteners_)
-
-    def inverse_transform(self, X: Any) -> Array:
-        """Bring whitened samples back to where they were."""
-
-        def back(Z: Array) -> Array:
-            T = multiply_modes(Z, [np.linalg.inv(matrix) for matrix in self.mode_whiteners_])
-            return T + move_to(self.mean_, T, T.dtype) if self.center else T
-
-        return self._restored(X, back)
-
-    def coef_to_input(self, W: Array) -> Array:
-        """Express weights that were learned on whitened samples as weights of the samples themselves.
-
-        The whiteners are symmetric, so that the same matrices do it: ``<W, transform(X)>`` is ``<coef_to_input(W), X>``, less
-        the constant ``<coef_to_input(W), mean_>`` where samples are centred.
-
-        Parameters
-        ----------
-        W : array of shape (I1, ..., IN) or (K, I1, ..., IN), such as ``coef_`` of a model
-        """
-        check_is_fitted(self)
-        W, batch = read_coef(W, self.sample_shape_)
-        return array_namespace(W).reshape(multiply_modes(batch, self.mode_whiteners_), tuple(W.shape))
+    def _matrices(self) -> list[Array]:
+        return self.mode_whiteners_
