@@ -112,10 +112,11 @@ def _tiles(facts: ModelFacts, evaluation: Evaluation | None) -> str:
 
 
 def _what(facts: ModelFacts) -> str:
-    last, ending = facts.last, "_" if facts.chosen else ""
-    loss = getattr(last, f"loss{ending}", "squared")
-    alpha, ridge, weights, scaling = (
-        getattr(last, f"{name}{ending}", None) for name in ("alpha", "ridge", "mode_weights", "scaling")
+    last = facts.last
+    # What was chosen ends with an underscore; what was given has the name of its parameter.
+    loss, alpha, ridge, weights, scaling = (
+        getattr(last, f"{name}_", getattr(last, name, None))
+        for name in ("loss", "alpha", "ridge", "mode_weights", "scaling")
     )
     modes = (
         "equal mode weights" if weights is None else f"mode weights {', '.join(f'{w:g}' for w in np.ravel(weights))}"
@@ -130,7 +131,7 @@ def _what(facts: ModelFacts) -> str:
             "sample": f"{_times(last.sample_shape_)} ({escape(' × '.join(mode.label for mode in facts.modes))})",
             "classes": "" if facts.classes is None else f"{len(facts.classes)}: {_listed(facts.classes, 40)}",
             "learned from": "" if facts.n_samples is None else f"samples of total weight {facts.n_samples:,g}",
-            "loss": _words(loss),
+            "loss": _words("squared" if loss is None else loss),
             "penalty": f"{named}, alpha = {alpha:.4g}, ridge = {ridge:.4g}, {modes}",
             "parameters": f"{', '.join(changed)}; others as by default" if changed else "all as by default",
         }
