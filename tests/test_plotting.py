@@ -25,7 +25,7 @@ from tracelearn import (
     stream,
     trace_norm_path,
 )
-from tracelearn.estimators.convergence import Record
+from tracelearn.estimators.base import Record
 from tracelearn.plotting import (
     ConvergenceDisplay,
     ModeFactorsDisplay,
@@ -66,7 +66,7 @@ def fitted(shape, kind="one"):
     if kind == "two classes":
         return TraceNormClassifier(0.01).fit(X, np.where(signals[:, 0] > 0, "yes", "no"))
     names = np.array(["ash", "birch", "cedar"])[np.argmax(signals, axis=1)]
-    return TraceNormClassifier(0.01, class_mode=kind == "class mode").fit(X, names)
+    return TraceNormClassifier(0.01, target_mode=kind == "class mode").fit(X, names)
 
 
 KINDS = ["one", "two targets", "two classes", "three classes", "class mode"]
@@ -363,22 +363,27 @@ def test_the_score_of_cross_validation_is_drawn_with_its_standard_error_and_choi
     ax = plt.figure().add_subplot()
     display = PathDisplay.from_estimator(model, ax=ax)
     np.testing.assert_array_equal(display.lines_[0].get_xdata(), model.alphas_)
-    np.testing.assert_allclose(display.lines_[0].get_ydata(), model.mse_path_.mean(axis=1))
-    spread = model.mse_path_.std(axis=1, ddof=1) / np.sqrt(3)
+    np.testing.assert_allclose(display.lines_[0].get_ydata(), model.score_path_.mean(axis=1))
+    spread = model.score_path_.std(axis=1, ddof=1) / np.sqrt(3)
     heights = display.band_.get_paths()[0].vertices[:, 1]
     assert heights.max() == pytest.approx((display.values + spread).max())
     assert ax.lines[-1].get_xdata()[0] == model.alpha_
-    assert ax.get_ylabel() == ("held-out loss" if scoring is None else "held-out accuracy")
+    assert ax.get_ylabel() == ("held-out accuracy")
     assert ax.get_xscale() == "log"
 
 
 def test_an_alpha_of_zero_has_its_place():
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((60, 3, 2))
-    model = TraceNormRegressorCV(alphas=[0.0, 0.01, 0.1], scoring=lambda m, X, y: m.score(X, y)).fit(X, X[:, 0, 0])
-    display = PathDisplay.from_estimator(model)
+    values = {"values": np.array([0.1, 0.3, 0.2]), "labels": ["mean over folds"], "quantity": "held-out score"}
+    display = PathDisplay(alphas=np.array([0.1, 0.01, 0.0]), **values).plot()
     assert display.ax_.get_xscale() == "symlog"
     assert display.ax_.get_ylabel() == "held-out score"
+
+
+def test_a_score_of_ones_own_is_called_a_score():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 3, 2))
+    model = TraceNormRegressorCV(alphas=[0.01, 0.1], scoring=lambda m, X, y: m.score(X, y)).fit(X, X[:, 0, 0])
+    assert PathDisplay.from_estimator(model).ax_.get_ylabel() == "held-out score"
 
 
 @pytest.mark.parametrize("shape", ORDERS, ids=len)

@@ -59,7 +59,7 @@ class PathDisplay(OnePanel):
     >>> from tracelearn.plotting import PathDisplay
     >>> X, y, W = make_low_rank_regression(200, (5, 4), rank=1, random_state=0)
     >>> PathDisplay.from_estimator(TraceNormRegressorCV(alphas=10).fit(X, y)).ax_.get_ylabel()
-    'held-out loss'
+    'held-out R²'
     >>> PathDisplay.from_path(trace_norm_path(X, y, alphas=10)).values.shape
     (10, 2)
     """

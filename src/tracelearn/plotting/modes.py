@@ -137,10 +137,13 @@ class CVCurve:
 
 def cv_curve(model: Any) -> CVCurve:
     """Read what cross-validation left in a model."""
-    results, best, scoring = check_model(model, "cv_results_"), model.best_index_, model.scoring
-    alphas, mean, error = (results[name][best] for name in ("alphas", "mean_error", "standard_error"))
-    quantity = "loss" if scoring is None else scoring.replace("_", " ") if isinstance(scoring, str) else "score"
-    return CVCurve(alphas, mean, error, float(model.alpha_), f"held-out {quantity}")
+    check_model(model, "cv_results_")
+    path, scoring = to_numpy(model.score_path_), model.scoring
+    known = path[:, ~np.any(np.isnan(path), axis=0)]  # a fold that lacks a class may have no score
+    error = np.std(known, axis=1, ddof=min(1, known.shape[1] - 1)) / np.sqrt(known.shape[1])
+    usual = "accuracy" if hasattr(model, "classes_") else "R²"
+    quantity = usual if scoring is None else scoring.replace("_", " ") if isinstance(scoring, str) else "score"
+    return CVCurve(to_numpy(model.alphas_), known.mean(axis=1), error, float(model.alpha_), f"held-out {quantity}")
 
 
 def leading_factors(factors: Array, values: Array, most: int) -> tuple[Array, Array, int]:

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import to_numpy
 from tracelearn.arrays.tensors import Array, unfold
@@ -46,6 +44,11 @@ class Components:
     shares: Array
     ranks: list[int]
     count: int  # of singular values above zero
+
+    @property
+    def span(self) -> str:
+        """The ranks in words, from the lowest to the highest."""
+        return spans([[rank] for rank in self.ranks])
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,12 +181,7 @@ def gather(
 
 
 def _check_fitted(last: Any) -> None:
-    try:
-        check_is_fitted(last)
-        fitted = hasattr(last, "coef_") and hasattr(last, "predict")
-    except (NotFittedError, TypeError):
-        fitted = False
-    if not fitted:
+    if not (hasattr(last, "coef_") and hasattr(last, "predict")):
         raise ValueError(
             f"Expected a fitted regressor or classifier of tracelearn, got {type(last).__name__}: fit one, or name its file."
         )
@@ -199,11 +197,11 @@ def _targets(last: Any, count: int) -> tuple[str, list[str]]:
 
 
 def _patterns(last: Any, shape: tuple[int, ...]) -> Array | None:
-    if hasattr(last, "estimators_"):
-        found = [to_numpy(one.patterns_) for one in last.estimators_ if hasattr(one, "patterns_")]
-        return np.concatenate(found).reshape(shape) if found else None
-    patterns = getattr(last, "patterns_", None)
-    return None if patterns is None else to_numpy(patterns).reshape(shape)
+    """Gather the patterns of each target; the steps of a tree have their own."""
+    found = [
+        to_numpy(one.patterns_).ravel() for one in getattr(last, "estimators_", [last]) if hasattr(one, "patterns_")
+    ]
+    return np.concatenate(found).reshape(shape) if found else None
 
 
 def _factors(last: Any, coef: Array) -> list[tuple[Array, Array]]:
@@ -252,8 +250,7 @@ def _own_shares(coef: Array, factors: Array, mode: int) -> Array:
 
 
 def _certificate(last: Any) -> Certificate:
-    parts = getattr(last, "estimators_", None)
-    curves = [to_numpy(one.convergence_) for one in (parts if parts is not None else [last])]
+    curves = [to_numpy(one.convergence_) for one in getattr(last, "estimators_", [last])]
     hardest = max(curves, key=lambda curve: float(curve[-1, 1]), default=np.zeros((0, 2)))
-    objective = None if parts is not None else float(last.objective_)
+    objective = getattr(last, "objective_", None)
     return Certificate(float(last.dual_gap_), float(last.tol), int(last.n_iter_), objective, hardest)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from html import escape
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from tracelearn.report.model import ModelFacts
 from tracelearn.report.pages import table
 from tracelearn.report.scores import Confusion, Folds, Residuals
 
-__all__ = ["Evaluation", "headline", "section"]
+__all__ = ["Evaluation", "headline", "score_values", "signed"]
 
 _MOST_CLASSES = 25  # in a table of confusions
 
@@ -27,7 +28,8 @@ class Evaluation:
     folds: Folds | None = None
 
 
-def _signed(value: float) -> str:
+def signed(value: float) -> str:
+    """Write a score with three digits."""
     return f"{value:.3f}".replace("-", "−")
 
 
@@ -37,8 +39,8 @@ def _rounded(mean: float, error: float) -> tuple[str, str]:
     return f"{mean:.{digits}f}".replace("-", "−"), f"{error:.{digits}f}"
 
 
-def _range(interval: tuple[float, float]) -> str:
-    return f"{_signed(interval[0])} to {_signed(interval[1])}"
+def _range(interval: tuple[float, float] | None) -> str:
+    return "" if interval is None else f"{signed(interval[0])} to {signed(interval[1])}"
 
 
 def headline(facts: ModelFacts, evaluation: Evaluation | None) -> tuple[str, str, str]:
@@ -48,14 +50,9 @@ def headline(facts: ModelFacts, evaluation: Evaluation | None) -> tuple[str, str
     chosen = facts.chosen
     if chosen is None:
         return "score", "unknown", "no data were given"
-    if chosen.explains is not None:
-        assert chosen.baseline is not None
-        sure = f"± {chosen.standard_error[chosen.at] / chosen.baseline:.3f}; mean alone 0"
-        return f"R² on {chosen.n_folds} held-out folds", _signed(chosen.explains), sure
     value, error = _rounded(chosen.mean[chosen.at], chosen.standard_error[chosen.at])
-    told = f"± {error}"
-    told += "" if chosen.baseline is None else f"; zero weights {chosen.baseline:.3g}"
-    return escape(chosen.quantity), value, told
+    other = "" if chosen.baseline is None else f"; zero weights {chosen.baseline:.3g}"
+    return f"{escape(chosen.quantity)}, {chosen.n_folds} folds", value, f"± {error}{other}"
 
 
 def _measured(evaluation: Evaluation) -> tuple[str, str, str]:
@@ -66,59 +63,35 @@ def _measured(evaluation: Evaluation) -> tuple[str, str, str]:
         name, value, other = "R²", result.r2, "mean alone 0"
     if folds is not None:
         sure = f"± {folds.standard_error:.3f}; {other}"
-        return f"{name} on {folds.count} held-out folds", _signed(folds.mean), sure
-    sure = "" if result.interval is None else f"95% interval {_range(result.interval)}; "
-    return f"{name} on {result.total:,} samples", _signed(value), sure + other
+        return f"{name} on {folds.count} held-out folds", signed(folds.mean), sure
+    interval = f"95% interval {_range(result.interval)}; " if result.interval else ""
+    return f"{name} on {result.total:,} samples", signed(value), interval + other
 
 
-def section(facts: ModelFacts, evaluation: Evaluation | None) -> str:
-    """Say what is known of the score, and what is not."""
-    parts = ["<h2>How well it does, and how sure that is</h2>"]
-    if evaluation is not None:
-        parts.append(_evaluated(facts, evaluation))
-    if facts.chosen is not None:
-        parts.append(_cross_validated(facts, alone=evaluation is None))
-    elif evaluation is None:
-        parts.append(
-            '<p class="note">Nothing is known of the score: the model has no cross-validation, and no data were given. '
-            "Samples that it has not seen would tell: <code>--data FILE</code>.</p>"
-        )
-    return "".join(parts)
-
-
-def _evaluated(facts: ModelFacts, evaluation: Evaluation) -> str:
-    result, samples = evaluation.result, escape(evaluation.samples)
+def score_values(facts: ModelFacts, evaluation: Evaluation | None) -> dict[str, Any]:
+    """Gather what the page says of the score, and what is not known of it."""
+    chosen = facts.chosen
+    values: dict[str, Any] = {}
+    if chosen is not None:
+        mean, error = _rounded(chosen.mean[chosen.at], chosen.standard_error[chosen.at])
+        values = {"quantity": escape(chosen.quantity), "cv_mean": mean, "cv_error": error}
+        values["has_baseline"] = chosen.baseline is not None
+    if evaluation is None:
+        return {**values, "only_cv": chosen is not None, "is_unknown": chosen is None}
+    result, folds = evaluation.result, evaluation.folds
+    values |= {"result": result, "samples": escape(evaluation.samples), "folds": folds, "without_folds": folds is None}
+    values["is_optimistic"] = folds is not None and folds.is_optimistic
     if isinstance(result, Confusion):
-        told = (
-            f"Of {samples}, the model calls <b>{result.accuracy:.1%}</b> what they are; with 95% confidence "
-            f"{result.interval[0]:.1%} to {result.interval[1]:.1%} (Wilson), if the samples are independent of each other. "
-            f"Always saying the most frequent class gets {result.majority:.1%}."
-        )
-        drawn = _confusion(result)
-    else:
-        sure = "" if result.interval is None else f", with 95% confidence {_range(result.interval)}"
-        told = (
-            f"On {samples}, the model explains <b>R² = {_signed(result.r2)}</b> of the variance{sure}, if the samples "
-            f"are independent of each other; always predicting their mean explains 0. The root mean square "
-            f"of the residuals is {', '.join(f'{value:.3g}' for value in result.rmse)}."
-        )
-        drawn = _residuals(facts, result)
-    return f"<p>{told}</p>{_caution(evaluation.folds)}{drawn}"
-
-
-def _caution(folds: Folds | None) -> str:
-    if folds is None:
-        return (
-            '<p class="note">Whether the model learned from these very samples is not known to this page; if it did, the '
-            "score is too good. Epochs of one subject or session resemble each other, and make the interval too narrow.</p>"
-        )
-    told = (
-        f"Each sample was predicted by a model that was fitted without its fold. The mean over {folds.count} folds is "
-        f"{_signed(folds.mean)} ± {folds.standard_error:.3f} (standard error)."
-    )
-    if folds.is_optimistic:
-        told += " Alpha and what goes with it were chosen on the same folds, so this is slightly optimistic."
-    return f'<p class="note">{told}</p>'
+        return {**values, "confusion": _confusion(result)}
+    shown = len(result.points()[0])
+    return {
+        **values,
+        "residuals": True,
+        "r2_range": _range(result.interval),
+        "rmse": ", ".join(f"{value:.3g}" for value in result.rmse),
+        "residual_target": selector(facts, "residual-target"),
+        "n_shown": shown if shown < result.total else None,
+    }
 
 
 def _confusion(result: Confusion) -> str:
@@ -144,49 +117,13 @@ def _confusion(result: Confusion) -> str:
 def _frequent_confusions(result: Confusion) -> str:
     wrong = result.counts * (1 - np.eye(len(result.labels), dtype=int))
     order = np.argsort(-wrong, axis=None, kind="stable")[:_MOST_CLASSES]
-    rows = []
-    for i, j in zip(*np.unravel_index(order, wrong.shape), strict=True):
-        if wrong[i, j]:
-            labels = escape(result.labels[i]), escape(result.labels[j])
-            rows.append([*labels, f"{wrong[i, j]:,}", f"{result.shares[i, j]:.0%}"])
+    labels = [escape(label) for label in result.labels]
+    rows = [
+        [labels[i], labels[j], f"{wrong[i, j]:,}", f"{result.shares[i, j]:.0%}"]
+        for i, j in zip(*np.unravel_index(order, wrong.shape), strict=True)
+        if wrong[i, j]
+    ]
     return (
         f"<p>The {len(rows)} most frequent confusions; the whole table of {len(result.labels)} classes would be too large for a "
         "page.</p>" + table(["true", "predicted", "samples", "of the true class"], rows, "numbers")
     )
-
-
-def _residuals(facts: ModelFacts, result: Residuals) -> str:
-    shown = len(result.points()[0])
-    part = "" if shown == result.total else f" {shown:,} of {result.total:,} samples, at equal distances."
-    choice = selector(facts, "residual-target")
-    controls = f'<div class="controls">{choice}</div>' if choice else ""
-    return (
-        f'{controls}<div class="grid"><figure><div class="chart" id="residuals" role="img" '
-        'aria-label="Residuals against predictions"></div>'
-        f"<figcaption>Residual (true minus predicted) against prediction.{part} A trend or a funnel here would say that a "
-        'linear model is not enough.</figcaption></figure><figure><div class="chart" id="histogram" role="img" '
-        'aria-label="Histogram of residuals"></div><figcaption>How often residuals of each size occur, over all samples.'
-        "</figcaption></figure></div>"
-    )
-
-
-def _cross_validated(facts: ModelFacts, *, alone: bool) -> str:
-    chosen = facts.chosen
-    assert chosen is not None
-    mean, error = _rounded(chosen.mean[chosen.at], chosen.standard_error[chosen.at])
-    told = (
-        f"Cross-validation with {chosen.n_folds} folds found a {escape(chosen.quantity)} of <b>{mean} ± {error}</b> "
-        f"(standard error over folds), at the alpha that it chose"
-    )
-    if chosen.baseline is not None:
-        told += f"; a model that ignores the samples has {chosen.baseline:.4g}"
-    if chosen.explains is not None:
-        told += f", so the share of variance that is explained, R², is <b>{_signed(chosen.explains)}</b>"
-    told += ". Since alpha was chosen on the same folds, this is slightly optimistic."
-    note = (
-        '<p class="note">No data were given, so the score is that of cross-validation only. Samples that the model has not '
-        "seen would tell more: <code>--data FILE</code>.</p>"
-        if alone
-        else ""
-    )
-    return f"<p>{told}</p>{note}"

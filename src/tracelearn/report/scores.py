@@ -10,8 +10,9 @@ import numpy as np
 
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.estimators.scores import r_squared
+from tracelearn.plotting.modes import CVCurve, cv_curve
 
-__all__ = ["Chosen", "Confusion", "Folds", "Residuals", "chosen_by_cv", "compare", "wilson"]
+__all__ = ["Chosen", "Confusion", "Folds", "Residuals", "chosen_by_cv", "compare", "in_words", "wilson"]
 
 _Z = 1.959963984540054  # 95 % of a normal distribution lie within so many standard deviations
 _MOST_POINTS = 2000
@@ -114,23 +115,17 @@ class Residuals:
 
 
 @dataclass(frozen=True, eq=False)
-class Chosen:
+class Chosen(CVCurve):
     """What cross-validation measured at every alpha it tried, with the candidate that was chosen."""
 
-    alphas: Array
-    mean: Array
-    standard_error: Array
-    alpha: float
-    quantity: str
     n_folds: int
     n_candidates: int
     baseline: float | None  # the same measure of a model whose weights are zero, where the path begins at one
-    explains: float | None  # R² on held-out samples, for the squared loss of numbers
 
     @property
     def at(self) -> int:
-        """The place of the alpha that was chosen."""
-        return int(np.argmin(np.abs(self.alphas - self.alpha)))
+        """The place of the alpha that was chosen; where several are the same, that of the best score."""
+        return int(np.lexsort((-self.mean, np.abs(self.alphas - self.alpha)))[0])
 
 
 def wilson(right: int, total: int) -> tuple[float, float]:
@@ -166,29 +161,18 @@ def chosen_by_cv(model: Any) -> Chosen | None:
     """Read what cross-validation left in a model; None without it."""
     if not hasattr(model, "cv_results_"):
         return None
-    path = to_numpy(model.score_path_)
-    known = path[:, ~np.any(np.isnan(path), axis=0)]
-    n_folds, candidates = path.shape[1], {tuple(map(str, p.items())) for p in _without_alpha(model)}
-    mean = known.mean(axis=1)
+    curve = cv_curve(model)
+    candidates = {str({**p, "alpha": None}) for p in model.cv_results_["params"]}
+    # A grid of our own begins at the smallest alpha whose weights are all zero.
+    starts_at_zero = isinstance(model.alphas, int) and model.scoring is None
     return Chosen(
-        alphas=to_numpy(model.alphas_),
-        mean=mean,
-        standard_error=known.std(axis=1, ddof=1) / np.sqrt(n_folds) if n_folds > 1 else np.zeros(len(path)),
-        alpha=float(model.alpha_),
-        quantity=_quantity(model),
-        n_folds=n_folds,
+        **vars(curve),
+        n_folds=int(to_numpy(model.score_path_).shape[1]),
         n_candidates=len(candidates),
-        # A grid of our own begins at the smallest alpha whose weights are all zero.
-        baseline=float(mean[0]) if isinstance(model.alphas, int) and model.scoring is None else None,
-        explains=None if hasattr(model, "classes_") or model.scoring is not None else float(model.best_score_),
+        baseline=float(curve.mean[0]) if starts_at_zero else None,
     )
 
 
-def _without_alpha(model: Any) -> list[dict[str, Any]]:
-    return [{k: v for k, v in p.items() if k != "alpha"} for p in model.cv_results_["params"]]
-
-
-def _quantity(model: Any) -> str:
-    if model.scoring is None:
-        return "held-out accuracy" if hasattr(model, "classes_") else "held-out R²"
-    return f"held-out {model.scoring.replace('_', ' ')}" if isinstance(model.scoring, str) else "held-out score"
+def in_words(named: Any) -> str:
+    """Write a loss or a penalty, which may be a name or an object."""
+    return named.replace("_", " ") if isinstance(named, str) else repr(named)

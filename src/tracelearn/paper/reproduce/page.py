@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-import string
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from tracelearn.paper.estimators import ALGORITHMS
 from tracelearn.paper.reproduce import figures
 from tracelearn.paper.reproduce.claims import PAPER_ACCURACY, percent, power
 from tracelearn.paper.reproduce.settings import OURS
-from tracelearn.report.pages import document, read_text, table
+from tracelearn.report.pages import document, fill, read_text, table
 
 __all__ = ["REPORT", "render", "write"]
 
@@ -32,15 +31,7 @@ def _duration(seconds: float) -> str:
     return f"{1000 * seconds:.0f}\N{NO-BREAK SPACE}ms" if seconds < 0.0995 else f"{text}\N{NO-BREAK SPACE}s"
 
 
-class _Formatter(string.Formatter):
-    """Know three formats more than ``str.format``."""
-
-    def format_field(self, value: Any, format_spec: str) -> str:
-        known = {"percent": percent, "power": power, "duration": _duration}
-        return known[format_spec](value) if format_spec in known else str(super().format_field(value, format_spec))
-
-
-_format = _Formatter().format
+_fill = partial(fill, percent=percent, power=power, duration=_duration)
 
 
 def _figure(kind: str, results: Results) -> str:
@@ -56,8 +47,7 @@ def _figure(kind: str, results: Results) -> str:
 def _table(columns: dict[str, str], rows: list[dict[str, Any]], kind: str = "numbers stack") -> str:
     """Lay out rows: a column has a heading and a format of what the row has; what has none is a dash."""
     cells = [
-        [_format(text, **row) if k == 0 or len(row) > 1 else "–" for k, text in enumerate(columns.values())]
-        for row in rows
+        [_fill(text, row) if k == 0 or len(row) > 1 else "–" for k, text in enumerate(columns.values())] for row in rows
     ]
     return table(list(columns), cells, kind)
 
@@ -120,7 +110,6 @@ def _values(results: Results) -> Results:
         **{kind: _figure(kind, results) for kind in _CAPTIONS},
         "OURS": OURS,
         "PAPER_ACCURACY": PAPER_ACCURACY,
-        "always": True,
         "ours": _end(OURS, curves[OURS]) if OURS in curves else None,
         "interrupted": "" if results["complete"] else ", ".join(curves) or "nothing",
         "is_quick": results["scale"] == "quick",
@@ -137,14 +126,9 @@ def _values(results: Results) -> Results:
 
 
 def render(results: Results) -> str:
-    """Make the page from the results alone; a comment in the template names what the part after it needs."""
-    values = _values(results)
-    package = "tracelearn.paper.reproduce"
-    _, *parts = re.split(r"<!-- (\w+) -->", read_text(package, "page.html"))
-    body = "".join(
-        _format(text, **values) for needed, text in zip(parts[::2], parts[1::2], strict=True) if values.get(needed)
-    )
-    return document("How many rank-one terms? A reproduction", body, read_text(package, "page.css"))
+    """Make the page from the results alone."""
+    html, css = (read_text("tracelearn.paper.reproduce", f"page.{kind}") for kind in ("html", "css"))
+    return document("How many rank-one terms? A reproduction", _fill(html, _values(results)), css)
 
 
 def write(results: Results, out: Path) -> Path:

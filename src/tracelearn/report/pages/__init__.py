@@ -5,17 +5,49 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Sequence
+import re
+import string
+from collections.abc import Callable, Sequence
 from html import escape
 from importlib.resources import files
 from typing import Any
 
-__all__ = ["as_json", "document", "read_text", "table"]
+__all__ = ["as_json", "document", "fill", "read_text", "table"]
 
 
 def read_text(package: str, name: str) -> str:
     """Read a file that came with a package."""
     return (files(package) / name).read_text(encoding="utf-8")
+
+
+class _Formatter(string.Formatter):
+    """Know some formats more than ``str.format``."""
+
+    def __init__(self, known: dict[str, Callable[[Any], str]]) -> None:
+        self.known = known
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        if format_spec in self.known:
+            return self.known[format_spec](value)
+        return str(super().format_field(value, format_spec))
+
+
+def fill(template: str, values: dict[str, Any], **formats: Callable[[Any], str]) -> str:
+    """Fill in a template as ``str.format`` does; a comment names the value without which the part after it is left out.
+
+    Values are HTML already. ``formats`` are more formats than those of ``str.format``, by their names.
+
+    Examples
+    --------
+    >>> from tracelearn.report.pages import fill
+    >>> template = "Rank {rank}<!-- gap -->, gap {gap:.0e}<!-- always -->."
+    >>> fill(template, {"rank": 3, "gap": 1e-7}), fill(template, {"rank": 3})
+    ('Rank 3, gap 1e-07.', 'Rank 3.')
+    """
+    _, *parts = re.split(r"<!-- (\w+) -->", f"<!-- always -->{template}")
+    values, formatter = {"always": True, **values}, _Formatter(formats)
+    pairs = zip(parts[::2], parts[1::2], strict=True)
+    return "".join(formatter.vformat(text, (), values) for needed, text in pairs if values.get(needed))
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "") -> str:
