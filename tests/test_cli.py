@@ -298,7 +298,7 @@ def test_a_mistake_with_a_stream_is_one_line_and_code_2(capsys, tmp_path, monkey
 
 def test_merge_adds_and_removes_models(capsys, tmp_path, data):
     X, y = data[1]["X"], data[1]["label"]
-    options = {"alpha": 0.03, "tol": 1e-12, "max_iter": 1000}
+    options = {"alpha": 0.03, "tol": 1e-12, "max_iter": 1000, "keep_moments": True}
     for name, part in (("a", slice(200)), ("b", slice(200, 400)), ("c", slice(400, 600))):
         save(TraceNormClassifier(**options).fit(X[part], y[part]), tmp_path / name)
     a, b, c, result = (str(tmp_path / name) for name in ("a", "b", "c", "result"))
@@ -314,7 +314,7 @@ def test_merge_adds_and_removes_moments(capsys, tmp_path, data):
     X, y = data[1]["X"], data[1]["y"]
     save(Moments.of(X[:200], y[:200]), tmp_path / "a")
     save(Moments.of(X[200:], y[200:]), tmp_path / "b")
-    save(TraceNormRegressor().fit(X, y), tmp_path / "model")
+    save(TraceNormRegressor(keep_moments=True).fit(X, y), tmp_path / "model")
     a, b, model, result = (str(tmp_path / name) for name in ("a", "b", "model", "result"))
     assert call(capsys, "merge", a, b, "--out", result)[0] == 0
     np.testing.assert_allclose(load(result).gram, Moments.of(X, y).gram)
@@ -343,9 +343,9 @@ def test_merge_takes_what_fit_saves_with_the_alpha_of_the_first(capsys, tmp_path
     np.testing.assert_allclose(merged.coef_, wanted.coef_, atol=1e-2)
     # What cross-validation found stays in the files it was found for.
     chosen = json.loads(call(capsys, "inspect", a, "--json")[1])["chosen"]
-    assert set(chosen) == {"alpha", "ridge", "mode_weights", "loss", "scaling"}
-    assert chosen == {name: pytest.approx(getattr(first, f"{name}_")) for name in chosen}
-    assert f"scaling={first.scaling_ or 'none'}" in " ".join(call(capsys, "inspect", a)[1].split())
+    assert set(chosen) == {"alpha", "ridge", "mode_weights", "target_mode", "view"}
+    assert chosen["alpha"] == pytest.approx(first.alpha_)
+    assert f"view={first.view_}" in " ".join(call(capsys, "inspect", a)[1].split())
     assert call(capsys, "merge", result, "--minus", b, "--out", a, "--force", "--quiet") == (0, "", "")
     assert load(a).moments_.weight == pytest.approx(200)
     code, _, err = call(capsys, "merge", b, str(tmp_path / "huber"), "--out", result)
@@ -354,11 +354,11 @@ def test_merge_takes_what_fit_saves_with_the_alpha_of_the_first(capsys, tmp_path
 
 def test_merge_refuses_what_does_not_belong_together(capsys, tmp_path, data):
     X, y = data[1]["X"], data[1]["y"]
-    save(TraceNormRegressor().fit(X, y), tmp_path / "a")
-    save(TraceNormRegressor(alpha=0.5).fit(X, y), tmp_path / "alpha")
-    save(TraceNormClassifier().fit(X, y > 0), tmp_path / "class")
-    save(TraceNormRegressor(loss="huber").fit(X, y), tmp_path / "huber")
-    save(TraceNormRegressor().fit(X + 100.0, y), tmp_path / "far")
+    save(TraceNormRegressor(keep_moments=True).fit(X, y), tmp_path / "a")
+    save(TraceNormRegressor(alpha=0.5, keep_moments=True).fit(X, y), tmp_path / "alpha")
+    save(TraceNormClassifier(keep_moments=True).fit(X, y > 0), tmp_path / "class")
+    save(TraceNormRegressor(loss="huber", keep_moments=True).fit(X, y), tmp_path / "huber")
+    save(TraceNormRegressor(keep_moments=True).fit(X + 100.0, y), tmp_path / "far")
     for others, message in (
         (["alpha"], "alpha"),
         (["class"], "class"),

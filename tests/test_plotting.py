@@ -13,6 +13,7 @@ import pytest
 mpl.use("agg")
 
 import matplotlib.pyplot as plt
+from tracelearn.estimators.convergence import Record
 
 from tracelearn import (
     HierarchicalTraceNormClassifier,

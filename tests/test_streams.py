@@ -285,6 +285,7 @@ def test_a_bad_batch_is_raised_and_what_came_before_is_kept(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["list", "function", "source"])
+@pytest.mark.slow
 def test_going_on_in_the_middle_of_a_batch_loses_nothing(tmp_path, kind):
     X, y = numbers()
     source = FakeSource(X, y, 50)

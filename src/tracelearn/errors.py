@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["InputError"]
+__all__ = ["InputError", "refuse"]
 
 
 class InputError(ValueError):
@@ -17,3 +17,20 @@ class InputError(ValueError):
     ...     print(error)
     Expected alpha of at least 0, got -1: choose a larger one.
     """
+
+
+def refuse(*problems: tuple[object, str]) -> None:
+    """Raise the first of these sentences that applies.
+
+    Examples
+    --------
+    >>> from tracelearn.errors import refuse
+    >>> alpha = -1.0
+    >>> refuse((alpha < 0.0, f"Expected alpha of at least 0, got {alpha}: choose a larger one."))
+    Traceback (most recent call last):
+    ...
+    tracelearn.errors.InputError: Expected alpha of at least 0, got -1.0: choose a larger one.
+    """
+    for applies, sentence in problems:
+        if applies:
+            raise InputError(sentence)

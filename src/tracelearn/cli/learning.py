@@ -245,7 +245,7 @@ def learn(data: Dataset, task: Task, model: Any, splits: Splits, bar: Bar) -> tu
     """Fit and score a model; return the facts, and how it did on held-out samples."""
     began = time.perf_counter()
     with _heard(bar):
-        bar.show("learning")
+        bar.show("choosing alpha" if hasattr(model, "cv") else "learning")
         model.verbose = int(bar.is_shown)
         with telling("the fit to all samples"):
             data.fit(model)

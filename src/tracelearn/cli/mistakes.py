@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tracelearn.errors import InputError as MistakeError
+from tracelearn.errors import refuse
 
 __all__ = ["INTERRUPTED", "InterruptionError", "MistakeError", "one_line", "printable", "refuse", "telling"]
 
@@ -16,13 +17,6 @@ INTERRUPTED = 130  # what shells report of a program that Ctrl-C ended
 
 class InterruptionError(Exception):
     """Ctrl-C ended a command."""
-
-
-def refuse(*problems: tuple[object, str]) -> None:
-    """Raise the first of these sentences that applies."""
-    for applies, sentence in problems:
-        if applies:
-            raise MistakeError(sentence)
 
 
 def printable(text: object) -> str:

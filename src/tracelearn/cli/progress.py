@@ -8,10 +8,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
+from rich.console import Console, Group
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress import BarColumn, Progress
+from rich.progress_bar import ProgressBar
+from rich.text import Text
 
 __all__ = ["Bar", "draw_curve", "sparkline", "stream_view", "summary", "time_left"]
 
@@ -34,26 +39,15 @@ def time_left(seconds: float) -> str:
     return f"{seconds / 60.0:.0f} min left" if seconds < 6000.0 else f"{seconds / 3600.0:.1f} h left"
 
 
-class Bar:
+class Bar(Progress):
     """A bar with the time left, on a terminal; elsewhere, and where the console is quiet, nothing."""
 
-    def __init__(self, console: Any = None, *, quiet: bool = False) -> None:
-        from rich import console as consoles
-        from rich import progress
-
-        console = consoles.Console(quiet=quiet) if console is None else console
-        self.is_shown = bool(console.is_terminal and not console.quiet)
-        columns = ("{task.description}", progress.BarColumn(), "{task.fields[words]}")
-        self._bar = progress.Progress(*columns, console=console, transient=True, disable=not self.is_shown)
-        self._task = self._bar.add_task("", total=None, words="", visible=False)
-        self._what, self._began = "", 0.0
-
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._bar.stop()
+    def __init__(self, console: Console | None = None, *, quiet: bool = False) -> None:
+        console = Console(quiet=quiet) if console is None else console
+        self.is_shown = console.is_terminal and not console.quiet
+        columns = ("{task.description}", BarColumn(), "{task.fields[words]}")
+        super().__init__(*columns, console=console, transient=True, disable=not self.is_shown)
+        self._task, self._what, self._began = self.add_task("", total=None, words="", visible=False), "", 0.0
 
     def show(self, what: str, done: float = 0.0, total: float | None = None, left: float | None = None) -> None:
         """Show how far something is; the time left follows from the time so far, unless it is known better."""
@@ -63,7 +57,7 @@ class Bar:
             left = (time.monotonic() - self._began) * (total - done) / done
         share = f"{done / total:.0%}" if total else ""
         words = share if left is None else f"{share}, {time_left(left)}"
-        self._bar.update(self._task, description=what, completed=done, total=total, words=words, visible=True)
+        self.update(self._task, description=what, completed=done, total=total, words=words, visible=True)
 
     def follow(self, what: str, batches: Iterable[Any], total: int | None) -> Iterator[Any]:
         """Pass batches on, tuples that begin with samples, and show how many of all samples have passed."""
@@ -110,8 +104,6 @@ def stream_view(console: Any, title: str, measure: str, total: int | None = None
 
     With ``total``, the number of samples where it is known, the panel has a bar and the time left.
     """
-    from rich.live import Live
-
     last = -_LINE_SECONDS
 
     def print_line(report: Any) -> None:
@@ -128,17 +120,15 @@ def stream_view(console: Any, title: str, measure: str, total: int | None = None
 
 
 def _panel(report: Any, title: str, measure: str, total: int | None) -> Any:
-    from rich import console, panel, progress_bar, text
-
     count = len(report.curve)
     some = range(0, count, -(-count // _MOST_POINTS) or 1)  # of a long curve: it is drawn at every refresh
     line = sparkline([report.curve[k].error for k in some])
-    parts: list[Any] = [text.Text(summary(report, measure) + (f"\n{line}" if line else ""))]
+    parts: list[Any] = [Text(summary(report, measure) + (f"\n{line}" if line else ""))]
     own = report.n_samples - (report.resumed_from or 0)
     if total is not None and own > 0:
         left = time_left(report.seconds / own * (total - report.n_samples))
-        parts += [progress_bar.ProgressBar(total, report.n_samples, width=40), left]
-    return panel.Panel(console.Group(*parts), title=title, title_align="left", expand=False)
+        parts += [ProgressBar(total, report.n_samples, width=40), left]
+    return Panel(Group(*parts), title=title, title_align="left", expand=False)
 
 
 def draw_curve(report: Any, path: Path, measure: str) -> None:

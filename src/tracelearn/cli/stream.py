@@ -74,12 +74,11 @@ def stream_command(
     """
     if figure is not None:
         check_installed("matplotlib", "plot")
-        suffixes = ", ".join(_FIGURES)
-        is_other = figure.suffix.lower() not in _FIGURES
-        refuse((is_other, f"Expected a figure that ends in {suffixes}, got {figure}: name it so."))
     check_apart(checkpoint, "checkpoints", "--checkpoint", (data, target))
     check_out(out, "model", force=force, inputs=(data, target))
     check_out(figure, "figure", force=force, option="--figure", inputs=(data, target, out))
+    is_other = figure is not None and figure.suffix.lower() not in _FIGURES
+    refuse((is_other, f"Expected a figure that ends in {', '.join(_FIGURES)}, got {figure}: name it so."))
     source = open_data(data, samples, target)
     chosen = _task_of(source, task, data)
     from rich.console import Console

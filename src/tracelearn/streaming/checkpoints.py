@@ -20,7 +20,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tracelearn.errors import InputError
+from tracelearn.errors import InputError, refuse
 from tracelearn.files.models import DamagedFileError, pack, unpack, write_atomically
 from tracelearn.streaming.locks import FileLock
 
@@ -135,11 +135,8 @@ class Checkpoints:
             raise OSError(
                 f"Expected a folder to write checkpoints to, got {self.folder} ({error.strerror}): choose another one."
             ) from error
-        if not self._lock.acquire():
-            raise InputError(
-                f"Expected a folder that no other run is using, got {self.folder}, where one is writing its checkpoints: wait "
-                "for its end, or choose another folder."
-            )
+        taken = f"Expected a folder that no other run is using, got {self.folder}, where one is writing its checkpoints"
+        refuse((not self._lock.acquire(), f"{taken}: wait for its end, or choose another folder."))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -153,11 +150,8 @@ class Checkpoints:
     def begin(self, model: Any, *, resume: bool) -> State:
         """Find where to start, and put the model there."""
         found = self._found()
-        if found and not resume:
-            raise InputError(
-                f"Expected a folder without checkpoints, got {self.folder} with some of another run: resume from them, or "
-                "choose an empty folder."
-            )
+        others = f"Expected a folder without checkpoints, got {self.folder} with some of another run"
+        refuse((found and not resume, f"{others}: resume from them, or choose an empty folder."))
         for leftover in self.folder.glob(".checkpoint-*.tmp"):  # of a run that was killed while writing
             leftover.unlink(missing_ok=True)
         if not found:
@@ -219,17 +213,12 @@ def _read(path: Path) -> tuple[State, Any]:
 
 def _adopt(model: Any, saved: Any) -> None:
     """Give the model what a saved one has learned, if both have the same parameters."""
-    if type(model) is not type(saved):
-        raise InputError(
-            f"Expected the model of the checkpoint, a {type(saved).__name__}, got a {type(model).__name__}: pass the same, or "
-            "choose an empty folder."
-        )
-    name = first_difference(model, saved)
-    if name is not None:
-        raise InputError(
-            f"Expected the parameters of the checkpoint, {name}={getattr(saved, name)!r}, got {name}={getattr(model, name)!r}: "
-            "pass the same, or choose an empty folder."
-        )
+    is_other, advice = type(model) is not type(saved), "pass the same, or choose an empty folder."
+    kinds = f"the model of the checkpoint, a {type(saved).__name__}, got a {type(model).__name__}"
+    refuse((is_other, f"Expected {kinds}: {advice}"))
+    name = first_difference(model, saved) or ""
+    values = f"{name}={getattr(saved, name, None)!r}, got {name}={getattr(model, name, None)!r}"
+    refuse((name, f"Expected the parameters of the checkpoint, {values}: {advice}"))
     model.__dict__ = {**vars(saved), **model.get_params()}
 
 

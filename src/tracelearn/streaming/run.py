@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelearn.errors import InputError
+from tracelearn.errors import InputError, refuse
 from tracelearn.samples import open_source
 from tracelearn.streaming.checkpoints import Checkpoints, Point, State, first_difference
 
@@ -112,14 +112,29 @@ def stream(
     >>> report.n_samples, report.n_refreshes, [point.n_seen for point in report.curve]
     (3000, 6, [1000, 1500, 2000, 2500, 3000])
     """
-    refreshing = {"refresh_samples": (refresh_samples, 1), "refresh_seconds": (refresh_seconds, 0)}
-    limits = {"checkpoint_seconds": (checkpoint_seconds, 0), "max_samples": (max_samples, 1)}
-    for name, (value, least) in {**refreshing, **limits}.items():
-        if value is not None and not value >= least:
-            raise InputError(f"Expected {name} of at least {least}, got {value}.")
-    if resume and checkpoint is None:
-        raise InputError("Expected the folder of the checkpoints to resume from, got checkpoint=None: name it.")
-    _check_model(model)
+    least = {"refresh_samples": 1, "refresh_seconds": 0, "checkpoint_seconds": 0, "max_samples": 1}
+    given = dict(zip(least, (refresh_samples, refresh_seconds, checkpoint_seconds, max_samples), strict=True))
+    refuse(
+        *(
+            (value is not None and not value >= least[name], f"Expected {name} of at least {least[name]}, got {value}.")
+            for name, value in given.items()
+        ),
+        (
+            resume and checkpoint is None,
+            "Expected the folder of the checkpoints to resume from, got checkpoint=None: name it.",
+        ),
+        (
+            not hasattr(model, "_refresh"),
+            f"Expected TraceNormRegressor or TraceNormClassifier, got {type(model).__name__}: call partial_fit in a loop for "
+            "others that have it.",
+        ),
+        (
+            not hasattr(model, "partial_fit"),
+            f"Expected loss='squared' for a stream, got {getattr(model, 'loss', None)!r}: only the squared loss has statistics "
+            "that add.",
+        ),
+    )
+    model._validate_params()
     if refresh_samples is None and refresh_seconds is None:
         refresh_samples = _REFRESH_SAMPLES
     store = None if checkpoint is None else Checkpoints(Path(checkpoint), checkpoint_seconds)
@@ -212,19 +227,6 @@ class _Run:
         return StreamReport(state.n_seen, state.curve, seconds, state.n_refreshes, self.resumed_from, interrupted)
 
 
-def _check_model(model: Any) -> None:
-    if not hasattr(model, "_refresh"):
-        raise InputError(
-            f"Expected TraceNormRegressor or TraceNormClassifier, got {type(model).__name__}: call partial_fit in a loop for "
-            "others that have it."
-        )
-    if not hasattr(model, "partial_fit"):
-        raise InputError(
-            f"Expected loss='squared' for a stream, got {model.loss!r}: only the squared loss has statistics that add."
-        )
-    model._validate_params()
-
-
 def _can_solve(model: Any) -> bool:
     """Whether there are two classes at least, for those who tell classes apart."""
     return len(getattr(model, "classes_", (0, 1))) > 1
@@ -263,10 +265,10 @@ def _batches(source: Any, start: int, max_samples: int | None) -> Iterator[tuple
     stop = sys.maxsize if max_samples is None else max_samples
     items, seen = _opened(source, start) if start < stop else ((), start)
     for item in items:
-        if not isinstance(item, tuple | list) or len(item) not in (2, 3):
-            raise InputError(
-                f"Expected batches (X, y) or (X, y, weight), got {type(item).__name__}: make the source yield such tuples."
-            )
+        sentence = (
+            f"Expected batches (X, y) or (X, y, weight), got {type(item).__name__}: make the source yield such tuples."
+        )
+        refuse((not isinstance(item, tuple | list) or len(item) not in (2, 3), sentence))
         X, y, weight = item if len(item) == 3 else (*item, None)
         part = slice(max(start - seen, 0), min(len(X), stop - seen))
         seen += len(X)
@@ -274,8 +276,5 @@ def _batches(source: Any, start: int, max_samples: int | None) -> Iterator[tuple
             yield X[part], y[part], None if weight is None else weight[part]
         if seen >= stop:
             return
-    if seen < start:
-        raise InputError(
-            f"Expected a source of at least the {start} samples that the checkpoint has learned, got {seen}: pass the source "
-            "as it was, from its beginning."
-        )
+    sentence = f"Expected a source of at least the {start} samples that the checkpoint has learned, got {seen}"
+    refuse((seen < start, f"{sentence}: pass the source as it was, from its beginning."))
