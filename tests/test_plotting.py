@@ -13,7 +13,6 @@ import pytest
 mpl.use("agg")
 
 import matplotlib.pyplot as plt
-from tracelearn.estimators.convergence import Record
 
 from tracelearn import (
     HierarchicalTraceNormClassifier,
