@@ -49,9 +49,13 @@ two = np.where(y > 0, 7, -3)
 MODELS = {
     "regressor": lambda: TraceNormRegressor(alpha=0.05, keep_moments=True).fit(X, y),
     "regressor, float32": lambda: TraceNormRegressor(alpha=0.05, keep_moments=True).fit(X.astype(np.float32), y),
-    "regressor, two targets": lambda: TraceNormRegressor(alpha=0.05, target_mode=True, keep_moments=True).fit(X, np.stack([y, -y], axis=1)),
+    "regressor, two targets": lambda: TraceNormRegressor(alpha=0.05, target_mode=True, keep_moments=True).fit(
+        X, np.stack([y, -y], axis=1)
+    ),
     "regressor, huber": lambda: TraceNormRegressor(alpha=0.05, loss="huber", mode_weights=[1, 0, 2]).fit(X, y),
-    "regressor, latent": lambda: TraceNormRegressor(penalty="latent", tensor_shape=SHAPE, keep_moments=True).fit(X.reshape(60, -1), y),
+    "regressor, latent": lambda: TraceNormRegressor(penalty="latent", tensor_shape=SHAPE, keep_moments=True).fit(
+        X.reshape(60, -1), y
+    ),
     "regressor, few samples": lambda: TraceNormRegressor(penalty="scaled_latent").fit(X[:4], y[:4]),
     "regressor, parameters of NumPy": lambda: TraceNormRegressor(
         alpha=np.float32(0.1), max_iter=np.int64(500), mode_weights=np.ones(3)

@@ -93,7 +93,7 @@ def write_content(thing: Any, left_out: tuple[str, ...] = ()) -> bytes:
     return held.getvalue()
 
 
-def _plain(thing: Any, members: dict[int, tuple[str, Any]], left_out: tuple[str, ...]) -> Any:
+def _plain(thing: Any, members: dict[int, tuple[str, Any]], left_out: tuple[str, ...]) -> Any:  # noqa: PLR0911
     def plain(part: Any) -> Any:
         return _plain(part, members, left_out)
 
@@ -107,7 +107,10 @@ def _plain(thing: Any, members: dict[int, tuple[str, Any]], left_out: tuple[str,
     if kind is dict:
         return {"$dict": [[plain(key), plain(item)] for key, item in thing.items()]}
     if kind is np.ma.MaskedArray and thing.dtype.kind == "O":  # a column of ``cv_results_``
-        return {"$masked": [plain(item) for item in thing.data.tolist()], "state": np.ma.getmaskarray(thing).tolist()}
+        return {
+            "$masked": [plain(item) for item in thing.data.tolist()],
+            "state": (np.zeros(thing.shape, bool) | thing.mask).tolist(),
+        }
     if is_foreign(thing) or (kind is np.ndarray and thing.dtype.kind in _PLAIN):
         return {"$array": members.setdefault(id(thing), (f"{len(members)}.npy", thing))[0]}
     if isinstance(thing, np.dtype) or kind.__module__.partition(".")[0] in ("torch", "jax", "cupy"):
@@ -260,4 +263,5 @@ def _made_1(name: str, state: dict[str, Any], known: dict[str, type]) -> Any:
     if name in _GONE_1:
         return None
     kept = {_RENAMED_1.get(key, key): item for key, item in state.items() if key not in _LEFT_OUT_1}
-    return _made(name, _defaults(known.get(name)) | kept, known)
+    younger = {"features_": None} if "best_estimator_" in state else {}  # searches had no views of the samples
+    return _made(name, _defaults(known.get(name)) | younger | kept, known)
