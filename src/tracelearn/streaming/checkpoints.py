@@ -217,6 +217,11 @@ def _read(path: Path) -> tuple[State, Any]:
     return state, saved
 
 
+def _shown(model: Any, name: str) -> str:
+    """Write a parameter in one line: that of a file may be anything."""
+    return " ".join(repr(getattr(model, name)).split())[:100]
+
+
 def _adopt(model: Any, saved: Any) -> None:
     """Give the model what a saved one has learned, if both have the same parameters."""
     if type(model) is not type(saved):
@@ -227,7 +232,7 @@ def _adopt(model: Any, saved: Any) -> None:
     name = first_difference(model, saved)
     if name is not None:
         raise InputError(
-            f"Expected the parameters of the checkpoint, {name}={getattr(saved, name)!r}, got {name}={getattr(model, name)!r}: "
+            f"Expected the parameters of the checkpoint, {name}={_shown(saved, name)}, got {name}={_shown(model, name)}: "
             "pass the same, or choose an empty folder."
         )
     model.__dict__ = {**vars(saved), **model.get_params()}
