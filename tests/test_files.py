@@ -47,19 +47,23 @@ labels = np.array(["ash", "birch", "cedar"])[np.digitize(y, [-0.5, 0.5])]
 two = np.where(y > 0, 7, -3)
 
 MODELS = {
-    "regressor": lambda: TraceNormRegressor(alpha=0.05).fit(X, y),
-    "regressor, float32": lambda: TraceNormRegressor(alpha=0.05).fit(X.astype(np.float32), y),
-    "regressor, two targets": lambda: TraceNormRegressor(alpha=0.05, class_mode=True).fit(X, np.stack([y, -y], axis=1)),
+    "regressor": lambda: TraceNormRegressor(alpha=0.05, keep_moments=True).fit(X, y),
+    "regressor, float32": lambda: TraceNormRegressor(alpha=0.05, keep_moments=True).fit(X.astype(np.float32), y),
+    "regressor, two targets": lambda: TraceNormRegressor(alpha=0.05, target_mode=True, keep_moments=True).fit(
+        X, np.stack([y, -y], axis=1)
+    ),
     "regressor, huber": lambda: TraceNormRegressor(alpha=0.05, loss="huber", mode_weights=[1, 0, 2]).fit(X, y),
-    "regressor, latent": lambda: TraceNormRegressor(penalty="latent", tensor_shape=SHAPE).fit(X.reshape(60, -1), y),
+    "regressor, latent": lambda: TraceNormRegressor(penalty="latent", tensor_shape=SHAPE, keep_moments=True).fit(
+        X.reshape(60, -1), y
+    ),
     "regressor, few samples": lambda: TraceNormRegressor(penalty="scaled_latent").fit(X[:4], y[:4]),
     "regressor, parameters of NumPy": lambda: TraceNormRegressor(
         alpha=np.float32(0.1), max_iter=np.int64(500), mode_weights=np.ones(3)
     ).fit(X, y),
-    "classifier": lambda: TraceNormClassifier(alpha=0.05).fit(X, labels),
-    "classifier, two classes": lambda: TraceNormClassifier(class_weight={7: 2.0, -3: 1.0}).fit(X, two),
-    "classifier, true and false": lambda: TraceNormClassifier().fit(X, y > 0),
-    "classifier, objects": lambda: TraceNormClassifier().fit(X, labels.astype(object)),
+    "classifier": lambda: TraceNormClassifier(alpha=0.05, keep_moments=True).fit(X, labels),
+    "classifier, two classes": lambda: TraceNormClassifier(class_weight={7: 2.0, -3: 1.0}, keep_moments=True).fit(X, two),
+    "classifier, true and false": lambda: TraceNormClassifier(keep_moments=True).fit(X, y > 0),
+    "classifier, objects": lambda: TraceNormClassifier(keep_moments=True).fit(X, labels.astype(object)),
     "classifier, logistic": lambda: TraceNormClassifier(alpha=0.05, loss="logistic").fit(X, labels),
     "online": lambda: TraceNormClassifier(forgetting=0.9).partial_fit(X, labels, classes=["ash", "birch", "cedar", "elm"]),
     "regressor CV": lambda: TraceNormRegressorCV(alphas=4, cv=2).fit(X, y),
@@ -125,6 +129,8 @@ def assert_same(left, right):
         assert len(left) == len(right)
         for a, b in zip(left, right, strict=True):
             assert_same(a, b)
+    elif isinstance(left, BaseEstimator):
+        assert_same(left.__getstate__(), right.__getstate__())  # of the last solution only what may be started from
     elif hasattr(left, "__dict__") and not isinstance(left, type):
         assert_same(vars(left), vars(right))
     else:
@@ -153,7 +159,7 @@ def test_a_tree_goes_on_learning(way, tmp_path):
     assert list(again._models.values()) == again.estimators_  # the same objects, not copies of them
     for one in (model, again):
         one.partial_fit(X[:9], labels[:9])
-    np.testing.assert_array_equal(model.coef_, again.coef_)
+    np.testing.assert_allclose(model.coef_, again.coef_, rtol=0, atol=1e-5)  # its solvers start anew
 
 
 def test_moments_come_back(tmp_path):
@@ -437,7 +443,6 @@ WRONG = {
         "weight": 1.0, **{name: np.ones(shape) for name, shape in
                           dict(x_mean=12, y_mean=3, gram=(12, 5), cross=(12, 3), target_sq=3).items()}}}},
     "moments without a part": {"moments_": {"$object": "Moments", "state": {"weight": 1.0}}},
-    "no loss that is known": {"loss": "kindness"},
 }  # fmt: skip
 
 
@@ -740,8 +745,7 @@ def test_keys_come_back_as_they_were(tmp_path, keys):
 def test_moments_are_left_out_where_they_are_not_wanted(tmp_path):
     samples = rng.standard_normal((300, 6, 6, 5))
     for model in (
-        TraceNormRegressor(alpha=0.1).fit(samples, samples[:, 0, 0, 0]),
-        TraceNormRegressorCV(alphas=2, cv=2).fit(samples, samples[:, 0, 0, 0]),
+        TraceNormRegressor(alpha=0.1, keep_moments=True).fit(samples, samples[:, 0, 0, 0]),
         HierarchicalTraceNormClassifier().fit(samples, np.arange(300) % 3),
     ):
         save(model, tmp_path / "whole")

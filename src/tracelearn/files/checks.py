@@ -40,7 +40,6 @@ def check_parts(thing: Any) -> None:
 
 def _check_shapes(model: Any) -> None:
     """Compare weights, intercepts, classes and moments with the shape of a sample."""
-    model._validate_params()
     shape = model.sample_shape_
     is_shape = isinstance(shape, tuple) and all(type(size) is int and size > 0 for size in shape)
     expect(is_shape and getattr(model, "n_features_in_", prod(shape)) == prod(shape), "samples of no shape")

@@ -1,7 +1,8 @@
 """Models as plain data: a stored zip archive of a JSON document, which is a tree of values, and of arrays.
 
 Numbers, text, None, truth values and lists are those of JSON. Anything else is marked: ``{"$tuple": [...]}``,
-``{"$dict": [[key, value], ...]}``, ``{"$dtype": text}``, ``{"$array": member}`` and ``{"$object": type, "state": {...}}``.
+``{"$dict": [[key, value], ...]}``, ``{"$dtype": text}``, ``{"$array": member}``, ``{"$object": type, "state": {...}}`` and
+``{"$masked": [...], "state": mask}``.
 It is a tree; only arrays may occur twice, by the names of their members.
 
 Invariants: sizes are compared with that of the file before anything is read or allocated; each member and each mapping is read
@@ -92,7 +93,7 @@ def write_content(thing: Any, left_out: tuple[str, ...] = ()) -> bytes:
     return held.getvalue()
 
 
-def _plain(thing: Any, members: dict[int, tuple[str, Any]], left_out: tuple[str, ...]) -> Any:
+def _plain(thing: Any, members: dict[int, tuple[str, Any]], left_out: tuple[str, ...]) -> Any:  # noqa: PLR0911
     def plain(part: Any) -> Any:
         return _plain(part, members, left_out)
 
@@ -105,6 +106,11 @@ def _plain(thing: Any, members: dict[int, tuple[str, Any]], left_out: tuple[str,
         return items if kind is list else {"$tuple": items}
     if kind is dict:
         return {"$dict": [[plain(key), plain(item)] for key, item in thing.items()]}
+    if kind is np.ma.MaskedArray and thing.dtype.kind == "O":  # a column of ``cv_results_``
+        return {
+            "$masked": [plain(item) for item in thing.data.tolist()],
+            "state": (np.zeros(thing.shape, bool) | thing.mask).tolist(),
+        }
     if is_foreign(thing) or (kind is np.ndarray and thing.dtype.kind in _PLAIN):
         return {"$array": members.setdefault(id(thing), (f"{len(members)}.npy", thing))[0]}
     if isinstance(thing, np.dtype) or kind.__module__.partition(".")[0] in ("torch", "jax", "cupy"):
@@ -168,9 +174,17 @@ _MARKS: dict[str, Callable[[Any, Any, Arrays, dict[str, type]], Any]] = {
     "$tuple": lambda items, *_: tuple(items),
     "$dict": lambda pairs, *_: _mapping(pairs),
     "$dtype": lambda text, *_: np.dtype(_DTYPE.fullmatch(text).group()),  # type: ignore[union-attr]
+    "$masked": lambda items, mask, *_: _masked(items, mask),
     "$array": lambda name, _, arrays, known: arrays[name],
     "$object": lambda name, state, arrays, known: _made(name, state, known),
 }
+
+
+def _masked(items: list[Any], mask: Any) -> Any:
+    values = np.empty(len(items), dtype=object)
+    for place, item in enumerate(items):  # one by one: lists among them are values
+        values[place] = item
+    return np.ma.MaskedArray(values, mask)  # type: ignore[no-untyped-call]
 
 
 def _mapping(pairs: list[Any]) -> dict[Any, Any]:
@@ -201,7 +215,9 @@ def _made(name: str, state: dict[str, Any], known: dict[str, type]) -> Any:
 
 _KEYS = {"str": str, "str_": str, "int": int, "float": float, "int64": int, "int32": int, "float64": float}
 # What a solver kept to start from: a model that goes on learning starts anew, and ends at the same weights.
+_GONE_1 = ("LatentTraceNorm", "OverlappedTraceNorm", "ScaledLatentTraceNorm", "Solution", "Split")
 _LEFT_OUT_1 = ("_solution", "_solved")
+_RENAMED_1 = {"class_mode": "target_mode", "class_mode_": "target_mode_"}
 
 
 def _name_1(node: dict[str, Any]) -> str:
@@ -239,10 +255,13 @@ _NODES: dict[str, Callable[[Any, Any, Arrays, dict[str, type]], Any]] = {
         arrays[node["file"]] if node["__class__"] == "ndarray" else arrays[node["file"]].item()
     ),
     "DTypeNode": lambda node, array, *_: array.dtype,  # of an empty array
-    "ObjectNode": lambda node, state, arrays, known: _made(
-        _name_1(node),
-        _defaults(known.get(_name_1(node)))
-        | {key: item for key, item in (state or {}).items() if key not in _LEFT_OUT_1},
-        known,
-    ),
+    "ObjectNode": lambda node, state, arrays, known: _made_1(_name_1(node), state or {}, known),
 }
+
+
+def _made_1(name: str, state: dict[str, Any], known: dict[str, type]) -> Any:
+    if name in _GONE_1:
+        return None
+    kept = {_RENAMED_1.get(key, key): item for key, item in state.items() if key not in _LEFT_OUT_1}
+    younger = {"features_": None} if "best_estimator_" in state else {}  # searches had no views of the samples
+    return _made(name, _defaults(known.get(name)) | younger | kept, known)

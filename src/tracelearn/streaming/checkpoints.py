@@ -211,14 +211,24 @@ def _read(path: Path) -> tuple[State, Any]:
     return state, saved
 
 
+def _shown(model: Any, name: str) -> str:
+    """Write a parameter in one line: that of a file may be anything."""
+    return " ".join(repr(getattr(model, name)).split())[:100]
+
+
 def _adopt(model: Any, saved: Any) -> None:
     """Give the model what a saved one has learned, if both have the same parameters."""
-    is_other, advice = type(model) is not type(saved), "pass the same, or choose an empty folder."
-    kinds = f"the model of the checkpoint, a {type(saved).__name__}, got a {type(model).__name__}"
-    refuse((is_other, f"Expected {kinds}: {advice}"))
-    name = first_difference(model, saved) or ""
-    values = f"{name}={getattr(saved, name, None)!r}, got {name}={getattr(model, name, None)!r}"
-    refuse((name, f"Expected the parameters of the checkpoint, {values}: {advice}"))
+    if type(model) is not type(saved):
+        raise InputError(
+            f"Expected the model of the checkpoint, a {type(saved).__name__}, got a {type(model).__name__}: pass the same, or "
+            "choose an empty folder."
+        )
+    name = first_difference(model, saved)
+    if name is not None:
+        raise InputError(
+            f"Expected the parameters of the checkpoint, {name}={_shown(saved, name)}, got {name}={_shown(model, name)}: "
+            "pass the same, or choose an empty folder."
+        )
     model.__dict__ = {**vars(saved), **model.get_params()}
 
 
