@@ -18,10 +18,10 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_s
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from tracelearn.solvers.choose import Form, choose_form
 
 from tracelearn import Moments, TraceNormClassifier, TraceNormRegressor, paper, tensor_trace_norm
 from tracelearn.estimators import base
-from tracelearn.solvers.choose import Form, choose_form
 
 SHAPES = [(6,), (3, 4), (3, 2, 4), (2, 3, 2, 2)]
 REGRESSOR_LOSSES = ["squared", "huber"]
