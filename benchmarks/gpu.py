@@ -46,9 +46,10 @@ except ImportError:  # scikit-learn brings a copy of its own
     sys.modules["array_api_compat"] = array_api_compat
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
+from tracelearn.problems.smooth import Squares
+
 from tracelearn import Moments, TraceNormClassifier, TraceNormRegressor
 from tracelearn.penalties import OverlappedTraceNorm
-from tracelearn.problems.smooth import Squares
 from tracelearn.solvers import admm
 
 SHAPE = (10, 10, 10)

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from tracelearn.problems.certificate import alpha_max, certify
+from tracelearn.problems.smooth import ArraySamples, DataLoss, Smooth, Squares
+from tracelearn.solvers.choose import choose_form
 
 from tracelearn import Moments, TraceNormRegressor
 from tracelearn.datasets import make_low_rank_regression, make_rank_tensors
 from tracelearn.losses import Logistic
 from tracelearn.penalties import OverlappedTraceNorm, Split
-from tracelearn.problems.certificate import alpha_max, certify
-from tracelearn.problems.smooth import ArraySamples, DataLoss, Smooth, Squares
 from tracelearn.solvers import SOLVERS
-from tracelearn.solvers.choose import choose_form
 
 # How many iterations the best known answer may take: the objective is then certified to what the gap says.
 _PATIENCE = 20_000

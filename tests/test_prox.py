@@ -127,3 +127,12 @@ def test_the_forces_of_a_split_balance_the_pull_of_the_point_that_was_given(rng,
     # The parts of a latent norm share one force, against W; those of the overlapped norm are forces on W, which add up.
     force = split.duals[0] if isinstance(penalty, Latent) else -split.duals.sum(axis=0)
     np.testing.assert_allclose(force, pull, atol=1e-6)
+
+
+@pytest.mark.parametrize(("penalty", "shape"), SUMS.values(), ids=SUMS)
+def test_adm_has_a_step_that_suits_the_penalty(rng, penalty, shape):
+    P = rng.standard_normal((1, *shape))
+    alpha = 0.3 * penalty.dual_norm(P)
+    best, _ = PROXES["dr"](penalty, P, alpha, 1.0, tol=1e-14, max_iter=20000)
+    found, _ = PROXES["adm"](penalty, P, alpha, 1.0, tol=0.0, max_iter=200)  # 11 to 136 were measured
+    np.testing.assert_allclose(found, best, atol=1e-6 * np.abs(P).max())

@@ -3,6 +3,9 @@
 from collections.abc import Callable
 
 import numpy as np
+from tracelearn.problems.certificate import alpha_max
+from tracelearn.problems.smooth import ArraySamples, DataLoss, Squares
+from tracelearn.solvers.choose import choose_form
 
 from benchmarks.harness import Row, at_least, interleaved
 from benchmarks.problems import largest_alpha
@@ -10,10 +13,7 @@ from tracelearn import Moments, TraceNormClassifier, TraceNormRegressor
 from tracelearn.datasets import make_low_rank_regression
 from tracelearn.losses import Logistic
 from tracelearn.penalties import OverlappedTraceNorm
-from tracelearn.problems.certificate import alpha_max
-from tracelearn.problems.smooth import ArraySamples, DataLoss, Squares
 from tracelearn.solvers import admm, newton
-from tracelearn.solvers.choose import choose_form
 
 TITLE = "small problems"
 # Seconds to a relative objective error of 1e-6, published marks of frozen MATLAB peers: Octave, one thread of another machine.

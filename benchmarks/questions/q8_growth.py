@@ -9,14 +9,14 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 import numpy as np
+from tracelearn.problems.certificate import alpha_max
+from tracelearn.problems.smooth import Squares
 
 from benchmarks.harness import Row
 from benchmarks.problems import largest_alpha
 from tracelearn import Moments, TraceNormRegressor
 from tracelearn.datasets import make_low_rank_regression
 from tracelearn.penalties import OverlappedTraceNorm
-from tracelearn.problems.certificate import alpha_max
-from tracelearn.problems.smooth import Squares
 from tracelearn.solvers import admm
 
 TITLE = "growth"

@@ -405,7 +405,7 @@ def atoms(shape):
     """Every atom, in every mode that it can have."""
     for atom in ATOMS.values():
         if hasattr(atom(), "mode"):
-            yield from (atom(mode) for mode in range(-len(shape), len(shape)))
+            yield from (atom(mode).at_order(len(shape)) for mode in range(-len(shape), len(shape)))
         else:
             yield atom()
 
@@ -423,7 +423,6 @@ def norm_by_definition(atom, T, dual):
 def test_an_atom_is_the_norm_of_its_definition_and_shows_and_puts_back_every_entry(rng, xp, shape):
     T = rng.standard_normal((3, *shape))
     for atom in atoms(shape):
-        atom = atom.at_order(len(shape))
         M = atom.view(xp.asarray(T))
         np.testing.assert_array_equal(np.asarray(atom.back(M, T.shape)), T)
         np.testing.assert_allclose(np.asarray(atom.norms(M)), [norm_by_definition(atom, t, False) for t in T])
@@ -435,7 +434,6 @@ def test_an_atom_is_the_norm_of_its_definition_and_shows_and_puts_back_every_ent
 def test_the_proximal_point_of_an_atom_leaves_over_what_proves_it(rng, shape):
     T = rng.standard_normal((2, *shape))
     for atom in atoms(shape):
-        atom = atom.at_order(len(shape))
         M = atom.view(T)
         level = np.array([0.3, 0.6]) * atom.dual_norms(M)
         W = atom.prox(M, level)
