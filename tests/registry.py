@@ -1,36 +1,77 @@
-"""What the contracts run over: every name here passes every property of its kind.
+"""What the registries of the package cannot say: targets that suit a loss, and sums of atoms worth a contract.
 
-A class or function that is public in the package and missing here fails ``contracts/test_registry.py``.
+The contracts run over ``LOSSES``, ``ATOMS``, ``PENALTIES`` and ``SOLVERS`` themselves: a new loss, atom, penalty or solver is
+under contract without a line here, unless it asks for targets of a new kind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import math
 
+<<<<<<< HEAD
 from tracelearn.solvers.prox import prox_adm, prox_dr
 
 from tracelearn.losses import Huber, Logistic, Multinomial, Squared, SquaredHinge
 from tracelearn.penalties import LatentTraceNorm, OverlappedTraceNorm, ScaledLatentTraceNorm
 from tracelearn.solvers import admm, apg_adm, apg_dr, newton
+=======
+import numpy as np
+>>>>>>> contracts
 
-PENALTIES: dict[str, Callable[..., Any]] = {
-    "overlapped": OverlappedTraceNorm,
-    "latent": LatentTraceNorm,
-    "scaled_latent": ScaledLatentTraceNorm,
-}
+from tracelearn.losses import LOSSES
+from tracelearn.penalties import ATOMS, L1, PENALTIES, Blocks, GroupL2, Latent, Nuclear, Overlap
 
-PROXES: dict[str, Callable[..., Any]] = {"adm": prox_adm, "dr": prox_dr}
+MODE_WEIGHTS = (0.5, 1.5, 1.0, 0.25)
 
-SOLVERS: dict[str, Callable[..., Any]] = {"admm": admm, "apg-adm": apg_adm, "apg-dr": apg_dr}
 
-# These need the samples at hand, so they do not solve from moments.
-DATA_SOLVERS: dict[str, Callable[..., Any]] = {"newton": newton}
+def targets(name, rng, scores):
+    """Draw targets (n, K) of the kind that a loss is for, from scores (n, K)."""
+    if not LOSSES[name].is_separable:
+        return np.eye(scores.shape[1])[np.argmax(scores, axis=1)]
+    if name == "poisson":
+        return rng.poisson(np.exp(np.clip(scores, -3.0, 3.0))).astype(float) + (np.arange(len(scores)) == 0)[:, None]
+    if LOSSES[name].for_numbers:
+        return 3.0 * scores
+    return np.where(scores > 0, 1.0, -1.0)
 
-LOSSES: dict[str, Callable[..., Any]] = {
-    "squared": Squared,
-    "huber": Huber,
-    "squared_hinge": SquaredHinge,
-    "logistic": Logistic,
-    "multinomial": Multinomial,
-}
+
+def sums(shape):
+    """Make every atom alone and sums of them, overlapping and latent, for weights of a shape; name -> penalty."""
+    found = {f"{name} alone": (0.7 * atom()).bound_to(shape) for name, atom in ATOMS.items()}
+    if len(shape) > 1:
+        nuclear = [(0.4, Nuclear(mode)) for mode in range(len(shape))]
+        found["nuclear + l1"] = Overlap((*nuclear, (0.2, L1()))).bound_to(shape)  # Remurs
+        found["nuclear + group_l2"] = (0.5 * Nuclear(0) + 0.3 * GroupL2(1) + 0.2 * GroupL2(0)).bound_to(shape)
+        found["latent nuclear, l1"] = Latent((*nuclear, (0.3, L1()))).bound_to(shape)
+        found["latent nuclear, group_l2"] = Latent(((0.5, Nuclear(0)), (0.4, GroupL2(1)))).bound_to(shape)
+    return found
+
+
+def blocks():
+    """Make a penalty for each block of flat weights, and their shape."""
+    shapes = ((3, 2), (2, 2, 2))
+    remurs = 0.5 * Nuclear(0) + 0.5 * Nuclear(1) + 0.5 * Nuclear(2) + 0.1 * L1()
+    penalty = Blocks(shapes, (Latent(((0.6, Nuclear(0)), (0.4, GroupL2(1)))), remurs))
+    shape = (sum(math.prod(own) for own in shapes),)
+    return penalty.bound_to(shape), shape
+
+
+def penalties(shapes, weighted=(None, MODE_WEIGHTS)):
+    """List the penalties under contract: those with a name for every shape, sums for one: name -> (penalty, shape)."""
+    found = {}
+    for shape in shapes:
+        place = "x".join(map(str, shape))
+        for name, make in PENALTIES.items():
+            for weights in weighted:
+                label = f"{name}-{place}{'-weighted' if weights else ''}"
+                found[label] = make(shape, weights and weights[: len(shape)]), shape
+    found |= {name: (penalty, (4, 3, 2)) for name, penalty in sums((4, 3, 2)).items()}
+    found["blocks"] = blocks()
+    return found
+
+
+def is_tight(penalty):
+    """Tell whether the dual norm is exact without a split: for single terms and for latent norms."""
+    if isinstance(penalty, Blocks):
+        return all(map(is_tight, penalty.penalties))
+    return isinstance(penalty, Latent) or len(penalty.terms) == 1

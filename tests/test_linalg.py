@@ -1,5 +1,7 @@
 """Spectra, shrinkage and shifted solves against plain NumPy."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,15 +9,17 @@ from hypothesis import strategies as st
 from oracle import matricize, nuclear, spectral
 
 from tracelearn.arrays.linalg import (
-    low_rank_projection,
+    left_singular_vectors,
     mode_scales,
+    positive_part,
+    refold_rows,
     shrink,
-    shrink_modes,
-    soft_threshold,
     spectral_norms,
     trace_norms,
+    unfold_rows,
 )
-from tracelearn.problems.operators import GramSystem, KernelSystem, largest_eigenvalue
+from tracelearn.penalties import L1, Nuclear, Overlap
+from tracelearn.problems.operators import Gram, InBasis, largest_eigenvalue
 
 SHAPES = [(5,), (3, 4), (4, 3, 2), (3, 3, 3), (7, 2, 2), (2, 3, 2, 2)]
 
@@ -34,7 +38,22 @@ def _with_spectrum(rng, m, q, values):
 @given(st.lists(st.floats(-5, 5), min_size=1, max_size=8), st.floats(0, 3))
 def test_soft_threshold_is_the_paper_s_three_cases(x, eps):
     expected = [v - eps if v > eps else v + eps if v < -eps else 0.0 for v in x]
-    np.testing.assert_allclose(soft_threshold(np.array(x), eps), expected, atol=1e-15)
+    found = L1().prox(np.array(x)[None, None, :], np.array([eps]))[0, 0]
+    np.testing.assert_allclose(found, expected, atol=1e-15)
+
+
+@given(st.lists(st.floats(-5, 5), min_size=1, max_size=8))
+def test_the_positive_part_is_exact(x):
+    np.testing.assert_array_equal(positive_part(np.array(x)), np.maximum(x, 0.0))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_unfoldings_have_their_short_side_first_and_fold_back(rng, xp, shape):
+    T = rng.standard_normal((2, *shape))
+    for mode in range(len(shape)):
+        M = unfold_rows(xp.asarray(T), mode)
+        assert M.shape[1] <= M.shape[2] or len(shape) == 1
+        np.testing.assert_array_equal(np.asarray(refold_rows(M, mode, T.shape)), T)
 
 
 @pytest.mark.parametrize("threshold", [3.0, 0.3, 1e-6, 1e-12, 0.0])
@@ -71,7 +90,8 @@ def test_each_part_is_shrunk_along_its_own_mode_by_its_own_threshold(rng, xp, sh
     order = len(shape)
     modes = list(range(order))[::-1]
     parts, thresholds = rng.standard_normal((order, 2, *shape)), rng.uniform(0.1, 1.0, (order, 2))
-    found = np.asarray(shrink_modes(xp.asarray(parts), xp.asarray(thresholds), modes))
+    penalty = Overlap(tuple((xp.asarray(t), Nuclear(mode)) for t, mode in zip(thresholds, modes, strict=True)))
+    found = np.asarray(penalty._shrunk(xp.asarray(parts), xp.ones(2, dtype=xp.float64)))
     for m, mode in enumerate(modes):
         for b in range(2):
             expected = _shrunk(matricize(parts[m, b], mode), thresholds[m, b])
@@ -83,53 +103,72 @@ def test_trace_and_spectral_norms_are_those_of_the_unfoldings(rng, xp, shape):
     T = rng.standard_normal((3, *shape))
     for mode in range(len(shape)):
         expected = [nuclear(t, mode) for t in T]
-        np.testing.assert_allclose(np.asarray(trace_norms(xp.asarray(T), mode)), expected, rtol=1e-12)
+        np.testing.assert_allclose(np.asarray(trace_norms(unfold_rows(xp.asarray(T), mode))), expected, rtol=1e-12)
         expected = [spectral(t, mode) for t in T]
-        np.testing.assert_allclose(np.asarray(spectral_norms(xp.asarray(T), mode)), expected, rtol=1e-12)
+        np.testing.assert_allclose(np.asarray(spectral_norms(unfold_rows(xp.asarray(T), mode))), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("size", [1e-170, 1e170])
 def test_spectral_norms_survive_extreme_scales(rng, size):
     T = rng.standard_normal((2, 3, 4))
-    np.testing.assert_allclose(spectral_norms(T * size, 0), size * spectral_norms(T, 0), rtol=1e-12)
+    np.testing.assert_allclose(spectral_norms(T * size), size * spectral_norms(T), rtol=1e-12)
 
 
 def test_spectral_and_trace_norm_of_zero_are_zero():
-    assert spectral_norms(np.zeros((1, 2, 3)), 1)[0] == 0.0
-    assert trace_norms(np.zeros((1, 2, 3)), 1)[0] == 0.0
+    assert spectral_norms(np.zeros((1, 2, 3)))[0] == 0.0
+    assert trace_norms(np.zeros((1, 2, 3)))[0] == 0.0
+
+
+def _projected(T, pattern, mode):
+    """Give tensors the rank that a pattern has in a mode."""
+    atom = Nuclear(mode)
+    return atom.back(atom.restrict(atom.view(T), atom.support(atom.view(pattern))), tuple(T.shape))
 
 
 @pytest.mark.parametrize("shape", SHAPES[1:])
-def test_low_rank_projection_projects_the_fibres_on_the_span_of_the_pattern(rng, xp, shape):
+def test_low_rank_projection_projects_the_short_side_on_the_span_of_the_pattern(rng, xp, shape):
     T = rng.standard_normal((2, *shape))
     for mode, size in enumerate(shape):
-        basis = np.linalg.qr(rng.standard_normal((size, 1)))[0]
-        pattern = np.moveaxis(
-            np.tensordot(rng.standard_normal((2, *shape)), basis @ basis.T, (mode + 1, 1)), -1, mode + 1
-        )
-        found = np.asarray(low_rank_projection(xp.asarray(T), xp.asarray(pattern), mode))
-        for t, f in zip(T, found, strict=True):
-            np.testing.assert_allclose(matricize(f, mode), basis @ basis.T @ matricize(t, mode), atol=1e-12)
+        short = min(size, math.prod(shape) // size)  # an unfolding and its transpose have the same rank
+        basis = np.linalg.qr(rng.standard_normal((short, 1)))[0]
+        pattern = refold_rows(basis @ rng.standard_normal((2, 1, math.prod(shape) // short)), mode, T.shape)
+        found = np.asarray(_projected(xp.asarray(T), xp.asarray(pattern), mode))
+        np.testing.assert_allclose(unfold_rows(found, mode), basis @ basis.T @ unfold_rows(T, mode), atol=1e-12)
+        assert all(np.linalg.matrix_rank(matricize(one, mode), tol=1e-10) == 1 for one in found)
 
 
 def test_low_rank_projection_on_a_pattern_of_full_rank_changes_nothing_and_on_zero_leaves_zero(rng):
     T = rng.standard_normal((1, 3, 4, 2))
-    np.testing.assert_allclose(low_rank_projection(T, rng.standard_normal(T.shape), 1), T, atol=1e-12)
-    assert not low_rank_projection(T, np.zeros_like(T), 1).any()
+    np.testing.assert_allclose(_projected(T, rng.standard_normal(T.shape), 1), T, atol=1e-12)
+    assert not _projected(T, np.zeros_like(T), 1).any()
 
 
-def _systems(rng, xp, p, n):
+@pytest.mark.parametrize("rank", [0, 1, 3])
+def test_left_singular_vectors_are_orthonormal_up_to_the_rank_and_zero_beyond(rng, xp, rank):
+    M = _with_spectrum(rng, 3, 5, np.array([2.0, 1.0, 0.5]) * (np.arange(3) < rank))
+    U = np.asarray(left_singular_vectors(xp.asarray(M[None])))[0]
+    np.testing.assert_allclose(U.T @ U, np.diag((np.arange(3) < rank).astype(float)), atol=1e-12)
+    np.testing.assert_allclose(U @ (U.T @ M), M, atol=1e-12)
+
+
+def _in_basis(A, spectral, xp=np):
+    """Write A'A on the coordinates in the span of the rows of A."""
+    basis, triangle = np.linalg.qr(A.T)
+    return InBasis(Gram(xp.asarray(triangle @ triangle.T), spectral), xp.asarray(basis))
+
+
+def _operators(rng, xp, p, n):
     A = rng.standard_normal((n, p))
     matrix = A.T @ A
     for spectral_ in (False, True):
-        yield GramSystem(xp.asarray(matrix), spectral_), matrix
-        yield KernelSystem(xp.asarray(A), spectral_), matrix
+        yield Gram(xp.asarray(matrix), spectral_), matrix
+        yield _in_basis(A, spectral_, xp), matrix
 
 
 @pytest.mark.parametrize(("p", "n"), [(6, 20), (12, 5), (230, 40)])  # 230: the inverse of the factor is recursive
-def test_systems_apply_and_solve_as_the_matrix_they_stand_for(rng, xp, p, n):
+def test_operators_apply_and_solve_as_the_matrix_they_stand_for(rng, xp, p, n):
     rows = rng.standard_normal((3, p))
-    for system, matrix in _systems(rng, xp, p, n):
+    for system, matrix in _operators(rng, xp, p, n):
         np.testing.assert_allclose(np.asarray(system.apply(xp.asarray(rows))), rows @ matrix, rtol=1e-10, atol=1e-9)
         for shift in (0.7, 5.0, 0.7):  # the last again: a factor that was kept must be the right one
             found = np.asarray(system.solver(xp.asarray(np.full(3, shift)))(xp.asarray(rows)))
@@ -137,12 +176,12 @@ def test_systems_apply_and_solve_as_the_matrix_they_stand_for(rng, xp, p, n):
             np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-9 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("kind", [GramSystem, KernelSystem])
-def test_spectral_systems_solve_every_row_with_its_own_shift(rng, kind):
+@pytest.mark.parametrize("kind", [lambda A, spectral: Gram(A.T @ A, spectral), _in_basis])
+def test_spectral_operators_solve_every_row_with_its_own_shift(rng, kind):
     A, rows, shifts = rng.standard_normal((4, 7)), rng.standard_normal((3, 7)), np.array([0.1, 1.0, 30.0])
-    system = kind(A.T @ A if kind is GramSystem else A, spectral=True)
+    system = kind(A, True)
     assert not system.shares_shift
-    assert kind(A).shares_shift
+    assert kind(A, False).shares_shift
     found = system.solver(shifts)(rows)
     for row, shift, w in zip(rows, shifts, found, strict=True):
         np.testing.assert_allclose((A.T @ A + shift * np.eye(7)) @ w, row, atol=1e-10)
@@ -152,7 +191,7 @@ def test_a_gram_that_is_singular_and_not_shifted_still_factors(rng):
     A = rng.standard_normal((2, 5))
     matrix = A.T @ A
     row = rng.standard_normal((1, 5)) @ matrix  # in its range, so that the equation has an answer
-    w = GramSystem(matrix).solver(np.zeros(1))(row)
+    w = Gram(matrix).solver(np.zeros(1))(row)
     np.testing.assert_allclose(w @ matrix, row, rtol=1e-5)
 
 
@@ -163,9 +202,9 @@ def test_the_largest_eigenvalue_is_bounded_from_above_within_five_per_cent(rng, 
     if tail == "decaying":
         A = A / np.arange(1, p + 1)
     true = np.linalg.eigvalsh(A.T @ A)[-1]
-    for system in (GramSystem(xp.asarray(A.T @ A)), KernelSystem(xp.asarray(A))):
+    for system in (Gram(xp.asarray(A.T @ A)), _in_basis(A, False, xp)):
         assert true <= system.largest() <= 1.05 * true
-    for system in (GramSystem(xp.asarray(A.T @ A), True), KernelSystem(xp.asarray(A), True)):
+    for system in (Gram(xp.asarray(A.T @ A), True), _in_basis(A, True, xp)):
         assert system.largest() == pytest.approx(true, rel=1e-10)
 
 
@@ -175,7 +214,7 @@ def test_the_largest_eigenvalue_of_nothing_is_zero():
 
 @pytest.mark.parametrize("n", [3, 20])
 def test_the_mean_eigenvalue_counts_the_zeros(rng, n):
-    for system, matrix in _systems(rng, np, 6, n):
+    for system, matrix in _operators(rng, np, 6, n):
         assert system.mean_eigenvalue() == pytest.approx(np.linalg.eigvalsh(matrix).mean())
 
 

@@ -4,27 +4,27 @@ import functools
 
 import numpy as np
 import pytest
-from oracle import matricize
-from registry import DATA_SOLVERS, PENALTIES, SOLVERS
+from oracle import minimise_loss
 
 from tracelearn import TraceNormClassifier, TraceNormRegressor
-from tracelearn.penalties import LatentTraceNorm, OverlappedTraceNorm, ScaledLatentTraceNorm
+from tracelearn.penalties import PENALTIES
+from tracelearn.solvers import SOLVERS
 
-cp = pytest.importorskip("cvxpy", reason="cvxpy is the reference here")
+pytest.importorskip("cvxpy", reason="cvxpy is the reference here")
 
 SHAPE = (3, 2, 2)
 N = 25
 RIDGE = 0.02
 ALPHA = {"overlapped": 0.08, "latent": 0.08, "scaled_latent": 0.25}
-CASES = ["squared", "huber", "squared_hinge", "logistic", "multinomial", "squared, classes as a mode"]
+CASES = ["squared", "huber", "squared_hinge", "logistic", "multinomial", "squared, classes as a mode", "poisson"]
 
 
 def model(case, **options):
     options = {"ridge": RIDGE, "max_iter": 50000, **options}
-    if case in ("squared", "huber"):
+    if case in ("squared", "huber", "poisson"):
         return TraceNormRegressor(loss=case, **options)
     if case == "squared, classes as a mode":
-        return TraceNormClassifier(class_mode=True, **options)
+        return TraceNormClassifier(target_mode=True, **options)
     return TraceNormClassifier(loss={"multinomial": "logistic"}.get(case, case), **options)
 
 
@@ -40,6 +40,8 @@ def data(case):
         return X, np.digitize(y, np.quantile(y, [0.3, 0.6])), weight
     if case in ("logistic", "squared_hinge"):
         return X, np.where(y > np.median(y), 1, -1), weight
+    if case == "poisson":
+        return X, rng.poisson(np.exp(0.5 * y)).astype(float), weight
     y[:3] += 8.0  # outliers, for Huber
     return X, y, weight
 
@@ -48,53 +50,20 @@ def data(case):
 def optimum(case, penalty):
     """Ask cvxpy for the optimal value of the problem that the class prints."""
     X, y, weight = data(case)
-    share, A, p = weight / weight.sum(), X.reshape(N, -1), X[0].size
-    K = 3 if case in ("multinomial", "squared, classes as a mode") else 1
     coupled = case == "squared, classes as a mode"
-    shape = (K, *SHAPE) if coupled else SHAPE
-    theta = {"overlapped": OverlappedTraceNorm, "latent": LatentTraceNorm, "scaled_latent": ScaledLatentTraceNorm}[
-        penalty
-    ](shape).weights
-    index = np.arange(int(np.prod(shape))).reshape(shape)
-
-    def norm(w):
-        def nuclear(v, mode):
-            rows = matricize(index, mode)
-            return cp.normNuc(cp.reshape(v[rows.ravel()], rows.shape, order="C"))
-
-        if penalty == "overlapped":
-            return sum(t * nuclear(w, mode) for mode, t in enumerate(theta)), []
-        parts = [cp.Variable(index.size) for _ in shape]
-        return sum(t * nuclear(v, mode) for mode, (t, v) in enumerate(zip(theta, parts, strict=True))), [
-            w == sum(parts)
-        ]
-
-    rows, b = [cp.Variable(p) for _ in range(K)], cp.Variable(K)
-    z = [A @ rows[k] + b[k] for k in range(K)]
-    if case == "squared":
-        loss = share @ cp.square(y - z[0])
-    elif case == "huber":
-        loss = share @ cp.huber(y - z[0], 1.35)
-    elif case == "squared_hinge":
-        loss = share @ cp.square(cp.pos(1 - cp.multiply(y, z[0])))
-    elif case == "logistic":
-        loss = share @ cp.logistic(-cp.multiply(y, z[0]))
-    elif case == "multinomial":
-        scores = cp.vstack(z).T
-        loss = share @ (cp.log_sum_exp(scores, axis=1) - cp.sum(cp.multiply(np.eye(3)[y], scores), axis=1))
-    else:
-        loss = sum(share @ cp.square(np.where(y == k, 1.0, -1.0) - z[k]) for k in range(K))
-    whole = cp.hstack(rows)
-    terms = [norm(whole)] if coupled else [norm(row) for row in rows]
-    objective = loss + ALPHA[penalty] * sum(term for term, _ in terms) + RIDGE * cp.sum_squares(whole)
-    problem = cp.Problem(cp.Minimize(objective), [equation for _, equations in terms for equation in equations])
-    accuracy = {name: 1e-9 for name in ("tol_gap_abs", "tol_gap_rel", "tol_feas")}
-    return float(problem.solve(solver=cp.CLARABEL, **accuracy))
+    Y, name = np.asarray(y, float)[:, None], case
+    if case == "multinomial":
+        Y = np.eye(3)[y]
+    elif coupled:
+        Y, name = 2.0 * np.eye(3)[y] - 1.0, "squared"
+    shape = (3, *SHAPE) if coupled else SHAPE
+    norm = PENALTIES[penalty](shape)
+    A, share = X.reshape(N, -1), weight / weight.sum()
+    return minimise_loss(name, A, Y, share, ALPHA[penalty], shape, norm, ridge=RIDGE, joint=coupled)
 
 
 def solvers(case):
-    names = list(SOLVERS)
-    return names if case.startswith("squared") and case != "squared_hinge" else [*names, *DATA_SOLVERS]
+    return ["newton"] if case == "poisson" else [*SOLVERS]
 
 
 COMBINATIONS = [(case, penalty, solver) for case in CASES for penalty in PENALTIES for solver in solvers(case)]

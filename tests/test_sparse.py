@@ -17,7 +17,8 @@ from tracelearn import (
     trace_norm_path,
 )
 from tracelearn.arrays.linalg import coupled_gram, with_ones
-from tracelearn.problems.sparse import SparseSystem
+from tracelearn.losses import Huber
+from tracelearn.problems.sparse import SparseGram
 from tracelearn.samples.checks import read_samples
 
 SHAPE = (5, 4, 3)
@@ -47,23 +48,26 @@ ROWS = {
 
 MODELS = {
     "squared": TraceNormRegressor(loss="squared"),
-    "huber": TraceNormRegressor(loss="huber", huber_delta=0.5),
+    "huber": TraceNormRegressor(loss=Huber(0.5)),
     "squared, classes": TraceNormClassifier(loss="squared"),
     "squared hinge": TraceNormClassifier(loss="squared_hinge"),
     "logistic": TraceNormClassifier(loss="logistic"),
+    "poisson": TraceNormRegressor(loss="poisson"),
 }
 
 
 @pytest.fixture(params=ROWS)
 def rows(request, monkeypatch):
     if request.param == "neither many nor few":
-        for module in ("sparse", "forms", "smooth.samples"):
-            monkeypatch.setattr(f"tracelearn.{module}.FEW", 1)
+        for module in ("sparse", "batch", "sample_loss"):
+            monkeypatch.setattr(f"tracelearn.problems.{module}.FEW", 1)
     return ROWS[request.param]()
 
 
 def targets_for(model, rows, n_classes=2):
     scores = rows @ np.random.default_rng(7).normal(size=P) + np.random.default_rng(8).normal(size=len(rows))
+    if model.get_params().get("loss") == "poisson":
+        return np.round(np.exp(np.clip(scores, -3.0, 2.0)))
     if isinstance(model, TraceNormRegressor):
         return scores
     return np.searchsorted(np.quantile(scores, np.arange(1, n_classes) / n_classes), scores)
@@ -91,10 +95,10 @@ def test_sparse_samples_give_the_model_of_dense_ones(name, rows, fit_intercept):
     assert_same(*fitted_both(model, rows, y, sample_weight=weight))
 
 
-@pytest.mark.parametrize("class_mode", [False, True])
+@pytest.mark.parametrize("target_mode", [False, True])
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
-def test_several_classes_of_sparse_samples_give_the_model_of_dense_ones(loss, rows, class_mode):
-    model = TraceNormClassifier(alpha=0.01, ridge=0.05, loss=loss, class_mode=class_mode, class_weight="balanced")
+def test_several_classes_of_sparse_samples_give_the_model_of_dense_ones(loss, rows, target_mode):
+    model = TraceNormClassifier(alpha=0.01, ridge=0.05, loss=loss, target_mode=target_mode, class_weight="balanced")
     assert_same(*fitted_both(model, rows, targets_for(model, rows, 3)))
 
 
@@ -219,10 +223,10 @@ def test_a_feature_far_from_zero_loses_no_digits_among_many_that_are_empty():
 
 
 @pytest.mark.parametrize("centre", [True, False])
-def test_a_sparse_system_is_the_weighted_covariance_and_solves_it(rows, centre):
+def test_a_sparse_gram_is_the_weighted_covariance_and_solves_it(rows, centre):
     rng = np.random.default_rng(0)
     weight, right = rng.uniform(0.1, 2.0, len(rows)), rng.normal(size=(2, P))
-    system = SparseSystem.of(sparse.csr_array(rows), weight, centre=centre)
+    system = SparseGram.of(sparse.csr_array(rows), weight, centre=centre)
     deviations = rows - (weight @ rows / weight.sum() if centre else 0.0)
     matrix = (deviations.T * weight) @ deviations
     values = np.linalg.eigvalsh(matrix)

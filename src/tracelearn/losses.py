@@ -480,8 +480,7 @@ class Poisson(Loss):
         return _entropy(v) - v - _entropy(y) + y
 
     def intercept(self, total: Total, start: Array) -> Array:
-        """Match the mean prediction with the mean count, the largest score taken out first, which might overflow."""
+        """Match the mean prediction with the mean count, the mean score taken out first: far from zero it might overflow."""
         xp = array_namespace(start)
-        counts = total(lambda y, z, share: share @ y)
-        middle = total(lambda y, z, share: share @ z)
+        counts, middle = total(lambda y, z, share: (share @ y, share @ z))
         return xp.log(counts) - middle - xp.log(total(lambda y, z, share: share @ _exp(z - middle)))

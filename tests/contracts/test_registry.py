@@ -1,56 +1,54 @@
-"""Nothing public escapes the contracts."""
+"""Nothing public escapes the contracts: what the package offers by name is what its modules export."""
 
 import importlib
 import inspect
 import pkgutil
 
-import registry
+import pytest
 
 import tracelearn
 from tracelearn import penalties, solvers
-from tracelearn.solvers import prox
-
-# Above the numerical core: these have registries of their own, and optional dependencies.
-_EDGE = {"cli", "estimators", "reproduce"}
+from tracelearn.losses import LOSSES, Loss
+from tracelearn.penalties import ATOMS, PENALTIES, Atom
+from tracelearn.solvers import apg
 
 
 def _public_members():
-    for info in pkgutil.iter_modules(tracelearn.__path__):
-        if info.name in _EDGE:
-            continue
-        module = importlib.import_module(f"tracelearn.{info.name}")
-        for name in getattr(module, "__all__", ()):
-            yield name, getattr(module, name)
+    for info in pkgutil.walk_packages(tracelearn.__path__, "tracelearn."):
+        if info.name.split(".")[1] in {"losses", "penalties", "problems", "solvers", "arrays", "moments"}:
+            module = importlib.import_module(info.name)
+            for name in getattr(module, "__all__", ()):
+                yield getattr(module, name)
 
 
-def _looks_like_a_penalty(member) -> bool:
-    needed = [name for name, method in vars(penalties.Penalty).items() if not name.startswith("_") and callable(method)]
-    return inspect.isclass(member) and member is not penalties.Penalty and all(hasattr(member, n) for n in needed)
-
-
-def _returns(member, annotation: str) -> bool:
+def _returns(member, annotation):
     return inspect.isfunction(member) and inspect.signature(member).return_annotation == annotation
 
 
-def test_every_public_penalty_is_under_contract():
-    found = {member for _, member in _public_members() if _looks_like_a_penalty(member)}
+@pytest.mark.parametrize(("kind", "known"), [(Loss, LOSSES), (Atom, ATOMS)])
+def test_every_public_loss_and_atom_is_offered_by_its_name(kind, known):
+    found = {one for one in _public_members() if inspect.isclass(one) and issubclass(one, kind) and one is not kind}
     assert found
-    assert found == set(registry.PENALTIES.values()) == set(penalties.PENALTIES.values())
+    assert found == set(known.values())
+    assert {one.name: one for one in found} == known
 
 
-def test_every_public_solver_is_under_contract():
-    found = {member for _, member in _public_members() if _returns(member, "Solution")}
+def test_every_penalty_answers_all_that_solvers_ask():
+    asked = {name for name, method in vars(penalties.Penalty).items() if not name.startswith("_") and callable(method)}
+    assert asked
+    for one in (penalties.Overlap, penalties.Latent, penalties.Blocks):
+        assert asked <= set(dir(one))
+    for make in PENALTIES.values():
+        assert asked <= set(dir(make((3, 4, 2))))
+
+
+def test_every_public_solver_is_offered_by_its_name():
+    found = {member for member in _public_members() if _returns(member, "Solution")}
     assert found
-    assert found == set((registry.SOLVERS | registry.DATA_SOLVERS).values()) == set(solvers.SOLVERS.values())
+    assert found == set(solvers.SOLVERS.values())
 
 
-def test_every_public_proximal_method_is_under_contract():
-    found = {member for _, member in _public_members() if _returns(member, "tuple[Array, Split]")}
+def test_every_public_proximal_method_is_offered_by_its_name():
+    found = {member for member in _public_members() if _returns(member, "tuple[Array, Split]")}
     assert found
-    assert found == set(registry.PROXES.values()) == set(prox.PROXES.values())
-
-
-def test_users_and_contracts_call_things_by_the_same_names():
-    assert penalties.PENALTIES == registry.PENALTIES
-    assert solvers.SOLVERS == registry.SOLVERS | registry.DATA_SOLVERS
-    assert prox.PROXES == registry.PROXES
+    assert found == set(apg.PROXES.values())

@@ -78,6 +78,10 @@ class SecondOrder(TensorTransformer):
     mean : bool, default=True
         Whether the means of channels over time are kept beside their covariance. Signals are then measured in ``unit_``, so
         that the result does not depend on the units of X.
+    standardize : bool, default=False
+        Whether every channel, and its differences, are divided by the root of their mean power before covariances are shrunk,
+        so that no channel is lost for being small. That power is learned by a pass of its own, from the samples of ``fit`` or
+        of the first ``partial_fit``, and then fixed.
     shrinkage : "oas" or float between 0 and 1, default="oas"
         Each covariance becomes ``(1 - shrinkage) C + shrinkage trace(C) / c I``; "oas" is the oracle approximating shrinkage
         of scikit-learn, for each covariance its own.
@@ -92,6 +96,8 @@ class SecondOrder(TensorTransformer):
         M, with c the number of channels, times the number of copies, plus one for the mean.
     whitener_ : array of shape (kept..., c, c)
         R with ``R M R' = I`` but for directions without variance, which are left out; symmetric where ``unit_`` is 1.
+    channel_scale_ : array of shape (kept..., channels, 1)
+        With ``standardize``: what every channel, with its copies, is divided by.
     unit_ : float
         Root of the mean power of the training signals; 1 without ``mean``.
     time_axis_ : int
@@ -134,6 +140,7 @@ class SecondOrder(TensorTransformer):
         "lag_step": [Interval(Integral, 1, None, closed="left")],
         "difference": ["boolean"],
         "mean": ["boolean"],
+        "standardize": ["boolean"],
         "shrinkage": [StrOptions({"oas"}), Interval(Real, 0, 1, closed="both")],
         "reference": [StrOptions({"mean"}), None],
         "tensor_shape": ["array-like", None],
@@ -148,6 +155,7 @@ class SecondOrder(TensorTransformer):
         lag_step: int = 1,
         difference: bool = False,
         mean: bool = True,
+        standardize: bool = False,
         shrinkage: Any = "oas",
         reference: str | None = "mean",
         tensor_shape: Any = None,
@@ -158,6 +166,7 @@ class SecondOrder(TensorTransformer):
         self.lag_step = lag_step
         self.difference = difference
         self.mean = mean
+        self.standardize = standardize
         self.shrinkage = shrinkage
         self.reference = reference
         self.tensor_shape = tensor_shape
@@ -203,7 +212,19 @@ class SecondOrder(TensorTransformer):
         T = xp.reshape(T, (*T.shape[: 1 + len(kept)], -1, T.shape[-1]))
         T = xp.concat([T[..., 1:], T[..., 1:] - T[..., :-1]], axis=-2) if self.difference else T
         n_times, delays = T.shape[-1], [self.lag_step * copy for copy in range(self.lags + 1)]
-        return xp.concat([T[..., delays[-1] - delay : n_times - delay] for delay in delays], axis=-2)
+        T = xp.concat([T[..., delays[-1] - delay : n_times - delay] for delay in delays], axis=-2)
+        return T / move_to(self.channel_scale_, T, T.dtype) if hasattr(self, "channel_scale_") else T
+
+    def _learn(self, X: Any, sample_weight: Any) -> None:
+        if self.standardize and not hasattr(self, "channel_scale_"):
+            power = self._total(self._power, X, sample_weight).mean
+            self.channel_scale_ = np.sqrt(np.where(power > 0, power, 1.0))[..., None]
+        super()._learn(X, sample_weight)
+
+    def _power(self, T: Array, weight: Array) -> Summary:
+        """Find the variance of every channel over the times of each sample, for their mean over samples."""
+        signals = self._signals(as_dtype(T, widest(T)["dtype"]))
+        return summarise(array_namespace(T).var(signals, axis=-1), weight)
 
     def _features(self, T: Array) -> Array:
         """Find S of every sample, in double precision."""

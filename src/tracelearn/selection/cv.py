@@ -60,10 +60,10 @@ _SHOWN = ("n_features_in_", "feature_names_in_", "classes_", "intercept_", "n_it
 VIEWS: dict[str, Any] = {
     "raw": lambda axis: None,
     "whitened": lambda axis: ModeWhitener(power=-0.25),
-    "second_order": lambda axis: SecondOrder(time_axis=axis),
-    "second_order_difference": lambda axis: SecondOrder(time_axis=axis, difference=True),
-    "second_order_lags": lambda axis: SecondOrder(time_axis=axis, lags=3),
-    "second_order_slow_lags": lambda axis: SecondOrder(time_axis=axis, lags=3, lag_step=3),
+    "second_order": lambda axis: SecondOrder(axis, standardize=True),
+    "second_order_difference": lambda axis: SecondOrder(axis, standardize=True, difference=True),
+    "second_order_lags": lambda axis: SecondOrder(axis, standardize=True, lags=3),
+    "second_order_slow_lags": lambda axis: SecondOrder(axis, standardize=True, lags=3, lag_step=3),
 }
 
 

@@ -73,7 +73,8 @@ def folds_of(
     if isinstance(cv, Integral):
         grouped, kinds = metadata.get("groups") is not None, type_of_target(y) in ("binary", "multiclass")
         kind = _SPLITTERS[classifier and kinds, grouped]
-        splitters = [kind(int(cv), shuffle=True, random_state=seed) for seed in range(repeats)]
+        count = min(int(cv), len(np.unique(metadata["groups"]))) if grouped else int(cv)
+        splitters = [kind(count, shuffle=True, random_state=seed) for seed in range(repeats)]
     rows = np.zeros(len(y))
     folds = Folds([split for one in splitters for split in one.split(rows, y, **metadata)], len(y))
     for f, parts in enumerate(folds.splits):

@@ -67,10 +67,11 @@ def prox_adm(
            [0., 0.]])
     """
     xp = array_namespace(P)
-    rho = xp.full_like(alpha, 2.0 * curvature)
+    stiffness = penalty.stiffness
+    rho = xp.full_like(alpha, stiffness * curvature)
 
     def step(split: Split) -> tuple[Array, Split]:
-        W = (curvature * P + penalty.pull(split, rho)) / (3.0 * curvature)
+        W = (curvature * P + penalty.pull(split, rho)) / ((1.0 + stiffness) * curvature)
         return W, penalty.push(split, W, alpha, rho, 1.0)
 
     return _proximal(step, penalty.start(P) if split is None else split, P, tol, max_iter)

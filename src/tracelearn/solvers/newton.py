@@ -57,7 +57,7 @@ def newton(
             inner = admm(
                 replace(problems, fit=model, reference=problems.scale),
                 tol=goal,
-                max_iter=max_iter,
+                max_iter=max_iter - spent,
                 start=first,
                 exact_ranks=False,
             )

@@ -1,4 +1,4 @@
-"""Every system against the matrix that it stands for."""
+"""Every operator against the matrix that it stands for."""
 
 import numpy as np
 import pytest
@@ -7,16 +7,19 @@ from tracelearn.problems.smooth import ArraySamples
 
 from tracelearn.problems.operators import (
     _BLOCK,
-    CentredSystem,
-    CoupledSystem,
-    DiagonalSystem,
-    GramSystem,
-    KernelSystem,
-    OperatorSystem,
-    StackedSystem,
-    WeightedKernelSystem,
+    Centred,
+    Coupled,
+    Diagonal,
+    Gram,
+    InBasis,
+    Passes,
     conjugate_gradients,
+    stacked,
 )
+<<<<<<< HEAD:tests/test_systems.py
+=======
+from tracelearn.samples.samples import Block, Samples
+>>>>>>> contracts:tests/test_operators.py
 
 P, R = 6, 3  # features, and rows that are solved together
 
@@ -26,81 +29,85 @@ def covariance(rng, n=20):
     return A.T @ A / n
 
 
-def operator(rng):
-    X, share = rng.standard_normal((20, P)) + 2.0, rng.uniform(0.5, 2.0, 20)
-    share = share / share.sum()
-    samples = ArraySamples(X, np.zeros((20, 1)), share)
+def passes(rng):
+    X, weight = rng.standard_normal((20, P)) + 2.0, rng.uniform(0.5, 2.0, 20)
+    share = weight / weight.sum()
+    samples = Samples.of(Block(X, np.zeros((20, 1)), weight), (P,))
     centred = X - share @ X
-    return OperatorSystem(samples.total, share @ X, 2.0), np.kron(np.eye(R), 2.0 * (centred.T * share) @ centred)
+    return Passes(samples.total, share @ X, 2.0), np.kron(np.eye(R), 2.0 * (centred.T * share) @ centred)
 
 
-def weighted(rng, centre):
-    X, weight = rng.standard_normal((4, P)) + 1.0, rng.uniform(0.5, 2.0, 4)
-    centred = X - (weight @ X / weight.sum() if centre else 0.0)
-    system = WeightedKernelSystem(X, kernel=X @ X.T, weight=weight, centre=centre)
-    return system, np.kron(np.eye(R), (centred.T * weight) @ centred)
-
-
-def kernel(rng, spectral):
-    A = rng.standard_normal((4, P))
-    return KernelSystem(A, spectral), np.kron(np.eye(R), A.T @ A)
+def in_basis(rng, spectral):
+    basis = np.linalg.qr(rng.standard_normal((P, 4)))[0]
+    A = rng.standard_normal((9, 4))
+    return InBasis(Gram(A.T @ A / 9, spectral), basis), np.kron(np.eye(R), basis @ (A.T @ A / 9) @ basis.T)
 
 
 def gram(rng, spectral):
     C = covariance(rng)
-    return GramSystem(C, spectral), np.kron(np.eye(R), C)
+    return Gram(C, spectral), np.kron(np.eye(R), C)
 
 
 def diagonal(rng):
     d = rng.uniform(0.5, 2.0, P)
-    return DiagonalSystem(d), np.kron(np.eye(R), np.diag(d))
+    return Diagonal(d), np.kron(np.eye(R), np.diag(d))
 
 
-def stacked(rng):
-    parts = [covariance(rng) for _ in range(R)]
+def block_diagonal(parts):
     matrix = np.zeros((R * P, R * P))
     for k, part in enumerate(parts):
         matrix[k * P : (k + 1) * P, k * P : (k + 1) * P] = part
-    return StackedSystem(tuple(GramSystem(part) for part in parts)), matrix
+    return matrix
+
+
+def several(rng):
+    parts = [covariance(rng) for _ in range(R)]
+    return stacked([Gram(part) for part in parts]), block_diagonal(parts)
+
+
+def several_in_a_basis(rng):
+    basis = np.linalg.qr(rng.standard_normal((P, 4)))[0]
+    parts = [A.T @ A / 9 for A in rng.standard_normal((R, 9, 4))]
+    system = stacked([InBasis(Gram(part), basis) for part in parts])
+    return system, block_diagonal([basis @ part @ basis.T for part in parts])
 
 
 def centred(rng):
     C = covariance(rng)
-    return CentredSystem(GramSystem(C)), np.kron(np.eye(R) - 1.0 / R, C)
+    return Centred(Gram(C)), np.kron(np.eye(R) - 1.0 / R, C)
 
 
 def coupled(rng):
     A = rng.standard_normal((40, R * P))
-    return CoupledSystem(GramSystem(A.T @ A / 40)), A.T @ A / 40
+    return Coupled(Gram(A.T @ A / 40)), A.T @ A / 40
 
 
 def coupled_in_a_basis(rng):
     basis = np.linalg.qr(rng.standard_normal((P, 4)))[0]
     A = rng.standard_normal((40, R * 4))
     wide = np.kron(np.eye(R), basis)
-    return CoupledSystem(GramSystem(A.T @ A / 40), basis), wide @ (A.T @ A / 40) @ wide.T
+    return Coupled(Gram(A.T @ A / 40), basis), wide @ (A.T @ A / 40) @ wide.T
 
 
-SYSTEMS = {
+OPERATORS = {
     "gram": lambda rng: gram(rng, False),
     "spectral gram": lambda rng: gram(rng, True),
-    "kernel": lambda rng: kernel(rng, False),
-    "spectral kernel": lambda rng: kernel(rng, True),
-    "weighted kernel": lambda rng: weighted(rng, False),
-    "weighted kernel about the mean": lambda rng: weighted(rng, True),
+    "in a basis": lambda rng: in_basis(rng, False),
+    "spectral in a basis": lambda rng: in_basis(rng, True),
     "diagonal": diagonal,
-    "operator": operator,
-    "stacked": stacked,
+    "passes": passes,
+    "stacked": several,
+    "stacked in a basis": several_in_a_basis,
     "centred": centred,
     "coupled": coupled,
     "coupled in a basis": coupled_in_a_basis,
 }
-every_system = pytest.mark.parametrize("name", SYSTEMS)
+every_operator = pytest.mark.parametrize("name", OPERATORS)
 
 
-@every_system
-def test_a_system_multiplies_as_its_matrix_and_solves_what_it_multiplies(rng, name):
-    system, matrix = SYSTEMS[name](rng)
+@every_operator
+def test_an_operator_multiplies_as_its_matrix_and_solves_what_it_multiplies(rng, name):
+    system, matrix = OPERATORS[name](rng)
     rows = rng.standard_normal((R, P))
     image = system.apply(rows)
     assert_allclose(image.ravel(), matrix @ rows.ravel(), atol=1e-12)
@@ -110,9 +117,9 @@ def test_a_system_multiplies_as_its_matrix_and_solves_what_it_multiplies(rng, na
         assert_allclose(solve(image + shift[:, None] * rows), rows, atol=1e-8)
 
 
-@every_system
-def test_a_system_knows_its_largest_its_mean_and_a_bound_of_its_smallest_eigenvalue(rng, name):
-    system, matrix = SYSTEMS[name](rng)
+@every_operator
+def test_an_operator_knows_its_largest_its_mean_and_a_bound_of_its_smallest_eigenvalue(rng, name):
+    system, matrix = OPERATORS[name](rng)
     values = np.linalg.eigvalsh(matrix)
     assert values[-1] * (1 - 1e-12) <= system.largest() <= 1.05 * values[-1]
     assert 0.0 <= system.smallest() <= max(values[0], 0.0) + 1e-15
@@ -125,14 +132,14 @@ def test_a_system_knows_its_largest_its_mean_and_a_bound_of_its_smallest_eigenva
 def test_the_smallest_eigenvalue_of_a_singular_matrix_is_zero_whatever_rounding_says(rng):
     for _ in range(20):
         A = rng.standard_normal((P - 1, P))
-        assert GramSystem(A.T @ A).smallest() == GramSystem(A.T @ A, spectral=True).smallest() == 0.0
+        assert Gram(A.T @ A).smallest() == Gram(A.T @ A, spectral=True).smallest() == 0.0
 
 
 @pytest.mark.parametrize("size", [2 * _BLOCK, 2 * _BLOCK + 1, 3 * _BLOCK + 7, 4 * _BLOCK])
 def test_a_large_matrix_is_solved_block_by_block_and_then_by_its_inverse(rng, size):
     A = rng.standard_normal((size, size))
     matrix, rows = A @ A.T / size, rng.standard_normal((2, size))
-    solve = GramSystem(matrix).solver(np.full(2, 0.5))
+    solve = Gram(matrix).solver(np.full(2, 0.5))
     image = rows @ matrix + 0.5 * rows
     for count in range(102):
         if count in (0, 1, 99, 100, 101):
@@ -143,7 +150,7 @@ def test_a_large_matrix_is_solved_block_by_block_and_then_by_its_inverse(rng, si
 
 def test_a_factor_is_kept_for_one_shift_and_made_anew_for_another(rng):
     C, rows = covariance(rng), rng.standard_normal((1, P))
-    system = GramSystem(C)
+    system = Gram(C)
     for shift in (0.5, 0.5, 2.0, 0.5):
         assert_allclose(system.solver(np.array([shift]))(rows @ C + shift * rows), rows, atol=1e-10)
 
@@ -168,3 +175,14 @@ def test_conjugate_gradients_end_at_the_tolerance_and_at_the_answer_take_no_step
     assert 1 <= len(calls) < P
     left = rows - rough @ C - shift[:, None] * rough
     assert np.all(np.sum(left**2 / scale, axis=1) <= 0.25 * np.sum(rows**2 / scale, axis=1))
+
+
+def test_rows_of_a_stack_are_those_of_each_group_alone(rng):
+    parts = [covariance(rng) for _ in range(2)]
+    system, rows, shift = stacked([Gram(part) for part in parts]), rng.standard_normal((6, P)), rng.uniform(0.1, 2.0, 6)
+    assert system.n_groups == 2
+    for g, part in enumerate(parts):
+        own = slice(3 * g, 3 * g + 3)
+        assert_allclose(system.apply(rows)[own], rows[own] @ part)
+        expected = [np.linalg.solve(part + s * np.eye(P), row) for s, row in zip(shift[own], rows[own], strict=True)]
+        assert_allclose(system.solver(shift)(rows)[own], expected)
