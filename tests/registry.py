@@ -8,15 +8,7 @@ from __future__ import annotations
 
 import math
 
-<<<<<<< HEAD
-from tracelearn.solvers.prox import prox_adm, prox_dr
-
-from tracelearn.losses import Huber, Logistic, Multinomial, Squared, SquaredHinge
-from tracelearn.penalties import LatentTraceNorm, OverlappedTraceNorm, ScaledLatentTraceNorm
-from tracelearn.solvers import admm, apg_adm, apg_dr, newton
-=======
 import numpy as np
->>>>>>> contracts
 
 from tracelearn.losses import LOSSES
 from tracelearn.penalties import ATOMS, L1, PENALTIES, Blocks, GroupL2, Latent, Nuclear, Overlap

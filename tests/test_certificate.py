@@ -6,15 +6,6 @@ import registry
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import centred, matricize, minimise, spectral
-<<<<<<< HEAD
-from registry import PENALTIES
-from tracelearn.problems.certificate import alpha_max, certify
-from tracelearn.problems.smooth import ArraySamples, DataLoss, Squares
-
-from tracelearn import Moments
-from tracelearn.losses import Logistic
-from tracelearn.penalties import Split
-=======
 
 from tracelearn import Moments
 from tracelearn.losses import LOSSES, Logistic
@@ -23,7 +14,6 @@ from tracelearn.problems.batch import Problems, alpha_max, certify
 from tracelearn.problems.datafits import Squares
 from tracelearn.problems.sample_loss import SampleLoss
 from tracelearn.samples.samples import Block, Samples
->>>>>>> contracts
 from tracelearn.solvers import admm
 
 SHAPES = [(5,), (3, 4), (3, 3, 2), (2, 3, 2, 2)]

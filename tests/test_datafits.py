@@ -11,16 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy import sparse
-from tracelearn.problems.smooth import ArraySamples, DataLoss, SparseSamples, Squares
-from tracelearn.problems.smooth.data import _Share
-from tracelearn.problems.smooth.samples import _BLOCK_BYTES
 
 from tracelearn import Moments
 from tracelearn.losses import LOSSES, Squared
 from tracelearn.moments import Fold
-<<<<<<< HEAD:tests/test_smooth.py
-from tracelearn.problems.operators import GramSystem
-=======
 from tracelearn.problems import sample_loss
 from tracelearn.problems.batch import Form, datafit
 from tracelearn.problems.datafits import Squares
@@ -39,7 +33,6 @@ def arrays_of(samples):
     """Return rows, targets and shares of samples in one block."""
     (block,) = samples.blocks
     return block.X, block.Y, block.weight / samples.weight
->>>>>>> contracts:tests/test_datafits.py
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from tracelearn.problems.smooth import ArraySamples
 
 from tracelearn.problems.operators import (
     _BLOCK,
@@ -16,10 +15,7 @@ from tracelearn.problems.operators import (
     conjugate_gradients,
     stacked,
 )
-<<<<<<< HEAD:tests/test_systems.py
-=======
 from tracelearn.samples.samples import Block, Samples
->>>>>>> contracts:tests/test_operators.py
 
 P, R = 6, 3  # features, and rows that are solved together
 

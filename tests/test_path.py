@@ -2,14 +2,6 @@
 
 import numpy as np
 import pytest
-<<<<<<< HEAD
-from tracelearn.problems.certificate import alpha_max
-from tracelearn.problems.smooth import Squares
-
-from tracelearn import Moments
-from tracelearn.penalties import OverlappedTraceNorm
-from tracelearn.selection.path import alpha_grid, walk_path
-=======
 from sklearn.base import clone
 
 from tracelearn import Moments, TraceNormClassifier, TraceNormRegressor, trace_norm_path
@@ -18,7 +10,6 @@ from tracelearn.problems.batch import alpha_max
 from tracelearn.problems.datafits import Squares
 from tracelearn.selection import path as path_module
 from tracelearn.selection.path import read_alphas
->>>>>>> contracts
 from tracelearn.solvers import admm
 
 SHAPE = (3, 2, 2)

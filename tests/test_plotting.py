@@ -13,7 +13,6 @@ import pytest
 mpl.use("agg")
 
 import matplotlib.pyplot as plt
-from tracelearn.estimators.convergence import Record
 
 from tracelearn import (
     HierarchicalTraceNormClassifier,
@@ -26,10 +25,7 @@ from tracelearn import (
     stream,
     trace_norm_path,
 )
-<<<<<<< HEAD
 from tracelearn.estimators.base import Record
-=======
->>>>>>> contracts
 from tracelearn.plotting import (
     ConvergenceDisplay,
     ModeFactorsDisplay,

@@ -4,14 +4,9 @@ import numpy as np
 import pytest
 import registry
 from oracle import minimise, spectral
-from tracelearn.solvers.prox import PROXES
 
-<<<<<<< HEAD
-from tracelearn.penalties import LatentTraceNorm, OverlappedTraceNorm, ScaledLatentTraceNorm
-=======
 from tracelearn.penalties import PENALTIES, Latent, latent, overlapped, scaled_latent
 from tracelearn.solvers.apg import PROXES
->>>>>>> contracts
 
 SHAPES = [(5,), (3, 4), (3, 3, 2), (2, 3, 2, 2)]
 

@@ -337,7 +337,8 @@ class _Terms:
         views = [atom.view(T) for (_, atom), T in zip(self.terms, tensors, strict=True)]
         groups: dict[Any, list[int]] = {}
         for m, (view, (_, atom)) in enumerate(zip(views, self.terms, strict=True)):
-            same = replace(atom, mode=0) if hasattr(atom, "mode") else atom  # what acts on a view knows no mode
+            same: Any = atom
+            same = replace(same, mode=0) if hasattr(atom, "mode") else atom  # what acts on a view knows no mode
             groups.setdefault((same, tuple(view.shape)), []).append(m)
         found: list[Array] = [None] * len(views)
         xp = array_namespace(views[0])

@@ -5,18 +5,6 @@ import math
 
 import numpy as np
 import pytest
-<<<<<<< HEAD
-from oracle import centred, minimise
-from registry import DATA_SOLVERS, PENALTIES, SOLVERS
-from tracelearn.problems.certificate import alpha_max, certify
-from tracelearn.problems.smooth import ArraySamples, DataLoss, Squares
-
-from tracelearn import Moments
-from tracelearn.arrays.tensors import n_rank
-from tracelearn.losses import Squared
-from tracelearn.problems.operators import GramSystem, KernelSystem
-from tracelearn.solvers import Solution
-=======
 import registry
 from oracle import centred, minimise, minimise_loss
 
@@ -30,7 +18,6 @@ from tracelearn.problems.operators import Gram
 from tracelearn.problems.sample_loss import SampleLoss
 from tracelearn.samples.samples import Block, Samples
 from tracelearn.solvers import SOLVERS
->>>>>>> contracts
 
 SHAPES = [(3, 4), (3, 3, 2), (2, 3, 2, 2)]
 FORMS = ["gram", "spectral gram", "basis", "spectral basis"]

@@ -11,7 +11,7 @@ from array_api_compat import device
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, to_numpy, widest
-from tracelearn.features.base import Summary, TensorTransformer, read_modes, symmetric_power
+from tracelearn.features.base import Summary, TensorTransformer, read_modes, summarise, symmetric_power
 from tracelearn.samples.checks import check_range
 from tracelearn.samples.scikit_learn import Interval, StrOptions
 
@@ -224,7 +224,7 @@ class SecondOrder(TensorTransformer):
     def _power(self, T: Array, weight: Array) -> Summary:
         """Find the variance of every channel over the times of each sample, for their mean over samples."""
         signals = self._signals(as_dtype(T, widest(T)["dtype"]))
-        return summarise(array_namespace(T).var(signals, axis=-1), weight)
+        return summarise(array_namespace(T).var(signals, axis=-1), weight, *self._rules())
 
     def _features(self, T: Array) -> Array:
         """Find S of every sample, in double precision."""
