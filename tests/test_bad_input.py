@@ -259,7 +259,7 @@ def test_mode_weights_that_cannot_be_weights_are_refused(make, y):
 
 def test_with_the_classes_as_a_mode_the_weights_count_it():
     three = np.digitize(Y, np.quantile(Y, [0.3, 0.6]))
-    model = TraceNormClassifier(class_mode=True, mode_weights=(1, 1, 1))
+    model = TraceNormClassifier(target_mode=True, mode_weights=(1, 1, 1))
     refusal(lambda: model.fit(X, three), "4 mode weights for classes and samples of shape (3, 2, 2), got 3")
 
 
@@ -277,7 +277,7 @@ def test_with_the_classes_as_a_mode_the_weights_count_it():
         ("max_iter", [0, -5, 1.5]),
         ("forgetting", [0.0, 1.5, -1.0]),
         ("fit_intercept", ["yes"]),
-        ("class_mode", ["yes"]),
+        ("target_mode", ["yes"]),
         ("warm_start", ["yes"]),
         ("verbose", ["loud", -1]),
     ],
@@ -350,7 +350,7 @@ def test_a_model_fitted_through_the_kernel_cannot_go_on_online():
         {"solver": "admm"},
         {"penalty": "latent"},
         {"ridge": 0.1},
-        {"class_mode": True},
+        {"target_mode": True},
         {"mode_weights": (1, 1, 1)},
     ],
     ids=str,

@@ -44,7 +44,7 @@ EXPECTED_FAILURES: dict[str, dict[str, str]] = {}
     [
         *(TraceNormRegressor(loss=loss) for loss in REGRESSOR_LOSSES),
         *(TraceNormClassifier(loss=loss) for loss in CLASSIFIER_LOSSES),
-        TraceNormClassifier(class_mode=True),
+        TraceNormClassifier(target_mode=True),
         TraceNormClassifier(penalty="latent", alpha=0.05),
         TraceNormRegressor(penalty="scaled_latent", ridge=0.1),
         TraceNormRegressor(solver="apg-adm"),
@@ -247,16 +247,16 @@ def test_a_binary_classifier_has_one_weight_tensor(shape):
 
 
 @every_shape
-@pytest.mark.parametrize("class_mode", [False, True])
-def test_a_classifier_of_many_has_one_weight_tensor_for_each(shape, class_mode):
+@pytest.mark.parametrize("target_mode", [False, True])
+def test_a_classifier_of_many_has_one_weight_tensor_for_each(shape, target_mode):
     X, y = samples(shape, n=90)
     for loss in CLASSIFIER_LOSSES:
-        model = TraceNormClassifier(loss=loss, class_mode=class_mode).fit(X, labels(y, 3))
+        model = TraceNormClassifier(loss=loss, target_mode=target_mode).fit(X, labels(y, 3))
         assert model.coef_.shape == (3, *shape)
         assert model.intercept_.shape == (3,)
         assert model.decision_function(X).shape == (90, 3)
-        assert model.mode_ranks_.shape == ((len(shape) + 1,) if class_mode else (3, len(shape)))
-        assert len(model.mode_factors_) == len(shape) + class_mode
+        assert model.mode_ranks_.shape == ((len(shape) + 1,) if target_mode else (3, len(shape)))
+        assert len(model.mode_factors_) == len(shape) + target_mode
         np.testing.assert_array_equal(model.predict(X), model.classes_[model.decision_function(X).argmax(axis=1)])
 
 
@@ -289,9 +289,9 @@ def test_targets_without_a_common_penalty_are_learned_as_if_alone(loss, penalty)
         np.testing.assert_allclose(together.predict(X)[:, k], alone.predict(X), atol=2e-2)
 
 
-def test_a_binary_class_mode_is_no_mode():
+def test_a_binary_target_mode_is_no_mode():
     X, y = samples()
-    one = TraceNormClassifier(class_mode=True).fit(X, labels(y))
+    one = TraceNormClassifier(target_mode=True).fit(X, labels(y))
     np.testing.assert_array_equal(one.coef_, TraceNormClassifier().fit(X, labels(y)).coef_)
 
 
@@ -470,13 +470,13 @@ def test_every_solver_certifies_what_it_was_asked_for(make, loss, penalty, solve
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])
-@pytest.mark.parametrize("class_mode", [False, True])
+@pytest.mark.parametrize("target_mode", [False, True])
 @pytest.mark.parametrize("weighted", [True, False])
-def test_kernel_and_moments_give_one_answer(fit_intercept, class_mode, weighted, monkeypatch, rng):
+def test_kernel_and_moments_give_one_answer(fit_intercept, target_mode, weighted, monkeypatch, rng):
     X, y = samples((4, 5, 3), n=25)
     targets = np.stack([y, y**2 / 4], axis=1)
     weight = rng.uniform(0.2, 2.0, 25) if weighted else None
-    options = {"alpha": 0.05, "fit_intercept": fit_intercept, "class_mode": class_mode, "tol": 1e-9, "max_iter": 20000}
+    options = {"alpha": 0.05, "fit_intercept": fit_intercept, "target_mode": target_mode, "tol": 1e-9, "max_iter": 20000}
     assert choose_form(25, 60, has_moments=True).name == "kernel"
     kernel = TraceNormRegressor(**options).fit(X, targets, weight)
     assert not hasattr(kernel, "moments_")
@@ -514,8 +514,8 @@ def test_a_warm_start_from_another_problem_is_a_cold_one(solver):
         ({}, y),
         ({}, two),
         ({"penalty": "latent"}, two),
-        ({"penalty": "overlapped", "class_mode": True}, two),
-        ({"class_mode": False, "mode_weights": (1, 0, 0)}, two),
+        ({"penalty": "overlapped", "target_mode": True}, two),
+        ({"target_mode": False, "mode_weights": (1, 0, 0)}, two),
         ({"loss": "huber"}, two),
     ]
     for change, targets in changes:
@@ -567,7 +567,7 @@ def test_inputs_are_never_modified_and_never_kept(make, loss, n):
     before = X.copy(), y.copy(), weight.copy()
     for array in (X, y, weight):
         array.setflags(write=False)
-    model = make(loss=loss, class_mode=True, mode_weights=None).fit(X, y, weight)
+    model = make(loss=loss, target_mode=True, mode_weights=None).fit(X, y, weight)
     expected = model.predict(X)
     for array, copied in zip((X, y, weight), before, strict=True):
         np.testing.assert_array_equal(array, copied)

@@ -40,14 +40,14 @@ MODELS = {
     "squared, two targets": (TraceNormRegressor(), "numbers"),
     "squared, no intercept": (TraceNormRegressor(fit_intercept=False), "number"),
     "huber": (TraceNormRegressor(loss="huber"), "number"),
-    "huber, joint targets": (TraceNormRegressor(loss="huber", class_mode=True), "numbers"),
+    "huber, joint targets": (TraceNormRegressor(loss="huber", target_mode=True), "numbers"),
     "squared classifier": (TraceNormClassifier(class_weight={"left": 1.0, "right": 3.0}), "two"),
     "balanced classifier": (TraceNormClassifier(class_weight="balanced"), "three"),
     "logistic": (TraceNormClassifier(loss="logistic"), "two"),
     "logistic, no intercept": (TraceNormClassifier(loss="logistic", fit_intercept=False), "two"),
     "multinomial": (TraceNormClassifier(loss="logistic", class_weight="balanced"), "three"),
     "squared hinge": (TraceNormClassifier(loss="squared_hinge"), "three"),
-    "squared hinge, joint classes": (TraceNormClassifier(loss="squared_hinge", class_mode=True), "three"),
+    "squared hinge, joint classes": (TraceNormClassifier(loss="squared_hinge", target_mode=True), "three"),
 }
 
 
@@ -77,7 +77,7 @@ def test_samples_too_large_for_a_square_matrix_are_read_once_for_each_gradient(d
 
 SEARCHES = {
     "regressor": (TraceNormRegressorCV(alphas=5, cv=3), "number"),
-    "two targets, their axis a mode or not": (TraceNormRegressorCV(alphas=4, cv=3, class_mode="auto"), "numbers"),
+    "two targets, their axis a mode or not": (TraceNormRegressorCV(alphas=4, cv=3, target_mode="auto"), "numbers"),
     "classifier": (TraceNormClassifierCV(alphas=5, cv=3, loss="squared", class_weight="balanced"), "three"),
     "logistic": (  # every gradient is a pass, so few of them
         TraceNormClassifierCV(
