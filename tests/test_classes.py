@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracelearn import Moments, TraceNormClassifier, TraceNormClassifierCV, TraceNormRegressor
+from tracelearn import Moments, TraceNormClassifier, TraceNormClassifierCV, TraceNormRegressor, TraceNormRegressorCV
 from tracelearn.estimators.classes import n_columns, recode, union
 
 SHAPE = (3, 2, 2)
@@ -109,9 +109,18 @@ def test_two_sites_that_saw_different_classes_are_one_classifier_of_all(first, s
 
 def test_a_model_chosen_by_cross_validation_can_be_merged_in():
     X, labels = labelled()
-    chosen = TraceNormClassifierCV(alphas=5, cv=2, keep_moments=True).fit(X[:50], labels[:50])
+    chosen = TraceNormClassifierCV(alphas=5, cv=2, views=None, keep_moments=True).fit(X[:50], labels[:50])
     model = TraceNormClassifier(**TIGHT).fit(X[50:], labels[50:]).merge(chosen)
     np.testing.assert_allclose(model.coef_, TraceNormClassifier(**TIGHT).fit(X, labels).coef_, atol=1e-9)
+
+
+def test_a_model_that_sees_its_samples_otherwise_cannot_be_merged_in():
+    # As many numbers as the sample itself: only the features that it learned tell the moments apart.
+    X, y = numbers()
+    chosen = TraceNormRegressorCV(alphas=4, cv=2, views="whitened", keep_moments=True).fit(X, y)
+    model = TraceNormRegressor(**TIGHT).fit(X, y)
+    with pytest.raises(ValueError, match=r"^Expected a model of the samples themselves, got one of whitened"):
+        model.merge(chosen)
 
 
 @pytest.mark.parametrize("kept", [60, 8])  # 8 samples of 12 numbers: what is left has less than full rank

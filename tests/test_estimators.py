@@ -3,8 +3,6 @@
 import copy
 import logging
 import pickle
-import warnings
-from itertools import islice
 
 import joblib
 import numpy as np
@@ -19,9 +17,12 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from tracelearn import Moments, TraceNormClassifier, TraceNormRegressor, paper, tensor_trace_norm
+from tracelearn import TraceNormClassifier, TraceNormRegressor, tensor_trace_norm
 from tracelearn.estimators import base
-from tracelearn.solvers.choose import Form, choose_form
+from tracelearn.losses import Huber, Squared
+from tracelearn.paper import PaperRegressor
+from tracelearn.problems.batch import Form, choose_form
+from tracelearn.samples.samples import Block, Samples
 
 SHAPES = [(6,), (3, 4), (3, 2, 4), (2, 3, 2, 2)]
 REGRESSOR_LOSSES = ["squared", "huber"]
@@ -116,7 +117,8 @@ def test_it_is_the_last_step_of_a_pipeline_on_tensors(make, loss):
 def test_with_flat_samples_it_follows_a_scaler():
     X, y = samples()
     pipe = make_pipeline(StandardScaler(), TraceNormRegressor(tensor_shape=(3, 2, 4))).fit(X.reshape(60, -1), y)
-    assert pipe[-1].coef_.shape == (3, 2, 4)
+    assert pipe[-1].coef_.shape == (24,)
+    assert pipe[-1].coef_tensor_.shape == (3, 2, 4)
     assert pipe.score(X.reshape(60, -1), y) > 0.6
 
 
@@ -216,7 +218,11 @@ def test_flat_samples_with_a_tensor_shape_are_the_tensors(make, loss, shape):
     flat = make(loss=loss, alpha=0.05, tensor_shape=shape).fit(X.reshape(60, -1), y)
     assert flat.sample_shape_ == tensors.sample_shape_ == shape
     assert flat.n_features_in_ == tensors.n_features_in_ == np.prod(shape)
-    np.testing.assert_allclose(flat.coef_, tensors.coef_, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(flat.coef_tensor_, tensors.coef_, rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(tensors.coef_tensor_, tensors.coef_)
+    # Flat samples have flat weights, as scikit-learn's tools expect them.
+    assert flat.coef_.shape == (*flat.coef_tensor_.shape[: -len(shape)], np.prod(shape))
+    np.testing.assert_array_equal(flat.mode_ranks_, tensors.mode_ranks_)
     # Either model reads either form.
     for model in (flat, tensors):
         np.testing.assert_allclose(scores(model, X), scores(tensors, X), rtol=1e-9)
@@ -318,7 +324,7 @@ def test_patterns_are_the_covariance_times_the_weights(make, loss):
 
 
 @every_model
-@pytest.mark.parametrize("n", [60, 10])  # moments and kernel
+@pytest.mark.parametrize("n", [60, 10])  # moments and basis
 def test_a_weight_is_a_number_of_repetitions_and_zero_removes_a_sample(make, loss, n, rng):
     X, y = samples((3, 4, 2), n=n)
     y = target(make, y)
@@ -472,25 +478,39 @@ def test_every_solver_certifies_what_it_was_asked_for(make, loss, penalty, solve
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("target_mode", [False, True])
 @pytest.mark.parametrize("weighted", [True, False])
-def test_kernel_and_moments_give_one_answer(fit_intercept, target_mode, weighted, monkeypatch, rng):
+def test_a_basis_and_moments_give_one_answer(fit_intercept, target_mode, weighted, monkeypatch, rng):
     X, y = samples((4, 5, 3), n=25)
     targets = np.stack([y, y**2 / 4], axis=1)
     weight = rng.uniform(0.2, 2.0, 25) if weighted else None
-    options = {"alpha": 0.05, "fit_intercept": fit_intercept, "target_mode": target_mode, "tol": 1e-9, "max_iter": 20000}
-    assert choose_form(25, 60, has_moments=True).name == "kernel"
-    kernel = TraceNormRegressor(**options).fit(X, targets, weight)
-    assert not hasattr(kernel, "moments_")
+    options = {
+        "alpha": 0.05,
+        "fit_intercept": fit_intercept,
+        "target_mode": target_mode,
+        "tol": 1e-9,
+        "max_iter": 20000,
+    }
+    assert form(25, 60) == "basis"
+    options["keep_moments"] = True
+    basis = TraceNormRegressor(**options).fit(X, targets, weight)
+    assert not hasattr(basis, "moments_")
     monkeypatch.setattr(base, "choose_form", lambda *args, **kwargs: Form("moments", "the test says so"))
     moments = TraceNormRegressor(**options).fit(X, targets, weight)
     assert moments.moments_.n_features == 60
-    same(kernel, moments, 1e-9)
-    np.testing.assert_allclose(kernel.patterns_, moments.patterns_, atol=1e-3)
+    same(basis, moments, 1e-9)
+    np.testing.assert_allclose(basis.patterns_, moments.patterns_, atol=1e-3)
 
 
-def test_memory_decides_between_kernel_and_moments():
-    assert choose_form(70, 100, has_moments=True, memory=1 << 30).name == "moments"
-    assert choose_form(70, 100, has_moments=True, memory=4 * 8 * 70 * 70).name == "kernel"
-    assert choose_form(70, 100, has_moments=False, memory=1 << 30).name == "data"
+def form(n, p, loss=None, memory=None):
+    """Name the form that so many samples of so many entries are kept in."""
+    drawn = Samples.of(Block(np.zeros((n, p)), np.zeros((n, 1))), (p,))
+    return choose_form(drawn, Squared() if loss is None else loss, memory).name
+
+
+def test_memory_decides_between_a_basis_and_moments():
+    assert form(70, 100, memory=1 << 30) == "moments"
+    assert form(70, 100, memory=4 * 8 * 70 * 70) == "basis"
+    assert form(70, 100, memory=4 * 8 * 70 * 70 - 1) == "matrix-free"
+    assert form(70, 100, Huber(), memory=1 << 30) == "samples"
 
 
 @every_model
@@ -551,7 +571,7 @@ def test_words_go_through_the_logger_and_only_when_asked_for(make, loss, caplog,
         assert {record.name for record in caplog.records} == {"tracelearn"}
         assert make.__name__ in words
         assert "duality gap" in words
-        assert ("moments" if loss == "squared" else "data") in words
+        assert ("moments" if loss == "squared" else "samples") in words
         few = len(caplog.records)
         make(loss=loss, verbose=2).fit(X, y)
         assert len(caplog.records) > 2 * few
@@ -631,46 +651,15 @@ def test_a_constant_target_gets_no_weight(loss):
 # --- the paper -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("inner", ["adm", "dr"])
-@pytest.mark.parametrize("fit_intercept", [True, False])
-def test_the_step_of_the_paper_is_its_algorithm_1(inner, fit_intercept):
-    X, y = samples(n=40)
-    alpha, n_iter = 0.3, 25
-    model = TraceNormRegressor(alpha, solver=f"apg-{inner}", step="paper", max_iter=n_iter, fit_intercept=fit_intercept)
-    with pytest.warns(ConvergenceWarning):
-        model.fit(X, y)
-    past = Moments.of(X, y)
-    past = past if fit_intercept else past.uncentred()
-    # The paper sums the losses, so its lambda is alpha times the number of samples.
-    constants = paper.Constants(inner=inner, lam=alpha * 40)
-    run = paper.algorithm1(past, (3, 2, 4), constants, fit_intercept=fit_intercept)
-    *_, last = islice(run, n_iter)
-    np.testing.assert_allclose(model.coef_, last.W, rtol=1e-12)
-    assert model.n_iter_ == n_iter
-    assert model.intercept_ == pytest.approx(past.y_mean[0] - past.x_mean @ last.W.ravel(), abs=1e-12)
-
-
-@pytest.mark.parametrize("inner", ["adm", "dr"])
-def test_the_step_of_the_paper_takes_every_class_for_itself(inner):
-    X, y = samples(n=40)
-    three = labels(y, 3)
-    options = {"solver": f"apg-{inner}", "step": "paper", "max_iter": 5}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        model = TraceNormClassifier(0.1, **options).fit(X, three)
-        for k, name in enumerate(model.classes_):
-            alone = TraceNormRegressor(0.1, **options).fit(X, np.where(three == name, 1.0, -1.0))
-            np.testing.assert_allclose(model.coef_[k], alone.coef_, rtol=1e-9, atol=1e-12)
-            assert model.intercept_[k] == pytest.approx(alone.intercept_)
-
-
-def test_on_its_way_the_paper_stays_above_the_certified_optimum_by_less_than_its_gap():
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_on_its_way_the_paper_descends_to_the_certified_optimum_and_stays_above_it():
     X, y = samples((3, 3), n=40)
-    optimum = TraceNormRegressor(0.5, tol=1e-10).fit(X, y).objective_
+    alpha = 0.5
+    optimum = TraceNormRegressor(alpha, tol=1e-10).fit(X, y).objective_
     before = np.inf
     for n_iter in (1, 10, 100):
-        with pytest.warns(ConvergenceWarning, match="the paper's stopping rule to hold.*use step='tight'"):
-            printed = TraceNormRegressor(0.5, solver="apg-adm", step="paper", max_iter=n_iter).fit(X, y)
-        assert optimum - 1e-9 <= printed.objective_ < before
-        assert printed.objective_ - optimum <= printed.dual_gap_ * np.var(y) + 1e-9
-        before = printed.objective_
+        # The paper sums the losses, so its lambda is alpha times the number of samples.
+        printed = PaperRegressor("APG_ADM", lam=alpha * 40, beta=100.0, max_iter=n_iter).fit(X, y)
+        found = np.mean((y - printed.predict(X)) ** 2) + alpha * tensor_trace_norm(printed.coef_)
+        assert optimum - 1e-9 <= found < before
+        before = found
