@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tracelearn.solvers.prox import prox_adm, prox_dr
+
 from tracelearn.losses import Huber, Logistic, Multinomial, Squared, SquaredHinge
 from tracelearn.penalties import LatentTraceNorm, OverlappedTraceNorm, ScaledLatentTraceNorm
 from tracelearn.solvers import admm, apg_adm, apg_dr, newton
-from tracelearn.solvers.prox import prox_adm, prox_dr
 
 PENALTIES: dict[str, Callable[..., Any]] = {
     "overlapped": OverlappedTraceNorm,

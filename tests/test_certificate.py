@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import centred, matricize, minimise, spectral
 from registry import PENALTIES
+from tracelearn.problems.certificate import alpha_max, certify
+from tracelearn.problems.smooth import ArraySamples, DataLoss, Squares
 
 from tracelearn import Moments
 from tracelearn.losses import Logistic
 from tracelearn.penalties import Split
-from tracelearn.problems.certificate import alpha_max, certify
-from tracelearn.problems.smooth import ArraySamples, DataLoss, Squares
 from tracelearn.solvers import admm
 
 SHAPES = [(5,), (3, 4), (3, 3, 2), (2, 3, 2, 2)]

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from tracelearn.problems.certificate import alpha_max
+from tracelearn.problems.smooth import Squares
 
 from tracelearn import Moments
 from tracelearn.penalties import OverlappedTraceNorm
-from tracelearn.problems.certificate import alpha_max
-from tracelearn.problems.smooth import Squares
 from tracelearn.selection.path import alpha_grid, walk_path
 from tracelearn.solvers import admm
 

@@ -13,6 +13,7 @@ import pytest
 mpl.use("agg")
 
 import matplotlib.pyplot as plt
+from tracelearn.estimators.convergence import Record
 
 from tracelearn import (
     HierarchicalTraceNormClassifier,
@@ -25,7 +26,6 @@ from tracelearn import (
     stream,
     trace_norm_path,
 )
-from tracelearn.estimators.convergence import Record
 from tracelearn.plotting import (
     ConvergenceDisplay,
     ModeFactorsDisplay,

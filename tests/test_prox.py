@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from oracle import minimise, spectral
+from tracelearn.solvers.prox import PROXES
 
 from tracelearn.penalties import LatentTraceNorm, OverlappedTraceNorm, ScaledLatentTraceNorm
-from tracelearn.solvers.prox import PROXES
 
 SHAPES = [(5,), (3, 4), (3, 3, 2), (2, 3, 2, 2)]
 

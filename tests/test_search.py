@@ -7,6 +7,8 @@ from scipy import sparse
 from scipy.linalg import hadamard
 from sklearn.base import clone
 from sklearn.datasets import load_digits
+from tracelearn.problems.smooth import ArraySamples, DataLoss
+from tracelearn.solvers.problems import Problems
 
 from tracelearn import (
     TraceNormClassifier,
@@ -19,10 +21,8 @@ from tracelearn.arrays.linalg import mode_scales
 from tracelearn.datasets import make_low_rank_regression
 from tracelearn.estimators.base import Batch
 from tracelearn.penalties import OverlappedTraceNorm
-from tracelearn.problems.smooth import ArraySamples, DataLoss
 from tracelearn.selection.search import Candidate, Table
 from tracelearn.solvers.admm import _first_rho
-from tracelearn.solvers.problems import Problems
 
 SHAPE = (5, 3, 2)
 EVEN = np.array([0.5, 0.5])

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from registry import LOSSES
 from scipy import sparse
+from tracelearn.problems.smooth import ArraySamples, DataLoss, SparseSamples, Squares
+from tracelearn.problems.smooth.data import _Share
+from tracelearn.problems.smooth.samples import _BLOCK_BYTES
 
 from tracelearn import Moments
 from tracelearn.moments import Fold
 from tracelearn.problems.operators import GramSystem
-from tracelearn.problems.smooth import ArraySamples, DataLoss, SparseSamples, Squares
-from tracelearn.problems.smooth.data import _Share
-from tracelearn.problems.smooth.samples import _BLOCK_BYTES
 
 
 @pytest.fixture

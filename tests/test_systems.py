@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from tracelearn.problems.smooth import ArraySamples
 
 from tracelearn.problems.operators import (
     _BLOCK,
@@ -16,7 +17,6 @@ from tracelearn.problems.operators import (
     WeightedKernelSystem,
     conjugate_gradients,
 )
-from tracelearn.problems.smooth import ArraySamples
 
 P, R = 6, 3  # features, and rows that are solved together
 

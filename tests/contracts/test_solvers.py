@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from oracle import centred, minimise
 from registry import DATA_SOLVERS, PENALTIES, SOLVERS
+from tracelearn.problems.certificate import alpha_max, certify
+from tracelearn.problems.smooth import ArraySamples, DataLoss, Squares
 
 from tracelearn import Moments
 from tracelearn.arrays.tensors import n_rank
 from tracelearn.losses import Squared
-from tracelearn.problems.certificate import alpha_max, certify
 from tracelearn.problems.operators import GramSystem, KernelSystem
-from tracelearn.problems.smooth import ArraySamples, DataLoss, Squares
 from tracelearn.solvers import Solution
 
 SHAPES = [(3, 4), (3, 3, 2), (2, 3, 2, 2)]

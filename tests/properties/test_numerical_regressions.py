@@ -4,14 +4,14 @@ import warnings
 
 import numpy as np
 import pytest
+from tracelearn.problems.certificate import certify
+from tracelearn.problems.smooth import Squares
+from tracelearn.solvers.prox import prox_adm, prox_dr
 
 from tracelearn import Moments, TraceNormClassifier, TraceNormRegressor, TraceNormRegressorCV
 from tracelearn.features import ModePCA, TensorStandardScaler
 from tracelearn.penalties import LatentTraceNorm, OverlappedTraceNorm
-from tracelearn.problems.certificate import certify
-from tracelearn.problems.smooth import Squares
 from tracelearn.solvers import Solution, admm, newton
-from tracelearn.solvers.prox import prox_adm, prox_dr
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import example
 from hypothesis import strategies as st
 from properties.inputs import DEEP, attempt, tries
+from tracelearn.problems.certificate import certify
+from tracelearn.problems.smooth import Squares
 
 from tracelearn import Moments, TraceNormClassifier, TraceNormRegressor
 from tracelearn.penalties import OverlappedTraceNorm
-from tracelearn.problems.certificate import certify
-from tracelearn.problems.smooth import Squares
 from tracelearn.solvers import admm
 
 pytestmark = pytest.mark.slow
