@@ -5,9 +5,9 @@ import re
 import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
-from sklearn.utils._param_validation import InvalidParameterError
 
 from tracelearn import TraceNormClassifier, TraceNormRegressor
+from tracelearn.losses import Huber
 
 SHAPE = (3, 2, 2)
 N = 30
@@ -143,7 +143,7 @@ def test_a_tensor_shape_that_does_not_fit_is_refused(make, y):
     refusal(lambda: make(tensor_shape=(3.5, 4)).fit(flat, y), "whole mode sizes", "(3.5, 4)")
     refusal(lambda: make(tensor_shape=()).fit(flat, y), "mode sizes of at least 1", "()")
     refusal(lambda: make(tensor_shape=("a", "b")).fit(flat, y), "sequence of mode sizes", "('a', 'b')")
-    refusal(lambda: make(tensor_shape=12).fit(flat, y), "'tensor_shape'", error=InvalidParameterError, ours=False)
+    refusal(lambda: make(tensor_shape=12).fit(flat, y), "'tensor_shape'", ours=False)
 
 
 @both
@@ -238,7 +238,7 @@ def test_class_weights_that_cannot_be_weights_are_refused(loss):
     refusal(fit({"up": 0, "down": 0}), "at least one non-zero number", ours=False)
     refusal(fit({"up": -1, "down": 1}), "Negative values", ours=False)
     refusal(fit({"left": 1}), "not in class_weight", ours=False)
-    refusal(fit("fair"), "'class_weight'", error=InvalidParameterError, ours=False)
+    refusal(fit("fair"), "'class_weight'", ours=False)
 
 
 @both
@@ -254,13 +254,13 @@ def test_mode_weights_that_cannot_be_weights_are_refused(make, y):
     refusal(fit(("a", 1, 1)), "mode_weights to be a sequence of numbers")
     refusal(fit(np.ones((3, 2))), "mode_weights to be a sequence of numbers")
     refusal(fit((0, 1, 1), penalty="latent"), "above zero for a latent norm")
-    refusal(fit("abc"), "'mode_weights'", error=InvalidParameterError, ours=False)
+    refusal(fit("abc"), "'mode_weights'", ours=False)
 
 
 def test_with_the_classes_as_a_mode_the_weights_count_it():
     three = np.digitize(Y, np.quantile(Y, [0.3, 0.6]))
-    model = TraceNormClassifier(class_mode=True, mode_weights=(1, 1, 1))
-    refusal(lambda: model.fit(X, three), "4 mode weights for classes and samples of shape (3, 2, 2), got 3")
+    model = TraceNormClassifier(target_mode=True, mode_weights=(1, 1, 1))
+    refusal(lambda: model.fit(X, three), "4 mode weights for targets and samples of shape (3, 2, 2), got 3")
 
 
 @both
@@ -269,30 +269,37 @@ def test_with_the_classes_as_a_mode_the_weights_count_it():
     [
         ("alpha", [-1.0, np.nan, np.inf, "a", None]),
         ("ridge", [-1.0, np.nan, np.inf, "a"]),
-        ("loss", ["square", None, "hinge"]),
-        ("penalty", ["nuclear", None]),
-        ("solver", ["fista", None]),
-        ("step", ["loose", 0.1]),
         ("tol", [0.0, -1.0, np.nan]),
         ("max_iter", [0, -5, 1.5]),
         ("forgetting", [0.0, 1.5, -1.0]),
         ("fit_intercept", ["yes"]),
-        ("class_mode", ["yes"]),
+        ("target_mode", ["yes"]),
         ("warm_start", ["yes"]),
         ("verbose", ["loud", -1]),
     ],
 )
 def test_a_parameter_outside_its_range_is_refused_by_name(make, y, name, values):
     for value in values:
-        refusal(
-            lambda value=value: make(**{name: value}).fit(X, y), f"'{name}'", error=InvalidParameterError, ours=False
-        )
+        refusal(lambda value=value: make(**{name: value}).fit(X, y), f"'{name}'", ours=False)
+
+
+@both
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("loss", ["square", None, "hinge", 3]),
+        ("penalty", ["nuclear", None, 3]),
+        ("solver", ["fista", None, 3]),
+    ],
+)
+def test_a_loss_penalty_or_solver_that_is_none_is_refused_with_those_that_there_are(make, y, name, values):
+    known = {"loss": "'squared'", "penalty": "'overlapped'", "solver": "'admm'"}[name]
+    for value in values:
+        refusal(lambda value=value: make(**{name: value}).fit(X, y), name, known, repr(value))
 
 
 def test_the_width_of_the_huber_loss_is_above_zero():
-    refusal(
-        lambda: TraceNormRegressor(huber_delta=0.0).fit(X, Y), "'huber_delta'", error=InvalidParameterError, ours=False
-    )
+    refusal(lambda: TraceNormRegressor(loss=Huber(0.0)).fit(X, Y), "above zero", "0.0")
 
 
 # --- what a model cannot do ------------------------------------------------------------------------------------------
@@ -335,32 +342,9 @@ def test_balanced_classes_are_refused_online():
     refusal(lambda: model.partial_fit(X, LABELS, classes=["up", "down"]), "'balanced'", "sample_weight")
 
 
-def test_a_model_fitted_through_the_kernel_cannot_go_on_online():
+def test_a_model_fitted_on_fewer_samples_than_entries_cannot_go_on_online():
     rng = np.random.default_rng(0)
     few, y = rng.standard_normal((5, 4, 4, 4)), rng.standard_normal(5)
-    model = TraceNormRegressor().fit(few, y)
+    model = TraceNormRegressor(keep_moments=True).fit(few, y)
     assert not hasattr(model, "moments_")
-    refusal(lambda: model.partial_fit(few, y), "model that keeps moments", "begin with partial_fit")
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"solver": "auto"},
-        {"solver": "admm"},
-        {"penalty": "latent"},
-        {"ridge": 0.1},
-        {"class_mode": True},
-        {"mode_weights": (1, 1, 1)},
-    ],
-    ids=str,
-)
-@both
-def test_the_step_of_the_paper_refuses_what_the_paper_does_not_have(make, y, options):
-    model = make(**{"step": "paper", "solver": "apg-adm", **options})
-    refusal(lambda: model.fit(X, y), "step='paper'", "use step='tight'", ours=False)
-
-
-def test_the_step_of_the_paper_refuses_other_losses():
-    model = TraceNormRegressor(step="paper", solver="apg-adm", loss="huber")
-    refusal(lambda: model.fit(X, Y), "loss='squared' with step='paper'", "'huber'")
+    refusal(lambda: model.partial_fit(few, y), "model that keeps its moments", "begin with partial_fit")

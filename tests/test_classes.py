@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracelearn import Moments, TraceNormClassifier, TraceNormClassifierCV, TraceNormRegressor
+from tracelearn import Moments, TraceNormClassifier, TraceNormClassifierCV, TraceNormRegressor, TraceNormRegressorCV
 from tracelearn.estimators.classes import n_columns, recode, union
 
 SHAPE = (3, 2, 2)
 FIELDS = ("weight", "x_mean", "y_mean", "gram", "cross", "target_sq")
 NAMES = np.array(["ash", "birch", "cedar", "elm", "fir"])
-TIGHT = {"alpha": 0.03, "tol": 1e-12, "max_iter": 1000}
+TIGHT = {"alpha": 0.03, "tol": 1e-12, "max_iter": 1000, "keep_moments": True}
 
 
 def coded(labels, classes):
@@ -91,13 +91,13 @@ def test_two_sites_are_one_regressor(fit_intercept):
         (["ash", "birch", "cedar"], ["cedar", "elm", "fir"]),
     ],
 )
-@pytest.mark.parametrize("class_mode", [False, True])
-def test_two_sites_that_saw_different_classes_are_one_classifier_of_all(first, second, class_mode):
+@pytest.mark.parametrize("target_mode", [False, True])
+def test_two_sites_that_saw_different_classes_are_one_classifier_of_all(first, second, target_mode):
     X, labels = labelled(300, 5)
     here, there = np.isin(labels, first), np.isin(labels, second)
     here &= ~there | (np.arange(300) % 2 == 0)
     there &= ~here
-    options = {**TIGHT, "class_mode": class_mode}
+    options = {**TIGHT, "target_mode": target_mode}
     whole = TraceNormClassifier(**options).fit(X[here | there], labels[here | there])
     sites = [TraceNormClassifier(**options).fit(X[part], labels[part]) for part in (here, there)]
     merged = sites[0].merge(sites[1])
@@ -109,9 +109,18 @@ def test_two_sites_that_saw_different_classes_are_one_classifier_of_all(first, s
 
 def test_a_model_chosen_by_cross_validation_can_be_merged_in():
     X, labels = labelled()
-    chosen = TraceNormClassifierCV(alphas=5, cv=2, loss="squared").fit(X[:50], labels[:50])
+    chosen = TraceNormClassifierCV(alphas=5, cv=2, views=None, keep_moments=True).fit(X[:50], labels[:50])
     model = TraceNormClassifier(**TIGHT).fit(X[50:], labels[50:]).merge(chosen)
     np.testing.assert_allclose(model.coef_, TraceNormClassifier(**TIGHT).fit(X, labels).coef_, atol=1e-9)
+
+
+def test_a_model_that_sees_its_samples_otherwise_cannot_be_merged_in():
+    # As many numbers as the sample itself: only the features that it learned tell the moments apart.
+    X, y = numbers()
+    chosen = TraceNormRegressorCV(alphas=4, cv=2, views="whitened", keep_moments=True).fit(X, y)
+    model = TraceNormRegressor(**TIGHT).fit(X, y)
+    with pytest.raises(ValueError, match=r"^Expected a model of the samples themselves, got one of whitened"):
+        model.merge(chosen)
 
 
 @pytest.mark.parametrize("kept", [60, 8])  # 8 samples of 12 numbers: what is left has less than full rank
@@ -129,7 +138,7 @@ def test_what_is_forgotten_was_never_learned(kept):
 
 def test_forgetting_float32_samples_leaves_weights_as_wide_as_they_were():
     X, y = numbers()
-    model = TraceNormRegressor(alpha=0.03).fit(X, y).forget(X[:5].astype(np.float32), y[:5])
+    model = TraceNormRegressor(alpha=0.03, keep_moments=True).fit(X, y).forget(X[:5].astype(np.float32), y[:5])
     assert model.coef_.dtype == np.float64
 
 
@@ -142,19 +151,24 @@ def test_forgetting_float32_samples_leaves_weights_as_wide_as_they_were():
         (lambda model, X, y: model.forget(X[:, :2], y), "samples of shape"),
         (lambda model, X, y: model.merge(TraceNormRegressor()), "fitted model that keeps moments"),
         (lambda model, X, y: model.merge(3), "fitted model that keeps moments"),
-        (lambda model, X, y: model.merge(TraceNormRegressor().fit(X[:, :2], y)), "samples of shape"),
-        (lambda model, X, y: model.merge(TraceNormClassifier().fit(X, y > 0)), "another TraceNormRegressor"),
+        (lambda model, X, y: model.merge(TraceNormRegressor(keep_moments=True).fit(X[:, :2], y)), "samples of shape"),
+        (
+            lambda model, X, y: model.merge(TraceNormClassifier(keep_moments=True).fit(X, y > 0)),
+            "another TraceNormRegressor",
+        ),
         (lambda model, X, y: model.merge(Moments.zero(5)), "moments of 12 features"),
         (lambda model, X, y: TraceNormRegressor().merge(model), "fitted model that keeps moments"),
         (
-            lambda model, X, y: TraceNormClassifier(class_weight="balanced").fit(X, y > 0).forget(X[:3], y[:3] > 0),
+            lambda model, X, y: (
+                TraceNormClassifier(class_weight="balanced", keep_moments=True).fit(X, y > 0).forget(X[:3], y[:3] > 0)
+            ),
             "'balanced'",
         ),
     ],
 )
 def test_refusals_are_sentences_and_change_nothing(change, message):
     X, y = numbers()
-    model = TraceNormRegressor(alpha=0.03).fit(X, y)
+    model = TraceNormRegressor(alpha=0.03, keep_moments=True).fit(X, y)
     before = dict(vars(model))
     with pytest.raises(ValueError, match=rf"^Expected .*{message}"):
         change(model, X, y)

@@ -25,7 +25,15 @@ from tracelearn.moments import Moments
 from tracelearn.penalties import as_penalty
 from tracelearn.problems.batch import Problems, Solution, choose_form, datafit
 from tracelearn.problems.datafits import DataFit, Squares
-from tracelearn.samples.checks import check_overflow, check_place, narrowed, read_numbers, read_samples, sample_shape
+from tracelearn.samples.checks import (
+    check_overflow,
+    check_place,
+    check_total_weight,
+    narrowed,
+    read_numbers,
+    read_samples,
+    sample_shape,
+)
 from tracelearn.samples.samples import Block, Raw, Samples, as_raw, is_dask, naming
 from tracelearn.samples.scikit_learn import Interval, StrOptions
 from tracelearn.solvers import SOLVERS
@@ -116,7 +124,7 @@ class TraceNormModel(BaseEstimator):
         def checked(batch: tuple[int, Any, Any, Any]) -> Block:
             first, *parts = batch
             with naming(first):
-                block, _ = reader._block(*parts, reset=False, **options)
+                block, _ = reader._block(*parts, reset=False, part=True, **options)
             found: Block = replace(block, first=first)
             return found
 
@@ -129,6 +137,7 @@ class TraceNormModel(BaseEstimator):
         if not reset:
             return self._light(), {"n_targets": self.moments_.n_targets, "total": math.nan, "options": {}}
         found = self._survey(raw, **known)
+        check_total_weight(found["total"])
         dims, dtype = raw.sample_shape, raw.dtype
         if dims is None:
             first = raw.first_samples()

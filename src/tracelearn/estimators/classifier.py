@@ -177,18 +177,28 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
         return intercept
 
     def _block(
-        self, X: Any, y: Any, sample_weight: Any, *, reset: bool, classes: Any = None, grow: bool = False, **known: Any
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        *,
+        reset: bool,
+        classes: Any = None,
+        grow: bool = False,
+        part: bool = False,
+        **known: Any,
     ) -> tuple[Block, tuple[int, ...]]:
         rows, shape = read_samples(self, X, reset=reset, any_library=True, finite=False)
         y, labels = read_labels(y, rows, classes, least=1 if grow else 2)
         if grow and classes is None and not reset:
             labels = move_to(union(self.classes_, labels), labels)
         self.classes_, self._dtype = labels, float_dtype(rows)
-        weight = read_weights(sample_weight, rows)
+        weight = read_weights(sample_weight, rows, part=part)
         members = move_to(y[:, None] == labels[None, :], rows)
         if self.class_weight is not None:
             balance = self._balance(y, members)
-            weight = read_weights(balance if weight is None else move_to(balance, rows, weight.dtype) * weight, rows)
+            weight = balance if weight is None else move_to(balance, rows, weight.dtype) * weight
+            weight = read_weights(weight, rows, part=part)
         columns = array_namespace(members).astype(members, widest(members)["dtype"])
         n_targets = 1 if columns.shape[1] == 2 else columns.shape[1]
         return Block(rows, self._loss(n_targets).encode(columns), weight), shape

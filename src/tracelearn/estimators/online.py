@@ -157,6 +157,11 @@ class OnlineModel(TraceNormModel):
             raise ValueError(
                 f"Expected another {type(self).__name__}, got {type(other).__name__}: merge like with like."
             )
+        if getattr(other, "features_", None) is not None:
+            raise ValueError(
+                f"Expected a model of the samples themselves, got one of {other.view_} samples: fit {type(other).__name__} with "
+                "views=None."
+            )
         if other.sample_shape_ != self.sample_shape_:
             raise ValueError(
                 f"Expected a model for samples of shape {self.sample_shape_}, got one for samples of shape "

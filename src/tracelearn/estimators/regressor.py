@@ -154,7 +154,9 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
     def _scalar(self, intercept: Array) -> Any:
         return float(intercept[0]) if self._single else intercept
 
-    def _block(self, X: Any, y: Any, sample_weight: Any, *, reset: bool, **known: Any) -> tuple[Block, tuple[int, ...]]:
+    def _block(
+        self, X: Any, y: Any, sample_weight: Any, *, reset: bool, part: bool = False, **known: Any
+    ) -> tuple[Block, tuple[int, ...]]:
         if y is None:
             raise ValueError(
                 "Expected one target for each sample: fit requires y to be passed, but the target y is None."
@@ -168,7 +170,7 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
         self._single, self._dtype = y.ndim == 1, float_dtype(rows)
         Y = y[:, None] if y.ndim == 1 else y
         self._loss().check_target(Y)
-        return Block(rows, Y, read_weights(sample_weight, rows)), shape
+        return Block(rows, Y, read_weights(sample_weight, rows, part=part)), shape
 
     def _survey(self, raw: Raw, **known: Any) -> dict[str, Any]:
         """Look at the targets alone: how many there are for each sample, and what all samples weigh."""

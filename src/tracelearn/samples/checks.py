@@ -368,26 +368,37 @@ def _foreign_labels(y: Array, X: Array, classes: Any, least: int) -> tuple[Array
     return y, known
 
 
-def read_weights(sample_weight: Any, X: Array) -> Array | None:
-    """Check sample weights, finite, not negative, one for each sample, not all zero, and return them beside X."""
+def read_weights(sample_weight: Any, X: Array, *, part: bool = False) -> Array | None:
+    """Check sample weights, finite, not negative, one for each sample, and return them beside X.
+
+    They must not all be zero, unless they are those of a part of the samples.
+    """
     if sample_weight is None:
         return None
     n = X.shape[0]
+    if part and not is_foreign(sample_weight) and np.shape(sample_weight) == (n,) and not np.any(sample_weight):
+        return move_to(np.zeros(n), X, widest(X)["dtype"] if is_foreign(X) else np.float64)
     if is_foreign(sample_weight):
         weight = _foreign_weights(detached(sample_weight), n)
     else:
         weight = check_sample_weight(sample_weight, np.empty((n, 1)), dtype=np.float64, ensure_non_negative=True)
     weight = move_to(weight, X, widest(X)["dtype"] if is_foreign(X) else np.float64)
     largest = float(array_namespace(weight).max(weight))
-    if largest == 0.0:
-        raise ValueError("Expected some sample weight above zero, got only zeros: there is nothing to learn from.")
+    if not part:
+        check_total_weight(largest)
     low, high = _WEIGHT_RANGE
-    if not low <= largest <= high:
+    if not low <= largest <= high and not (part and largest == 0.0):
         raise ValueError(
             f"Expected the largest sample weight to be between {low:g} and {high:g}, got {largest:.1e}: only shares matter, so "
             "multiply all weights by a constant first."
         )
     return weight
+
+
+def check_total_weight(total: float) -> None:
+    """Refuse samples that weigh nothing together."""
+    if total == 0.0:
+        raise ValueError("Expected some sample weight above zero, got only zeros: there is nothing to learn from.")
 
 
 def _foreign_weights(weight: Array, n: int) -> Array:

@@ -135,9 +135,13 @@ def dask_blocks(X: Any, y: Any, sample_weight: Any) -> Raw:
 def lazily(function: Callable[[Array], Array], X: Any, like: Array) -> Any:
     """Apply a function of rows to a Dask array when it is computed; ``like`` is what it returns for no sample."""
     X = X.rechunk(dict.fromkeys(range(1, X.ndim), -1))
+
+    def applied(block: Array) -> Array:
+        return function(block) if block.shape[0] else like
+
     columns = tuple((int(size),) for size in like.shape[1:])
     return X.map_blocks(
-        function,
+        applied,
         dtype=like.dtype,
         drop_axis=list(range(1, X.ndim)),
         new_axis=list(range(1, like.ndim)),
