@@ -32,17 +32,19 @@ COPY = ROOT / "out" / "mutants"
 EXPLAINED = ROOT / "docs" / "trust" / "mutants.json"
 
 # The tests of each module, quick and telling ones first: the first failure ends a mutant.
-SOLVING = ["tests/test_smooth.py", "tests/contracts/test_solvers.py"]
+SOLVING = ["tests/test_datafits.py", "tests/contracts/test_solvers.py"]
 TESTS = {
-    "tensors": ["tests/test_tensors.py", "tests/test_linalg.py"],
-    "linalg": ["tests/test_linalg.py", "tests/contracts/test_penalties.py", "tests/test_sparse.py"],
-    "systems": ["tests/test_systems.py", "tests/test_linalg.py", "tests/test_sparse.py", *SOLVING],
+    "arrays/tensors": ["tests/test_tensors.py", "tests/test_linalg.py"],
+    "arrays/linalg": ["tests/test_linalg.py", "tests/contracts/test_penalties.py", "tests/test_sparse.py"],
     "losses": ["tests/contracts/test_losses.py"],
     "moments": ["tests/contracts/test_moments.py", "tests/test_sparse.py"],
     "penalties": ["tests/contracts/test_penalties.py", "tests/test_prox.py", *SOLVING],
-    "certificate": ["tests/test_certificate.py", *SOLVING],
-    "path": ["tests/test_path.py", "tests/test_sparse.py"],
-    "smooth": ["tests/test_smooth.py", "tests/test_sparse.py", "tests/contracts/test_solvers.py"],
+    "problems/operators": ["tests/test_operators.py", "tests/test_linalg.py", *SOLVING],
+    "problems/sparse": ["tests/test_sparse.py", "tests/test_datafits.py"],
+    "problems/datafits": ["tests/test_datafits.py", "tests/test_sparse.py", "tests/contracts/test_solvers.py"],
+    "problems/sample_loss": ["tests/test_datafits.py", "tests/test_true_gaps.py", "tests/contracts/test_solvers.py"],
+    "problems/batch": ["tests/test_certificate.py", *SOLVING],
+    "selection/path": ["tests/test_path.py", "tests/test_sparse.py"],
     "solvers": SOLVING,
 }
 # Slow repetitions of what other tests see: other array libraries, latent norms in every solver, the second proximal method.
@@ -62,14 +64,15 @@ GIBIBYTE = 1 << 30
 
 def part_of(module):
     """Name the key of TESTS that a file belongs to."""
-    return Path(module).relative_to("src/tracelearn").parts[0].removesuffix(".py")
+    path = Path(module).relative_to("src/tracelearn").with_suffix("").as_posix()
+    return next(part for part in TESTS if path == part or path.startswith(f"{part}/"))
 
 
 def modules():
     """List the files of the numerical core."""
     core = ROOT / "src" / "tracelearn"
     files = [path for part in TESTS for name in (f"{part}.py", f"{part}/*.py") for path in core.glob(name)]
-    return sorted(path.relative_to(ROOT) for path in files if path.name not in ("__init__.py", "protocols.py"))
+    return sorted(path.relative_to(ROOT) for path in files if path.name != "__init__.py")
 
 
 def passes(part):

@@ -97,7 +97,7 @@ def _numbers(rng: np.random.Generator, n: int, p: int, kind: str) -> Any:
     elif kind == "zeros":
         X[:] = 0.0
     elif kind == "offset":
-        X += 1e6
+        X += 10.0 ** rng.integers(0, 9)
     elif kind == "uneven":
         X *= 10.0 ** rng.integers(-12, 12, p)
     elif kind == "collinear":
@@ -142,7 +142,7 @@ def datasets(draw: Any, *, most: int = 14, least: int = 1, targets: Any = (None,
         X = X.astype(dtype).reshape(n, *shape)
     k = draw(st.sampled_from(targets))
     y = rng.standard_normal(n if k is None else (n, k)) * draw(st.sampled_from([1.0] * 5 + [0.0, 1e-30, 1e30, 1e200]))
-    y = y + draw(st.sampled_from([0.0, 0.0, 1e6])) * (np.abs(y).max() if y.size else 1.0)
+    y = y + draw(st.sampled_from([0.0, 0.0, 1e3, 1e6, 1e8])) * (np.abs(y).max() if y.size else 1.0)
     with np.errstate(all="ignore"):
         y = y.astype(draw(st.sampled_from(["float64", "float64", "float32", ">f8", "float16"])))
     if not np.isfinite(y).all():

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 from properties.inputs import attempt, bits, datasets, shapes, tries
-from tracelearn.solvers.prox import PROXES
 
 from tracelearn import (
     ModePCA,
@@ -21,6 +20,7 @@ from tracelearn import (
 from tracelearn.arrays.tensors import frobenius_norm, grid_trace, inner, kronecker, n_rank, refold, unfold
 from tracelearn.datasets import make_low_rank_regression, make_rank_tensors
 from tracelearn.penalties import PENALTIES
+from tracelearn.solvers.apg import PROXES
 
 pytestmark = pytest.mark.slow
 

@@ -4,14 +4,14 @@ import warnings
 
 import numpy as np
 import pytest
-from tracelearn.problems.certificate import certify
-from tracelearn.problems.smooth import Squares
-from tracelearn.solvers.prox import prox_adm, prox_dr
 
 from tracelearn import Moments, TraceNormClassifier, TraceNormRegressor, TraceNormRegressorCV
 from tracelearn.features import ModePCA, TensorStandardScaler
-from tracelearn.penalties import LatentTraceNorm, OverlappedTraceNorm
-from tracelearn.solvers import Solution, admm, newton
+from tracelearn.penalties import latent, overlapped
+from tracelearn.problems.batch import Problems, Solution, certify
+from tracelearn.problems.datafits import Squares
+from tracelearn.solvers import admm, newton
+from tracelearn.solvers.apg import prox_adm, prox_dr
 
 
 @pytest.fixture
@@ -26,8 +26,9 @@ def samples(rng):
 @pytest.mark.parametrize("scale", [1e-45, 1e-30, 1e30, 1e45])
 def test_single_precision_samples_survive_weights_beyond_its_range(samples, scale):
     X, y = samples
-    usual = TraceNormRegressor(alpha=0.1).fit(X.astype(np.float32), y, np.ones(20))
-    model = TraceNormRegressor(alpha=0.1).fit(X.astype(np.float32), y, np.full(20, scale))
+    options = {"alpha": 0.1, "keep_moments": True}
+    usual = TraceNormRegressor(**options).fit(X.astype(np.float32), y, np.ones(20))
+    model = TraceNormRegressor(**options).fit(X.astype(np.float32), y, np.full(20, scale))
     np.testing.assert_allclose(model.coef_, usual.coef_, rtol=1e-3)
     np.testing.assert_allclose(model.moments_.gram / scale, usual.moments_.gram, rtol=1e-5, atol=1e-5)
 
@@ -79,7 +80,7 @@ def test_weights_beyond_the_precision_of_the_samples_are_refused(samples):
 
 
 @pytest.mark.parametrize("method", [prox_adm, prox_dr])
-@pytest.mark.parametrize("norm", [OverlappedTraceNorm, LatentTraceNorm])
+@pytest.mark.parametrize("norm", [overlapped, latent])
 @pytest.mark.parametrize("scale", [1e-40, 1e-12, 1e40])
 def test_the_proximal_point_of_a_small_tensor_is_that_of_a_large_one(rng, method, norm, scale):
     P, alpha = rng.standard_normal((1, 3, 4, 2)), np.array([0.5])
@@ -93,18 +94,18 @@ def test_the_proximal_point_of_a_small_tensor_is_that_of_a_large_one(rng, method
 
 def test_a_target_that_is_solved_at_once_does_not_stop_the_others(samples):
     X, y = samples
-    smooth = Squares.of(Moments.of(X, np.stack([y, 1e-9 * y], axis=1)))
-    found = newton(smooth, OverlappedTraceNorm((3, 2)), np.array([0.1, 0.1]))
+    fit = Squares.of(Moments.of(X, np.stack([y, 1e-9 * y], axis=1)))
+    found = newton(Problems(fit, overlapped((3, 2)), np.array([0.1, 0.1]), (3, 2)))
     assert np.all(found.gap <= 1e-6)
     assert found.W[0].any()
     assert not found.W[1].any()
 
 
 def test_a_step_that_was_right_for_another_system_does_not_throw_admm_off(samples):
-    smooth, norm = Squares.of(Moments.of(1e30 * samples[0], samples[1])), OverlappedTraceNorm((3, 2))
+    fit, norm = Squares.of(Moments.of(1e30 * samples[0], samples[1])), overlapped((3, 2))
     zero = np.zeros((1, 3, 2))
     start = Solution(zero, norm.start(zero), np.ones(1), np.ones(1), 0, rho=np.array([1e-10]))
-    found = admm(smooth, norm, np.array([0.1e30]), start=start)
+    found = admm(Problems(fit, norm, np.array([0.1e30]), (3, 2)), start=start)
     assert found.gap[0] <= 1e-6
 
 
@@ -122,14 +123,15 @@ def test_classes_that_are_told_apart_beyond_doubt_overflow_nothing(loss, alpha):
 
 
 def test_what_leaves_the_range_of_floating_point_is_refused_in_a_sentence(samples):
-    smooth = Squares.of(Moments.of(*samples))
+    fit = Squares.of(Moments.of(*samples))
     W = np.full((1, 3, 2), 1e200)
-    bad = admm(smooth, OverlappedTraceNorm((3, 2)), np.array([0.1]), max_iter=1)
+    problems = Problems(fit, overlapped((3, 2)), np.array([0.1]), (3, 2))
+    bad = admm(problems, max_iter=1)
     bad = type(bad)(W, bad.split, bad.objective, bad.gap, 0, bad.rho)
     with pytest.raises(
         ValueError, match=r"^Expected numbers that stay in the range of floating point while solving, got"
     ):
-        admm(smooth, OverlappedTraceNorm((3, 2)), np.array([0.1]), start=bad)
+        admm(problems, start=bad)
 
 
 # --- the certificate -------------------------------------------------------------------------------------------------
@@ -145,13 +147,13 @@ def test_a_huge_alpha_and_features_that_say_nothing_overflow_nothing(alpha):
 def test_a_tiny_ridge_overflows_nothing(samples):
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
-        smooth, penalty = (
+        fit, penalty = (
             Squares.of(Moments.of(1e6 * samples[0][:3], samples[1][:3]), ridge=1e-300),
-            OverlappedTraceNorm((3, 2)),
+            overlapped((3, 2)),
         )
         W = np.ones((1, 3, 2))
-        proof = certify(smooth.evaluate(W.reshape(1, -1)), penalty, W, None, np.array([0.0]), smooth.at_zero.value)
-    assert np.isfinite(proof.gap[0])
+        _, gap = certify(fit.evaluate(W.reshape(1, -1)), penalty, W, None, np.array([0.0]), fit.at_zero.value)
+    assert np.isfinite(gap[0])
 
 
 # --- samples that have much in common --------------------------------------------------------------------------------

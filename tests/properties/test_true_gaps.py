@@ -1,0 +1,50 @@
+"""The gap is true of what is handed out, whatever the offsets, constant features and precision of the samples are."""
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+from properties.inputs import attempt, tries
+from test_true_gaps import ALPHA, FORMS, LOSSES, SHAPE, make, objective, samples
+
+pytestmark = pytest.mark.slow
+
+
+def fitted(model, form, X, y):
+    if form == "in blocks":
+        return model.fit([(X[part], y[part]) for part in (slice(0, 25), slice(25, 31), slice(31, 60))])
+    with pytest.MonkeyPatch.context() as patch:
+        if form == "matrix-free":
+            patch.setattr("tracelearn.problems.batch._SMALL_MATRIX", 0)
+            patch.setattr("tracelearn.problems.batch.available_memory", lambda: 1000)
+        return model.fit(X, y)
+
+
+@tries(
+    40,
+    loss=st.sampled_from(sorted(LOSSES)),
+    form=st.sampled_from(FORMS),
+    solver=st.sampled_from(["auto", "auto", "admm", "apg-adm"]),
+    seed=st.integers(0, 2**32 - 1),
+    places=st.lists(st.sampled_from([0, 1, -7, 10**3, -(10**5), 10**6, 10**8]), min_size=1, max_size=12),
+    y_offset=st.sampled_from([0, 1, 10**4, -(10**6), 10**8]),
+    constant=st.integers(0, 12),
+    single=st.booleans(),
+)
+def test_no_gap_is_below_the_true_one(loss, form, solver, seed, places, y_offset, constant, single):
+    if LOSSES[loss].curvature is None and (form == "matrix-free" or solver != "auto"):
+        return
+    X, y = samples(loss, seed=seed)
+    rows = X.reshape(len(X), -1)
+    rows[:, :constant] = 0.0
+    place = np.resize(np.array(places, dtype=float), rows.shape[1])
+    if single:  # so that the samples themselves are exact in single precision
+        place, rows[:] = np.clip(place, -1000, 1000), np.round(rows * 2**10) / 2**10
+    far = (X + place.reshape(SHAPE)).astype(np.float32 if single else np.float64)
+    y_offset = y_offset if LOSSES[loss].is_shift_invariant else 0
+    model, warned = attempt(lambda: fitted(make(loss, solver=solver, max_iter=300), form, far, y + y_offset), [far, y])
+    best, _ = attempt(lambda: make(loss, tol=1e-10, max_iter=20000).fit(X, y), [])
+    zero, _ = attempt(lambda: make(loss).set_params(alpha=1e6).fit(X, y), [])
+    assert ALPHA[loss] == model.alpha
+    excess = (objective(model, loss, X, y, place, y_offset) - objective(best, loss, X, y, 0.0, 0.0)) / zero.objective_
+    assert excess <= model.dual_gap_ * (1 + 1e-6) + 1e-12
+    assert model.dual_gap_ <= model.tol or warned
