@@ -53,7 +53,7 @@ def norm_of(penalty, w, shape, problem=0):
             found.append(norm_of(part, w[first : first + size], own, problem))
             first += size
         return sum(norm for norm, _ in found), [equation for _, equations in found for equation in equations]
-    terms = [(float(np.broadcast_to(weight, (problem + 1,))[problem]), atom) for weight, atom in penalty.terms]
+    terms = [(float(weight if np.ndim(weight) == 0 else weight[problem]), atom) for weight, atom in penalty.terms]
     if kind == "Overlap":
         return sum(weight * _atom(atom, w, shape) for weight, atom in terms if weight > 0), []
     parts = [cp.Variable(int(np.prod(shape))) for _ in terms]

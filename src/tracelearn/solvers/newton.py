@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from array_api_compat import device
 
@@ -31,8 +32,10 @@ def newton(
     """
     xp = array_namespace(problems.alpha)
     count = problems.fit.n_problems
+    options: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "exact_ranks": exact_ranks, "on_iteration": on_iteration}
+    if problems.fit.n_groups > 1:  # squares alone come in groups that stay together, and are their own model
+        return admm(problems, start=start, **options)
     if count > 1:  # separable: every problem has a curvature of its own
-        options = {"tol": tol, "max_iter": max_iter, "exact_ranks": exact_ranks, "on_iteration": on_iteration}
         one = [xp.asarray([k], device=device(problems.alpha)) for k in range(count)]
         starts = [None if start is None else start.take(k, k) for k in one]
         pairs = zip(one, starts, strict=True)
