@@ -32,7 +32,12 @@ def newton(
     """
     xp = array_namespace(problems.alpha)
     count = problems.fit.n_problems
-    options: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "exact_ranks": exact_ranks, "on_iteration": on_iteration}
+    options: dict[str, Any] = {
+        "tol": tol,
+        "max_iter": max_iter,
+        "exact_ranks": exact_ranks,
+        "on_iteration": on_iteration,
+    }
     if problems.fit.n_groups > 1:  # squares alone come in groups that stay together, and are their own model
         return admm(problems, start=start, **options)
     if count > 1:  # separable: every problem has a curvature of its own
