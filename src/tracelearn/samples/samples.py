@@ -293,7 +293,8 @@ class Samples:
             return self
         (block,) = self.blocks
         rows = max(1, _BLOCK_BYTES // (8 * self.n_features))
-        cuts = [slice(start, start + rows) for start in range(0, block.X.shape[0], rows)]
+        n = block.X.shape[0]  # the standard has no slices that end beyond an array
+        cuts = [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
         parts = [Block(block.X[c, :], block.Y[c, :], block.weight[c], c.start) for c in cuts]
         return replace(self, blocks=parts)
 
