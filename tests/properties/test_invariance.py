@@ -65,7 +65,12 @@ def test_narrow_samples_are_worth_what_their_numbers_are(seed, shape, loss, alph
     X = (10.0 * X).astype(dtype)
     narrow, _ = attempt(lambda: make(alpha=alpha, loss=loss, max_iter=50).fit(X, y), [X])
     wide, _ = attempt(lambda: make(alpha=alpha, loss=loss, max_iter=50).fit(X.astype(np.float64), y), [])
-    assert (narrow.objective_, narrow.dual_gap_, narrow.n_iter_) == (wide.objective_, wide.dual_gap_, wide.n_iter_)
+    assert narrow.n_iter_ == wide.n_iter_
+    if narrow.coef_.dtype == wide.coef_.dtype:
+        assert (narrow.objective_, narrow.dual_gap_) == (wide.objective_, wide.dual_gap_)
+    else:  # certified as they are rounded
+        assert narrow.dual_gap_ <= max(narrow.tol, wide.dual_gap_)
+        assert abs(narrow.objective_ - wide.objective_) <= 2.0 * narrow.tol * value_at_zero(y, loss) + 1e-9
     np.testing.assert_array_equal(narrow.coef_, wide.coef_.astype(narrow.coef_.dtype))
 
 
