@@ -78,6 +78,8 @@ class SecondOrder(TensorTransformer):
     mean : bool, default=True
         Whether the means of channels over time are kept beside their covariance. Signals are then measured in ``unit_``, so
         that the result does not depend on the units of X.
+    windows : int, default=1
+        Number of windows of equal length that time is cut into: one covariance, and one reference, for each.
     standardize : bool, default=False
         Whether every channel, and its differences, are divided by the root of their mean power before covariances are shrunk,
         so that no channel is lost for being small. That power is learned by a pass of its own, from the samples of ``fit`` or
@@ -92,7 +94,8 @@ class SecondOrder(TensorTransformer):
 
     Attributes
     ----------
-    reference_ : array of shape (kept..., c, c)
+    reference_ : array of shape (kept..., windows, c, c)
+        Without windows the axis is missing.
         M, with c the number of channels, times the number of copies, plus one for the mean.
     whitener_ : array of shape (kept..., c, c)
         R with ``R M R' = I`` but for directions without variance, which are left out; symmetric where ``unit_`` is 1.
@@ -140,6 +143,7 @@ class SecondOrder(TensorTransformer):
         "lag_step": [Interval(Integral, 1, None, closed="left")],
         "difference": ["boolean"],
         "mean": ["boolean"],
+        "windows": [Interval(Integral, 1, None, closed="left")],
         "standardize": ["boolean"],
         "shrinkage": [StrOptions({"oas"}), Interval(Real, 0, 1, closed="both")],
         "reference": [StrOptions({"mean"}), None],
@@ -155,6 +159,7 @@ class SecondOrder(TensorTransformer):
         lag_step: int = 1,
         difference: bool = False,
         mean: bool = True,
+        windows: int = 1,
         standardize: bool = False,
         shrinkage: Any = "oas",
         reference: str | None = "mean",
@@ -166,6 +171,7 @@ class SecondOrder(TensorTransformer):
         self.lag_step = lag_step
         self.difference = difference
         self.mean = mean
+        self.windows = windows
         self.standardize = standardize
         self.shrinkage = shrinkage
         self.reference = reference
@@ -184,7 +190,7 @@ class SecondOrder(TensorTransformer):
             raise ValueError(
                 f"Expected keep to name other modes than time_axis, got {self.keep!r} and {self.time_axis}."
             )
-        lost = self.difference + self.lags * self.lag_step
+        lost = self.difference + self.lags * self.lag_step + self.windows - 1
         if shape[time] <= lost:
             raise ValueError(
                 f"Expected at least {lost + 1} times for these lags, got {shape[time]} along mode {time} of samples of shape "
@@ -199,7 +205,8 @@ class SecondOrder(TensorTransformer):
     def _shape_out(self) -> tuple[int, ...]:
         kept, channels, _ = self._axes()
         c = self._copies * math.prod(self.sample_shape_[mode] for mode in channels) + self.mean
-        return (*(self.sample_shape_[mode] for mode in kept), c, c)
+        windows = (self.windows,) if self.windows > 1 else ()
+        return (*(self.sample_shape_[mode] for mode in kept), *windows, c, c)
 
     def _row_size(self) -> int:
         return self._copies * math.prod(self.sample_shape_) + math.prod(self._shape_out())
@@ -213,6 +220,10 @@ class SecondOrder(TensorTransformer):
         T = xp.concat([T[..., 1:], T[..., 1:] - T[..., :-1]], axis=-2) if self.difference else T
         n_times, delays = T.shape[-1], [self.lag_step * copy for copy in range(self.lags + 1)]
         T = xp.concat([T[..., delays[-1] - delay : n_times - delay] for delay in delays], axis=-2)
+        if self.windows > 1:
+            size = T.shape[-1] // self.windows
+            cuts = [T[..., window * size : (window + 1) * size] for window in range(self.windows)]
+            T = xp.stack(cuts, axis=-3)
         return T / move_to(self.channel_scale_, T, T.dtype) if hasattr(self, "channel_scale_") else T
 
     def _learn(self, X: Any, sample_weight: Any) -> None:

@@ -35,7 +35,7 @@ from tracelearn.losses import Loss, Multinomial
 from tracelearn.penalties import Blocks, as_penalty
 from tracelearn.problems.batch import choose_form
 from tracelearn.samples.checks import learning
-from tracelearn.samples.samples import Samples, as_raw
+from tracelearn.samples.samples import Samples, as_raw, is_dask
 from tracelearn.samples.scikit_learn import Interval, StrOptions, raise_for_params
 from tracelearn.selection.folds import Design, Folds, folds_of
 from tracelearn.selection.path import read_alphas
@@ -62,6 +62,8 @@ VIEWS: dict[str, Any] = {
     "whitened": lambda axis: ModeWhitener(power=-0.25),
     "second_order": lambda axis: SecondOrder(axis, standardize=True),
     "second_order_difference": lambda axis: SecondOrder(axis, standardize=True, difference=True),
+    "second_order_two_windows": lambda axis: SecondOrder(axis, standardize=True, difference=True, windows=2),
+    "second_order_three_windows": lambda axis: SecondOrder(axis, standardize=True, difference=True, windows=3),
     "second_order_lags": lambda axis: SecondOrder(axis, standardize=True, lags=3),
     "second_order_slow_lags": lambda axis: SecondOrder(axis, standardize=True, lags=3, lag_step=3),
 }
@@ -73,8 +75,8 @@ def possible_views(shape: tuple[int, ...], time_axis: Any) -> tuple[list[str], s
     Examples
     --------
     >>> from tracelearn.selection.cv import possible_views
-    >>> possible_views((6, 11), "auto")[0], possible_views((20, 200), "auto")[0]
-    (['raw', 'whitened'], ['raw', 'whitened', 'second_order', 'second_order_difference'])
+    >>> possible_views((6, 11), "auto")[0], possible_views((64, 200), "auto")[0]
+    (['raw', 'whitened'], ['raw', 'whitened', 'second_order'])
     """
     if len(shape) < 2:
         return ["raw"], "samples have one mode"
@@ -84,10 +86,11 @@ def possible_views(shape: tuple[int, ...], time_axis: Any) -> tuple[list[str], s
         return names, reason
     times, channels = shape[axis], math.prod(shape) // shape[axis]
     names.append("second_order")
-    if channels <= 32:  # copies of channels make matrices larger by their square
-        names.append("second_order_difference")
+    if channels <= 48:  # copies of channels make matrices larger by their square
+        names += ["second_order_difference", "second_order_two_windows"]
     if channels <= 16:
-        names += ["second_order_lags"] + (["second_order_slow_lags"] if times >= 40 else [])
+        names += ["second_order_three_windows", "second_order_lags"]
+        names += ["second_order_slow_lags"] if times >= 40 else []
     return names, reason
 
 
@@ -148,9 +151,10 @@ class _Session:
         found = features.fit_transform(T, sample_weight=block.weight)
         shape = tuple(found.shape[1:])
         rows = array_namespace(found).reshape(found, (found.shape[0], -1))
+        shapes = _blocks(features if len(parts) > 1 else None, transformers, shape)
         penalty = None
-        if len(parts) > 1:
-            shapes = tuple(features.view_shapes_)
+        if len(shapes) > 1:
+            shape = (rows.shape[1],)
             penalty = Blocks(shapes, tuple(as_penalty(self.cv.penalty, own) for own in shapes))
         return _View(self.samples.mapped_rows(lambda X: rows, shape), features, penalty)
 
@@ -268,6 +272,16 @@ def _parts(label: str) -> tuple[str, tuple[float, ...]]:
 
 def _classes(scores: Array) -> Array:
     return scores[:, 0] > 0 if scores.shape[1] == 1 else array_namespace(scores).argmax(scores, axis=1)
+
+
+def _blocks(union: Any, transformers: list[Any], shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """Find the shapes of the blocks that have a norm of their own: views, and the windows of a view."""
+    found: list[tuple[int, ...]] = []
+    shapes = [shape] if union is None else union.view_shapes_
+    for own, transformer in zip(shapes, transformers, strict=True):
+        windows = getattr(transformer, "windows", 1)
+        found += [own] if windows == 1 else [own[1:]] * windows
+    return tuple(found)
 
 
 def _shares(scores: list[Array], Y: Array) -> Array:
@@ -453,32 +467,28 @@ class SelectionCV(BaseEstimator):
             return "raw"
         names, reason = possible_views(samples.shape, self.time_axis)
         if not isinstance(views, str) or views != "auto":
-            names, reason = [views] if isinstance(views, str) else list(views), "as given"
+            names, reason = [str(views)] if isinstance(views, str) else [str(name) for name in views], "as given"
         session.model._report(f"views: {', '.join(names)} ({reason})")
         if len(names) == 1 or not session.loss.has_moments:
             return names[0]
         found: list[str] = []
-        tables: list[Table] = []
         scores: list[Array] = []
         for name in names:
             if found and time.monotonic() > session.deadline:
                 break
-            tables.append(session.walk_ridges(name))
+            table = session.walk_ridges(name, screening=True)
+            held = session.held_out(table, table.best, screening=True)
             found.append(name)
-            scores.append(np.concatenate([to_numpy(part) for part in session.held_out(tables[-1], tables[-1].best)]))
-        share = _shares(
-            scores, np.concatenate([to_numpy(held.Y) for held in session.design(names[0], (), joint=False).held])
-        )
+            scores.append(np.concatenate([to_numpy(part) for part in held]))
+        parts = session.design(names[0], (), joint=False, screening=True).held
+        share = _shares(scores, np.concatenate([to_numpy(held.Y) for held in parts]))
         order = [i for i in np.argsort(-share)[:_MOST_VIEWS] if share[i] > _LEAST_SHARE] or [int(np.argmax(share))]
         self.view_shares_ = {found[i]: float(share[i]) for i in np.argsort(-share)}
         session.model._report("shares of views: " + ", ".join(f"{found[i]} {share[i]:.2f}" for i in order))
-        alone = found[int(np.argmax([table.value for table in tables]))]
         if len(order) == 1:
-            return alone
+            return str(found[order[0]])
         ratio = ":".join(f"{share[i] / share[order[0]]:.3g}" for i in order)
-        joint = session.walk_ridges(f"{'+'.join(found[i] for i in order)} {ratio}", screening=True)
-        # Views that are better apart than together stay apart.
-        return joint.candidate.view if joint.value >= max(table.value for table in tables) else alone
+        return f"{'+'.join(found[i] for i in order)} {ratio}"
 
     def _candidates(self, session: _Session, name: str) -> list[Candidate]:
         """List what to try of one view; "auto" mode weights are equal ones and each mode alone."""
@@ -624,7 +634,9 @@ class SelectionCV(BaseEstimator):
         if getattr(X, "ndim", 0) == 2 and len(self.sample_shape_) > 1:
             X = X if is_foreign(X) or is_sparse(X) else np.asarray(X)
             X = array_namespace(X).reshape(X, (X.shape[0], *self.sample_shape_))
-        return features.transform(X)
+        found = features.transform(X)
+        flat = len(self.best_estimator_.sample_shape_) == 1 and not is_dask(found)
+        return array_namespace(found).reshape(found, (found.shape[0], -1)) if flat else found
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Score the model that was found, as it does itself."""
@@ -696,9 +708,10 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
     views : "auto", name, list of names or None, default="auto"
         How samples are shown: "raw", "whitened" (every mode, by half), "second_order" (the covariance of channels over time),
         "second_order_difference", "second_order_lags" and "second_order_slow_lags" (the same with differences or delayed
-        copies of the signals). "auto" tries all that suit the shape of a sample; a list tries those. The ones that add
-        something are put into one convex problem, each with a norm of its own. "raw+whitened" is such a problem by hand,
-        "raw+whitened 1:0.5" one with strengths. None is "raw".
+        copies of the signals), "second_order_two_windows" and "second_order_three_windows" (in each window). "auto" tries
+        all that suit the shape of a sample; a list tries those. The ones that add something are put into one convex problem,
+        each with a norm of its own. "raw+whitened" is such a problem by hand, "raw+whitened 1:0.5" one with strengths. None
+        is "raw".
     time_axis : int, "auto" or None, default="auto"
         The mode of a sample that is time, for second order; "auto" takes a mode that is long enough and has few enough
         channels. None: there is none.
