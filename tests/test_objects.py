@@ -8,8 +8,8 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 from tracelearn import TraceNormClassifier, TraceNormClassifierCV, TraceNormRegressor, TraceNormRegressorCV
-from tracelearn.losses import Huber, Logistic, Squared
-from tracelearn.penalties import L1, Nuclear, as_penalty
+from tracelearn.losses import LOSSES, Huber, Logistic, Squared
+from tracelearn.penalties import ATOMS, L1, Nuclear, as_penalty
 from tracelearn.solvers import admm
 
 SHAPE = (3, 2, 4)
@@ -41,7 +41,7 @@ def test_an_object_is_what_its_name_stands_for(name, found):
 def test_a_classifier_takes_a_loss_too():
     one, other = (TraceNormClassifier(0.02, loss=loss).fit(X, labels) for loss in ("logistic", Logistic()))
     np.testing.assert_array_equal(other.predict_proba(X), one.predict_proba(X))
-    with pytest.raises(ValueError, match="^Expected"):
+    with pytest.raises(ValueError, match=r"^Expected"):
         TraceNormRegressor(loss=Logistic()).fit(X, y)
 
 
@@ -50,7 +50,9 @@ def test_a_sum_of_terms_is_certified():
     model = TraceNormRegressor(0.1, penalty=penalty, tol=1e-8).fit(X, y)
     W = model.coef_
     value = 0.1 * np.abs(W).sum()
-    value += 0.5 * sum(np.linalg.svd(np.moveaxis(W, n, 0).reshape(SHAPE[n], -1), compute_uv=False).sum() for n in (0, 1))
+    value += 0.5 * sum(
+        np.linalg.svd(np.moveaxis(W, n, 0).reshape(SHAPE[n], -1), compute_uv=False).sum() for n in (0, 1)
+    )
     assert model.dual_gap_ <= 1e-8
     assert model.objective_ == pytest.approx(np.mean((y - model.predict(X)) ** 2) + 0.1 * value, rel=1e-9)
     with pytest.raises(ValueError, match="weigh the terms themselves"):
@@ -62,6 +64,17 @@ class Wide(Huber):
     """A loss of a user: the Huber loss of residuals of another size."""
 
     delta: float = 2.5
+
+
+def test_a_subclass_does_not_take_over_a_name():
+    assert LOSSES["huber"] is Huber
+    assert TraceNormRegressor(0.05, loss="huber")._loss() == Huber()
+
+    class Half(Nuclear):
+        """An atom of a user, without a name."""
+
+    assert ATOMS["nuclear"] is Nuclear
+    assert Half(0).name == "nuclear"
 
 
 def test_a_users_own_loss_penalty_and_solver_are_used():
