@@ -167,7 +167,7 @@ def test_sparse_rows_take_the_shape_they_are_given(loss, data):
     expected = clone(model).fit(X, y)
     rows = sparse.csr_array(X.reshape(N, -1))
     found = clone(model).fit(rows, y)
-    assert_allclose(found.coef_, expected.coef_, rtol=0, atol=1e-8)
+    assert_allclose(found.coef_tensor_, expected.coef_, rtol=0, atol=1e-8)
     assert_allclose(found.predict(rows), expected.predict(X), rtol=1e-6)
 
 
