@@ -46,10 +46,11 @@ except ImportError:  # scikit-learn brings a copy of its own
     sys.modules["array_api_compat"] = array_api_compat
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from tracelearn.problems.smooth import Squares
-
 from tracelearn import Moments, TraceNormClassifier, TraceNormRegressor
-from tracelearn.penalties import OverlappedTraceNorm
+from tracelearn.penalties import as_penalty
+from tracelearn.problems.batch import Problems
+from tracelearn.problems.datafits import Squares
+from tracelearn.samples.samples import as_raw
 from tracelearn.solvers import admm
 
 SHAPE = (10, 10, 10)
@@ -145,29 +146,24 @@ def phases(n: int, dtype: str, device: str, repeats: int) -> dict[str, float]:
     def moments(seed: int) -> Moments:
         return Moments.of(*data(seed))
 
-    def solve(smooth: Squares) -> Any:
-        alpha = torch.full_like(smooth.target, ALPHA)
-        return admm(smooth, OverlappedTraceNorm(SHAPE), alpha, tol=TOL)
+    def solve(fit: Squares, **options: Any) -> Any:
+        alpha = torch.full_like(fit.target, ALPHA)
+        problems = Problems(fit, as_penalty("overlapped", SHAPE), alpha, SHAPE)
+        return admm(problems, **{"tol": TOL, **options})
 
     def factored(seed: int) -> Squares:
         return Squares.of(moments(seed))
 
-    def factor(smooth: Squares) -> Any:
-        one = torch.ones_like(smooth.target)
-        return smooth.system.solver(one)(smooth.cross)
+    def factor(fit: Squares) -> Any:
+        return fit.operator.solver(torch.ones_like(fit.target))(fit.cross)
 
-    reading, _ = median_time(data, lambda d: model._read(*d, None, reset=True), device, repeats)
+    reading, _ = median_time(data, lambda d: model._read(as_raw(*d)), device, repeats)
     summing, _ = median_time(
-        lambda seed: model._read(*data(seed), None, reset=True), lambda batch: batch.moments(), device, repeats
+        lambda seed: model._read(as_raw(*data(seed))), lambda samples: samples.moments(), device, repeats
     )
     factoring, _ = median_time(factored, factor, device, repeats)
     solving, found = median_time(factored, solve, device, repeats)
-    fewer, _ = median_time(
-        factored,
-        lambda s: admm(s, OverlappedTraceNorm(SHAPE), torch.full_like(s.target, ALPHA), tol=1e-300, max_iter=4),
-        device,
-        repeats,
-    )
+    fewer, _ = median_time(factored, lambda fit: solve(fit, tol=1e-300, max_iter=4), device, repeats)
     return {
         "reading and checks": reading,
         "moments": summing,

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from tracelearn.problems.certificate import alpha_max, certify
-from tracelearn.problems.smooth import ArraySamples, DataLoss, Smooth, Squares
-from tracelearn.solvers.choose import choose_form
 
 from tracelearn import Moments, TraceNormRegressor
 from tracelearn.datasets import make_low_rank_regression, make_rank_tensors
-from tracelearn.losses import Logistic
-from tracelearn.penalties import OverlappedTraceNorm, Split
+from tracelearn.losses import Logistic, Squared
+from tracelearn.penalties import Penalty, Split, as_penalty
+from tracelearn.problems.batch import Problems, alpha_max, certify, choose_form, datafit
+from tracelearn.problems.datafits import DataFit, Squares
+from tracelearn.samples.samples import Block, Samples
 from tracelearn.solvers import SOLVERS
 
 # How many iterations the best known answer may take: the objective is then certified to what the gap says.
@@ -22,7 +22,7 @@ _PATIENCE = 20_000
 
 def largest_alpha(moments: Moments, shape: tuple[int, ...]) -> float:
     """Find the alpha above which all weights are zero."""
-    return float(alpha_max(Squares.of(moments), OverlappedTraceNorm(shape))[0])
+    return float(alpha_max(Squares.of(moments), as_penalty("overlapped", shape), shape)[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,7 @@ class Reference:
 class Problem:
     """A mean loss plus alpha times the tensor trace norm, on samples X (n, I1, ..., IN) and targets y (n,) or (n, K).
 
-    The losses of several targets are added up. Each has a weight tensor of its own, or with ``class_mode`` the targets
+    The losses of several targets are added up. Each has a weight tensor of its own, or with ``target_mode`` the targets
     are one more mode of one tensor. The squared loss has an intercept; the logistic one, of targets -1 and 1, has none.
     """
 
@@ -46,7 +46,7 @@ class Problem:
     y: np.ndarray
     alpha: float
     loss: str = "squared"
-    class_mode: bool = False
+    target_mode: bool = False
 
     @classmethod
     def gaussian(cls, n: int, shape: tuple[int, ...], fraction: float, seed: int = 0) -> Problem:
@@ -61,11 +61,12 @@ class Problem:
 
     @classmethod
     def at(
-        cls, fraction: float, X: np.ndarray, y: np.ndarray, loss: str = "squared", class_mode: bool = False
+        cls, fraction: float, X: np.ndarray, y: np.ndarray, loss: str = "squared", target_mode: bool = False
     ) -> Problem:
         """State a problem at a fraction of the alpha above which all weights are zero."""
-        problem = cls(X, y, 1.0, loss, class_mode)
-        return cls(X, y, fraction * float(alpha_max(problem.smooth, problem.penalty)[0]), loss, class_mode)
+        problem = cls(X, y, 1.0, loss, target_mode)
+        top = float(alpha_max(problem.datafit, problem.penalty, problem.weight_shape)[0])
+        return cls(X, y, fraction * top, loss, target_mode)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -86,22 +87,28 @@ class Problem:
         return self.y.reshape(len(self.y), -1)
 
     @property
-    def penalty(self) -> OverlappedTraceNorm:
-        return OverlappedTraceNorm((self.n_targets, *self.shape) if self.class_mode else self.shape)
+    def weight_shape(self) -> tuple[int, ...]:
+        """The shape of one weight tensor."""
+        return (self.n_targets, *self.shape) if self.target_mode else self.shape
 
-    def state(self) -> Smooth:
+    @property
+    def penalty(self) -> Penalty:
+        return as_penalty("overlapped", self.weight_shape)
+
+    def state(self) -> DataFit:
         """State the loss as our estimators do, from the samples: what a fit pays before it begins to solve."""
-        n, p = self.rows.shape
-        share = np.full(n, 1.0 / n)
-        if self.loss == "logistic":
-            samples = ArraySamples(self.rows, self.targets, share)
-            return DataLoss.of(Logistic(), samples, joint=True, fit_intercept=False)
-        if choose_form(n, p, has_moments=True).name == "kernel":
-            return Squares.of_few(self.rows, self.targets, share, joint=True)
-        return Squares.of(Moments.of(self.X, self.y), joint=True)
+        samples = Samples.of(Block(self.rows, self.targets), self.shape)
+        loss = Logistic() if self.loss == "logistic" else Squared()
+        return datafit(
+            samples, loss, choose_form(samples, loss), ridge=0.0, joint=True, fit_intercept=self.loss != "logistic"
+        )
+
+    def stated(self) -> Problems:
+        """State the whole problem, from the samples."""
+        return Problems(self.state(), self.penalty, np.array([self.alpha]), self.weight_shape)
 
     @cached_property
-    def smooth(self) -> Smooth:
+    def datafit(self) -> DataFit:
         """The loss, for judging."""
         return self.state()
 
@@ -112,9 +119,8 @@ class Problem:
     @cached_property
     def reference(self) -> Reference:
         """The best known answer, certified to a gap of 1e-11 where that is reached."""
-        solver = SOLVERS[self.smooth.best_solver]
-        alpha = np.array([self.alpha])
-        found = solver(self.smooth, self.penalty, alpha, tol=1e-11, max_iter=_PATIENCE, exact_ranks=False)
+        problems = Problems(self.datafit, self.penalty, np.array([self.alpha]), self.weight_shape)
+        found = SOLVERS[self.datafit.best_solver](problems, tol=1e-11, max_iter=_PATIENCE, exact_ranks=False)
         return Reference(float(found.objective[0]), found.split, float(found.gap[0]))
 
     @property
@@ -122,8 +128,8 @@ class Problem:
         return self.reference.objective
 
     def objective(self, W: np.ndarray) -> float:
-        loss = float(self.smooth.evaluate(W.reshape(self.n_targets, -1)).value[0])
-        return loss + self.alpha * float(self.penalty.value(W.reshape(-1, *self.penalty.shape)).sum())
+        loss = float(self.datafit.evaluate(W.reshape(self.n_targets, -1)).value[0])
+        return loss + self.alpha * float(self.penalty.value(W.reshape(-1, *self.weight_shape)).sum())
 
     def error(self, W: np.ndarray) -> float:
         """How far an answer is above the optimum, relative to the optimum."""
@@ -131,7 +137,7 @@ class Problem:
 
     def tol_for(self, error: float) -> float:
         """Return the gap, relative to the objective at zero, that proves a relative objective error."""
-        return error * self.optimum / float(self.smooth.at_zero.value[0])
+        return error * self.optimum / float(self.datafit.at_zero.value[0])
 
     def fit(self, tol: float) -> TraceNormRegressor:
         return TraceNormRegressor(alpha=self.alpha, tol=tol).fit(self.X, self.y)
@@ -150,11 +156,11 @@ class Judge:
         The dual point is the scaled gradient at W. That it is feasible takes a split over the modes as evidence: the
         best of the solver's own, the one of the best known answer, and none.
         """
-        penalty, smooth, alpha = self.problem.penalty, self.problem.smooth, np.array([self.problem.alpha])
-        at, zero = smooth.evaluate(W.reshape(self.problem.n_targets, -1)), smooth.at_zero.value
-        W = W.reshape(-1, *penalty.shape)
+        penalty, fit, alpha = self.problem.penalty, self.problem.datafit, np.array([self.problem.alpha])
+        at, zero = fit.evaluate(W.reshape(self.problem.n_targets, -1)), fit.at_zero.value
+        W = W.reshape(-1, *self.problem.weight_shape)
         splits = {id(s): s for s in (None, self.reference.split, split)}.values()
         proofs = [certify(at, penalty, W, evidence, alpha, zero) for evidence in splits]
-        gap = min(float(proof.gap[0]) for proof in proofs) * float(zero[0])
-        above = float(proofs[0].objective[0]) - self.reference.objective
+        gap = min(float(gap[0]) for _, gap in proofs) * float(zero[0])
+        above = float(proofs[0][0][0]) - self.reference.objective
         return max(above, 0.0) / self.reference.objective, gap / self.reference.objective

@@ -26,7 +26,7 @@ digits = load_digits()
 X, y = digits.images / 16, digits.target
 flat = X.reshape(len(X), -1)
 models = {
-    "trace norm": (TraceNormClassifierCV(alphas=15, tol=1e-3), X),
+    "trace norm": (TraceNormClassifierCV(alphas=15, views=None, ridges=(0.0,), tol=1e-3), X),
     "flat ridge": (RidgeClassifierCV(np.logspace(-4, 4, 17)), flat),
     "flat logistic": (GridSearchCV(LogisticRegression(max_iter=500), {"C": np.logspace(-2, 3, 6)}, cv=3), flat),
 }

@@ -33,7 +33,7 @@ print(X.shape)
 # Three models
 # ------------
 
-model = TraceNormClassifierCV(alphas=50, mode_weights=None, tol=1e-3).fit(X, y)
+model = TraceNormClassifierCV(alphas=50, views=None, ridges=(0.0,), mode_weights=None, tol=1e-3).fit(X, y)
 flat, flat_test = X.reshape(len(X), -1), X_test.reshape(len(X_test), -1)
 ridge = RidgeClassifierCV(np.logspace(0, 8, 17)).fit(flat, y)
 logistic = GridSearchCV(LogisticRegression(max_iter=1000), {"C": np.logspace(-4, -1, 4)}).fit(flat, y)

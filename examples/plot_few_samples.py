@@ -22,7 +22,7 @@ from tracelearn import TraceNormRegressorCV
 from tracelearn.datasets import make_low_rank_regression
 
 SHAPE, SIZES, DRAWS = (8, 8, 8), (50, 100, 200, 400, 800, 1600), 2
-SEARCH = {"alphas": 10, "ridges": (0.0,), "scaling": None, "mode_weights": None, "cv": 3, "tol": 1e-3}
+SEARCH = {"alphas": 10, "views": None, "ridges": (0.0,), "mode_weights": None, "cv": 3, "tol": 1e-3}
 strengths = np.logspace(-2, 5, 22)
 
 

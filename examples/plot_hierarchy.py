@@ -7,7 +7,7 @@ or their means crowd in few dimensions, and not where every class has a directio
 
 ``HierarchicalTraceNormClassifier`` finds a tree of classes from their means and learns one binary model for each of its
 nodes, all from the moments of the classes. Here it meets the flat ``TraceNormClassifier`` (one model for each class against
-all others), ``class_mode=True`` (the same, classes sharing subspaces) and ridge on flattened samples, on 32 classes of
+all others), ``target_mode=True`` (the same, classes sharing subspaces) and ridge on flattened samples, on 32 classes of
 tensors.
 """
 
@@ -57,7 +57,7 @@ def make_problem(rng, *, n_patterns, noise, levels):
 
 MODELS = {
     "flat": TraceNormClassifier(tol=1e-3),
-    "class mode": TraceNormClassifier(class_mode=True, tol=1e-3),
+    "class mode": TraceNormClassifier(target_mode=True, tol=1e-3),
     "tree": HierarchicalTraceNormClassifier(tol=1e-3),
 }
 

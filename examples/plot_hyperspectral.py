@@ -80,7 +80,10 @@ def split(seed):
 
 ridge_strengths = np.logspace(-4, 6, 21)
 models = {
-    "trace norm, patch": (TraceNormClassifierCV(alphas=12, eps=1e-3, mode_weights=None, tol=1e-3), lambda X: X),
+    "trace norm, patch": (
+        TraceNormClassifierCV(alphas=12, eps=1e-3, views=None, ridges=(0.0,), mode_weights=None, tol=1e-3),
+        lambda X: X,
+    ),
     "ridge, flat patch": (RidgeClassifierCV(ridge_strengths), lambda X: X.reshape(len(X), -1)),
     "logistic, flat patch": (
         GridSearchCV(LogisticRegression(max_iter=2000, tol=1e-3), {"C": np.logspace(-4, 0, 5)}),

@@ -45,7 +45,8 @@ train, test = slice(0, 400), slice(400, 600)
 # On the left the rank in each mode as alpha falls; on the right the error on held-out folds, with the alpha that was chosen.
 # Cross-validation minimises error, not rank: the chosen model has more components than the truth, most of them tiny.
 
-cv = TraceNormRegressorCV(alphas=30, mode_weights=None).fit(X[train], y[train])
+SEARCH = {"alphas": 30, "views": None, "ridges": (0.0,), "mode_weights": None}
+cv = TraceNormRegressorCV(**SEARCH).fit(X[train], y[train])
 fig, axes = plt.subplots(1, 2, figsize=(9.6, 3.6), layout="constrained")
 PathDisplay.from_path(trace_norm_path(X[train], y[train], alphas=30), **NAMES, ax=axes[0])
 PathDisplay.from_estimator(cv, ax=axes[1])
@@ -55,7 +56,7 @@ plt.show()
 # ``one_standard_error=True`` takes the largest alpha that is as good within the noise of the folds, which is simpler to
 # read. Flat ridge is the yardstick for both.
 
-simple = TraceNormRegressorCV(alphas=30, mode_weights=None, one_standard_error=True).fit(X[train], y[train])
+simple = TraceNormRegressorCV(**SEARCH, one_standard_error=True).fit(X[train], y[train])
 flat = X.reshape(len(X), -1)
 ridge = RidgeCV(np.logspace(-2, 5, 22)).fit(flat[train], y[train])
 for name, model in {"lowest error": cv, "one standard error": simple}.items():

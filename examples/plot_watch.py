@@ -55,7 +55,7 @@ frequencies = np.fft.rfftfreq(LENGTH, 1 / 50)[1:41]
 # counterpart here. Every entry is scaled by its spread over the training windows. In the figure a line is a group of people.
 
 within = GroupKFold(3)
-ours = TraceNormClassifierCV(alphas=12, eps=1e-3, mode_weights=None, cv=within, tol=1e-3)
+ours = TraceNormClassifierCV(alphas=12, eps=1e-3, views=None, ridges=(0.0,), mode_weights=None, cv=within, tol=1e-3)
 ridge = RidgeClassifierCV(np.logspace(-1, 6, 15))
 logistic = GridSearchCV(LogisticRegression(max_iter=300, tol=1e-3), {"C": np.logspace(-4, 1, 6)}, cv=within)
 

@@ -253,7 +253,7 @@ def test_mode_weights_that_cannot_be_weights_are_refused(make, y):
     refusal(fit((1, np.inf, 1)), "finite", "inf")
     refusal(fit(("a", 1, 1)), "mode_weights to be a sequence of numbers")
     refusal(fit(np.ones((3, 2))), "mode_weights to be a sequence of numbers")
-    refusal(fit((0, 1, 1), penalty="latent"), "above zero for a latent norm")
+    refusal(fit((0, 1, 1), penalty="latent"), "above zero in a latent norm")
     refusal(fit("abc"), "'mode_weights'", ours=False)
 
 
@@ -288,7 +288,7 @@ def test_a_parameter_outside_its_range_is_refused_by_name(make, y, name, values)
     ("name", "values"),
     [
         ("loss", ["square", None, "hinge", 3]),
-        ("penalty", ["nuclear", None, 3]),
+        ("penalty", ["trace", None, 3]),
         ("solver", ["fista", None, 3]),
     ],
 )
@@ -299,7 +299,7 @@ def test_a_loss_penalty_or_solver_that_is_none_is_refused_with_those_that_there_
 
 
 def test_the_width_of_the_huber_loss_is_above_zero():
-    refusal(lambda: TraceNormRegressor(loss=Huber(0.0)).fit(X, Y), "above zero", "0.0")
+    refusal(lambda: TraceNormRegressor(loss=Huber(0.0)).fit(X, Y), "delta above 0", "0.0")
 
 
 # --- what a model cannot do ------------------------------------------------------------------------------------------

@@ -196,3 +196,31 @@ def test_classes_can_be_found_as_they_come():
     whole = TraceNormClassifier(**TIGHT).fit(X, labels)
     np.testing.assert_array_equal(model.classes_, whole.classes_)
     np.testing.assert_allclose(model.coef_, whole.coef_, atol=1e-9)
+
+
+def test_a_model_of_another_library_is_merged_into_one_of_numpy_and_the_other_way():
+    torch = pytest.importorskip("torch", reason="PyTorch is an extra")
+    X, labels = labelled(120, 3)
+    codes = np.searchsorted(NAMES, labels)
+    whole = TraceNormClassifier(**TIGHT).fit(X, codes)
+
+    def here():
+        return TraceNormClassifier(**TIGHT).fit(X[:50], codes[:50])
+
+    def there():
+        return TraceNormClassifier(**TIGHT).fit(torch.asarray(X[50:]), torch.asarray(codes[50:]))
+
+    numpy = here().merge(there())
+    assert isinstance(numpy.coef_, np.ndarray)
+    assert isinstance(numpy.moments_.gram, np.ndarray)
+    np.testing.assert_allclose(numpy.coef_, whole.coef_, atol=1e-9)
+    np.testing.assert_array_equal(numpy.predict(X), whole.predict(X))
+    other = there().merge(here())
+    assert isinstance(other.coef_, torch.Tensor)
+    np.testing.assert_allclose(np.asarray(other.coef_), whole.coef_, atol=1e-9)
+    np.testing.assert_array_equal(np.asarray(other.predict(torch.asarray(X))), whole.predict(X))
+    # Numbers too, and moments alone.
+    X, y = numbers()
+    one = TraceNormRegressor(**TIGHT).fit(X[:40], y[:40])
+    one.merge(TraceNormRegressor(**TIGHT).fit(torch.asarray(X[40:]), torch.asarray(y[40:])).moments_)
+    np.testing.assert_allclose(one.coef_, TraceNormRegressor(**TIGHT).fit(X, y).coef_, atol=1e-9)

@@ -3,6 +3,8 @@
 import copy
 import logging
 import pickle
+import sys
+import warnings
 
 import joblib
 import numpy as np
@@ -18,11 +20,14 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from tracelearn import TraceNormClassifier, TraceNormRegressor, tensor_trace_norm
-from tracelearn.estimators import base
+from tracelearn.estimators import ZeroWeightsWarning, base
 from tracelearn.losses import Huber, Squared
 from tracelearn.paper import PaperRegressor
 from tracelearn.problems.batch import Form, choose_form
 from tracelearn.samples.samples import Block, Samples
+from tracelearn.solvers import newton
+
+newton_module = sys.modules["tracelearn.solvers.newton"]  # the function has its name
 
 SHAPES = [(6,), (3, 4), (3, 2, 4), (2, 3, 2, 2)]
 REGRESSOR_LOSSES = ["squared", "huber"]
@@ -585,6 +590,109 @@ def test_words_go_through_the_logger_and_only_when_asked_for(make, loss, caplog,
         make(loss=loss, verbose=2).fit(X, y)
         assert len(caplog.records) > 2 * few
     assert capsys.readouterr().out == ""
+
+
+@every_model
+@pytest.mark.parametrize("level", [logging.NOTSET, logging.ERROR])
+@pytest.mark.parametrize("handled", [False, True])
+def test_verbose_leaves_the_logger_as_it_was(make, loss, level, handled, capsys):
+    X, y = samples()
+    logger = logging.getLogger("tracelearn")
+    own, root = logging.NullHandler(), logging.getLogger()
+    before, handlers, above = (logger.level, logger.propagate), list(logger.handlers), root.handlers[:]
+    logger.setLevel(level)
+    root.handlers[:] = []  # pytest's own would show what is logged
+    if handled:
+        logger.addHandler(own)
+    try:
+        expected = list(logger.handlers)
+        make(loss=loss, verbose=2).fit(X, target(make, y))
+        assert logger.handlers == expected
+        assert logger.level == level
+        with pytest.raises(ValueError, match="Expected finite"):
+            make(loss=loss, verbose=2).fit(np.full_like(X, np.nan), target(make, y))
+        assert logger.handlers == expected
+        assert logger.level == level
+    finally:
+        root.handlers[:] = above
+        logger.handlers[:] = handlers
+        logger.setLevel(before[0])
+    assert ("duality gap" in capsys.readouterr().err) == (not handled)  # shown where nobody else does it
+
+
+@every_model
+def test_weights_that_are_all_zero_are_a_warning_that_says_what_to_do(make, loss):
+    X, y = samples()
+    with pytest.warns(ZeroWeightsWarning, match=rf"^Expected some weights.*{make.__name__}CV choose it") as caught:
+        model = make(1e4, loss=loss).fit(X, target(make, y))
+    assert len(caught) == 1
+    assert not model.coef_.any()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make(1e-2, loss=loss).fit(X, target(make, y))
+
+
+@every_model
+def test_a_pickle_holds_the_weights_and_little_more(make, loss):
+    X, y = samples((10, 10, 10), n=40)
+    X = np.concatenate([X] * 30) if loss == "squared" else X  # enough for moments, which are what would be large
+    y = np.concatenate([y] * 30) if loss == "squared" else y
+    model = make(0.5, loss=loss, tol=1e-3).fit(X, target(make, y))
+    assert len(pickle.dumps(model)) < 200_000
+    if loss == "squared":
+        kept = make(0.5, tol=1e-3, keep_moments=True).fit(X, target(make, y))
+        assert kept.moments_.n_features == 1000
+        assert len(pickle.dumps(kept)) > 1_000_000
+        np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).coef_, kept.coef_)
+
+
+def test_three_classes_and_then_another_loss_are_started_from_nothing():
+    # The squared loss codes classes one by one, the logistic loss together: neither can start from the other's answer.
+    X, y = samples(n=90)
+    y = labels(y, 3)
+    model = TraceNormClassifier(0.02, warm_start=True)
+    for loss in ("squared", "logistic", "squared_hinge", "logistic", "squared"):
+        model.set_params(loss=loss).fit(X, y)
+        cold = TraceNormClassifier(0.02, loss=loss).fit(X, y)
+        assert model.dual_gap_ <= 1e-6
+        assert model.objective_ == pytest.approx(cold.objective_, rel=1e-5)
+        assert model.fit(X, y).n_iter_ == 0
+
+
+@pytest.mark.parametrize("spent", [False, True], ids=["at once", "after some models"])
+def test_where_newton_goes_on_by_admm_its_iterations_are_counted_and_shown(spent, monkeypatch):
+    X, y = samples(n=90)
+    y = labels(y)
+    usual = TraceNormClassifier(0.02, loss="logistic", solver="newton").fit(X, y)
+    searched, calls = newton_module._searched, []
+
+    def fails(*arguments):
+        calls.append(1)
+        return searched(*arguments) if spent and len(calls) == 1 else None  # the model is no guide
+
+    monkeypatch.setattr(newton_module, "_searched", fails)
+    seen = []
+    solver = lambda problems, **options: seen_by(seen, problems, **options)  # noqa: E731
+    model = TraceNormClassifier(0.02, loss="logistic", solver=solver).fit(X, y)
+    assert len(calls) == 1 + spent
+    assert model.dual_gap_ <= 1e-6
+    assert model.objective_ == pytest.approx(usual.objective_, rel=1e-5)
+    counts = [so_far.n_iter for so_far in seen]
+    assert counts == sorted(counts)
+    assert len(counts) > len(calls) + 1  # ADMM looks more often than once for every model
+    assert model.n_iter_ == counts[-1]
+    steps, gaps = model.convergence_[:, 0], model.convergence_[:, 1]
+    assert np.all(np.diff(steps) > 0)
+    assert steps[-1] == model.n_iter_
+    assert gaps[-1] == model.dual_gap_
+
+
+def seen_by(seen, problems, *, on_iteration, **options):
+    def watch(so_far):
+        seen.append(so_far)
+        on_iteration(so_far)
+
+    return newton(problems, on_iteration=watch, **options)
 
 
 @every_model

@@ -277,6 +277,8 @@ def test_it_is_searched_stored_and_fed_flat_samples():
     np.testing.assert_array_equal(model.predict(X), search.predict(X))
     rows = HierarchicalTraceNormClassifier(tensor_shape=SHAPE).fit(X.reshape(len(X), -1), y)
     tensors = HierarchicalTraceNormClassifier().fit(X, y)
-    np.testing.assert_array_equal(rows.coef_, tensors.coef_)
+    assert rows.coef_.shape == (len(tensors.coef_), np.prod(SHAPE))
+    np.testing.assert_array_equal(rows.coef_tensor_, tensors.coef_)
+    np.testing.assert_array_equal(tensors.coef_tensor_, tensors.coef_)
     narrow = HierarchicalTraceNormClassifier().fit(X.astype(np.float32), y)
     assert narrow.coef_.dtype == np.float32

@@ -70,8 +70,8 @@ def test_a_classifier_predicts_and_scores_the_same(samples, dtype, loss, labels)
 def test_the_model_found_by_cross_validation_is_what_is_translated(samples, tmp_path):
     X, y = samples
     for model, target in (
-        (TraceNormRegressorCV(alphas=3, cv=2, mode_weights=None), y),
-        (TraceNormClassifierCV(alphas=3, cv=2, mode_weights=None), np.where(y > 0, "up", "down")),
+        (TraceNormRegressorCV(alphas=3, cv=2, views=None, mode_weights=None), y),
+        (TraceNormClassifierCV(alphas=3, cv=2, views=None, mode_weights=None), np.where(y > 0, "up", "down")),
     ):
         model.fit(X, target)
         graph = to_onnx(model, tmp_path / "model.onnx")
@@ -81,6 +81,12 @@ def test_the_model_found_by_cross_validation_is_what_is_translated(samples, tmp_
         np.testing.assert_array_equal(
             found, model.predict(X[:1])
         ) if found.dtype == object else np.testing.assert_allclose(found, model.predict(X[:1]))
+
+
+def test_a_model_that_sees_its_samples_otherwise_is_refused(samples):
+    model = TraceNormRegressorCV(alphas=3, cv=2, views="whitened").fit(*samples)
+    with pytest.raises(ValueError, match=r"^Expected a model of samples as they are, got one of the view 'whitened'"):
+        to_onnx(model)
 
 
 def test_flat_samples_and_matrices_of_one_mode(samples):

@@ -167,7 +167,7 @@ def test_sparse_rows_take_the_shape_they_are_given(loss, data):
     expected = clone(model).fit(X, y)
     rows = sparse.csr_array(X.reshape(N, -1))
     found = clone(model).fit(rows, y)
-    assert_allclose(found.coef_, expected.coef_, rtol=0, atol=1e-8)
+    assert_allclose(found.coef_tensor_, expected.coef_, rtol=0, atol=1e-8)
     assert_allclose(found.predict(rows), expected.predict(X), rtol=1e-6)
 
 
@@ -216,3 +216,18 @@ def test_bad_batches_get_a_sentence(batches, message, data):
     X, y, _ = data
     with pytest.raises(ValueError, match=message):
         TraceNormRegressor().fit(iter(batches(X, y)))
+
+
+@pytest.mark.parametrize("kind", ["generator", "list of batches"])
+@pytest.mark.parametrize("empty", [0, 1])
+def test_a_batch_may_weigh_nothing(kind, empty, data):
+    X, y, labels = data
+    weight = np.linspace(0.1, 2.0, N)
+    parts = [slice(0, 20), slice(20, 40), slice(40, 60)]
+    weight[parts[empty]] = 0.0
+    for model, target in ((TraceNormRegressor(alpha=0.05, tol=1e-11), y), (TraceNormClassifier(tol=1e-11), labels)):
+        batches = [(X[part], target[part], weight[part]) for part in parts]
+        found = clone(model).fit(batches if kind != "generator" else (batch for batch in batches))
+        assert_allclose(found.coef_, clone(model).fit(X, target, weight).coef_, rtol=0, atol=1e-8)
+        with pytest.raises(ValueError, match=r"^Expected some sample weight above zero"):
+            clone(model).fit(iter([(X[part], target[part], np.zeros(20)) for part in parts]))

@@ -3,16 +3,17 @@
 from collections.abc import Callable
 
 import numpy as np
-from tracelearn.problems.certificate import alpha_max
-from tracelearn.problems.smooth import ArraySamples, DataLoss, Squares
-from tracelearn.solvers.choose import choose_form
 
 from benchmarks.harness import Row, at_least, interleaved
 from benchmarks.problems import largest_alpha
 from tracelearn import Moments, TraceNormClassifier, TraceNormRegressor
 from tracelearn.datasets import make_low_rank_regression
-from tracelearn.losses import Logistic
-from tracelearn.penalties import OverlappedTraceNorm
+from tracelearn.losses import Logistic, Squared
+from tracelearn.penalties import as_penalty
+from tracelearn.problems.batch import Problems, alpha_max, choose_form
+from tracelearn.problems.datafits import Squares
+from tracelearn.problems.sample_loss import SampleLoss
+from tracelearn.samples.samples import Block, Samples
 from tracelearn.solvers import admm, newton
 
 TITLE = "small problems"
@@ -62,13 +63,14 @@ def ask(quick: bool) -> list[Row]:
 
 
 def _squared(X: np.ndarray, y: np.ndarray, shape: tuple[int, ...]) -> tuple[Callable, Callable, TraceNormRegressor]:
-    n, p = len(X), int(np.prod(shape))
-    assert choose_form(n, p, has_moments=True).name == "moments"
+    samples = Samples.of(Block(X.reshape(len(X), -1), y[:, None]), shape)
+    assert choose_form(samples, Squared()).name == "moments"
+    penalty = as_penalty("overlapped", shape)
     alpha = 0.1 * largest_alpha(Moments.of(X, y), shape)
     model = TraceNormRegressor(alpha=alpha, tol=1e-6)
     return (
         lambda: model.fit(X, y),
-        lambda: admm(Squares.of(Moments.of(X, y)), OverlappedTraceNorm(shape), np.array([alpha]), tol=1e-6),
+        lambda: admm(Problems(Squares.of(Moments.of(X, y)), penalty, np.array([alpha]), shape), tol=1e-6),
         model,
     )
 
@@ -76,15 +78,15 @@ def _squared(X: np.ndarray, y: np.ndarray, shape: tuple[int, ...]) -> tuple[Call
 def _logistic(X: np.ndarray, y: np.ndarray, shape: tuple[int, ...]) -> tuple[Callable, Callable, TraceNormClassifier]:
     labels = (y > 0).astype(int)
     signs = np.where(labels == 1, 1.0, -1.0)[:, None]
-    flat, share = X.reshape(len(X), -1), np.full(len(X), 1.0 / len(X))
+    flat, penalty = X.reshape(len(X), -1), as_penalty("overlapped", shape)
 
-    def smooth() -> DataLoss:
-        return DataLoss.of(Logistic(), ArraySamples(flat, signs, share))
+    def stated() -> SampleLoss:
+        return SampleLoss.of(Logistic(), Samples.of(Block(flat, signs), shape).checked())
 
-    alpha = 0.1 * float(alpha_max(smooth(), OverlappedTraceNorm(shape))[0])
+    alpha = 0.1 * float(alpha_max(stated(), penalty, shape)[0])
     model = TraceNormClassifier(alpha=alpha, loss="logistic", tol=1e-6)
     return (
         lambda: model.fit(X, labels),
-        lambda: newton(smooth(), OverlappedTraceNorm(shape), np.array([alpha]), tol=1e-6),
+        lambda: newton(Problems(stated(), penalty, np.array([alpha]), shape), tol=1e-6),
         model,
     )

@@ -9,14 +9,14 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 import numpy as np
-from tracelearn.problems.certificate import alpha_max
-from tracelearn.problems.smooth import Squares
 
 from benchmarks.harness import Row
-from benchmarks.problems import largest_alpha
+from benchmarks.problems import Problem, largest_alpha
 from tracelearn import Moments, TraceNormRegressor
 from tracelearn.datasets import make_low_rank_regression
-from tracelearn.penalties import OverlappedTraceNorm
+from tracelearn.penalties import as_penalty
+from tracelearn.problems.batch import Problems
+from tracelearn.problems.datafits import Squares
 from tracelearn.solvers import admm
 
 TITLE = "growth"
@@ -29,12 +29,12 @@ def ask(quick: bool) -> list[Row]:
     sides = [10, 14, 20] if quick else [10, 14, 20, 26, 32]
     curves = {
         "n": [(n, _apart(streamed, n)) for n in samples],
-        "p": [(side**3, _apart(kernel, side)) for side in sides],
+        "p": [(side**3, _apart(few, side)) for side in sides],
         "N": [(order, _apart(of_order, order)) for order in ORDERS],
     }
     said = {
         "n": "moments of blocks of 10,000 samples added up, then solved; 10×10×10, α = 0.1 α_max",
-        "p": "kernel form, n = 200, I×I×I, α = 0.1 α_max",
+        "p": "basis of the samples, n = 200, I×I×I, α = 0.1 α_max",
         "N": "n = 2,000, p about 1,000, α = 0.1 α_max",
     }
     rows = []
@@ -88,16 +88,16 @@ def streamed(n: int) -> dict:
         del X, y, signal  # or the next block is drawn beside this one
     alpha = 0.1 * largest_alpha(moments, shape)
     began = time.perf_counter()
-    found = admm(Squares.of(moments), OverlappedTraceNorm(shape), np.array([alpha]), tol=1e-6)
+    problems = Problems(Squares.of(moments), as_penalty("overlapped", shape), np.array([alpha]), shape)
+    found = admm(problems, tol=1e-6)
     return {"seconds": seconds + time.perf_counter() - began, "n_iter": found.n_iter}
 
 
-def kernel(side: int) -> dict:
+def few(side: int) -> dict:
     """Fit few samples of a large tensor."""
     shape = (side,) * 3
     X, y, _ = make_low_rank_regression(200, shape, random_state=0)
-    smooth = Squares.of_few(X.reshape(200, -1), y[:, None], np.full(200, 1 / 200))
-    return _fit(X, y, 0.1 * float(alpha_max(smooth, OverlappedTraceNorm(shape))[0]))
+    return _fit(X, y, Problem.at(0.1, X, y).alpha)
 
 
 def of_order(order: int) -> dict:
@@ -126,7 +126,7 @@ def figure(rows: list[Row], path: str) -> None:
     fig, axes = plt.subplots(2, 3, figsize=(12, 6.5), layout="constrained")
     labels = (
         "samples n, streamed (10×10×10)",
-        "entries p = I³ (kernel form, n = 200)",
+        "entries p = I³ (basis of the samples, n = 200)",
         "order N (p ≈ 1,000, n = 2,000)",
     )
     for (top, bottom), curve, label in zip(axes.T, curves, labels, strict=True):

@@ -34,7 +34,7 @@ def describe(problem: Problem) -> str:
     """Say the size of a problem: samples × shape, loss and targets."""
     shape = "×".join(map(str, problem.shape))
     targets = "" if problem.n_targets == 1 else f", {problem.n_targets} targets"
-    coupled = " as a mode" if problem.class_mode else ""
+    coupled = " as a mode" if problem.target_mode else ""
     return f"{len(problem.X):,} samples of {shape}, {problem.loss} loss{targets}{coupled}"
 
 
@@ -78,7 +78,7 @@ def classes(quick: bool) -> Problem:
 
 @case("many classes, the class as a mode")
 def class_mode(quick: bool) -> Problem:
-    return Problem.at(0.1, *_classes(quick), class_mode=True)
+    return Problem.at(0.1, *_classes(quick), target_mode=True)
 
 
 @case("two classes, logistic")

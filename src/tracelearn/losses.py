@@ -64,7 +64,8 @@ class Loss:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        LOSSES[cls.name] = cls
+        if "name" in vars(cls):  # a subclass that only inherits a name must not take it over
+            LOSSES[cls.name] = cls
 
     def for_targets(self, n_targets: int) -> Loss:
         """Return the loss to use for that many columns of targets."""

@@ -146,7 +146,8 @@ class Atom:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        ATOMS[cls.name] = cls
+        if "name" in vars(cls):  # a subclass that only inherits a name must not take it over
+            ATOMS[cls.name] = cls
 
     def view(self, T: Array) -> Array:
         """Show every tensor of a batch as a matrix; by default one row of all entries."""

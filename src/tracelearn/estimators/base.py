@@ -119,12 +119,12 @@ class TraceNormModel(BaseEstimator):
                 self.sample_shape_, self._flat = shape, len(shape) > 1 and len(np.shape(X)) == 2
             return Samples.of(block, shape)
         reader, survey = self._reader(raw, reset=reset, **known)
-        options = {**known, **survey["options"]}
+        options = {**known, **survey["options"], "part": True}
 
         def checked(batch: tuple[int, Any, Any, Any]) -> Block:
             first, *parts = batch
             with naming(first):
-                block, _ = reader._block(*parts, reset=False, part=True, **options)
+                block, _ = reader._block(*parts, reset=False, **options)
             found: Block = replace(block, first=first)
             return found
 
@@ -222,7 +222,8 @@ class TraceNormModel(BaseEstimator):
         found: Any = type(self)(**{**self.get_params(deep=False), "forgetting": 1.0})
         for first, X, y, weight in raw.batches:  # shape and classes are found on the way
             with naming(first):
-                found._learn(X, y, weight, grow=True)
+                found._learn(X, y, weight, grow=True, part=True)
+        check_total_weight(found.moments_.weight)
         return found
 
     def _check_learned(self) -> None:

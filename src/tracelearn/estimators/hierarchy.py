@@ -82,8 +82,9 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
     estimators_ : list of TraceNormClassifier
         The model of each node, with its own ``coef_``, ``mode_ranks_``, ``patterns_`` and ``dual_gap_``; it predicts -1
         for left and 1 for right.
-    coef_ : array of shape (n_nodes, I1, ..., IN)
+    coef_ : array of shape (n_nodes, I1, ..., IN), or (n_nodes, n_features) for flat samples
         The weights of each node.
+    coef_tensor_ : array of shape (n_nodes, I1, ..., IN)
     intercept_ : array of shape (n_nodes,)
     n_iter_ : int
     dual_gap_ : float
@@ -201,6 +202,7 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         weight = read_weights(sample_weight, rows)
         self.classes_, self.sample_shape_, self._dtype = known, shape, rows.dtype
         if first:
+            self._flat = len(shape) > 1 and len(np.shape(X)) == 2
             past = [Moments.zero(rows.shape[1])] * len(known)
         else:
             past = [moments.scaled(self.forgetting) for moments in self.class_moments_]
@@ -314,12 +316,19 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         ]
         self.estimators_ = models
         empty = np.zeros((0, *self.sample_shape_), self._dtype)
-        self.coef_ = np.concatenate([empty, *(model.coef_ for model in models)])
+        coef = np.concatenate([empty, *(model.coef_tensor_ for model in models)])
+        self.coef_ = coef.reshape(len(coef), -1) if self._flat else coef
         self.intercept_ = np.concatenate([np.zeros(0), *(model.intercept_ for model in models)])
         self.n_iter_ = max((model.n_iter_ for model in models), default=0)
         self.dual_gap_ = max((model.dual_gap_ for model in models), default=0.0)
 
     # --- the model ---------------------------------------------------------------------------------------------------
+
+    @property
+    def coef_tensor_(self) -> Array:
+        """The weights of each node as tensors, whether samples came flat or not."""
+        check_is_fitted(self)
+        return self.coef_.reshape(len(self.coef_), *self.sample_shape_)
 
     def _class_scores(self, X: Any) -> Array:
         check_is_fitted(self)

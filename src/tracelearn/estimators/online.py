@@ -58,13 +58,15 @@ class OnlineModel(TraceNormModel):
                 "enough samples, or begin with partial_fit on a new model."
             )
 
-    def _learn(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None, *, grow: bool = False) -> None:
-        """Add samples to ``moments_`` and leave the weights as they are, until ``_refresh``."""
+    def _learn(
+        self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None, *, grow: bool = False, part: bool = False
+    ) -> None:
+        """Add samples to ``moments_`` and leave the weights as they are, until ``_refresh``; a part may weigh nothing."""
         self._refuse_without_moments()
         raw, past = as_raw(X, y, sample_weight), getattr(self, "moments_", None)
         if raw.repeatable or past is not None:
             before = getattr(self, "classes_", None)
-            samples = self._read(raw, reset=past is None, **self._known(classes, grow=grow))
+            samples = self._read(raw, reset=past is None, part=part, **self._known(classes, grow=grow))
             if past is not None:
                 past = self._recoded(past, before).scaled(self.forgetting)
             self.moments_ = samples.moments(past)

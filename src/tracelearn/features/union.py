@@ -10,7 +10,6 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils.metaestimators import _BaseComposition
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_foreign, move_to, widest
@@ -19,11 +18,12 @@ from tracelearn.features.scaler import TensorStandardScaler
 from tracelearn.samples import as_source
 from tracelearn.samples.checks import read_numbers
 from tracelearn.samples.samples import is_dask
+from tracelearn.samples.scikit_learn import BaseComposition
 
 __all__ = ["Views"]
 
 
-class Views(TensorTransformer, _BaseComposition):  # type: ignore[misc]
+class Views(TensorTransformer, BaseComposition):  # type: ignore[misc]
     """See each sample in several ways at once: raw, whitened, second order, all of them as one flat sample.
 
     ``transform`` puts the flattened views one after the other; ``split`` takes them, or the weights of a model, apart again,
