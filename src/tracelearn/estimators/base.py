@@ -23,7 +23,7 @@ from tracelearn.arrays.linalg import mode_scales
 from tracelearn.losses import Loss, as_loss
 from tracelearn.moments import Moments
 from tracelearn.penalties import as_penalty
-from tracelearn.problems.batch import Problems, Solution, choose_form, datafit
+from tracelearn.problems.batch import Form, Problems, Solution, choose_form, datafit
 from tracelearn.problems.datafits import DataFit, Squares
 from tracelearn.samples.checks import (
     check_overflow,
@@ -174,6 +174,8 @@ class TraceNormModel(BaseEstimator):
     def _learn_from(self, samples: Samples, loss: Loss) -> None:
         """Solve the problem of checked samples, in the form that suits them."""
         form = choose_form(samples, loss)
+        if self.keep_moments and form.name == "basis" and samples.n_features <= _MANY_ENTRIES:
+            form = Form("moments", "keep_moments asks for them")
         self._report(f"{form.name}: {form.reason}")
         if self.scaling and samples.in_memory and is_sparse(samples.like):
             raise ValueError(

@@ -16,7 +16,7 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-from scipy.optimize import minimize, nnls
+from scipy.optimize import minimize_scalar, nnls
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import get_scorer
@@ -25,7 +25,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays.array_api import Array, array_namespace, is_foreign, is_sparse, move_to, to_numpy
+from tracelearn.arrays.array_api import Array, array_namespace, is_foreign, is_sparse, to_numpy
 from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
 from tracelearn.estimators.base import TraceNormModel
 from tracelearn.estimators.online import has_moments
@@ -202,7 +202,7 @@ class _Session:
                 penalty=self._penalty(view, shape),
                 absolute=given,
                 tol=max(self.cv.tol, _PATH_TOL),
-                max_iter=min(self.cv.max_iter, _PATH_ITERATIONS),
+                max_iter=min(self.cv.max_iter, 10 * _PATH_ITERATIONS if given else _PATH_ITERATIONS),
                 n_jobs=self.cv.n_jobs,
                 deadline=self.deadline,
             )
@@ -292,8 +292,8 @@ def _shares(scores: list[Array], Y: Array) -> Array:
     return np.asarray(found / found.sum() if found.sum() > 0 else np.arange(len(scores)) == 0, dtype=float)
 
 
-def _calibration(scores: list[Array], design: Design) -> tuple[float, Array]:
-    """Find the factor of held-out scores, and the offset of each class, whose softmax predicts the classes best."""
+def _calibration(scores: list[Array], design: Design) -> float:
+    """Find the factor of held-out scores whose softmax predicts the classes best; it changes no predicted class."""
     z = np.concatenate([to_numpy(part) for part in scores])
     codes = np.concatenate([to_numpy(held.Y) for held in design.held])
     pairs = zip(design.held, design.weights, strict=True)
@@ -301,17 +301,9 @@ def _calibration(scores: list[Array], design: Design) -> tuple[float, Array]:
     if z.shape[1] == 1:
         z, codes = np.concatenate([0.0 * z, z], axis=1), np.concatenate([-codes, codes], axis=1)
     loss, Y = Multinomial(), (codes > 0).astype(float)
-
-    def objective(parameters: Array) -> tuple[float, Array]:
-        factor, offsets = np.exp(parameters[0]), parameters[1:]
-        at = factor * z + offsets
-        force = share[:, None] * loss.derivative(Y, at)
-        slope = np.concatenate([[factor * np.sum(force * z)], force.sum(axis=0)])
-        # As much as one sample speaks for equal chances, so that nothing runs away where all classes are found.
-        return float(share @ loss.value(Y, at)[:, 0]) + 0.5e-3 * float(np.sum(parameters**2)), slope + 1e-3 * parameters
-
-    found = minimize(objective, np.zeros(1 + z.shape[1]), jac=True, method="L-BFGS-B").x
-    return float(np.exp(found[0])), found[1:]
+    # As much as a thousandth speaks for a factor of one, so that it does not run away where all classes are found.
+    found = minimize_scalar(lambda log: float(share @ loss.value(Y, np.exp(log) * z)[:, 0]) + 1e-3 * log**2, (0.0, 1.0))
+    return float(np.exp(found.x))
 
 
 class _Fixed(BaseEstimator):
@@ -347,6 +339,13 @@ def _fixed(model: Any, loss: Loss, scores: Array) -> Any:
     if model._learns_classes:
         return _FixedClassifier(scores, loss, to_numpy(model.classes_), True)
     return _FixedRegressor(scores, loss, None, model._single)
+
+
+def _goes_on(estimator: Any) -> bool:
+    """Tell whether what ``fit`` learns is kept, so that learning can go on."""
+    if not estimator.keep_moments:
+        raise AttributeError("Expected keep_moments=True for partial_fit after a search, got False: fit with it.")
+    return has_moments(estimator)
 
 
 class SelectionCV(BaseEstimator):
@@ -435,7 +434,8 @@ class SelectionCV(BaseEstimator):
                 f"Expected scoring=None where samples are read in blocks, got {self.scoring!r}: the loss selects there."
             )
         repeats = 1
-        if self.scoring is None and isinstance(self.views, str) and self.views == "auto" and samples.in_memory:
+        auto = isinstance(self.views, str) and self.views == "auto" and isinstance(self.cv, Integral)
+        if self.scoring is None and auto and samples.in_memory:
             repeats = int(np.clip(round(_HELD_OUT / len(labels)), 1, _MOST_REPEATS))
         folds = folds_of(self.cv, labels, weight, metadata, classifier=self._classifier, repeats=repeats)
         model._report(": ".join(choose_form(samples, loss)))
@@ -549,7 +549,7 @@ class SelectionCV(BaseEstimator):
         self.features_, self.best_estimator_, self.view_ = view.features, model, chosen.view
         if self._classifier and not session.loss.has_probabilities:
             held = session.held_out(best, at) if samples.in_memory else []
-            self.calibration_ = _calibration(held, design) if held else (1.0, np.zeros(1))
+            self.calibration_ = _calibration(held, design) if held else 1.0
         self.sample_shape_ = session.samples.shape
         for shown in _SHOWN:
             self.__dict__.pop(shown, None)
@@ -643,10 +643,10 @@ class SelectionCV(BaseEstimator):
         check_is_fitted(self)
         return float(self.best_estimator_.score(self._seen(X), y, sample_weight))
 
-    @available_if(has_moments)
+    @available_if(_goes_on)
     @learning
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Learn from more samples with everything that was chosen fixed; ``fit`` must have kept the moments."""
+        """Learn from more samples with everything that was chosen fixed (with ``keep_moments``)."""
         check_is_fitted(self)
         self.best_estimator_.partial_fit(self._seen(X), y, sample_weight=sample_weight)
         for shown in _SHOWN[3:]:
@@ -963,5 +963,4 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
         scores = self.decision_function(X)
         xp = array_namespace(scores)
         scores = xp.stack([xp.zeros_like(scores), scores], axis=1) if scores.ndim == 1 else scores
-        factor, offsets = self.calibration_
-        return Multinomial().log_probabilities(factor * scores + move_to(offsets, scores, scores.dtype))
+        return Multinomial().log_probabilities(self.calibration_ * scores)

@@ -1,0 +1,444 @@
+"""Choosing by cross-validation: what is held out, what selects, which views are shown, and what is said about it."""
+
+import logging
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import UndefinedMetricWarning
+from sklearn.linear_model import Ridge
+from sklearn.metrics import get_scorer, make_scorer
+from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit, StratifiedKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from tracelearn import (
+    ModeWhitener,
+    SecondOrder,
+    TraceNormClassifier,
+    TraceNormClassifierCV,
+    TraceNormRegressor,
+    TraceNormRegressorCV,
+    Views,
+    trace_norm_path,
+)
+from tracelearn.datasets import make_low_rank_regression
+from tracelearn.losses import Squared
+from tracelearn.moments import Fold
+from tracelearn.samples.samples import Block, Samples
+from tracelearn.selection.cv import VIEWS, possible_views
+from tracelearn.selection.folds import Design, Folds
+from tracelearn.selection.search import Candidate, calibrated, ridge_scores, walk
+
+SHAPE = (5, 4, 3)
+
+
+@parametrize_with_checks([TraceNormRegressorCV(cv=3, alphas=4), TraceNormClassifierCV(cv=3, alphas=4)])
+def test_scikit_learn_checks_pass(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def problem():
+    X, y, _ = make_low_rank_regression(90, SHAPE, rank=1, random_state=0)
+    return X, y
+
+
+def classes(y, count=3):
+    return np.digitize(y, np.quantile(y, np.arange(1, count) / count))
+
+
+@pytest.fixture(scope="module")
+def epochs():
+    """Two classes that differ in the power of a source: nothing that a linear model of the samples could find."""
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1], 60)
+    sources = rng.normal(size=(120, 4, 60))
+    sources[:, 0] *= np.where(y, 2.5, 1.0)[:, None]
+    mixing = np.linalg.qr(rng.normal(size=(4, 4)))[0]
+    return mixing @ sources, np.where(y, "high", "low")
+
+
+# --- what is held out -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [90, 20], ids=["moments", "basis"])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_held_out_scores_are_those_of_separate_fits(problem, n, fit_intercept):
+    X, y = problem[0][:n] + 3.0, problem[1][:n]
+    splits = list(KFold(3).split(X))
+    alphas = [0.3, 0.03]
+    model = TraceNormRegressorCV(alphas, cv=splits, views=None, ridges=(0.0,), fit_intercept=fit_intercept).fit(X, y)
+    for a, alpha in enumerate(sorted(alphas, reverse=True)):
+        for f, (train, test) in enumerate(splits):
+            alone = TraceNormRegressor(alpha, fit_intercept=fit_intercept).fit(X[train], y[train])
+            assert model.score_path_[a, f] == pytest.approx(alone.score(X[test], y[test]), abs=0.06)
+
+
+def test_ridge_alone_is_ridge_regression(problem):
+    X, y = problem
+    splits = list(KFold(3).split(X))
+    rows, folds = X.reshape(len(X), -1), Folds(splits, len(y))
+    design = Design(Samples.of(Block(X.reshape(90, -1), y[:, None]), SHAPE), folds, Squared(), False, True)
+    for ridge in (1e-3, 1.0):
+        for (train, test), found in zip(splits, ridge_scores(design, ridge), strict=True):
+            alone = Ridge(alpha=ridge * len(train)).fit(rows[train], y[train])
+            assert_allclose(found[:, 0], alone.predict(rows[test]), rtol=1e-8)
+
+
+def test_the_samples_are_read_once(problem, monkeypatch):
+    X, y = problem
+    counted, add = [], Fold.add
+    monkeypatch.setattr(Fold, "add", lambda self, X, *rest: (counted.append(len(X)), add(self, X, *rest))[1])
+    TraceNormRegressorCV(cv=3, views=None).fit(X, y)
+    assert sum(counted) == len(X)
+
+
+def test_overlapping_folds_are_no_partition_and_still_right(problem):
+    X, y = problem
+    splits = list(ShuffleSplit(4, test_size=0.3, random_state=0).split(X))
+    model = TraceNormRegressorCV([0.1], cv=splits, views=None, ridges=(0.0,)).fit(X, y)
+    for f, (train, test) in enumerate(splits):
+        alone = TraceNormRegressor(0.1).fit(X[train], y[train])
+        assert model.score_path_[0, f] == pytest.approx(alone.score(X[test], y[test]), abs=0.02)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic", "squared_hinge"])
+def test_a_scorer_sees_the_same_predictions_as_separate_fits(problem, loss):
+    X, y = problem[0], classes(problem[1])
+    splits = list(StratifiedKFold(3).split(X, y))
+    model = TraceNormClassifierCV([0.05], loss=loss, cv=splits, views=None, ridges=(0.0,), scoring="accuracy").fit(X, y)
+    for f, (train, test) in enumerate(splits):
+        alone = TraceNormClassifier(0.05, loss=loss).fit(X[train], y[train])
+        assert model.score_path_[0, f] == pytest.approx(alone.score(X[test], y[test]), abs=0.07)
+
+
+def test_scorers_get_sample_weights(problem):
+    X, y = problem
+    z, weight, seen = classes(y, 2), np.linspace(0.1, 1.0, len(y)), []
+
+    def score(truth, predicted, sample_weight=None):
+        seen.append(sample_weight)
+        return float(np.average(truth == predicted, weights=sample_weight))
+
+    TraceNormClassifierCV([0.1], cv=3, views=None, ridges=(0.0,), scoring=make_scorer(score)).fit(X, z, weight)
+    assert all(part is not None for part in seen)
+    assert np.sum(np.concatenate(seen)) == pytest.approx(weight.sum())
+
+
+def test_groups_are_held_out_whole_also_where_cv_is_a_number(problem):
+    X, y = problem
+    groups = np.arange(len(y)) % 4
+    asked = []
+
+    def score(estimator, X, z):
+        asked.append(len(z))
+        return 0.0
+
+    TraceNormRegressorCV([0.1], cv=5, views=None, ridges=(0.0,), scoring=score).fit(X, y, groups=groups)
+    assert sorted(asked) == sorted(np.bincount(groups).tolist())  # four groups allow four folds
+    by_hand = TraceNormRegressorCV(cv=GroupKFold(4), views=None).fit(X, y, groups=groups)
+    assert by_hand.score_path_.shape[1] == 4
+
+
+# --- what selects -----------------------------------------------------------------------------------------------------
+
+
+def test_the_criterion_is_the_squared_correlation_of_all_held_out_predictions(rng):
+    y, s = rng.normal(size=(2, 60, 2))
+    s = 0.5 * y + s
+    fold = np.arange(60) % 3
+    statistics = []
+    for f in range(3):
+        a, b = s[fold == f], y[fold == f]
+        statistics.append(
+            np.stack([a.mean(0), b.mean(0), a.var(0), b.var(0), np.mean((a - a.mean(0)) * (b - b.mean(0)), 0)], -1)
+        )
+    found = calibrated(np.stack(statistics), np.full(3, 1 / 3))
+    expected = np.mean([np.corrcoef(s[:, k], y[:, k])[0, 1] ** 2 for k in range(2)])
+    assert found == pytest.approx(expected)
+    assert calibrated(np.stack(statistics) * [1, 1, 1, 1, -1], np.full(3, 1 / 3)) < found  # ranked the wrong way round
+
+
+def test_groups_that_differ_in_level_do_not_select_the_empty_model():
+    """20 subjects, each with a level of its own on every channel and its own share of classes (issue 20, point 1)."""
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        groups = np.repeat(np.arange(20), 15)
+        y = (rng.uniform(size=300) < rng.uniform(0.2, 0.8, size=20)[groups]).astype(int)
+        pattern = np.outer(rng.normal(size=8), rng.normal(size=10))
+        X = rng.normal(size=(300, 8, 10)) + 0.25 * (2 * y[:, None, None] - 1) * pattern
+        X += 30.0 * rng.normal(size=(20, 8, 1))[groups]
+        fresh = np.isin(groups, [0, 5, 10, 15])
+        own = TraceNormClassifierCV(views=None).fit(X[~fresh], y[~fresh], groups=groups[~fresh])
+        assert np.any(own.coef_ != 0)
+        by_hand = clone(own).set_params(
+            alphas=np.geomspace(1, 1e-4, 30) * own.alphas_.max() if own.alpha_ else own.alphas
+        )
+        hand = by_hand.fit(X[~fresh], y[~fresh], groups=groups[~fresh]).score(X[fresh], y[fresh])
+        assert own.score(X[fresh], y[fresh]) >= hand - 0.1
+
+
+def test_a_fold_without_a_score_is_left_out_and_said(problem):
+    X, y = problem
+    z = classes(y, 2)
+    order = np.argsort(z, kind="stable")
+    splits = [
+        (order[10:], order[:10]),
+        *list(KFold(3, shuffle=True, random_state=0).split(X)),
+    ]  # one class in the first
+    model = TraceNormClassifierCV(cv=splits, views=None, scoring="roc_auc")
+    with pytest.warns(UndefinedMetricWarning, match=r"folds \[0\]"):
+        model.fit(X, z)
+    known = model.score_path_[:, 1:]
+    assert np.all(np.isfinite(known))
+    assert model.best_score_ == pytest.approx(known[list(model.alphas_).index(model.alpha_)].mean(), abs=0.05)
+    assert model.best_score_ > 0.7
+
+
+def test_the_one_standard_error_rule_takes_a_larger_alpha_that_is_as_good(problem):
+    X, y = problem
+    plain = TraceNormRegressorCV(views=None, ridges=(0.0,)).fit(X, y)
+    simple = TraceNormRegressorCV(views=None, ridges=(0.0,), one_standard_error=True).fit(X, y)
+    assert simple.alpha_ >= plain.alpha_
+    assert simple.best_score_ >= plain.best_score_ - plain.best_score_se_ - 1e-12
+
+
+def test_a_path_ends_after_its_best_and_not_before_it_has_left_zero(problem):
+    X, y = problem
+    own = TraceNormRegressorCV(40, eps=1e-6, views=None, ridges=(0.0,)).fit(X, y)
+    assert 3 < len(own.alphas_) < 40
+    assert own.alphas_[0] > own.alpha_ > own.alphas_[-1]
+
+
+# --- what is tried ----------------------------------------------------------------------------------------------------
+
+
+def test_ridge_regression_is_chosen_where_weights_have_no_structure():
+    rng = np.random.default_rng(0)
+    X, W = rng.normal(size=(400, 6, 5)), rng.normal(size=(6, 5))
+    model = TraceNormRegressorCV(views=None).fit(X, np.tensordot(X, W, 2) + 2.0 * rng.normal(size=400))
+    assert (model.alpha_ == 0.0) == (model.ridge_ > 0.0)
+    assert model.dual_gap_ <= 1e-6
+
+
+def test_auto_mode_weights_try_equal_weights_and_each_mode_alone(problem):
+    model = TraceNormRegressorCV(cv=3, views=None, mode_weights="auto", ridges=(0.0,)).fit(*problem)
+    tried = {p["mode_weights"] for p in model.cv_results_["params"]}
+    assert tried == {None, (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)}
+
+
+def test_candidates_in_one_batch_give_what_each_gives_alone(problem):
+    X, y = problem
+    folds = Folds(list(KFold(3).split(X)), len(y))
+    samples = Samples.of(Block(X.reshape(90, -1), np.stack([y, -y + X[:, 0, 0, 0]], 1)), SHAPE)
+    design = Design(samples, folds, Squared(), False, True)
+    candidates = [Candidate(), Candidate(mode_weights=(0.0, 1.0, 0.0)), Candidate(ridge=0.3)]
+    options = {"shape": SHAPE, "tol": 1e-7, "max_iter": 2000}
+    alphas = np.array([0.3, 0.1])
+    together = walk(design, candidates, alphas, None, **options)
+    for candidate, table in zip(candidates, together, strict=True):
+        (alone,) = walk(design, [candidate], alphas, None, **options)
+        assert_allclose(table.selecting, alone.selecting, rtol=1e-3)
+        assert_allclose(table.alphas, alone.alphas)
+
+
+def test_target_mode_auto_tries_both(problem):
+    X, y = problem[0], classes(problem[1])
+    model = TraceNormClassifierCV(cv=3, views=None, target_mode="auto").fit(X, y)
+    assert {p["target_mode"] for p in model.cv_results_["params"]} == {False, True}
+
+
+def test_jobs_do_not_change_the_answer(problem):
+    X, y = problem
+    options = {"cv": 3, "views": None, "mode_weights": "auto", "loss": "huber", "alphas": 4}
+    one, more = (TraceNormRegressorCV(**options, n_jobs=n).fit(X, y) for n in (None, 2))
+    assert_allclose(one.coef_, more.coef_)
+    assert_allclose(one.score_path_, more.score_path_)
+
+
+def test_time_that_is_up_ends_the_search_with_the_best_so_far(epochs):
+    started = time.monotonic()
+    model = TraceNormClassifierCV(200, eps=1e-8, max_time=1e-3).fit(*epochs)
+    assert model.dual_gap_ <= 1e-6
+    assert len(model.cv_results_["params"]) < 200
+    assert time.monotonic() - started < 30
+
+
+# --- views ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_default_finds_what_only_second_order_shows(epochs):
+    X, y = epochs
+    model = TraceNormClassifierCV().fit(X, y)
+    assert "second_order" in model.view_
+    assert model.best_score_ > 0.9 > 0.7 > TraceNormClassifierCV(views=None).fit(X, y).best_score_
+    assert sum(model.view_shares_.values()) == pytest.approx(1.0)
+    assert model.dual_gap_ <= 1e-6
+    assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
+
+
+@pytest.mark.parametrize("view", [name for name in VIEWS if name != "raw"])
+def test_a_view_by_hand_is_the_pipeline_of_transformer_and_estimator(epochs, view):
+    X, y = epochs
+    model = TraceNormClassifierCV([0.02], cv=3, views=view, ridges=(0.0,)).fit(X, y)
+    by_hand = make_pipeline(VIEWS[view](1), clone(model.best_estimator_).set_params(tensor_shape=None))
+    Z = by_hand[0].fit_transform(X)
+    Z = Z.reshape(len(Z), -1) if len(model.best_estimator_.sample_shape_) == 1 else Z
+    by_hand[1].fit(Z, y)
+    seen = by_hand[0].transform(X).reshape(Z.shape)
+    assert_allclose(model.decision_function(X), by_hand[1].decision_function(seen), atol=1e-10)
+
+
+def test_views_in_one_problem_have_a_norm_each(epochs):
+    X, y = epochs
+    model = TraceNormClassifierCV([0.01], cv=3, views="whitened+second_order 1:0.5", ridges=(0.0,)).fit(X, y)
+    assert isinstance(model.features_, Views)
+    assert model.features_.view_names_ == ["whitened", "second_order"]
+    assert model.best_estimator_.penalty.shapes == ((4, 60), (5, 5))
+    assert model.dual_gap_ <= 1e-6
+    parts = model.features_.split(model.best_estimator_.coef_)
+    assert [part.shape for part in parts] == [(1, 4, 60), (1, 5, 5)]
+
+
+def test_weights_of_whitened_samples_are_shown_as_weights_of_samples(problem):
+    X, y = problem
+    model = TraceNormRegressorCV([0.1], cv=3, views="whitened", ridges=(0.0,)).fit(X, y)
+    assert isinstance(model.features_, ModeWhitener)
+    scores = np.tensordot(X, model.coef_, 3)
+    assert_allclose(model.predict(X) - scores, (model.predict(X) - scores)[0], atol=1e-8)
+
+
+def test_second_order_is_tried_only_where_a_mode_can_be_time():
+    assert possible_views((6, 11), "auto")[0] == ["raw", "whitened"]
+    assert possible_views((7,), "auto")[0] == ["raw"]
+    assert possible_views((4, 100), None)[0] == ["raw", "whitened"]
+    assert "second_order_slow_lags" in possible_views((2, 3, 100), "auto")[0]
+    with pytest.raises(ValueError, match="Expected views among"):
+        TraceNormRegressorCV(views="nonsense").fit(np.random.default_rng(0).normal(size=(20, 3, 4)), np.arange(20.0))
+
+
+def test_learning_goes_on_with_the_views_fixed(epochs):
+    X, y = epochs
+    order = np.random.default_rng(1).permutation(len(y))
+    X, y = X[order], y[order]
+    model = TraceNormClassifierCV(cv=3, views="second_order_lags", keep_moments=True).fit(X[:100], y[:100])
+    before = model.features_.reference_.copy()
+    model.partial_fit(X[100:], y[100:])
+    assert_allclose(model.features_.reference_, before)
+    assert model.best_estimator_.moments_.weight == len(y)
+    assert model.score(X, y) > 0.8
+
+
+def test_samples_flat_or_as_tensors_are_seen_alike(epochs):
+    X, y = epochs
+    flat = TraceNormClassifierCV([0.02], cv=3, views="second_order", ridges=(0.0,), tensor_shape=(4, 60))
+    flat.fit(X.reshape(len(X), -1), y)
+    tensor = clone(flat).set_params(tensor_shape=None).fit(X, y)
+    assert_allclose(flat.decision_function(X.reshape(len(X), -1)), tensor.decision_function(X), atol=1e-8)
+
+
+def test_sparse_samples_and_blocks_are_shown_as_they_are(problem):
+    X, y = problem
+    rows = sparse.csr_array(X.reshape(len(X), -1) * (np.abs(X.reshape(len(X), -1)) > 1.0))
+    assert TraceNormRegressorCV(cv=3, tensor_shape=SHAPE).fit(rows, y).view_ == "raw"
+    blocks = [(X[i : i + 30], y[i : i + 30]) for i in range(0, 90, 30)]
+    in_blocks = TraceNormRegressorCV(cv=KFold(3)).fit(blocks)
+    in_memory = TraceNormRegressorCV(cv=KFold(3), views=None).fit(X, y)
+    assert in_blocks.view_ == "raw"
+    assert in_blocks.alpha_ == pytest.approx(in_memory.alpha_)
+    assert_allclose(in_blocks.coef_, in_memory.coef_, atol=1e-5)
+
+
+# --- what is said -----------------------------------------------------------------------------------------------------
+
+
+def test_results_are_a_table(problem):
+    X, y = problem[0], classes(problem[1])
+    model = TraceNormClassifierCV(cv=3).fit(X, y)
+    table = pd.DataFrame(model.cv_results_)
+    splits = [f"split{f}_test_score" for f in range(3)]
+    assert {"param_alpha", "param_view", "params", "mean_test_score", "std_test_score", "rank_test_score", *splits} <= {
+        *table
+    }
+    best = table.iloc[model.best_index_]
+    assert best["param_alpha"] == model.alpha_ == model.best_params_["alpha"]
+    assert best["mean_test_score"] == pytest.approx(model.best_score_)
+    assert table["rank_test_score"].min() == 1
+    assert model.best_score_se_ >= 0
+
+
+def test_probabilities_of_the_squared_loss_are_calibrated():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 4, 3))
+    chance = 1 / (1 + np.exp(-2.0 * X[:, 0, 0]))
+    y = rng.uniform(size=1500) < chance
+    model = TraceNormClassifierCV(views=None).fit(X[:1000], y[:1000])
+    found = model.predict_proba(X[1000:])[:, 1]
+    assert np.mean(np.abs(found - chance[1000:])) < 0.05
+    assert get_scorer("neg_log_loss")(model, X[1000:], y[1000:]) > -0.65
+    assert_allclose(np.log(model.predict_proba(X)), model.predict_log_proba(X))
+
+
+def test_verbose_says_what_is_tried_and_what_was_found(problem, caplog):
+    with caplog.at_level(logging.INFO, logger="tracelearn"):
+        TraceNormRegressorCV(cv=3, verbose=1).fit(*problem)
+    text = " ".join(record.getMessage() for record in caplog.records)
+    assert "views: raw, whitened" in text
+    assert "ridge regression on" in text
+    assert "trace norm on" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"alphas": []}, "at least one strength"),
+        ({"alphas": [-1.0]}, "not negative"),
+        ({"ridges": []}, "ridges"),
+        ({"ridges": [-1.0]}, "ridges"),
+        ({"mode_weights": []}, "mode_weights"),
+        ({"alphas": [np.nan]}, "finite"),
+    ],
+)
+def test_strengths_that_make_no_sense_are_refused_in_a_sentence(problem, options, message):
+    with pytest.raises(ValueError, match=message):
+        TraceNormRegressorCV(cv=3, views=None, **options).fit(*problem)
+
+
+def test_iterators_are_refused(problem):
+    X, y = problem
+    with pytest.raises(ValueError, match="more than once"):
+        TraceNormRegressorCV(cv=3).fit(iter([(X, y)]))
+
+
+# --- paths ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [TraceNormRegressor(), TraceNormRegressor(loss="huber"), TraceNormRegressor(scaling="modes")],
+    ids=["squared", "huber", "scaled"],
+)
+def test_every_point_of_a_path_is_the_fit_at_its_alpha(problem, estimator):
+    X, y = problem
+    path = trace_norm_path(X, y, estimator=estimator, alphas=4, eps=0.05)
+    assert np.all(path.dual_gaps <= 1e-6)
+    for alpha, coef in zip(path.alphas, path.coefs, strict=True):
+        alone = clone(estimator).set_params(alpha=alpha).fit(X, y).coef_
+        assert_allclose(coef, alone, atol=1e-2 * np.abs(path.coefs).max())
+
+
+def test_a_path_refuses_negative_alphas(problem):
+    with pytest.raises(ValueError, match="not negative"):
+        trace_norm_path(*problem, alphas=[-1.0])
+
+
+def test_second_order_standardised_does_not_depend_on_the_units_of_channels(epochs):
+    X, _ = epochs
+    units = np.array([1.0, 10.0, 1e3, 1e-3])[:, None]
+    one, other = (SecondOrder(standardize=True, difference=True).fit(Z) for Z in (X, X * units))
+    assert_allclose(np.linalg.eigvalsh(one.transform(X)), np.linalg.eigvalsh(other.transform(X * units)), atol=1e-8)
