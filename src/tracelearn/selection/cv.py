@@ -45,7 +45,7 @@ __all__ = ["TraceNormClassifierCV", "TraceNormRegressorCV"]
 
 # Held-out scores differ by far more than this between neighbouring alphas: paths need no tighter gap to choose one.
 _PATH_TOL = 2e-3
-_PATH_ITERATIONS = 20
+_PATH_ITERATIONS = 12
 
 # Views of a sample whose share in the best combination of all is below this are left out, and so are all but the best few.
 _LEAST_SHARE, _MOST_VIEWS = 0.1, 4

@@ -17,7 +17,7 @@ from joblib import Parallel, delayed
 
 from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
 from tracelearn.penalties import Atom, Nuclear, Overlap
-from tracelearn.problems.batch import Problems, Solution, alpha_max
+from tracelearn.problems.batch import CHECK_EVERY, Problems, Solution, alpha_max
 from tracelearn.selection.folds import Design
 from tracelearn.solvers import SOLVERS
 
@@ -194,8 +194,11 @@ def _path(
             found = replace(found, rho=found.rho * float(alpha / before))  # forces, and so the step, scale with alpha
         strength = xp.full_like(top, float(alpha)) if absolute else top * float(alpha)
         problems = Problems(fit, group.penalty, strength, shape)
-        solver = SOLVERS[fit.path_solver]
-        found = solver(problems, tol=tol, max_iter=max_iter, start=found, exact_ranks=False)
+        name = fit.path_solver
+        # Few iterations from the alpha before are enough, and a certificate half way is the one that can end them.
+        rarely = {"check_every": max(CHECK_EVERY, max_iter // 2)} if name == "admm" else {}
+        limit = max_iter if found is not None else 2 * max_iter
+        found = SOLVERS[name](problems, tol=tol, max_iter=limit, start=found, exact_ranks=False, **rarely)
         before = float(alpha)
         W = problems.rows(found.W)
         yield W, fit.intercept(W)

@@ -45,6 +45,7 @@ def admm(
     start: Solution | None = None,
     exact_ranks: bool = True,
     on_iteration: Watcher | None = None,
+    check_every: int = CHECK_EVERY,
 ) -> Solution:
     """Solve a batch of problems by ADMM: one linear solve, and one proximal point for each term, an iteration.
 
@@ -55,6 +56,7 @@ def admm(
     start : solution of a neighbouring batch to start from
     exact_ranks : whether to go on, some iterations at most, until the weights have the exact ranks of their split
     on_iteration : called with the solution so far whenever a certificate was computed
+    check_every : iterations between certificates, which cost about one iteration
     """
     xp = array_namespace(problems.alpha)
     found = problems.begin(start)
@@ -81,7 +83,7 @@ def admm(
             rho, update = xp.clip(rho, min=least), None
             # A new step costs a factorisation, about a hundred iterations' worth, unless the operator is spectral.
             review = 2 * review if shares else review + _REVIEW_EVERY
-        if iteration % CHECK_EVERY == 0 or iteration == max_iter:
+        if iteration % check_every == 0 or iteration == max_iter:
             found, done = finish.judge(problems, problems.certified(W, split, iteration, rho))
             if on_iteration is not None:
                 on_iteration(found)
