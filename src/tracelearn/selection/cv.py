@@ -53,6 +53,9 @@ _LEAST_SHARE, _MOST_VIEWS = 0.1, 4
 # Small sets are split several times: so many samples are held out in all, each at most so often.
 _HELD_OUT, _MOST_REPEATS = 400, 4
 
+# So many samples, drawn at random, tell which views are worth showing.
+_SCREENED = 800
+
 # What the model has learned and is shown here too.
 _SHOWN = ("n_features_in_", "feature_names_in_", "classes_", "intercept_", "n_iter_", "objective_", "dual_gap_")
 
@@ -166,6 +169,26 @@ class _Session:
             samples = self.view(name, strengths).samples
             self._designs[key] = Design(samples, folds, self.loss, joint, self.cv.fit_intercept)
         return self._designs[key]
+
+    def subset(self, count: int) -> _Session:
+        """Keep some samples, drawn at random, and the folds of these; all of them where they are no more."""
+        n = self.folds.n
+        if n <= count:
+            return self
+        chosen = np.zeros(n, dtype=bool)
+        chosen[np.random.default_rng(0).permutation(n)[:count]] = True
+        weight = None if self.weight is None else self.weight[chosen]
+        return _Session(
+            self.cv,
+            self.model,
+            self.samples.take(chosen),
+            self.folds.among(chosen),
+            self.labels[chosen],
+            weight,
+            self.loss,
+            self.deadline,
+            self.n_folds,
+        )
 
     def walk_ridges(self, label: str, *, screening: bool = False) -> Table:
         """Try ridge regression alone on a view."""
@@ -473,14 +496,15 @@ class SelectionCV(BaseEstimator):
             return names[0]
         found: list[str] = []
         scores: list[Array] = []
+        some = session.subset(_SCREENED)
         for name in names:
             if found and time.monotonic() > session.deadline:
                 break
-            table = session.walk_ridges(name, screening=True)
-            held = session.held_out(table, table.best, screening=True)
+            table = some.walk_ridges(name, screening=True)
+            held = some.held_out(table, table.best, screening=True)
             found.append(name)
             scores.append(np.concatenate([to_numpy(part) for part in held]))
-        parts = session.design(names[0], (), joint=False, screening=True).held
+        parts = some.design(names[0], (), joint=False, screening=True).held
         share = _shares(scores, np.concatenate([to_numpy(held.Y) for held in parts]))
         order = [i for i in np.argsort(-share)[:_MOST_VIEWS] if share[i] > _LEAST_SHARE] or [int(np.argmax(share))]
         self.view_shares_ = {found[i]: float(share[i]) for i in np.argsort(-share)}

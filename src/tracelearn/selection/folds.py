@@ -45,6 +45,12 @@ class Folds:
         """Keep the first folds: one of several repeats."""
         return self if count >= len(self.splits) else Folds(self.splits[:count], self.n)
 
+    def among(self, chosen: Array) -> Folds:
+        """Keep the samples for which an array (n,) is true, numbered anew."""
+        place = np.cumsum(chosen) - 1
+        splits = [tuple(place[part[chosen[part]]] for part in split) for split in self.splits]
+        return Folds([(train, test) for train, test in splits if len(train) and len(test)], int(chosen.sum()))
+
     @cached_property
     def fold_of(self) -> Array | None:
         """The fold (n,) that holds each sample out, where every sample is held out exactly once."""
