@@ -13,6 +13,7 @@ from joblib import Parallel, delayed
 
 from benchmarks import machine
 from benchmarks.panel import data, page, protocol
+from benchmarks.panel.entries import ENTRIES
 
 HERE = Path(__file__).parent
 
@@ -21,12 +22,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.panel", description=__doc__)
     parser.add_argument("--data", type=Path, help="a folder of .npz files with X, y and perhaps groups, to run as well")
     parser.add_argument("--only", nargs="*", default=[], help="sets whose names contain one of these")
+    parser.add_argument("--own", action="store_true", help="only the sets of the folder")
+    parser.add_argument("--entries", nargs="*", default=[], help="only these entries; ours is always among them")
     parser.add_argument("--quick", action="store_true", help="the first three sets, to try it out")
     parser.add_argument("--repeats", type=int, default=1, help="repetitions of the outer cross-validation")
     parser.add_argument("--jobs", type=int, default=2, help="fits at the same time, each with one BLAS thread")
     parser.add_argument("--out", type=Path, default=HERE, help="folder to write to; by default this one")
     options = parser.parse_args()
-    sets = [load() for load in data.LOADERS[: 3 if options.quick else None]]
+    sets = [] if options.own else [load() for load in data.LOADERS[: 3 if options.quick else None]]
+    entries = [e for e in ENTRIES if not options.entries or e == page.OURS or e in options.entries]
     sets += [] if options.data is None else list(data.from_folder(options.data))
     if options.only:
         sets = [one for one in sets if any(part in one.name for part in options.only)]
@@ -42,7 +46,7 @@ def main() -> None:
     with Parallel(n_jobs=options.jobs, inner_max_num_threads=1, backend="loky") as parallel:
         for one in sets:
             at = time.perf_counter()
-            found["results"] += [result.as_dict() for result in compete(one, options.repeats, parallel)]
+            found["results"] += [result.as_dict() for result in compete(one, options.repeats, parallel, entries)]
             found["sets"][one.name] = one.sentence()
             found["seconds"] = round(time.perf_counter() - began, 1)
             print(f"{one.name} ({one.sentence()}): {time.perf_counter() - at:.0f} s", flush=True)
@@ -52,9 +56,11 @@ def main() -> None:
     print((options.out / "panel.md").read_text())
 
 
-def compete(one: data.DataSet, repeats: int, parallel: Parallel) -> list[protocol.Result]:
-    """Run every entry on one set."""
-    todo = list(protocol.tasks(one, repeats))
+def compete(
+    one: data.DataSet, repeats: int, parallel: Parallel, entries: list[str] | None = None
+) -> list[protocol.Result]:
+    """Run entries on one set."""
+    todo = list(protocol.tasks(one, repeats, entries))
     found = parallel(delayed(protocol.run)(one, *task) for task in todo)
     grouped: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for (entry, _, _), outcome in zip(todo, found, strict=True):

@@ -8,6 +8,20 @@ from pathlib import Path
 
 import numpy as np
 
+from tracelearn.features import find_time_axis
+
+# Sets that were looked at while the defaults were chosen; all others are looked at only at the end.
+DEVELOPMENT = (
+    "smartwatch",
+    "eeg_alcohol_trials",
+    "bci_finger",
+    "uea_epilepsy",
+    "eeg_spatial",
+    "lfw_subset",
+    "faces",
+    "hiv_serology",
+)
+
 
 @dataclass(frozen=True, eq=False)
 class DataSet:
@@ -133,5 +147,5 @@ def from_folder(folder: Path) -> Iterator[DataSet]:
                 held["X"].astype(float),
                 y.astype(float) if y.dtype.kind == "f" else np.unique(y, return_inverse=True)[1],
                 held["groups"] if "groups" in held else None,
-                bool(held["signal"]) if "signal" in held else False,
+                bool(held["signal"]) if "signal" in held else find_time_axis(held["X"].shape[1:], -1)[0] is not None,
             )

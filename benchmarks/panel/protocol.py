@@ -36,16 +36,17 @@ def folds(data: DataSet, rows: np.ndarray, count: int, seed: int) -> Folds:
     """Split some samples: classes in equal shares, groups whole."""
     X, y = np.zeros(len(rows)), data.y[rows]
     if data.groups is not None:
+        count = min(count, len(np.unique(data.groups[rows])))
         splitter: Any = StratifiedGroupKFold(count, shuffle=True, random_state=seed)
         return list(splitter.split(X, y, data.groups[rows]))
     kind = KFold if data.classes is None else StratifiedKFold
     return list(kind(count, shuffle=True, random_state=seed).split(X, y))
 
 
-def tasks(data: DataSet, repeats: int) -> Iterator[tuple[str, int, int]]:
-    """List what is to be run, the outer folds of one entry together."""
-    for entry in ENTRIES:
-        for repeat in range(repeats):
+def tasks(data: DataSet, repeats: int, entries: list[str] | None = None) -> Iterator[tuple[str, int, int]]:
+    """List what is to be run, the outer folds of one entry together; small sets are split twice."""
+    for entry in entries or ENTRIES:
+        for repeat in range(max(repeats, 2 if len(data.y) <= 100 else 1)):
             for fold in range(OUTER):
                 yield entry, repeat, fold
 
@@ -64,7 +65,8 @@ def run(data: DataSet, entry: str, repeat: int, fold: int) -> tuple[float, float
     began = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # peers warn of iterations that we gave them; their scores stand as they are
-        model.fit(data.X[train], data.y[train])
+        known = {} if data.groups is None or entry != "tracelearn" else {"groups": data.groups[train]}
+        model.fit(data.X[train], data.y[train], **known)
     took = time.perf_counter() - began
     return score(data, data.y[test], np.ravel(model.predict(data.X[test]))), took
 

@@ -491,7 +491,9 @@ class SelectionCV(BaseEstimator):
         names, reason = possible_views(samples.shape, self.time_axis)
         if not isinstance(views, str) or views != "auto":
             names, reason = [str(views)] if isinstance(views, str) else [str(name) for name in views], "as given"
-        session.model._report(f"views: {', '.join(names)} ({reason})")
+        # Views are screened one by one; then come ridge regression and the trace norm, which takes as long as some of them.
+        total = len(names) + 4
+        session.model._report(f"views: {', '.join(names)} ({reason})", paths_done=(0, total))
         if len(names) == 1 or not session.loss.has_moments:
             return names[0]
         found: list[str] = []
@@ -504,6 +506,7 @@ class SelectionCV(BaseEstimator):
             held = some.held_out(table, table.best, screening=True)
             found.append(name)
             scores.append(np.concatenate([to_numpy(part) for part in held]))
+            session.model._report(f"{name}: {table.value:.4g} selects", paths_done=(len(found), total))
         parts = some.design(names[0], (), joint=False, screening=True).held
         share = _shares(scores, np.concatenate([to_numpy(held.Y) for held in parts]))
         order = [i for i in np.argsort(-share)[:_MOST_VIEWS] if share[i] > _LEAST_SHARE] or [int(np.argmax(share))]
