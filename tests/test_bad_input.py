@@ -342,9 +342,10 @@ def test_balanced_classes_are_refused_online():
     refusal(lambda: model.partial_fit(X, LABELS, classes=["up", "down"]), "'balanced'", "sample_weight")
 
 
-def test_a_model_fitted_on_fewer_samples_than_entries_cannot_go_on_online():
+def test_a_model_fitted_without_moments_cannot_go_on_online():
     rng = np.random.default_rng(0)
     few, y = rng.standard_normal((5, 4, 4, 4)), rng.standard_normal(5)
-    model = TraceNormRegressor(keep_moments=True).fit(few, y)
+    assert TraceNormRegressor(keep_moments=True).fit(few, y).partial_fit(few, y).moments_.weight == 10.0
+    model = TraceNormRegressor().fit(few, y)
     assert not hasattr(model, "moments_")
     refusal(lambda: model.partial_fit(few, y), "model that keeps its moments", "begin with partial_fit")

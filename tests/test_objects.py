@@ -28,7 +28,7 @@ labels = np.where(y > 0, "up", "down")
         ({"penalty": "overlapped", "mode_weights": (1, 0, 0)}, {"penalty": 1.0 * Nuclear(0)}),
         ({"solver": "admm"}, {"solver": admm}),
     ],
-    ids=["loss", "penalty", "weights", "solver"],
+    ids=["squared", "huber", "latent", "mode weights", "admm"],
 )
 def test_an_object_is_what_its_name_stands_for(name, found):
     one = TraceNormRegressor(0.05, tol=1e-9, **name).fit(X, y)

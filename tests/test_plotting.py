@@ -174,6 +174,7 @@ def test_models_with_cross_validation_are_drawn_as_the_model_they_found(display)
     np.testing.assert_array_equal(model.convergence_, model.best_estimator_.convergence_)
 
 
+@pytest.mark.filterwarnings("ignore::tracelearn.estimators.ZeroWeightsWarning")
 @pytest.mark.parametrize("display", DISPLAYS)
 def test_weights_that_are_zero_are_drawn(display):
     X, y = np.random.default_rng(0).standard_normal((30, 3, 4)), np.arange(30.0)
@@ -206,6 +207,7 @@ def test_arrays_of_torch_are_brought_to_numpy(display):
 
 
 @pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("ignore::tracelearn.estimators.ZeroWeightsWarning")
 def test_an_answer_that_is_exact_at_once_is_drawn_without_a_warning():
     model = TraceNormRegressor(alpha=1.0).fit(np.ones((1, 6)), [1.0])
     assert model.convergence_.tolist() == [[0.0, 0.0]]

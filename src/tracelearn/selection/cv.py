@@ -25,7 +25,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays.array_api import Array, array_namespace, is_foreign, is_sparse, to_numpy
+from tracelearn.arrays.array_api import Array, array_namespace, is_foreign, is_sparse, move_to, to_numpy
 from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
 from tracelearn.estimators.base import TraceNormModel
 from tracelearn.estimators.online import has_moments
@@ -578,11 +578,18 @@ class SelectionCV(BaseEstimator):
             held = session.held_out(best, at) if samples.in_memory else []
             self.calibration_ = _calibration(held, design) if held else 1.0
         self.sample_shape_ = session.samples.shape
+        self._show(session.model)
+
+    def _show(self, model: Any) -> None:
+        """Show what was learned as attributes: what samples are like as they came, the rest of the model that was found."""
+        best = self.best_estimator_
         for shown in _SHOWN:
             self.__dict__.pop(shown, None)
-            source = session.model if shown in ("n_features_in_", "feature_names_in_", "classes_") else model
+            source = model if shown in ("n_features_in_", "feature_names_in_", "classes_") else best
             if hasattr(source, shown):
                 setattr(self, shown, getattr(source, shown))
+        for name in ("alphas_", "ridges_", "score_path_") if is_foreign(best.coef_) else ():
+            setattr(self, name, move_to(getattr(self, name), best.coef_, best.coef_.dtype))
 
     def _describe(self, tables: list[Table], best: Table, at: int) -> None:
         """Keep the results in scikit-learn's own form, one row for each candidate and alpha."""
