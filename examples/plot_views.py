@@ -111,11 +111,8 @@ maps = patterns[:, : len(angles)]
 for window, (value, whole, channels) in enumerate(zip(values, patterns, maps, strict=True), start=1):
     like = [np.corrcoef(channels, truth)[0, 1] for truth in (wave_map, rhythm_map)]
     mean = abs(whole[-1]) / np.abs(channels).max()
-    print(
-        f"window {window}: eigenvalue {value:5.2f}, correlation with the wave {like[0]:5.2f} and the rhythm {like[1]:5.2f}",
-        end="",
-    )
-    print(f", entry of the mean {mean:.2f} of the largest sensor")
+    print(f"window {window}: eigenvalue {value:.2f}, entry of the mean {mean:.2f} of the largest sensor,")
+    print(f"    correlation with the wave {like[0]:.2f}, with the rhythm {like[1]:.2f}")
 
 # %%
 # Dashed: what was put in.
@@ -140,13 +137,13 @@ plt.show()
 # %%
 # The answer
 # ----------
-# The model has found both. In the first half of an epoch its filter looks at 57 degrees, and the entry of the mean is as
-# large as those of the sensors: "go" has another mean there, the wave. In the second half it looks at 172 degrees, and the
+# The model has found both. In the first half of an epoch its filter looks at 57 degrees, and the entry of the mean is
+# larger than those of the sensors: "go" has another mean there, the wave. In the second half it looks at 172 degrees, and the
 # mean hardly counts: "go" has more power there, the rhythm. The whitened signals show the same wave with its time course,
 # but no model that is linear in the signals can see the rhythm, whose phase is another one in every epoch. So the default is
 # better than raw, whitened or second order alone, and flat ridge regression is far behind.
 #
 # A share is what a view adds to the others, not what it can do: whitened signals alone do well here, and get a small share
 # because the means in windows of time tell much of the same. Shares are found with ridge regression, which does not know of
-# low rank: where a signal is a weak wave of low rank and little else, ``views="whitened"`` can be better than the default, so
+# low rank: where a signal is a weak wave of low rank, ``views="whitened"`` can be better than the default, so
 # try it too.
