@@ -3,7 +3,8 @@ Digits as matrices: is low rank worth it for small images?
 ==========================================================
 
 Is an 8 × 8 image of a digit better treated as a matrix than as 64 numbers? No: with few training images logistic
-regression on the numbers is more accurate, and ridge is as accurate and much faster. What the matrix model gives is fewer directions to look at.
+regression on the numbers is more accurate, and ridge is as accurate and much faster. What the matrix model gives
+is fewer directions to look at.
 """
 
 # %%

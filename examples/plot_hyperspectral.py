@@ -75,7 +75,8 @@ def split(seed):
 # %%
 # Four models
 # -----------
-# All choose their strength by cross-validation on the training places. The last model sees no shape at all: it averages the patch to one spectrum.
+# All choose their strength by cross-validation on the training places. The last model sees no shape at
+# all: it averages the patch to one spectrum.
 
 ridge_strengths = np.logspace(-4, 6, 21)
 models = {

@@ -52,7 +52,8 @@ frequencies = np.fft.rfftfreq(LENGTH, 1 / 50)[1:41]
 # ---------------
 # Two of ten people are held out at a time, and the other eight are held out in turns to choose the strength of a penalty.
 # "Trace norm" sees samples as they are; "views" is the default, which may also see them whitened, or as covariances of the six
-# channels over time (or over frequency). Every entry is scaled by its spread over the training windows. In the figure a line is a group of people.
+# channels over time (or over frequency). Every entry is scaled by its spread over the training windows.
+# In the figure a line is a group of people.
 
 within = GroupKFold(3)
 ours = TraceNormClassifierCV(views=None, ridges=(0.0,), cv=within, tol=1e-3)
