@@ -2,8 +2,9 @@
 Digits as matrices: is low rank worth it for small images?
 ==========================================================
 
-Is an 8 × 8 image of a digit better treated as a matrix than as 64 numbers? No: logistic regression on the numbers is as
-accurate, ridge nearly so, and both are much faster. What the matrix model gives is fewer directions to look at.
+Is an 8 × 8 image of a digit better treated as a matrix than as 64 numbers? No: with few training images logistic
+regression on the numbers is more accurate, and ridge is as accurate and much faster. What the matrix model gives
+is fewer directions to look at.
 """
 
 # %%
@@ -32,7 +33,7 @@ models = {
 }
 sizes = (50, 100, 200)
 score = {name: np.zeros((len(sizes), 3)) for name in models}
-seconds, losses = dict.fromkeys(models, 0.0), []
+seconds = dict.fromkeys(models, 0.0)
 for row, size in enumerate(sizes):
     draws = StratifiedShuffleSplit(3, train_size=size, test_size=700, random_state=0).split(X, y)
     for column, (train, test) in enumerate(draws):
@@ -41,12 +42,10 @@ for row, size in enumerate(sizes):
             model.fit(samples[train], y[train])
             seconds[name] += time.perf_counter() - began
             score[name][row, column] = model.score(samples[test], y[test])
-        losses.append(models["trace norm"][0].loss_)
 
 print(f"{'training images':16}" + "".join(f"{size:>8}" for size in sizes) + "   seconds in all")
 for name, values in score.items():
     print(f"{name:16}" + "".join(f"{value:8.3f}" for value in values.mean(axis=1)) + f"{seconds[name]:10.1f}")
-print(f"the trace norm chose the logistic loss in {losses.count('logistic')} of {len(losses)} fits")
 
 fig, ax = plt.subplots(figsize=(5.6, 3.4), layout="constrained")
 looks = (

@@ -93,5 +93,5 @@ for size, value in zip(SIZES, ours, strict=True):
 # ----------
 # The trace norm needs fewer samples where there is low rank to find. In the right panel the two are alike, and ridge a hair
 # ahead where samples are few: take ridge there. Cross-validation tells the two situations apart, since both models report
-# their error on held-out samples. By default ``TraceNormRegressorCV`` also tries a ridge beside the trace norm, each mode
-# alone, and a scaling of the modes; they are left out here, so that two penalties are compared.
+# their error on held-out samples. By default ``TraceNormRegressorCV`` compares the trace norm with ridge regression and
+# tries other views of the samples; that is left out here, so that two penalties are compared.

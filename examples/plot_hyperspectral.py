@@ -75,8 +75,8 @@ def split(seed):
 # %%
 # Four models
 # -----------
-# All choose their strength by cross-validation on the training places; the trace norm also chooses between the squared and
-# the logistic loss. The last model sees no shape at all: it averages the patch to one spectrum.
+# All choose their strength by cross-validation on the training places. The last model sees no shape at
+# all: it averages the patch to one spectrum.
 
 ridge_strengths = np.logspace(-4, 6, 21)
 models = {
@@ -103,7 +103,6 @@ for seed in range(2):
 print(f"{len(y)} training patches of shape {X.shape[1:]}; mean over crops of the share that is right, two draws")
 for name, scores in found.items():
     print(f"{name:22} {np.mean(scores):.3f}   {np.round(scores, 3)}   {seconds[name]:.1f} s")
-print(f"loss that the trace norm chose in the last draw: {models['trace norm, patch'][0].loss_}")
 
 # %%
 # What the factors say
