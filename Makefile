@@ -17,7 +17,7 @@ test: check
 # scikit-learn's checks of other array libraries run only where SciPy is told, before it starts, to take their arrays.
 test-slow: .venv/test
 	$(ONE_THREAD) $(BIN)/pytest -n 2 -m slow
-	SCIPY_ARRAY_API=1 $(ONE_THREAD) $(BIN)/pytest -n 2 -k array_api tests/test_estimators.py tests/test_model_selection.py
+	SCIPY_ARRAY_API=1 $(ONE_THREAD) $(BIN)/pytest -n 2 -k array_api tests/test_estimators.py tests/test_selection.py
 
 test-all: test test-slow
 

@@ -14,10 +14,26 @@ settings.load_profile("tracelearn")
 collect_ignore = ["mutants.py"]  # a command, which needs cosmic-ray: `make mutants` installs it
 
 
+# Cases that repeat a quick test with another library, another solver or a cluster: they take most of the time.
+REPEATED = (
+    "array_api_strict on device1",
+    "[torch",
+    "-torch",
+    "apg-dr",
+    "test_execution.py::test_dask",
+    "test_execution.py::test_the_scores",
+    "test_execution.py::test_chunks",
+    "test_sparse.py::test_sparse_samples_give",
+    "test_sparse.py::test_cross_validation",
+    "test_arrays.py::test_scikit",
+    "test_plotting.py",
+)
+
+
 def pytest_collection_modifyitems(items):
-    """Mark as slow what starts a browser; all else says so itself."""
+    """Mark as slow what starts a browser or repeats a quick test elsewhere; all else says so itself."""
     for item in items:
-        if "browser" in getattr(item, "fixturenames", ()):
+        if "browser" in getattr(item, "fixturenames", ()) or any(part in item.nodeid for part in REPEATED):
             item.add_marker(pytest.mark.slow)
 
 

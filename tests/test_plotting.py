@@ -25,7 +25,7 @@ from tracelearn import (
     stream,
     trace_norm_path,
 )
-from tracelearn.estimators.base import Record
+from tracelearn.estimators.base import Record, ZeroWeightsWarning
 from tracelearn.plotting import (
     ConvergenceDisplay,
     ModeFactorsDisplay,
@@ -174,11 +174,12 @@ def test_models_with_cross_validation_are_drawn_as_the_model_they_found(display)
     np.testing.assert_array_equal(model.convergence_, model.best_estimator_.convergence_)
 
 
-@pytest.mark.filterwarnings("ignore::tracelearn.estimators.ZeroWeightsWarning")
 @pytest.mark.parametrize("display", DISPLAYS)
 def test_weights_that_are_zero_are_drawn(display):
     X, y = np.random.default_rng(0).standard_normal((30, 3, 4)), np.arange(30.0)
-    drawn = display.from_estimator(TraceNormRegressor(1e4).fit(X, y))
+    with pytest.warns(ZeroWeightsWarning):
+        model = TraceNormRegressor(1e4).fit(X, y)
+    drawn = display.from_estimator(model)
     assert drawn.figure_.axes
     assert all(np.isfinite(axes.axis()).all() for axes in drawn.figure_.axes)
 
@@ -207,9 +208,9 @@ def test_arrays_of_torch_are_brought_to_numpy(display):
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.filterwarnings("ignore::tracelearn.estimators.ZeroWeightsWarning")
 def test_an_answer_that_is_exact_at_once_is_drawn_without_a_warning():
-    model = TraceNormRegressor(alpha=1.0).fit(np.ones((1, 6)), [1.0])
+    with pytest.warns(ZeroWeightsWarning):
+        model = TraceNormRegressor(alpha=1.0).fit(np.ones((1, 6)), [1.0])
     assert model.convergence_.tolist() == [[0.0, 0.0]]
     low, high = ConvergenceDisplay.from_estimator(model).ax_.get_ylim()
     assert low < model.tol < high

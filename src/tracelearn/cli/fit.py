@@ -50,7 +50,7 @@ def _make_model(task: Any, alpha: float | None, options: dict[str, Any]) -> Any:
     kind = "TraceNormClassifier" if task.is_classification else "TraceNormRegressor"
     if alpha is None:
         ridge = options.pop("ridge")
-        return getattr(tracelearn, f"{kind}CV")(ridges=(ridge,), **options)
+        return getattr(tracelearn, f"{kind}CV")(**options, **({"ridges": (ridge,)} if ridge else {}))
     return getattr(tracelearn, kind)(alpha=alpha, **options)
 
 

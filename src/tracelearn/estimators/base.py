@@ -287,7 +287,6 @@ class TraceNormModel(BaseEstimator):
 
     def _keep(self, problems: Problems, found: Solution, record: Record, scales: Array | None) -> Array:
         """Set what was learned; the certificate is that of the weights as they are handed out."""
-        fit = problems.fit
         W = problems.rows(found.W)
         xp, limit = array_namespace(W), max(self.tol, float(array_namespace(W).max(found.gap)))
         coef = W if scales is None else W / scales
@@ -303,11 +302,22 @@ class TraceNormModel(BaseEstimator):
         self.n_iter_, self.objective_ = found.n_iter, float(xp.sum(found.objective))
         self.dual_gap_ = float(xp.max(found.gap))
         self._convergence = record.until(self.n_iter_, self.dual_gap_)
-        self.intercept_ = self._scalar(fit.intercept(W) if self.fit_intercept else xp.zeros_like(W[:, 0]))
+        self.intercept_ = self._scalar(self._intercept(problems, W))
         self.coef_ = self._shaped(kept, (kept.shape[1],) if self._flat else self.sample_shape_)
         self._report(f"relative duality gap {self.dual_gap_:.1e} after {self.n_iter_} iterations")
         self._warn()
         return coef
+
+    def _intercept(self, problems: Problems, W: Array) -> Array:
+        """Find the intercepts, in the precision of the samples where that costs less than a tenth of ``tol``."""
+        xp = array_namespace(W)
+        if not self.fit_intercept:
+            return xp.zeros_like(as_dtype(W[:, 0], self._dtype))
+        found = problems.fit.intercept(W)
+        kept = narrowed(found, self._dtype)
+        # No loss bends by more than 2, so an error of the intercept costs at most its square.
+        cost = float(xp.max((as_dtype(kept, found.dtype) - found) ** 2))
+        return kept if cost <= 0.1 * self.tol * float(xp.min(problems.scale)) else found
 
     def _warn(self) -> None:
         """Warn of an answer that is not proven, or that says nothing."""

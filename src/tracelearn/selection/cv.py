@@ -53,6 +53,8 @@ _LEAST_SHARE, _MOST_VIEWS = 0.1, 4
 # Small sets are split several times: so many samples are held out in all, each at most so often.
 _HELD_OUT, _MOST_REPEATS = 400, 4
 
+_FIRST_ORDER = ("raw", "whitened")
+
 # So many samples, drawn at random, tell which views are worth showing.
 _SCREENED = 800
 
@@ -124,6 +126,7 @@ class _Session:
     loss: Loss
     deadline: float
     n_folds: int
+    first_order: str = ""  # the best view that keeps the modes of a sample, where several were screened
     tables: list[Table] = field(default_factory=list)
     _views: dict[str, _View] = field(default_factory=dict)
     _designs: dict[tuple[str, bool], Design] = field(default_factory=dict)
@@ -477,6 +480,10 @@ class SelectionCV(BaseEstimator):
         candidates = [Candidate(label)] if strengths else self._candidates(session, name)
         if not tables or time.monotonic() < session.deadline:
             tables += session.walk(label, candidates)
+        # Ridge regression does not see what only a low rank can find in samples of many entries: they get a path of their own.
+        alone = session.first_order
+        if alone not in ("", label) and time.monotonic() < session.deadline:
+            tables += session.walk(alone, self._candidates(session, alone))
         return max(tables, key=lambda table: table.value)
 
     def _label(self, session: _Session) -> str:
@@ -498,6 +505,7 @@ class SelectionCV(BaseEstimator):
             return names[0]
         found: list[str] = []
         scores: list[Array] = []
+        values: list[float] = []
         some = session.subset(_SCREENED)
         for name in names:
             if found and time.monotonic() > session.deadline:
@@ -505,10 +513,12 @@ class SelectionCV(BaseEstimator):
             table = some.walk_ridges(name, screening=True)
             held = some.held_out(table, table.best, screening=True)
             found.append(name)
+            values.append(table.value if name in _FIRST_ORDER else -1.0)
             scores.append(np.concatenate([to_numpy(part) for part in held]))
             session.model._report(f"{name}: {table.value:.4g} selects", paths_done=(len(found), total))
         parts = some.design(names[0], (), joint=False, screening=True).held
         share = _shares(scores, np.concatenate([to_numpy(held.Y) for held in parts]))
+        session.first_order = found[int(np.argmax(values))] if max(values) >= 0.0 else ""
         order = [i for i in np.argsort(-share)[:_MOST_VIEWS] if share[i] > _LEAST_SHARE] or [int(np.argmax(share))]
         self.view_shares_ = {found[i]: float(share[i]) for i in np.argsort(-share)}
         session.model._report("shares of views: " + ", ".join(f"{found[i]} {share[i]:.2f}" for i in order))

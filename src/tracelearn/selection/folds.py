@@ -77,8 +77,8 @@ def folds_of(
     """
     splitters = [check_cv(cv, y, classifier=classifier)]
     if isinstance(cv, Integral):
-        grouped, kinds = metadata.get("groups") is not None, type_of_target(y) in ("binary", "multiclass")
-        kind = _SPLITTERS[classifier and kinds, grouped]
+        grouped = metadata.get("groups") is not None
+        kind = _SPLITTERS[classifier and type_of_target(y) in ("binary", "multiclass"), grouped]
         count = min(int(cv), len(np.unique(metadata["groups"]))) if grouped else int(cv)
         splitters = [kind(count, shuffle=True, random_state=seed) for seed in range(repeats)]
     rows = np.zeros(len(y))
