@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Two BLAS threads per test worker would fight over the cores.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: demo test test-slow test-all properties format check paper bench suite panel experiments docs clean fuzz soak mutants coverage audit test-versions
+.PHONY: search demo test test-slow test-all properties format check paper bench suite panel experiments docs clean fuzz soak mutants coverage audit test-versions
 
 demo: .venv/demo
 	$(BIN)/tracelearn reproduce --scale quick --out out/quick --force
@@ -58,7 +58,11 @@ experiments: .venv/bench
 
 # Accuracy on real data against the field. DATA=folder adds .npz files of your own; QUICK=1 is the first three sets.
 panel: .venv/bench
-	$(ONE_THREAD) $(BIN)/python -m benchmarks.panel $(if $(DATA),--data $(DATA)) $(if $(QUICK),--quick --out out/panel)
+	$(ONE_THREAD) $(BIN)/python -m benchmarks.panel $(if $(DATA),--data $(DATA)) $(if $(ENTRIES),--entries $(ENTRIES)) $(if $(QUICK),--quick --out out/panel)
+
+# Time of the default search against LogisticRegressionCV, one thread.
+search: .venv/bench
+	$(ONE_THREAD) $(BIN)/python -m benchmarks.search $(if $(DATA),--data $(DATA))
 
 # Every reader against damaged and hostile files; SECONDS=... for longer.
 fuzz: .venv/test
