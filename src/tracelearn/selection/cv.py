@@ -55,6 +55,9 @@ _HELD_OUT, _MOST_REPEATS = 400, 4
 
 _FIRST_ORDER = ("raw", "whitened")
 
+# Multiplications of one iteration of a path, from which on every second alpha is left out.
+_MUCH_WORK = 4e8
+
 # So many samples, drawn at random, tell which views are worth showing.
 _SCREENED = 800
 
@@ -214,6 +217,9 @@ class _Session:
         name, strengths = _parts(label)
         tables: list[Table] = []
         alphas, given = read_alphas(self.cv.alphas, self.cv.eps)
+        size = min(self.folds.n, self.view(name, strengths).samples.n_features)
+        work = self.n_folds * self.samples.n_targets * self.view(name, strengths).samples.n_features * size
+        alphas = alphas[::2] if work > _MUCH_WORK and not given and len(alphas) > 8 else alphas
         for joint in dict.fromkeys(candidate.target_mode for candidate in candidates):
             own = [candidate for candidate in candidates if candidate.target_mode == joint]
             view, design = self.view(name, strengths), self.design(name, strengths, joint=joint)
