@@ -30,9 +30,9 @@ from tracelearn.datasets import make_low_rank_regression
 from tracelearn.losses import Squared
 from tracelearn.moments import Fold
 from tracelearn.samples.samples import Block, Samples
-from tracelearn.selection.cv import VIEWS, possible_views
 from tracelearn.selection.folds import Design, Folds
 from tracelearn.selection.search import Candidate, calibrated, ridge_scores, walk
+from tracelearn.selection.session import VIEWS, possible_views
 
 SHAPE = (5, 4, 3)
 
