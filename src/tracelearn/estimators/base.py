@@ -90,6 +90,7 @@ class TraceNormModel(BaseEstimator):
     _solution: Solution
     _solved: Any
     _learns_classes = False
+    _goes_on = False  # whether somebody else keeps what was learned, as a tree of models does
 
     # What the two say for themselves.
 
@@ -427,7 +428,7 @@ class TraceNormModel(BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         """Leave the last solution out of pickles unless it may be started from."""
         state = dict(super().__getstate__())
-        if not (self.warm_start or "moments_" in state):
+        if not (self.warm_start or self._goes_on or "moments_" in state):
             for name in ("_solution", "_solved"):
                 state.pop(name, None)
         return state

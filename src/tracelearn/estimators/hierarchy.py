@@ -301,7 +301,7 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         before = self._models.get(node)
         model = TraceNormClassifier(**{name: getattr(self, name) for name in _SHARED})
         model.n_features_in_, model.classes_, model._dtype = self.n_features_in_, np.array([-1, 1]), self._dtype
-        model.sample_shape_ = self.sample_shape_
+        model.sample_shape_, model._goes_on = self.sample_shape_, True
         if before is not None and hasattr(before, "_solution"):
             model._solution, model._solved = before._solution, before._solved
         # Moments are another p by p matrix for each node, and the sum of those of its classes.
