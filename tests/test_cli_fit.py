@@ -226,7 +226,7 @@ def test_samples_beyond_memory_give_the_same_model(capsys, folder, monkeypatch, 
 @pytest.mark.parametrize(
     ("target", "more", "kind", "wanted"),
     [
-        ("label", [], TraceNormClassifierCV, {"loss": "squared", "ridges": (0.0,), "views": "auto"}),
+        ("label", [], TraceNormClassifierCV, {"loss": "squared", "ridges": "auto", "views": "auto"}),
         (
             "label",
             ["--loss", "logistic", "--ridge", "0.1"],
@@ -235,7 +235,7 @@ def test_samples_beyond_memory_give_the_same_model(capsys, folder, monkeypatch, 
         ),
         ("label", ["--alpha", "0.05"], TraceNormClassifier, {"loss": "squared", "ridge": 0.0, "alpha": 0.05}),
         ("label", ["--alpha", "0.05", "--ridge", "2"], TraceNormClassifier, {"loss": "squared", "ridge": 2.0}),
-        ("y", [], TraceNormRegressorCV, {"loss": "squared", "ridges": (0.0,)}),
+        ("y", [], TraceNormRegressorCV, {"loss": "squared", "ridges": "auto"}),
         ("y", ["--alpha", "0.05"], TraceNormRegressor, {"loss": "squared", "ridge": 0.0}),
     ],
 )

@@ -120,9 +120,9 @@ def test_a_search_finds_a_proven_model_or_says_why_not(data, penalty, classify, 
     if model is None:
         return
     assert_certified(model, model.tol, warned)
-    assert np.isfinite(model.mse_path_).all()
+    assert np.isfinite(model.score_path_).all()
     again, _ = attempt(fit, data.arrays)
-    assert bits(again.coef_, again.alpha_, again.mse_path_) == bits(model.coef_, model.alpha_, model.mse_path_)
+    assert bits(again.coef_, again.alpha_, again.score_path_) == bits(model.coef_, model.alpha_, model.score_path_)
 
 
 @tries(30, data=datasets(), options=OPTIONS)

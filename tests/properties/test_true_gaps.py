@@ -46,5 +46,5 @@ def test_no_gap_is_below_the_true_one(loss, form, solver, seed, places, y_offset
     zero, _ = attempt(lambda: make(loss).set_params(alpha=1e6).fit(X, y), [])
     assert ALPHA[loss] == model.alpha
     excess = (objective(model, loss, X, y, place, y_offset) - objective(best, loss, X, y, 0.0, 0.0)) / zero.objective_
-    assert excess <= model.dual_gap_ * (1 + 1e-6) + 1e-12
+    assert excess <= model.dual_gap_ * (1 + 1e-6) + 1e-11  # what the excess itself, a difference of two sums, is off by
     assert model.dual_gap_ <= model.tol or warned

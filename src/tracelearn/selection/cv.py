@@ -21,7 +21,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays.array_api import Array, array_namespace, is_foreign, is_sparse, move_to, to_numpy
+from tracelearn.arrays.array_api import Array, array_namespace, is_foreign, is_sparse, move_to, to_numpy, widest
 from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
 from tracelearn.estimators.base import TraceNormModel
 from tracelearn.estimators.online import has_moments
@@ -285,7 +285,7 @@ class SelectionCV(BaseEstimator):
             if hasattr(source, shown):
                 setattr(self, shown, getattr(source, shown))
         for name in ("alphas_", "ridges_", "score_path_") if is_foreign(best.coef_) else ():
-            setattr(self, name, move_to(getattr(self, name), best.coef_, best.coef_.dtype))
+            setattr(self, name, move_to(getattr(self, name), best.coef_, widest(best.coef_)["dtype"]))
 
     def _describe(self, tables: list[Table], best: Table, at: int) -> None:
         """Keep the results in scikit-learn's own form, one row for each candidate and alpha."""
