@@ -28,7 +28,7 @@ from tracelearn.estimators.online import has_moments
 from tracelearn.features import ModeWhitener
 from tracelearn.losses import Loss, Multinomial
 from tracelearn.problems.batch import choose_form
-from tracelearn.samples.checks import learning
+from tracelearn.samples.checks import check_place, learning
 from tracelearn.samples.samples import Samples, as_raw, is_dask
 from tracelearn.samples.scikit_learn import Interval, StrOptions, raise_for_params
 from tracelearn.selection.folds import folds_of
@@ -353,6 +353,8 @@ class SelectionCV(BaseEstimator):
 
     def _passed_on(self, method: str, X: Any) -> Array:
         check_is_fitted(self)
+        if is_foreign(X) or is_foreign(self.best_estimator_.coef_):
+            check_place(self, X, method)  # in our own name
         found: Array = getattr(self.best_estimator_, method)(self._seen(X))
         return found
 
