@@ -352,11 +352,15 @@ class SelectionCV(BaseEstimator):
         return X if self.features_ is None else self.features_.transform(X)
 
     def _passed_on(self, method: str, X: Any) -> Array:
-        check_is_fitted(self)
-        if is_foreign(X) or is_foreign(self.best_estimator_.coef_):
-            check_place(self, X, method)  # in our own name
+        self._check_place(X, method)
         found: Array = getattr(self.best_estimator_, method)(self._seen(X))
         return found
+
+    def _check_place(self, X: Any, method: str) -> None:
+        """Refuse samples from elsewhere in our own name."""
+        check_is_fitted(self)
+        if is_foreign(X) or is_foreign(self.best_estimator_.coef_):
+            check_place(self, X, method)
 
     def _seen(self, X: Any) -> Any:
         """Show samples as the model sees them; flat ones get their shape back first."""
@@ -684,12 +688,13 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
 
     def predict_proba(self, X: Any) -> Array:
         """Predict the probability of each class: of the logistic loss its own, else of scores calibrated on held-out folds."""
+        self._check_place(X, "predict_proba")
         logs = self.predict_log_proba(X)
         return array_namespace(logs).exp(logs)
 
     def predict_log_proba(self, X: Any) -> Array:
         """Predict the logarithm of the probability of each class."""
-        check_is_fitted(self)
+        self._check_place(X, "predict_log_proba")
         if self.best_estimator_._loss().has_probabilities:
             return self._passed_on("predict_log_proba", X)
         scores = self.decision_function(X)
