@@ -346,11 +346,6 @@ class SelectionCV(BaseEstimator):
         """Predict each sample with the model that was found."""
         return self._passed_on("predict", X)
 
-    def transform_views(self, X: Any) -> Array:
-        """Show samples as the model that was found sees them."""
-        check_is_fitted(self)
-        return X if self.features_ is None else self.features_.transform(X)
-
     def _passed_on(self, method: str, X: Any) -> Array:
         self._check_place(X, method)
         found: Array = getattr(self.best_estimator_, method)(self._seen(X))
