@@ -117,11 +117,17 @@ def command_line(context: typer.Context) -> str:
 def write_page(html: Path, facts: Any, evaluation: Any, model: Path, context: typer.Context) -> None:
     """Write the page of a model, which says where it comes from: its file, and the command that made the page."""
     from tracelearn.files.models import read_header, write_atomically
-    from tracelearn.report.page import Origin, render
+    from tracelearn.report.page import render
 
-    checksum = hashlib.sha256(model.read_bytes()).hexdigest()
-    origin = Origin(printable(model.name), checksum, read_header(model).tracelearn, (printable(command_line(context)),))
-    write_atomically(html, render(facts, evaluation, origin).encode("utf-8", "backslashreplace"))
+    page = render(
+        facts,
+        evaluation,
+        file=printable(model.name),
+        sha256=hashlib.sha256(model.read_bytes()).hexdigest(),
+        written_by=read_header(model).tracelearn,
+        command=printable(command_line(context)),
+    )
+    write_atomically(html, page.encode("utf-8", "backslashreplace"))
 
 
 def read_names(text: str | None, shape: Sequence[int]) -> list[str] | None:

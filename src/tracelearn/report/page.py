@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import escape
 from importlib import metadata
 from typing import Any
@@ -15,37 +14,18 @@ from tracelearn.plotting.canvas import COLOURS
 from tracelearn.report import quality
 from tracelearn.report.drawings import image_modes, numbers, selector
 from tracelearn.report.model import ModelFacts, changed_parameters
-from tracelearn.report.pages import document, fill, read_text, table
+from tracelearn.report.pages import document, fill, power, read_text, table
 from tracelearn.report.quality import Evaluation
 from tracelearn.report.scores import in_words
 
-__all__ = ["Evaluation", "Origin", "render"]
+__all__ = ["Evaluation", "render"]
 
 _SHOWN_CLASSES = 12  # in a sentence
 _LIBRARIES = ("tracelearn", "numpy", "scipy", "scikit-learn")
 _ORDINALS = {2: "nd", 3: "rd"}
 
 
-@dataclass(frozen=True)
-class Origin:
-    """Where the model and the page come from, as far as that is known."""
-
-    file: str | None = None
-    sha256: str | None = None
-    written_by: str | None = None
-    commands: tuple[str, ...] = ()
-
-
 # --- words ------------------------------------------------------------------------------------------------------------
-
-
-def _power(value: float) -> str:
-    """Write a small number with a power of ten."""
-    if value == 0.0:
-        return "0"
-    digits, exponent = f"{value:.1e}".split("e")
-    raised = "10" + str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    return raised if digits == "1.0" else f"{digits.removesuffix('.0')} × {raised}"
 
 
 def _times(sizes: Sequence[int]) -> str:
@@ -105,7 +85,7 @@ def _tiles(facts: ModelFacts, evaluation: Evaluation | None) -> str:
     tiles = (
         quality.headline(facts, evaluation),
         ("rank of the weights in each mode", ranks or "0", f"of {sizes or '0'}"),
-        ("duality gap", _power(facts.certificate.gap), "proven distance from the optimum"),
+        ("duality gap", power(facts.last.dual_gap_), "proven distance from the optimum"),
         ("alpha, strength of the penalty", f"{alpha:.3g}", by),
     )
     return "".join(f"<div><dt>{a}</dt><dd><b>{b}</b><span>{c}</span></dd></div>" for a, b, c in tiles)
@@ -219,37 +199,42 @@ def _path(facts: ModelFacts) -> dict[str, Any]:
 
 
 def _proof(facts: ModelFacts) -> dict[str, Any]:
-    proof = facts.certificate
-    reached = proof.gap <= proof.tol
+    reached = facts.last.dual_gap_ <= facts.last.tol
     return {
-        "proof": proof,
-        "has_objective": proof.objective is not None,
+        "last": facts.last,
+        "has_objective": hasattr(facts.last, "objective_"),
         "reached": "within" if reached else "more than",
         "stopped": "" if reached else ": the fit stopped early",
-        "has_curve": len(proof.convergence) > 1,
+        "has_curve": len(facts.convergence) > 1,
         "which": " of the decision that was hardest to find" if facts.target_kind == "step" else "",
     }
 
 
-def _again(facts: ModelFacts, origin: Origin) -> dict[str, Any]:
+def _again(
+    facts: ModelFacts,
+    file: str | None = None,
+    sha256: str | None = None,
+    written_by: str | None = None,
+    command: str | None = None,
+) -> dict[str, Any]:
     steps = [step for _, step in facts.model.steps] if hasattr(facts.model, "steps") else [facts.model]
-    names = sorted({type(one).__name__ for one in steps} | ({"load"} if origin.file else set()))
+    names = sorted({type(one).__name__ for one in steps} | ({"load"} if file else set()))
     shape = ", ".join(map(str, facts.last.sample_shape_))
     lines = [
         "from sklearn.pipeline import Pipeline\n" if hasattr(facts.model, "steps") else "",
         f"from tracelearn import {', '.join(names)}\n\n",
-        f"model = load({origin.file!r})  # this very model\n" if origin.file else "",
+        f"model = load({file!r})  # this very model\n" if file else "",
         f"again = {facts.model.__repr__(N_CHAR_MAX=10**6)}\nagain.fit(X, y)  # X of shape (n, {shape})",
     ]
     libraries = [f"{name} {metadata.version(name)}" for name in _LIBRARIES]
     rows = {
         "versions": escape(", ".join([*libraries, f"Python {platform.python_version()}"])),
-        "model file": f"written by tracelearn {escape(origin.written_by)}" if origin.written_by else "",
-        "SHA-256 of the file": f'<code class="hash">{origin.sha256}</code>' if origin.sha256 else "",
+        "model file": f"written by tracelearn {escape(written_by)}" if written_by else "",
+        "SHA-256 of the file": f'<code class="hash">{sha256}</code>' if sha256 else "",
     }
     return {
-        "file": escape(origin.file or ""),
-        "commands": "".join(f"<pre><code>{escape(command)}</code></pre>" for command in origin.commands),
+        "file": escape(file or ""),
+        "command": "" if command is None else f"<pre><code>{escape(command)}</code></pre>",
         "code": escape("".join(lines)),
         "versions": _facts(rows),
     }
@@ -258,8 +243,8 @@ def _again(facts: ModelFacts, origin: Origin) -> dict[str, Any]:
 # --- the whole --------------------------------------------------------------------------------------------------------
 
 
-def render(facts: ModelFacts, evaluation: Evaluation | None = None, origin: Origin | None = None) -> str:
-    """Make the page of a model."""
+def render(facts: ModelFacts, evaluation: Evaluation | None = None, **origin: str) -> str:
+    """Make the page of a model; ``origin`` is its file, the file's sha256 and who wrote it, and the command that was run."""
     values = {
         "title": _title(facts),
         "lead": _lead(facts),
@@ -271,7 +256,7 @@ def render(facts: ModelFacts, evaluation: Evaluation | None = None, origin: Orig
         **_weights(facts),
         **_path(facts),
         **_proof(facts),
-        **_again(facts, origin or Origin()),
+        **_again(facts, **origin),
     }
     # Darker by day and lighter by night than they are printed, so that thin lines stay visible on either ground.
     colours = "".join(
@@ -281,5 +266,5 @@ def render(facts: ModelFacts, evaluation: Evaluation | None = None, origin: Orig
     html, css, js = (read_text("tracelearn.report", f"page.{kind}") for kind in ("html", "css", "js"))
     data = numbers(facts, None if evaluation is None else evaluation.result)
     return document(
-        _title(facts), fill(html, values, power=_power, signed=quality.signed), f":root {{{colours}}}{css}", js, data
+        _title(facts), fill(html, values, power=power, signed=quality.signed), f":root {{{colours}}}{css}", js, data
     )
