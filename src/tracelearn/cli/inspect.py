@@ -10,9 +10,11 @@ import typer
 
 import tracelearn
 from tracelearn.cli.mistakes import refuse
-from tracelearn.cli.options import AsJson, Html, ModeNames
 from tracelearn.cli.predict import load_to_predict, predict_all
 from tracelearn.cli.shared import (
+    AsJson,
+    Html,
+    ModeNames,
     check_out,
     echo,
     load_file,

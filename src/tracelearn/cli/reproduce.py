@@ -11,8 +11,8 @@ import rich.table
 import typer
 
 from tracelearn.cli.mistakes import INTERRUPTED, MistakeError
-from tracelearn.cli.options import Quiet
 from tracelearn.cli.progress import Bar
+from tracelearn.cli.shared import Quiet
 from tracelearn.optional import require
 from tracelearn.paper.estimators import ALGORITHMS
 from tracelearn.paper.reproduce import figures, page
@@ -84,8 +84,7 @@ def _reproduce(options: dict[str, Any], out: Path, *, force: bool, quiet: bool) 
         with Bar(console) as bar:
 
             def show(stage: str, done: float, total: float, outcome: dict[str, Any]) -> None:
-                # Stages have budgets, in seconds: what is left needs no guessing.
-                bar.show(_TITLES.get(stage, stage), done, total, left=total - done)
+                bar.show(_TITLES.get(stage, stage), done, total)
                 if not bar.is_shown and "final_accuracy" in outcome:
                     _print(console, _FINISHED.format(stage, outcome["seconds"][-1], **outcome))
 

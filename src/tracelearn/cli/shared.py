@@ -1,4 +1,4 @@
-"""What commands share: files that are read and written, names of modes, tables."""
+"""What commands share: options in the same words, files that are read and written, names of modes, tables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -18,6 +18,13 @@ import tracelearn
 from tracelearn.cli.mistakes import MistakeError, printable, refuse
 
 __all__ = [
+    "AsJson",
+    "Data",
+    "Html",
+    "ModeNames",
+    "Quiet",
+    "Samples",
+    "TaskName",
     "as_text",
     "check_apart",
     "check_out",
@@ -31,12 +38,29 @@ __all__ = [
     "write_page",
 ]
 
+# --- options ----------------------------------------------------------------------------------------------------------
+
+Data = Annotated[
+    Path, typer.Argument(help="File of samples and targets: .npz, .npy, .zarr, .h5 or .parquet.", show_default=False)
+]
+Samples = Annotated[str, typer.Option(help="Name of the samples in the file.")]
+TaskName = Annotated[str, typer.Option("--task", help="auto, classification or regression.")]
+Html = Annotated[
+    Path | None, typer.Option(help="File for a page about the model, to open in a browser.", show_default=False)
+]
+ModeNames = Annotated[
+    str | None, typer.Option(help="Names of the modes, such as channel,time, for table and page.", show_default=False)
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the facts as one JSON object.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing but what went wrong.")]
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
 _ADVICE = re.compile(r"with open_source\(path, (\w+)=\.\.\.\)")
 
 
 def open_data(path: Path, samples: str, target: str | None, role: str = "target") -> Any:
     """Open a file of samples, or say in one sentence why not, with the options of the command line."""
-    refuse((not path.exists(), f"Expected the path of a file or folder, got '{path}', which does not exist: check it."))
     try:
         return tracelearn.open_source(path, samples=samples, target=target)
     except (ValueError, OSError, ImportError) as error:
