@@ -177,16 +177,6 @@ class Moments:
             target_sq=self.target_sq + self.weight * self.y_mean**2,
         )
 
-    def squared_error(self, coef: Array, intercept: Array) -> Array:
-        """Find the weighted mean of ``(y - <w, x> - b)^2`` for each target, without the samples.
-
-        ``coef`` has shape (K, p) and ``intercept`` (K,); so has the result.
-        """
-        xp = array_namespace(self.gram)
-        spread = xp.sum((coef @ self.gram) * coef, axis=1) - 2 * xp.sum(coef.T * self.cross, axis=0) + self.target_sq
-        offset = self.y_mean - coef @ self.x_mean - intercept
-        return xp.clip(spread, min=0.0) / self.weight + offset**2
-
     # The "past information" of the paper's Algorithm 2, lines 5 to 9, derived on demand.
 
     @property
