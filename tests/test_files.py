@@ -325,7 +325,7 @@ def test_estimators_of_scikit_learn_are_read_where_they_are_trusted_only(tmp_pat
         load(tmp_path / "model")
     assert_same(load(tmp_path / "model", trusted=[StandardScaler]), model)
     inside = {"$object": "sklearn.linear_model._base.LinearRegression", "state": {}}
-    refused(packed(document(changed(TraceNormRegressor(), alpha=inside))), "LinearRegression", tmp_path)
+    refused(packed(document(changed(TraceNormRegressor(), loss=inside))), "LinearRegression", tmp_path)
 
 
 def test_the_types_that_are_read_have_names_of_their_own_and_are_ours():
@@ -397,7 +397,7 @@ def test_a_kind_must_be_what_it_says(tmp_path):
 )
 def test_a_document_of_another_form_is_refused(content, tmp_path):
     refused(packed(document(content)), "got", tmp_path)
-    refused(packed(document(changed(TraceNormRegressor(), alpha=content))), "got", tmp_path)
+    refused(packed(document(changed(TraceNormRegressor(), loss=content))), "got", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -529,13 +529,13 @@ def test_shared_nodes_of_format_1_cost_no_more_than_they_take(tmp_path):
         # The second is but a mark; who takes it for the first walks through 2 ** 60 lists.
         inner = node("ListNode", [inner, node("ListNode", [], number=level - 1)], number=level)
     began = time.monotonic()
-    (tmp_path / "old").write_bytes(old_file(old_model(alpha=inner)))
+    (tmp_path / "old").write_bytes(old_file(old_model(mode_weights=inner)))
     load(tmp_path / "old")
     many = [node("NdArrayNode", kind="numpy.ndarray", file="7.npy", type="numpy", number=n) for n in range(400)]
-    data = old_file(old_model(alpha=node("ListNode", many)), {"7.npy": array_bytes(np.ones(1 << 17))})
+    data = old_file(old_model(mode_weights=node("ListNode", many)), {"7.npy": array_bytes(np.ones(1 << 17))})
     (tmp_path / "old").write_bytes(data)
     tracemalloc.start()
-    assert len({id(array) for array in load(tmp_path / "old").alpha}) == 1
+    assert len({id(array) for array in load(tmp_path / "old").mode_weights}) == 1
     assert tracemalloc.get_traced_memory()[1] < 8 << 20
     tracemalloc.stop()
     assert time.monotonic() - began < 10
@@ -555,7 +555,7 @@ def test_shared_nodes_of_format_1_cost_no_more_than_they_take(tmp_path):
     ],
 )
 def test_other_nodes_of_format_1_are_refused(inside, name, tmp_path):
-    refused(old_file(old_model(alpha=inside)), name, tmp_path)
+    refused(old_file(old_model(mode_weights=inside)), name, tmp_path)
 
 
 def rewritten(payload, change):

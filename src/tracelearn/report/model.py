@@ -181,7 +181,7 @@ def gather(
 
 
 def _check_fitted(last: Any) -> None:
-    if not (hasattr(last, "coef_") and hasattr(last, "predict")):
+    if not (hasattr(last, "coef_") and hasattr(last, "dual_gap_")):
         raise ValueError(
             f"Expected a fitted regressor or classifier of tracelearn, got {type(last).__name__}: fit one, or name its file."
         )
