@@ -14,6 +14,8 @@ from tracelearn.estimators.base import TraceNormModel
 from tracelearn.estimators.hierarchy import HierarchicalTraceNormClassifier
 from tracelearn.features.base import TensorTransformer
 from tracelearn.moments import Moments
+from tracelearn.penalties import Split
+from tracelearn.problems.batch import Solution
 from tracelearn.samples.scikit_learn import make_constraint
 from tracelearn.selection.cv import SelectionCV
 
@@ -78,14 +80,15 @@ _FORMS: dict[str, Callable[[Any], bool]] = {
     "mode_weights_": lambda value: value is None or all(map(_size, value)), "best_score_": _number, "best_index_": _whole,
     "alphas_": _row, "ridges_": _row, "features_": lambda value: value is None or isinstance(value, TensorTransformer),
     "best_estimator_": lambda value: isinstance(value, TraceNormModel) and hasattr(value, "coef_"),
-    "calibration_": _number,
+    "calibration_": _number, "_dtype": lambda value: isinstance(value, np.dtype) and value.kind == "f",
+    "_solution": lambda value: isinstance(value, Solution), "_solved": lambda value: len(value) == 4,
 }  # fmt: skip
 
 _LINEAR = ("sample_shape_", "n_features_in_", "coef_", "intercept_", "n_iter_", "dual_gap_")
 # What every fitted one has. What is known before there are weights does not make it one.
 _NEEDED: dict[type, tuple[str, ...]] = {
     TensorTransformer: ("sample_shape_", "n_features_in_", "n_samples_seen_"),
-    TraceNormModel: (*_LINEAR, "objective_", "patterns_", "_convergence"),
+    TraceNormModel: (*_LINEAR, "objective_", "patterns_", "_convergence", "_dtype"),
     HierarchicalTraceNormClassifier: (*_LINEAR, "classes_", "nodes_", "estimators_"),
     SelectionCV: (*_LINEAR, "objective_", "alpha_", "ridge_", "mode_weights_", "target_mode_", "best_estimator_"),
 }
@@ -155,8 +158,27 @@ def _check_shapes(model: Any) -> None:
     if isinstance(model, TraceNormModel) and "coef_" in vars(model):
         expect(model.patterns_.shape == (*targets, *shape), "patterns_ of another shape")
         expect(model.mode_weights is None or len(model.mode_weights) <= 1 + len(shape), "too many mode weights")
-        model._loss(n)
-        model._penalty(n)
+        _check_solution(model, n)
+
+
+def _check_solution(model: TraceNormModel, n_targets: int) -> None:
+    """Compare what a solver would start from with where it would have started otherwise."""
+    problem, shape = (model._penalty(n_targets), model._loss(n_targets), n_targets), model._weight_shape(n_targets)
+    if hasattr(model, "_solution") and model._solved[:3] == problem:
+        found, count = model._solution, n_targets * math.prod(model.sample_shape_) // math.prod(shape)
+        expect(_numbers(found.W) and found.W.shape == (count, *shape), "a solution of another shape")
+        expect(_whole(found.n_iter), "a solution after no iterations")
+        expect(_shapes(found.split) == _shapes(problem[0].start(found.W)), "a split of another shape")
+        certificates = [part for part in (found.objective, found.gap, found.rho) if part is not None]
+        problems = count if problem[1].is_separable else 1  # several tensors may be one problem
+        expect(all(_row(part) and len(part) == problems for part in certificates), "a solution of other problems")
+
+
+def _shapes(split: Split) -> list[Any]:
+    """List the shapes of a split; what is no array of numbers has none."""
+    found: list[Any] = []
+    split.map(lambda part: found.append(part.shape if _numbers(part) else None))
+    return found
 
 
 def _check_search(model: Any) -> None:
@@ -175,9 +197,13 @@ def _check_tree(model: HierarchicalTraceNormClassifier) -> None:
     expect(len(model.nodes_) == len(model.estimators_) == n, "a tree of other steps than it has weights")
     expect(all(len(left) and len(right) for left, right in model.nodes_), "a step that is none")
     for step in model.estimators_:
-        expect(isinstance(step, TraceNormModel) and step.coef_.shape == (1, *model.sample_shape_), "a step that is none")
+        expect(
+            isinstance(step, TraceNormModel) and step.coef_.shape == (1, *model.sample_shape_), "a step that is none"
+        )
     expect(all(_whole(k) and k < count for k in model._seen), "a tree of other classes")
-    expect(all(m.x_mean.shape == (model.n_features_in_,) for m in vars(model).get("class_moments_", [])), "other moments")
+    expect(
+        all(m.x_mean.shape == (model.n_features_in_,) for m in vars(model).get("class_moments_", [])), "other moments"
+    )
 
 
 def check_use(model: Any) -> None:

@@ -37,7 +37,14 @@ __all__ = ["UnknownTypeError", "full_name", "known_types", "read_content", "writ
 
 Arrays = dict[str, NDArray[Any]]
 
-_VALUES = ("losses", "penalties", "moments", "problems", "solvers", "paper.algorithms")  # where the frozen dataclasses that models hold are
+_VALUES = (
+    "losses",
+    "penalties",
+    "moments",
+    "problems",
+    "solvers",
+    "paper.algorithms",
+)  # where the frozen dataclasses that models hold are
 _PLAIN = "biufcSUmM"  # kinds of arrays without Python objects
 _DTYPE = re.compile(rf"[<>|][{_PLAIN}][0-9]{{1,6}}(\[[a-zA-Z]+\])?")
 _MEMBER = re.compile(r"(schema|content)\.json|[0-9]{1,20}\.npy")
@@ -53,9 +60,13 @@ class UnknownTypeError(ValueError):
 @cache
 def known_types() -> dict[str, type]:
     """Collect what a file may hold: estimators and values of this package, by their names, and scikit-learn's Pipeline."""
-    # Modules are imported when they are first asked for, and the paper's never with the rest.
-    paper, package = import_module("tracelearn.paper"), import_module("tracelearn")
-    assert all(hasattr(module, name) for module in (paper, package) for name in module.__all__)
+    for name in (
+        "estimators.hierarchy",
+        "features",
+        "selection",
+        "paper",
+    ):  # of which nobody may have asked for any yet
+        import_module(f"tracelearn.{name}")
     homes = {name: module for name, module in sys.modules.items() if name.startswith("tracelearn.")}
     kinds = [kind for name, module in homes.items() for kind in vars(module).values() if _is_ours(kind, name)]
     return {kind.__name__: kind for kind in (Pipeline, *kinds)}
@@ -64,7 +75,8 @@ def known_types() -> dict[str, type]:
 def _is_ours(kind: Any, module: str) -> bool:
     if not isinstance(kind, type) or kind.__module__ != module or kind.__name__.startswith("_"):
         return False
-    is_value = module.removeprefix("tracelearn.").startswith(_VALUES) and is_dataclass(kind) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    in_place = module.removeprefix("tracelearn.").startswith(_VALUES)
+    is_value = in_place and is_dataclass(kind) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
     return is_value or issubclass(kind, BaseEstimator)
 
 
