@@ -462,7 +462,7 @@ WRONG = {
     "a tolerance that is a list": {"tol": [1.0]},
     "a weight of modes that is a mapping": {"mode_weights": {"$dict": [["a", 1]]}},
     "weights of too many modes": {"mode_weights": [1.0] * 9},
-    "a loss that is none": {"loss": "cubic"},
+    "mode weights that are text": {"mode_weights": ["a"]},
     "a penalty that is a list": {"penalty": [1.0]},
     "no type of samples": {"_dtype": 3},
     "moments that are none": {"moments_": 3},

@@ -157,14 +157,16 @@ def _check_shapes(model: Any) -> None:
         expect(count == 0 or n in {count - 1, count if count > 2 else 1}, f"other classes than {n} intercepts")
     if isinstance(model, TraceNormModel) and "coef_" in vars(model):
         expect(model.patterns_.shape == (*targets, *shape), "patterns_ of another shape")
-        expect(model.mode_weights is None or len(model.mode_weights) <= 1 + len(shape), "too many mode weights")
-        _check_solution(model, n)
+        weights = () if model.mode_weights is None else model.mode_weights
+        expect(len(weights) <= 1 + len(shape) and np.asarray(weights, float).ndim == 1, "mode weights of other modes")
+        if "_solution" in vars(model):
+            _check_solution(model, n)
 
 
 def _check_solution(model: TraceNormModel, n_targets: int) -> None:
     """Compare what a solver would start from with where it would have started otherwise."""
     problem, shape = (model._penalty(n_targets), model._loss(n_targets), n_targets), model._weight_shape(n_targets)
-    if hasattr(model, "_solution") and model._solved[:3] == problem:
+    if model._solved[:3] == problem:
         found, count = model._solution, n_targets * math.prod(model.sample_shape_) // math.prod(shape)
         expect(_numbers(found.W) and found.W.shape == (count, *shape), "a solution of another shape")
         expect(_whole(found.n_iter), "a solution after no iterations")
