@@ -10,7 +10,6 @@ import logging
 import os
 import re
 import time
-import warnings
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tracelearn.errors import InputError, refuse
+from tracelearn.errors import InputError, refuse, warn
 from tracelearn.files.models import DamagedFileError, pack, unpack, write_atomically
 from tracelearn.streaming.locks import FileLock
 
@@ -189,7 +188,7 @@ class Checkpoints:
             try:
                 state, saved = _read(path, self.trusted)
             except (DamagedFileError, OSError) as error:
-                warnings.warn(f"Skipping a damaged checkpoint: {error}", UserWarning, stacklevel=4)
+                warn(f"Skipping a damaged checkpoint: {error}")
                 continue
             self.good = [path]
             return state, saved
