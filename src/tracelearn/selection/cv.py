@@ -410,7 +410,7 @@ class SelectionCV(BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
-        tags.input_tags.sparse = True
+        tags.input_tags.sparse = self.scaling is None  # the zeros of a sparse matrix would say nothing of scale
         tags.array_api_support = True
         return tags
 
