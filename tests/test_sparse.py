@@ -255,7 +255,7 @@ def test_sparse_samples_are_not_asked_for_where_they_would_be_scaled(kind):
     assert get_tags(kind()).input_tags.sparse
     model = kind(scaling="modes", tensor_shape=SHAPE)
     assert not get_tags(model).input_tags.sparse
-    with pytest.raises(ValueError, match="^Expected dense samples with scaling='modes'"):
+    with pytest.raises(ValueError, match=r"^Expected dense samples with scaling='modes'"):
         model.fit(sparse.csr_array(scattered(40)), np.arange(40.0))
 
 
