@@ -6,7 +6,6 @@ your own, ``TraceNormRegressor`` and ``TraceNormClassifier`` solve the same prob
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
@@ -20,6 +19,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, to_numpy
+from tracelearn.errors import warn
 from tracelearn.moments import Moments
 from tracelearn.paper.algorithms import Constants, Iterate, algorithm1, converge
 from tracelearn.samples.checks import check_range, read_labels, read_samples, read_targets
@@ -123,11 +123,10 @@ class _PaperModel(BaseEstimator):
         for _ in self.fit_steps(X, y):
             pass
         if not self.converged_ and ALGORITHMS[self.algorithm].feed == "batch":
-            warnings.warn(
+            warn(
                 f"Expected the paper's stopping rule (Eq. 27) to hold, got {self.n_iter_} iterations in which it did not: "
                 "increase max_iter, eps1 and eps2, or use the estimators of tracelearn itself, which need far fewer.",
                 ConvergenceWarning,
-                stacklevel=2,
             )
         return self
 

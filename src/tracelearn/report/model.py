@@ -145,7 +145,7 @@ def gather(
     """Read all facts from a fitted model, alone or at the end of a pipeline."""
     steps = [step for _, step in model.steps] if hasattr(model, "steps") else [model]
     last = steps[-1]
-    if not (hasattr(last, "coef_") and hasattr(last, "predict")):
+    if not (hasattr(last, "coef_") and hasattr(last, "dual_gap_")):
         raise ValueError(
             f"Expected a fitted regressor or classifier of tracelearn, got {type(last).__name__}: fit one, or name its file."
         )

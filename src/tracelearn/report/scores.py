@@ -144,7 +144,7 @@ def compare(model: Any, truth: Any, predicted: Any) -> Confusion | Residuals:
 
 def chosen_by_cv(model: Any) -> Chosen | None:
     """Read what cross-validation left in a model; None without it."""
-    if not hasattr(model, "cv_results_"):
+    if not hasattr(model, "cv_results_"):  # as in models that chose nothing, and in files of format 1
         return None
     curve = cv_curve(model)
     candidates = {str({**p, "alpha": None}) for p in model.cv_results_["params"]}
