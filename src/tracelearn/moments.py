@@ -72,8 +72,7 @@ class Moments:
     @classmethod
     def zero(cls, n_features: int, n_targets: int = 1, *, like: Array | None = None) -> Moments:
         """Make the moments of no sample at all, the neutral element of ``+``."""
-        fold = Fold.empty(n_features, n_targets, like)
-        return fold.freeze()
+        return Fold.empty(n_features, n_targets, like).freeze()
 
     @classmethod
     def of(cls, X: Array, y: Array, sample_weight: Array | None = None) -> Moments:

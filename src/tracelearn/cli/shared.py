@@ -28,7 +28,6 @@ __all__ = [
     "as_text",
     "check_apart",
     "check_out",
-    "command_line",
     "echo",
     "load_file",
     "missing_targets",
@@ -126,18 +125,6 @@ def check_out(
     )
 
 
-def command_line(context: typer.Context) -> str:
-    """Write the command that is running, with the options that differ from their defaults."""
-    words = ["tracelearn", str(context.info_name)]
-    for one in context.command.params:
-        value = context.params.get(str(one.name))
-        if one.param_type_name == "argument":
-            words.append(str(value))
-        elif value is not None and value != one.default:
-            words += [one.opts[0]] if value is True else [one.opts[0], str(value)]
-    return shlex.join(words)
-
-
 def write_page(html: Path, facts: Any, evaluation: Any, model: Path, context: typer.Context) -> None:
     """Write the page of a model, which says where it comes from: its file, and the command that made the page."""
     from tracelearn.files.models import read_header, write_atomically
@@ -149,7 +136,7 @@ def write_page(html: Path, facts: Any, evaluation: Any, model: Path, context: ty
         file=printable(model.name),
         sha256=hashlib.sha256(model.read_bytes()).hexdigest(),
         written_by=read_header(model).tracelearn,
-        command=printable(command_line(context)),
+        command=printable(shlex.join(["tracelearn", *context.obj])),
     )
     write_atomically(html, page.encode("utf-8", "backslashreplace"))
 
