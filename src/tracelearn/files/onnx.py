@@ -30,7 +30,10 @@ _SCORES = """
 """
 _ONE, _SEVERAL = "{0} = Squeeze (linear, axis)", "{0} = Identity (linear)"
 _LABEL = {
-    True: "is_second = Greater (scores, zero) index = Cast <to = 7> (is_second)",  # 7 are whole numbers of 64 bits
+    True: """
+        is_second = Greater (scores, zero)
+        index = Cast <to = 7> (is_second)
+    """,  # 7 are whole numbers of 64 bits
     False: "index = ArgMax <axis = 1, keepdims = 0> (linear)",
 }
 _PROBABILITIES = {
@@ -43,7 +46,7 @@ _PROBABILITIES = {
     """,
     False: "probabilities = Softmax <axis = 1> (linear)",
 }
-_KINDS = {"float32": "float", "float64": "double", "int64": "int64", "object": "string"}
+_KINDS = {"float16": "float16", "float32": "float", "float64": "double", "int64": "int64", "object": "string"}
 
 
 def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
