@@ -26,11 +26,12 @@ from tracelearn import (
     load,
     save,
 )
+from tracelearn.plotting.modes import cv_curve
 from tracelearn.report import model_page, write_model_page
 from tracelearn.report.model import MOST_COMPONENTS, Weights, gather
 from tracelearn.report.page import Evaluation, render
 from tracelearn.report.pages import as_json
-from tracelearn.report.scores import Confusion, Residuals, chosen_by_cv, compare
+from tracelearn.report.scores import Confusion, Residuals, compare
 
 EVIL = '</script><img src=x onerror="document.title=1">'
 NAMES = ("channel", "time", "frequency")
@@ -153,18 +154,18 @@ def test_many_samples_are_thinned_in_the_drawing_only():
 
 
 def test_cross_validation_is_read_from_the_model(classifier, samples):
-    chosen = chosen_by_cv(classifier)
+    chosen = cv_curve(classifier)
     # The score of the model weighs folds by their size.
     assert chosen.mean[chosen.at] == pytest.approx(classifier.best_score_, abs=5e-3)
     assert chosen.n_folds == 3
     assert chosen.baseline == pytest.approx(chosen.mean[0])
     X, y, _ = samples
     cv = TraceNormRegressorCV(alphas=5, mode_weights=None).fit(X[:100], y[:100])
-    assert chosen_by_cv(cv).quantity == "held-out R²"
-    assert 0.0 < chosen_by_cv(cv).mean[chosen_by_cv(cv).at] < 1.0
+    assert cv_curve(cv).quantity == "held-out R²"
+    assert 0.0 < cv_curve(cv).mean[cv_curve(cv).at] < 1.0
     scored = TraceNormRegressorCV(alphas=5, mode_weights=None, scoring="r2").fit(X[:100], y[:100])
-    assert chosen_by_cv(scored).mean.max() == pytest.approx(scored.best_score_)
-    assert chosen_by_cv(scored).baseline is None
+    assert cv_curve(scored).mean.max() == pytest.approx(scored.best_score_)
+    assert cv_curve(scored).baseline is None
 
 
 @pytest.mark.parametrize("scaling", ["modes", None])

@@ -119,12 +119,10 @@ def _quality(model: Any, found: Found) -> str:
     """Compare with the truth, where it is known."""
     if found.truth is None:
         return ""
-    from tracelearn.estimators.scores import accuracy, r_squared
+    from tracelearn.report.scores import compare
 
-    truth = found.check_truth(model)
-    if hasattr(model, "classes_"):
-        return f", accuracy {accuracy(truth, found.prediction):.4f}"
-    return f", R² {r_squared(truth.astype(float), found.prediction):.4f}"
+    name, value, _ = compare(model, found.check_truth(model), found.prediction).headline
+    return f", {name} {value:.4f}"
 
 
 def load_to_predict(model: Path) -> Any:

@@ -81,8 +81,10 @@ class PathDisplay(OnePanel):
         ax : matplotlib axes, default=None
             None makes a figure.
         """
-        found = vars(cv_curve(estimator)).copy()
-        return cls(values=found.pop("mean"), labels=["mean over folds"], **found).plot(ax)
+        found = cv_curve(estimator)
+        names = ("alphas", "alpha", "quantity", "standard_error")
+        shown = {name: getattr(found, name) for name in names}
+        return cls(values=found.mean, labels=["mean over folds"], **shown).plot(ax)
 
     @classmethod
     def from_path(

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, to_numpy
-from tracelearn.plotting.canvas import INK, MARKERS, looks_of, tick_names, whole_ticks
+from tracelearn.plotting.canvas import INK, MARKERS, looks_of, whole_ticks
 
 __all__ = [
     "CVCurve",
@@ -69,8 +69,15 @@ class Mode:
         return float(self.values[0]) - half, float(self.values[-1]) + half
 
     def name_ticks(self, axis: Any, inches: float = 3.0) -> None:
-        """Write names, or numbers at unequal distances, at the ticks of an axis that counts entries."""
-        tick_names(axis, [str(value) if self.has_names else f"{value:.3g}" for value in self.values], inches)
+        """Write names, or numbers at unequal distances, at the ticks of an axis that counts entries.
+
+        All where there is room, else every second, third and so on; upright if they are long.
+        """
+        names = [str(value) if self.has_names else f"{value:.3g}" for value in self.values]
+        upright = axis.axis_name == "x" and sum(len(name) + 2 for name in names) > 12 * inches
+        room = int(6 * inches) if upright or axis.axis_name == "y" else len(names)
+        step = -(-len(names) // max(room, 1))
+        axis.set_ticks(range(0, len(names), step), names[::step], rotation=90 if upright else 0)
 
     def draw(self, axes: Any, curves: Sequence[Array], labels: Sequence[str]) -> list[Any]:
         """Draw curves over this mode: lines over numbers, stems over names; return the lines or markers."""
@@ -133,6 +140,14 @@ class CVCurve:
     standard_error: Array
     alpha: float
     quantity: str  # what was measured, in words
+    n_folds: int
+    n_candidates: int
+    baseline: float | None  # the same measure of a model whose weights are zero, where the path begins at one
+
+    @property
+    def at(self) -> int:
+        """The place of the alpha that was chosen; where several are the same, that of the best score."""
+        return int(np.lexsort((-self.mean, np.abs(self.alphas - self.alpha)))[0])
 
 
 def cv_curve(model: Any) -> CVCurve:
@@ -143,7 +158,19 @@ def cv_curve(model: Any) -> CVCurve:
     error = np.std(known, axis=1, ddof=min(1, known.shape[1] - 1)) / np.sqrt(known.shape[1])
     usual = "accuracy" if hasattr(model, "classes_") else "R²"
     quantity = usual if scoring is None else scoring.replace("_", " ") if isinstance(scoring, str) else "score"
-    return CVCurve(to_numpy(model.alphas_), known.mean(axis=1), error, float(model.alpha_), f"held-out {quantity}")
+    mean = known.mean(axis=1)
+    # A grid of our own begins at the smallest alpha whose weights are all zero.
+    starts_at_zero = isinstance(model.alphas, int) and scoring is None
+    return CVCurve(
+        alphas=to_numpy(model.alphas_),
+        mean=mean,
+        standard_error=error,
+        alpha=float(model.alpha_),
+        quantity=f"held-out {quantity}",
+        n_folds=path.shape[1],
+        n_candidates=len({str({**params, "alpha": None}) for params in model.cv_results_["params"]}),
+        baseline=float(mean[0]) if starts_at_zero else None,
+    )
 
 
 def leading_factors(factors: Array, values: Array, most: int) -> tuple[Array, Array, int]:

@@ -12,8 +12,7 @@ import numpy as np
 from tracelearn.arrays.array_api import to_numpy
 from tracelearn.arrays.tensors import Array, unfold
 from tracelearn.plotting.canvas import COLOURS
-from tracelearn.plotting.modes import Mode, as_modes, leading_factors, modes_of_weights, target_names
-from tracelearn.report.scores import Chosen, chosen_by_cv
+from tracelearn.plotting.modes import CVCurve, Mode, as_modes, cv_curve, leading_factors, modes_of_weights, target_names
 
 __all__ = [
     "Components",
@@ -88,7 +87,7 @@ class ModelFacts:
     components: list[Components]
     weights: Weights
     convergence: Array  # iterations and gaps, of a tree of classes those of the decision that was hardest to find
-    chosen: Chosen | None
+    chosen: CVCurve | None
     n_samples: float | None
 
     @property
@@ -166,7 +165,7 @@ def gather(
         components=_components(last, coef, names, coordinates, units),
         weights=Weights.thinned(coef, _patterns(last, coef.shape), modes, most),
         convergence=_convergence(last),
-        chosen=chosen_by_cv(last),
+        chosen=cv_curve(last) if hasattr(last, "cv_results_") else None,
         n_samples=None if moments is None else float(moments.weight),
     )
 

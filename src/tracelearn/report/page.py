@@ -130,10 +130,7 @@ def _headline(facts: ModelFacts, evaluation: Evaluation | None) -> tuple[str, st
 
 def _measured(evaluation: Evaluation) -> tuple[str, str, str]:
     result, folds = evaluation.result, evaluation.folds
-    if isinstance(result, Confusion):
-        name, value, other = "accuracy", result.accuracy, f"majority alone {result.majority:.3f}"
-    else:
-        name, value, other = "R²", result.r2, "mean alone 0"
+    name, value, other = result.headline
     if folds is not None:
         sure = f"± {folds.standard_error:.3f}; {other}"
         return f"{name} on {folds.count} held-out folds", _signed(folds.mean), sure

@@ -12,9 +12,8 @@ from sklearn.metrics import confusion_matrix
 
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.estimators.scores import r_squared
-from tracelearn.plotting.modes import CVCurve, cv_curve
 
-__all__ = ["Chosen", "Confusion", "Folds", "Residuals", "chosen_by_cv", "compare", "in_words"]
+__all__ = ["Confusion", "Folds", "Residuals", "compare", "in_words"]
 
 _Z = 1.959963984540054  # 95 % of a normal distribution lie within so many standard deviations
 _MOST_POINTS = 2000
@@ -55,6 +54,11 @@ class Confusion:
         return float(found.low), float(found.high)
 
     @property
+    def headline(self) -> tuple[str, float, str]:
+        """The score that says most: its name, its value, and what it would be without the samples."""
+        return "accuracy", self.accuracy, f"majority alone {self.majority:.3f}"
+
+    @property
     def majority(self) -> float:
         """The accuracy of always calling the most frequent label."""
         return float(self.counts.sum(axis=1).max()) / self.total
@@ -81,6 +85,11 @@ class Residuals:
     def r2(self) -> float:
         """The share of variance that is explained, the mean over targets."""
         return r_squared(self.predicted + self.left, self.predicted)
+
+    @property
+    def headline(self) -> tuple[str, float, str]:
+        """The score that says most: its name, its value, and what it would be without the samples."""
+        return "R²", self.r2, "mean alone 0"
 
     @property
     def rmse(self) -> Array:
@@ -117,20 +126,6 @@ class Residuals:
         return np.histogram(left, bins)
 
 
-@dataclass(frozen=True, eq=False)
-class Chosen(CVCurve):
-    """What cross-validation measured at every alpha it tried, with the candidate that was chosen."""
-
-    n_folds: int
-    n_candidates: int
-    baseline: float | None  # the same measure of a model whose weights are zero, where the path begins at one
-
-    @property
-    def at(self) -> int:
-        """The place of the alpha that was chosen; where several are the same, that of the best score."""
-        return int(np.lexsort((-self.mean, np.abs(self.alphas - self.alpha)))[0])
-
-
 def compare(model: Any, truth: Any, predicted: Any) -> Confusion | Residuals:
     """Set predictions beside the truth: labels as a table of counts, numbers as residuals."""
     truth, predicted = to_numpy(truth), to_numpy(predicted)
@@ -140,22 +135,6 @@ def compare(model: Any, truth: Any, predicted: Any) -> Confusion | Residuals:
     known = to_numpy(model.classes_).tolist()
     labels = known + [label for label in np.unique(truth).tolist() if label not in known]
     return Confusion([str(label) for label in labels], confusion_matrix(truth, predicted, labels=labels))
-
-
-def chosen_by_cv(model: Any) -> Chosen | None:
-    """Read what cross-validation left in a model; None without it."""
-    if not hasattr(model, "cv_results_"):  # as in models that chose nothing, and in files of format 1
-        return None
-    curve = cv_curve(model)
-    candidates = {str({**p, "alpha": None}) for p in model.cv_results_["params"]}
-    # A grid of our own begins at the smallest alpha whose weights are all zero.
-    starts_at_zero = isinstance(model.alphas, int) and model.scoring is None
-    return Chosen(
-        **vars(curve),
-        n_folds=int(to_numpy(model.score_path_).shape[1]),
-        n_candidates=len(candidates),
-        baseline=float(curve.mean[0]) if starts_at_zero else None,
-    )
 
 
 def in_words(named: Any) -> str:

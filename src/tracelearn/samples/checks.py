@@ -28,7 +28,7 @@ from tracelearn.arrays.array_api import (
     unique_values,
     widest,
 )
-from tracelearn.samples.scikit_learn import check_feature_names, check_n_features, check_sample_weight, fit_context
+from tracelearn.samples.scikit_learn import check_feature_names, check_n_features, fit_context
 
 __all__ = [
     "check_finite",
@@ -356,14 +356,19 @@ def read_weights(sample_weight: Any, X: Array, *, part: bool = False) -> Array |
     if sample_weight is None:
         return None
     n = X.shape[0]
-    if part and not is_foreign(sample_weight) and np.shape(sample_weight) == (n,) and not np.any(sample_weight):
-        return move_to(np.zeros(n), X, widest(X)["dtype"] if is_foreign(X) else np.float64)
-    if is_foreign(sample_weight):
-        weight = _foreign_weights(detached(sample_weight), n)
-    else:
-        weight = check_sample_weight(sample_weight, np.empty((n, 1)), dtype=np.float64, ensure_non_negative=True)
+    weight = detached(sample_weight) if is_foreign(sample_weight) else np.asarray(sample_weight)
+    weight = np.full(n, weight) if weight.ndim == 0 else weight  # one number for all samples, as in scikit-learn
+    if tuple(weight.shape) != (n,):
+        raise ValueError(
+            f"Expected sample_weight of shape ({n},), got shape {tuple(weight.shape)}: give one weight for each sample."
+        )
+    _check_real(weight, "sample_weight")
     weight = move_to(weight, X, widest(X)["dtype"] if is_foreign(X) else np.float64)
-    largest = float(array_namespace(weight).max(weight))
+    check_finite(weight, "sample_weight")
+    xp = array_namespace(weight)
+    if bool(xp.any(weight < 0)):
+        raise ValueError("Expected no sample_weight below zero, got some: Negative values in data passed to fit.")
+    largest = float(xp.max(weight))
     if not part:
         check_total_weight(largest)
     low, high = _WEIGHT_RANGE
@@ -379,18 +384,6 @@ def check_total_weight(total: float) -> None:
     """Refuse samples that weigh nothing together."""
     if total == 0.0:
         raise ValueError("Expected some sample weight above zero, got only zeros: there is nothing to learn from.")
-
-
-def _foreign_weights(weight: Array, n: int) -> Array:
-    xp = array_namespace(weight)
-    if tuple(weight.shape) != (n,):
-        raise ValueError(
-            f"Expected sample_weight of shape ({n},), got shape {tuple(weight.shape)}: give one weight for each sample."
-        )
-    check_finite(weight, "sample_weight")
-    if bool(xp.any(weight < 0)):
-        raise ValueError("Expected no sample_weight below zero, got some: Negative values in data passed to fit.")
-    return weight
 
 
 Method = TypeVar("Method", bound=Callable[..., Any])

@@ -8,7 +8,6 @@ from sklearn.utils.metaestimators import _BaseComposition as BaseComposition
 from sklearn.utils.validation import _check_feature_names as check_feature_names
 from sklearn.utils.validation import _check_feature_names_in as check_feature_names_in
 from sklearn.utils.validation import _check_n_features as check_n_features
-from sklearn.utils.validation import _check_sample_weight as check_sample_weight
 
 __all__ = [
     "BaseComposition",
@@ -17,7 +16,6 @@ __all__ = [
     "check_feature_names",
     "check_feature_names_in",
     "check_n_features",
-    "check_sample_weight",
     "fit_context",
     "get_output_config",
     "make_constraint",
