@@ -1,8 +1,9 @@
 """Feeds damaged and hostile files to every reader: ``python -m tests.fuzz --seconds 600 --out FILE``.
 
 A file is read, or refused with one sentence in a ValueError or OSError. Nothing else may happen: no other exception, no crash,
-no pickle, no program started, nothing written, no memory beyond a limit, no more than some seconds. Input number n of a seed
-is always the same, so that a finding can be repeated with ``--seed S --first N --inputs 1``.
+no pickle, no program started, nothing written, no memory beyond a limit, no more than some seconds. Commands are given models
+in which one value was changed, under a right checksum, and end in success or with one line. Input number n of a seed is always
+the same, so that a finding can be repeated with ``--seed S --first N --inputs 1``.
 """
 
 import argparse
@@ -53,10 +54,12 @@ def make_seeds(folder):
         Moments,
         TensorStandardScaler,
         TraceNormClassifier,
+        TraceNormClassifierCV,
         TraceNormRegressor,
         save,
         stream,
     )
+    from tracelearn.paper import PaperRegressor
 
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 3, 2))
@@ -67,6 +70,13 @@ def make_seeds(folder):
     save(HierarchicalTraceNormClassifier().fit(X, np.digitize(y, [-0.5, 0.5])), folder / "tree.tracelearn")
     save(make_pipeline(TensorStandardScaler(), TraceNormRegressor()).fit(X, y), folder / "pipeline.tracelearn")
     save(Moments.of(X, y), folder / "moments.tracelearn")
+    save(TraceNormClassifierCV(alphas=3, cv=3).fit(X, names), folder / "search.tracelearn")
+    kept = TraceNormClassifier(alpha=0.1, loss="logistic", target_mode=True, keep_moments=True, warm_start=True)
+    save(kept.fit(X, np.digitize(y, [-0.5, 0.5])), folder / "kept.tracelearn")
+    save(
+        TraceNormRegressor(penalty="latent", keep_moments=True).fit(X, np.stack([y, -y], 1)), folder / "two.tracelearn"
+    )
+    save(PaperRegressor("OL_APG_ADM", max_iter=2).fit(X, y), folder / "paper.tracelearn")
     stream([(X, y)], TraceNormRegressor(alpha=0.1), refresh_samples=60, checkpoint=folder / "run")
     np.savez(folder / "stored.npz", X=X, y=y)
     np.savez_compressed(folder / "deflated.npz", X=X.astype(np.float32), y=names)
@@ -82,6 +92,7 @@ def make_seeds(folder):
             old / "classifier-logistic.tracelearn",
             old / "hierarchy.tracelearn",
         ],
+        "command": sorted(folder.glob("*.tracelearn")),
         "moments": [folder / "moments.tracelearn"],
         "checkpoint": list((folder / "run").iterdir()),
         "npz": [folder / "stored.npz", folder / "deflated.npz"],
@@ -258,48 +269,82 @@ def _good_npy(name):
     return out.getvalue()
 
 
-def resealed(data, chance):
-    """Change what a file of ours holds and write the checksum anew, as a stranger would."""
+def resealed(data, change, chance):
+    """Change what a file of ours holds, a list of members and their content, and write the checksum anew, as a stranger would."""
     from tracelearn.files.models import Header
 
     magic, line, payload = data.split(b"\n", 2)
-    kind, version = json.loads(line)["kind"], json.loads(line)["format"]
-    if chance.random() < 0.3:
-        payload = mutate(payload, chance, [payload])
-    else:
-        out = io.BytesIO()
-        with (
-            zipfile.ZipFile(io.BytesIO(payload)) as before,
-            zipfile.ZipFile(out, "w") as after,
-            warnings.catch_warnings(),
-        ):
-            warnings.simplefilter("ignore")
-            names = before.namelist()
-            document = next(name for name in names if name.endswith(".json"))
-            victim = chance.choice((chance.choice(names), document, document))
-            for name in names:
-                content = before.read(name)
-                if name == victim:
-                    content = _changed_member(content, chance, names if name == document else ())
-                    if chance.random() < 0.05:
-                        name = chance.choice((f"../{name}", f"/nowhere/{name}"))  # noqa: PLW2901
-                after.writestr(name, content)
-                if name == victim and chance.random() < 0.02:
-                    after.writestr(name, content)
-        payload = out.getvalue()
-    return magic + b"\n" + Header.of(kind, payload, version).line() + payload
+    out, header = io.BytesIO(), json.loads(line)
+    with zipfile.ZipFile(io.BytesIO(payload)) as before:
+        members = [(name, before.read(name)) for name in before.namelist()]
+    with zipfile.ZipFile(out, "w") as after, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a member that is there twice
+        for name, content in change(members, chance):
+            after.writestr(name, content)
+    payload = mutate(payload, chance, [payload]) if change is many_changes and chance.random() < 0.3 else out.getvalue()
+    return magic + b"\n" + Header.of(header["kind"], payload, header["format"]).line() + payload
+
+
+def many_changes(members, chance):
+    """Change an array or the document that refers to them, in several places or as bytes; or names of members."""
+    names = [name for name, _ in members]
+    document = next(name for name in names if name.endswith(".json"))
+    victim = chance.choice((chance.choice(names), document, document))
+    for name, content in members:
+        if name != victim:
+            yield name, content
+            continue
+        changed = _changed_member(content, chance, names if name == document else ())
+        new = chance.choice((f"../{name}", f"/nowhere/{name}")) if chance.random() < 0.05 else name
+        yield from [(new, changed)] * (2 if chance.random() < 0.02 else 1)
+
+
+def one_change(members, chance):
+    """Change one value of a document, or one array that stays a good one."""
+    names = [name for name, _ in members]
+    document = next(name for name in names if name.endswith(".json"))
+    victim = chance.choice(names) if chance.random() < 0.3 else document
+    for name, content in members:
+        if name == victim == document:
+            tree = json.loads(content)
+            _change_json(tree, chance, (*VALUES, *_nodes(chance, names)))
+            yield name, json.dumps(tree).encode()
+        else:
+            yield name, _other_array(content, chance) if name == victim else content
 
 
 def _changed_member(content, chance, names):
     """Change an array, or where there are names of members, the document that refers to them."""
     if not names:
-        return hostile_npy(chance) if chance.random() < 0.6 else mutate(content, chance, [content])
+        change = chance.choice(
+            (_other_array, lambda *_: hostile_npy(chance), lambda *_: mutate(content, chance, [content]))
+        )
+        return change(content, chance)
     if chance.random() < 0.2:
         return mutate(content, chance, [content])
     document = json.loads(content)
     for _ in range(chance.choice((1, 1, 3))):
         _change_json(document, chance, (*VALUES, *_nodes(chance, names)))
     return json.dumps(document).encode()
+
+
+def _other_array(content, chance):
+    """Write an array that is whole, and of another shape, type or content."""
+    array = np.load(io.BytesIO(content))
+    other = chance.choice(("flat", "deeper", "shorter", "empty", "number", "type", "value", "value", "value"))
+    if other in ("flat", "deeper"):
+        array = array.ravel() if other == "flat" else array[..., None]
+    elif other in ("shorter", "empty"):
+        array = np.atleast_1d(array)[: -1 if other == "shorter" else 0]
+    elif other == "number" or array.dtype.kind != "f" or not array.size:
+        array = np.array(3.0)
+    elif other == "type":
+        array = array.astype(chance.choice(("U5", "S3", "c16", "M8[s]", "b1", "i8", "f2", "f4")), casting="unsafe")
+    else:
+        array.flat[chance.randrange(array.size)] = chance.choice((np.nan, np.inf, -np.inf, 1e308, -1.0, 0.0, 1e-320))
+    held = io.BytesIO()
+    np.save(held, array)
+    return held.getvalue()
 
 
 def _nodes(chance, names):
@@ -328,22 +373,21 @@ def _nodes(chance, names):
 
 
 VALUES = (
-    None, True, -1, 0, 2**70, 1e308, float("nan"), "", "..", "os", "system", "builtins", "eval", "numpy", "ndarray",
-    "MethodNode", "FunctionNode", "ObjectNode", "TypeNode", "NdArrayNode", "TraceNormClassifier", [], {}, [[[]]],
+    None, True, -1, -0.5, 0, 1, 3, 2**70, 1e308, float("nan"), float("inf"), "", "..", "a\x1b[2J", "os", "system", "builtins",
+    "eval", "numpy", "ndarray",
+    "MethodNode", "FunctionNode", "ObjectNode", "TypeNode", "NdArrayNode", "TraceNormClassifier", [], {}, [[[]]], [1, 2],
     "99999.npy", "|O", "pickle",
 )  # fmt: skip
 
 
 def _change_json(document, chance, values=VALUES):
     """Change one value somewhere in a JSON document."""
-    places, todo = [], [document]
-    while todo:
-        part = todo.pop()
-        keys = list(part) if isinstance(part, dict) else range(len(part)) if isinstance(part, list) else ()
-        places += [(part, key) for key in keys]
-        todo += [part[key] for key in keys]
-    if places:
-        part, key = chance.choice(places)
+    part, place = document, None
+    while part and isinstance(part, dict | list) and (place is None or chance.random() < 0.7):  # no deeper than need be
+        key = chance.choice(list(part) if isinstance(part, dict) else range(len(part)))
+        part, place = part[key], (part, key)
+    if place:
+        part, key = place
         if chance.random() < 0.15:
             del part[key]
         else:
@@ -430,8 +474,10 @@ def make_input(kind, seeds, folder, chance):
         data = hostile_npy(chance)
     elif kind == "npz" and chance.random() < 0.4:
         data = hostile_npz(chance)
+    elif kind == "command":
+        data = resealed(data, one_change, chance)
     elif kind in ("model", "moments", "checkpoint") and chance.random() < 0.8:
-        data = resealed(data, chance)
+        data = resealed(data, many_changes, chance)
     else:
         data = mutate(data, chance, [other.read_bytes() for other in seeds[kind]])
     path.write_bytes(data)
@@ -452,6 +498,8 @@ def read(kind, path):
             for name in ("predict", "decision_function", "transform"):
                 if hasattr(model, name):
                     getattr(model, name)(X)
+    elif kind == "command":
+        command(path)
     elif kind == "checkpoint":
         stream([], TraceNormRegressor(alpha=0.1), checkpoint=path.parent, resume=True, max_samples=1)
     else:
@@ -462,6 +510,37 @@ def read(kind, path):
             assert X.dtype == source.dtype, (X.dtype, source.dtype)
             assert y is None or len(y) == len(X)
         batches.close()
+
+
+def command(path):
+    """Give a model to the commands that read one; each succeeds or says one line. The line of ``inspect`` is raised."""
+    from tracelearn.cli import main
+
+    seeds, out = path.parent.parent / "seeds", path.parent
+    data = str(seeds / ("stored.npz" if path.stem in ("regressor", "two", "pipeline", "paper") else "deflated.npz"))
+    refusal = None
+    for arguments in (
+        ("inspect", str(path)),
+        ("inspect", str(path), "--json"),
+        ("inspect", str(path), "--html", str(out / "page"), "--data", data, "--force"),
+        ("predict", str(path), data, "--out", str(out / "found.csv"), "--force"),
+        ("merge", str(path), str(seeds / path.name), "--out", str(out / "merged"), "--force"),
+    ):
+        said, shown = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(said):
+            try:
+                main(list(arguments))
+            except SystemExit as leaving:
+                code = leaving.code
+        line = said.getvalue()
+        if "\x1b" in shown.getvalue() + line:
+            raise AssertionError(f"{arguments[0]} writes to the terminal what it obeys")
+        if code != 0 and (code != 2 or line.count("\n") != 1 or not line.startswith("tracelearn: Expected")):
+            raise AssertionError(f"{arguments[0]} ended with {code}: {line}")
+        if code and arguments == ("inspect", str(path)):
+            refusal = line.removeprefix("tracelearn: ").strip()
+    if refusal:
+        raise ValueError(refusal)
 
 
 class Watch:

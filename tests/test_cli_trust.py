@@ -15,6 +15,7 @@ import pytest
 from tracelearn import TraceNormClassifier, TraceNormRegressor, cli, load, save
 from tracelearn.cli import app, learning
 from tracelearn.cli.mistakes import printable
+from tracelearn.paper import PaperRegressor
 
 FAST = ("--alpha", "0.05", "--cv", "2")
 rng = np.random.default_rng(0)
@@ -185,6 +186,19 @@ def test_two_columns_of_labels_are_refused_in_one_sentence(capsys, folder, comma
     )
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert f"(40, {columns})" in err
+
+
+# --- models of other kinds ----------------------------------------------------------------------------------------------
+
+
+def test_of_a_model_of_the_paper_is_told_what_it_has(capsys, folder):
+    save(PaperRegressor(max_iter=20, eps1=1.0, eps2=1.0).fit(X, y), "model")
+    code, out, err = call(capsys, "inspect", "model")
+    assert (code, err) == (0, "")
+    assert "PaperRegressor" in out
+    assert "3 × 2" in out
+    code, out, err = call(capsys, "inspect", "model", "--html", "page")
+    assert (code, out, err.count("\n")) == (2, "", 1)
 
 
 # --- outputs that are inputs ----------------------------------------------------------------------------------------------

@@ -572,7 +572,7 @@ def test_hdf5_that_refers_to_other_files_is_refused(tmp_path):
 def test_chunks_larger_than_memory_are_refused_before_anything_is_allocated(tmp_path, monkeypatch):
     zarr = pytest.importorskip("zarr", reason="Zarr is an extra")
     zarr.create_array(tmp_path / "data.zarr", shape=(1 << 40, 6), chunks=(1 << 40, 6), dtype="f8")
-    monkeypatch.setattr("tracelearn.samples.watched._LARGEST_RATIO", 1 << 60)  # else refused since nothing was written
+    monkeypatch.setattr("tracelearn.samples.source._LARGEST_RATIO", 1 << 60)  # else refused since nothing was written
     with pytest.raises(
         ValueError, match=r"^Expected .* free memory, got rows or chunks that need 4.92e\+04 GiB at once"
     ):

@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 import stat
+import subprocess
 import sys
 import time
 import tracemalloc
@@ -24,6 +25,7 @@ from sklearn.model_selection import KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
+import tracelearn
 from tracelearn import (
     HierarchicalTraceNormClassifier,
     ModePCA,
@@ -38,6 +40,7 @@ from tracelearn import (
 )
 from tracelearn.files import models as files
 from tracelearn.files.content import known_types
+from tracelearn.paper import PaperRegressor
 
 SHAPE = (3, 2, 2)
 rng = np.random.default_rng(0)
@@ -73,6 +76,7 @@ MODELS = {
     "scaler": lambda: TensorStandardScaler(per=(0, 1)).fit(X),
     "compression": lambda: ModePCA((2, 1, 0.9)).fit(X),
     "unfitted": lambda: TraceNormClassifier(alpha=0.1 + 0.2),
+    "paper, online": lambda: PaperRegressor("OL_APG_ADM", max_iter=2).fit(X, y),
     "pipeline": lambda: make_pipeline(TensorStandardScaler("global"), ModePCA(2), TraceNormRegressor()).fit(X, y),
     "pipeline with scikit-learn": lambda: make_pipeline(
         StandardScaler(), TraceNormClassifier(tensor_shape=SHAPE)
@@ -325,7 +329,18 @@ def test_estimators_of_scikit_learn_are_read_where_they_are_trusted_only(tmp_pat
         load(tmp_path / "model")
     assert_same(load(tmp_path / "model", trusted=[StandardScaler]), model)
     inside = {"$object": "sklearn.linear_model._base.LinearRegression", "state": {}}
-    refused(packed(document(changed(TraceNormRegressor(), alpha=inside))), "LinearRegression", tmp_path)
+    refused(packed(document(changed(TraceNormRegressor(), loss=inside))), "LinearRegression", tmp_path)
+
+
+def test_a_fresh_process_knows_every_estimator():
+    code = "from tracelearn.files.content import known_types; print(*known_types())"
+    path = os.pathsep.join(sys.path)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": path}
+    )
+    public = [getattr(tracelearn, name) for name in tracelearn.__all__]
+    estimators = {kind.__name__ for kind in public if isinstance(kind, type) and issubclass(kind, BaseEstimator)}
+    assert estimators | {"PaperRegressor", "PaperClassifier", "Iterate", "Moments"} <= set(done.stdout.split())
 
 
 def test_the_types_that_are_read_have_names_of_their_own_and_are_ours():
@@ -397,7 +412,7 @@ def test_a_kind_must_be_what_it_says(tmp_path):
 )
 def test_a_document_of_another_form_is_refused(content, tmp_path):
     refused(packed(document(content)), "got", tmp_path)
-    refused(packed(document(changed(TraceNormRegressor(), alpha=content))), "got", tmp_path)
+    refused(packed(document(changed(TraceNormRegressor(), loss=content))), "got", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -435,6 +450,21 @@ WRONG = {
     "no classes": {"classes_": ...},
     "iterations that are text": {"n_iter_": "many"},
     "a gap that is a list": {"dual_gap_": [1.0]},
+    "no gap": {"dual_gap_": ...},
+    "a gap below zero": {"dual_gap_": -1.0},
+    "no sample shape at all": {"sample_shape_": ...},
+    "a curve of one column": {"_convergence": {"$tuple": [np.ones(3)]}},
+    "a layout that is a list": {"_flat": [[]]},
+    "weights that came flat": {"_flat": True},
+    "weights that are not finite": {"coef_": np.full((3, *SHAPE), np.nan)},
+    "patterns of another shape": {"patterns_": np.ones((3, 12))},
+    "intercepts in a column": {"intercept_": np.ones((3, 1))},
+    "a tolerance that is a list": {"tol": [1.0]},
+    "a weight of modes that is a mapping": {"mode_weights": {"$dict": [["a", 1]]}},
+    "weights of too many modes": {"mode_weights": [1.0] * 9},
+    "mode weights that are text": {"mode_weights": ["a"]},
+    "a penalty that is a list": {"penalty": [1.0]},
+    "no type of samples": {"_dtype": 3},
     "moments that are none": {"moments_": 3},
     "moments of other samples": {"moments_": {"$object": "Moments", "state": {
         "weight": 1.0, **{name: np.ones(shape) for name, shape in
@@ -446,18 +476,66 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_a_model_whose_parts_do_not_fit_is_refused(name, tmp_path):
-    content, arrays = content_of(TraceNormClassifier(alpha=0.05, loss="logistic").fit(X, labels))
+WRONG_SEARCH = {
+    "no scores": {"score_path_": ...},
+    "scores of other alphas": {"score_path_": np.ones((2, 3))},
+    "scores that are no table": {"score_path_": np.ones(3)},
+    "scores of no fold": {"score_path_": np.full((3, 3), np.nan)},
+    "scores that are text": {"score_path_": np.full((3, 3), "a")},
+    "alphas of another number": {"alphas_": np.ones(2)},
+    "a choice beyond the list": {"best_index_": 99},
+    "results that are none": {"cv_results_": []},
+    "no model": {"best_estimator_": ...},
+    "a model that is none": {"best_estimator_": 3},
+    "features that are none": {"features_": 3},
+    "an alpha below zero": {"alpha_": -1.0},
+}
+WRONG_TREE = {
+    "no nodes": {"nodes_": []},
+    "a node that is none": {"nodes_": [[[0], [1, 2]], 3]},
+    "models that are none": {"_models": [[[0], [1, 2], 1.0], [[1], [2], 1.0]]},
+    "classes that are not there": {"_seen": [0, 1, 7]},
+    "moments of other samples": {"class_moments_": [3, 3, 3]},
+    "classes of another number": {"classes_": np.arange(5)},
+}
+WRONG_START = {
+    "a solution that is none": {"_solution": 3},
+    "no solution": {"_solution": None},
+    "a problem that is none": {"_solved": 3},
+    "a problem of arrays": {"_solved": {"$tuple": [np.ones(3)] * 4}},
+}
+KINDS = {
+    "model": (lambda: TraceNormClassifier(alpha=0.05, loss="logistic").fit(X, labels), WRONG),
+    "search": (lambda: TraceNormRegressorCV(alphas=3, cv=3, views=None, ridges=[0.0]).fit(X, y), WRONG_SEARCH),
+    "tree": (lambda: HierarchicalTraceNormClassifier(alpha=0.05).fit(X, labels), WRONG_TREE),
+    "start": (lambda: TraceNormRegressor(alpha=0.05, warm_start=True).fit(X, y), WRONG_START),
+}
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, (_, wrong) in KINDS.items() for name in wrong])
+def test_a_model_whose_parts_do_not_fit_is_refused(kind, name, tmp_path):
+    make, wrong = KINDS[kind]
+    content, arrays = content_of(make())
 
     def plain(value):
         if isinstance(value, np.ndarray):
             arrays[f"{len(arrays)}.npy"] = array_bytes(value)
             return {"$array": f"{len(arrays) - 1}.npy"}
+        if isinstance(value, list):
+            return [plain(item) for item in value]
         return {key: plain(item) for key, item in value.items()} if isinstance(value, dict) else value
 
-    state = {**content["state"], **{key: plain(value) for key, value in WRONG[name].items()}}
+    state = {**content["state"], **{key: plain(value) for key, value in wrong[name].items()}}
     content["state"] = {key: value for key, value in state.items() if value is not ...}
+    refused(packed(document(content, arrays)), "use only files written by save", tmp_path)
+
+
+@pytest.mark.parametrize("part", ["W", "parts", "duals", "anchors", "objective", "gap", "rho"])
+def test_a_solution_of_another_shape_is_refused(part, tmp_path):
+    content, arrays = content_of(TraceNormRegressor(alpha=0.05, warm_start=True).fit(X, y))
+    solution = content["state"]["_solution"]["state"]
+    held = solution if part in solution else solution["split"]["state"]
+    arrays[held[part]["$array"]] = array_bytes(np.ones((2, 2)))
     refused(packed(document(content, arrays)), "use only files written by save", tmp_path)
 
 
@@ -529,13 +607,13 @@ def test_shared_nodes_of_format_1_cost_no_more_than_they_take(tmp_path):
         # The second is but a mark; who takes it for the first walks through 2 ** 60 lists.
         inner = node("ListNode", [inner, node("ListNode", [], number=level - 1)], number=level)
     began = time.monotonic()
-    (tmp_path / "old").write_bytes(old_file(old_model(alpha=inner)))
+    (tmp_path / "old").write_bytes(old_file(old_model(mode_weights=inner)))
     load(tmp_path / "old")
     many = [node("NdArrayNode", kind="numpy.ndarray", file="7.npy", type="numpy", number=n) for n in range(400)]
-    data = old_file(old_model(alpha=node("ListNode", many)), {"7.npy": array_bytes(np.ones(1 << 17))})
+    data = old_file(old_model(mode_weights=node("ListNode", many)), {"7.npy": array_bytes(np.ones(1 << 17))})
     (tmp_path / "old").write_bytes(data)
     tracemalloc.start()
-    assert len({id(array) for array in load(tmp_path / "old").alpha}) == 1
+    assert len({id(array) for array in load(tmp_path / "old").mode_weights}) == 1
     assert tracemalloc.get_traced_memory()[1] < 8 << 20
     tracemalloc.stop()
     assert time.monotonic() - began < 10
@@ -555,7 +633,7 @@ def test_shared_nodes_of_format_1_cost_no_more_than_they_take(tmp_path):
     ],
 )
 def test_other_nodes_of_format_1_are_refused(inside, name, tmp_path):
-    refused(old_file(old_model(alpha=inside)), name, tmp_path)
+    refused(old_file(old_model(mode_weights=inside)), name, tmp_path)
 
 
 def rewritten(payload, change):

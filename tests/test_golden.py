@@ -9,6 +9,7 @@ from golden.__main__ import answers, samples
 from numpy.testing import assert_allclose
 
 from tracelearn import Moments, TraceNormRegressor, load, stream
+from tracelearn.cli import main
 
 FOLDERS = sorted(folder for folder in (Path(__file__).parent / "golden").iterdir() if (folder / "run").is_dir())
 MODELS = [path for folder in FOLDERS for path in sorted(folder.glob("*.tracelearn")) if path.stem != "moments"]
@@ -30,6 +31,13 @@ def test_a_model_of_an_earlier_version_says_what_it_said(path):
                 # Another BLAS may add up in another order.
                 tolerance = 1e-12 if values.dtype == np.float64 else 1e-6
                 assert_allclose(values, expected[name], rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("path", MODELS, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_a_command_tells_of_a_model_of_an_earlier_version(path, capsys):
+    with pytest.raises(SystemExit) as leaving:
+        main(["inspect", str(path)])
+    assert (leaving.value.code, capsys.readouterr().err) == (0, "")
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)

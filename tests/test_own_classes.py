@@ -8,7 +8,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from tracelearn import TraceNormClassifier, TraceNormRegressor
+from tracelearn import TraceNormClassifier, TraceNormRegressor, load, save, stream
 from tracelearn.losses import LOSSES, Loss
 from tracelearn.penalties import ATOMS, L1, Atom, Nuclear, Overlap
 
@@ -124,6 +124,39 @@ def test_an_own_loss_and_an_own_atom_work_together_and_for_blocks_of_samples(sam
     parts = TraceNormRegressor(**options).fit([(X[:30], y[:30]), (X[30:], y[30:])])
     assert max(whole.dual_gap_, parts.dual_gap_) <= 1e-8
     np.testing.assert_allclose(parts.coef_, whole.coef_, atol=1e-4)
+
+
+def test_a_stream_with_an_own_atom_goes_on_where_its_class_is_trusted(samples, tmp_path):
+    X, y = samples
+    kind, batches = longest(), [(X[:30], y[:30]), (X[30:], y[30:])]
+
+    def run(part, **options):
+        model = TraceNormRegressor(alpha=0.1, penalty=0.5 * kind() + L1(), tol=1e-8)
+        return model, stream(part, model, refresh_samples=10, checkpoint=tmp_path / "run", **options)
+
+    run(batches[:1])
+    for trusted in ([], [asymmetric()]):
+        with pytest.raises(
+            ValueError, match=r"^Expected a checkpoint .*, got .*Length, .*: .*trusted=\[.*\]\.$"
+        ) as refusal:
+            run(batches, resume=True, trusted=trusted)
+        assert "\n" not in str(refusal.value)
+    model, report = run(batches, resume=True, trusted=[kind])
+    assert (report.resumed_from, report.n_samples) == (30, 80)
+    whole = TraceNormRegressor(alpha=0.1, penalty=0.5 * kind() + L1(), tol=1e-8).fit(X, y)
+    np.testing.assert_allclose(model.coef_, whole.coef_, atol=1e-4)
+
+
+@pytest.mark.parametrize("warm_start", [False, True])
+def test_a_fitted_model_with_own_classes_is_read_where_they_are_trusted(samples, tmp_path, warm_start):
+    X, y = samples
+    loss, atom = asymmetric(), longest()
+    model = TraceNormRegressor(alpha=0.1, loss=loss(), penalty=0.5 * atom() + L1(), warm_start=warm_start).fit(X, y)
+    save(model, tmp_path / "model")
+    for trusted in ([], [loss], [atom]):
+        with pytest.raises(ValueError, match=r"^Expected a model .*trusted=\["):
+            load(tmp_path / "model", trusted=trusted)
+    np.testing.assert_array_equal(load(tmp_path / "model", trusted=[loss, atom]).predict(X), model.predict(X))
 
 
 def test_what_is_for_other_targets_or_no_penalty_is_refused_in_a_sentence(samples):

@@ -406,14 +406,14 @@ def test_scikit_learns_checks_pass(estimator, check):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"algorithm": "APG"}, "algorithm to be one of APG_DR"),
-        ({"lam": -1.0}, "lam to be a number of at least 0, got -1.0"),
-        ({"lam": "much"}, "lam to be a number"),
-        ({"beta": 0.0}, "beta to be a number above 0"),
-        ({"gamma": np.inf}, "gamma to be a number above 0"),
+        ({"algorithm": "APG"}, "'algorithm' parameter of PaperRegressor must be a str among"),
+        ({"lam": -1.0}, "'lam' parameter .* Got -1.0"),
+        ({"lam": "much"}, "'lam' parameter"),
+        ({"beta": 0.0}, "'beta' parameter"),
+        ({"gamma": np.inf}, "'gamma' parameter"),
         ({"eps1": np.nan}, "eps1"),
-        ({"max_iter": 0}, "max_iter to be a whole number of at least 1"),
-        ({"inner_iter": 2.5}, "inner_iter to be a whole number"),
+        ({"max_iter": 0}, "'max_iter' parameter .* must be an int"),
+        ({"inner_iter": 2.5}, "'inner_iter' parameter .* must be an int"),
         ({"batch_size": 0}, "batch_size"),
     ],
 )

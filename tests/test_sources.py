@@ -22,8 +22,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from tracelearn.samples import Source, as_source, open_source, read_ahead
-from tracelearn.samples.arrays import array_column
-from tracelearn.samples.source import beside, regroup
+from tracelearn.samples.source import array_column, beside, regroup
 
 N, SHAPE = 23, (3, 2)
 ROW = 8 * 6  # bytes of a sample
@@ -640,6 +639,7 @@ def test_a_missing_library_is_named_with_its_extra(tmp_path, monkeypatch, librar
     path, _, _ = write(tmp_path, *written())
     for module in (library, f"{library}.parquet"):
         monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.delitem(sys.modules, f"tracelearn.samples.{extra}", raising=False)
     message = rf"{library}.*: pip install 'tracelearn\[{extra}\]'\.$"
     with pytest.raises(ImportError, match=message):
         open_source(path)
@@ -787,7 +787,7 @@ def removed(path, name):
 def test_samples_that_change_while_they_are_read_are_refused(tmp_path, change, name, how):
     path = zarr_store(tmp_path, name, **how)
     source = open_source(path, name, block_bytes=10 * ROW)
-    with closing(source._blocks(0)) as blocks:  # without the thread, which reads ahead
+    with closing(source.blocks(0)) as blocks:  # without the thread, which reads ahead
         assert len(next(blocks)[0]) == 10
         threading.Event().wait(0.05)  # the clock of a file system ticks some hundred times a second
         change(path, name)

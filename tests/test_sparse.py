@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.utils import get_tags
 
 from tracelearn import (
     Moments,
@@ -247,6 +248,15 @@ def test_a_number_that_is_not_finite_is_named_with_its_place(value, word, n):
     rows[17, 13] = value
     with pytest.raises(ValueError, match=rf"got {word} at sample 17, entry \(1, 0, 1\)"):
         TraceNormRegressor(tensor_shape=SHAPE).fit(sparse.csr_array(rows), np.arange(float(n)))
+
+
+@pytest.mark.parametrize("kind", [TraceNormRegressor, TraceNormRegressorCV])
+def test_sparse_samples_are_not_asked_for_where_they_would_be_scaled(kind):
+    assert get_tags(kind()).input_tags.sparse
+    model = kind(scaling="modes", tensor_shape=SHAPE)
+    assert not get_tags(model).input_tags.sparse
+    with pytest.raises(ValueError, match=r"^Expected dense samples with scaling='modes'"):
+        model.fit(sparse.csr_array(scattered(40)), np.arange(40.0))
 
 
 def test_a_tensor_is_completed_from_six_tenths_of_its_entries():

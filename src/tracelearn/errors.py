@@ -1,8 +1,14 @@
-"""What is raised for a mistake in the input, so that callers can tell it by its type from a fault of ours."""
+"""What is raised for a mistake in the input, so that callers can tell it by its type from a fault of ours; and warnings."""
 
 from __future__ import annotations
 
-__all__ = ["InputError", "refuse"]
+import sys
+import warnings
+from types import FrameType
+
+__all__ = ["InputError", "refuse", "warn"]
+
+_PASSED_OVER = ("tracelearn", "sklearn", "joblib")  # scikit-learn calls our methods for the user
 
 
 class InputError(ValueError):
@@ -34,3 +40,12 @@ def refuse(*problems: tuple[object, str]) -> None:
     for applies, sentence in problems:
         if applies:
             raise InputError(sentence)
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn of something at the line of the user's that led to it, however deep in the package it was noticed."""
+    frame: FrameType | None = sys._getframe(1)
+    level = 2
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _PASSED_OVER:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)

@@ -72,8 +72,7 @@ class Moments:
     @classmethod
     def zero(cls, n_features: int, n_targets: int = 1, *, like: Array | None = None) -> Moments:
         """Make the moments of no sample at all, the neutral element of ``+``."""
-        fold = Fold.empty(n_features, n_targets, like)
-        return fold.freeze()
+        return Fold.empty(n_features, n_targets, like).freeze()
 
     @classmethod
     def of(cls, X: Array, y: Array, sample_weight: Array | None = None) -> Moments:
@@ -177,16 +176,6 @@ class Moments:
             target_sq=self.target_sq + self.weight * self.y_mean**2,
         )
 
-    def squared_error(self, coef: Array, intercept: Array) -> Array:
-        """Find the weighted mean of ``(y - <w, x> - b)^2`` for each target, without the samples.
-
-        ``coef`` has shape (K, p) and ``intercept`` (K,); so has the result.
-        """
-        xp = array_namespace(self.gram)
-        spread = xp.sum((coef @ self.gram) * coef, axis=1) - 2 * xp.sum(coef.T * self.cross, axis=0) + self.target_sq
-        offset = self.y_mean - coef @ self.x_mean - intercept
-        return xp.clip(spread, min=0.0) / self.weight + offset**2
-
     # The "past information" of the paper's Algorithm 2, lines 5 to 9, derived on demand.
 
     @property
@@ -286,6 +275,11 @@ class Fold:
         return self
 
     def _add_block(self, x: Array, y: Array, weight: Array | None) -> None:
+        """Add a block: one that weighs no more than all before about their mean, any other about its own.
+
+        The first is off its own mean by some step, of which the correction takes back at most half the square: no digits are
+        lost, and the block is passed over once less than to centre it.
+        """
         xp = array_namespace(x)
         wide = self.x_mean.dtype
         # Products of narrower samples are exact in double precision; NumPy widens them as it centres them.
@@ -294,24 +288,22 @@ class Fold:
         total = float(x.shape[0]) if weight is None else float(xp.sum(xp.astype(weight, wide)))
         if total == 0.0:
             return
-        merged = self.weight + total
-        if is_numpy_array(x) and total <= self.weight:
-            self._add_shifted(x, y, weight, total)
-            return
-        factor = math.sqrt(self.weight / merged * total)
-        rows, x_step = self._centred("x", x, self.x_mean, weight, total, factor)
-        y_rows, y_step = self._centred("y", y, self.y_mean, weight, total, factor)
+        merged, is_heavy = self.weight + total, total > self.weight
+        rows, x_step = self._shifted("x", x, self.x_mean, weight, total, centre=is_heavy)
+        y_rows, y_step = self._shifted("y", y, self.y_mean, weight, total, centre=is_heavy)
+        factor = (self.weight if is_heavy else -total) / merged * total  # Chan's, or what it leaves of the step
         self.gram += self._square(rows)
-        self.cross = self.cross + rows.T @ y_rows
-        self.target_sq = self.target_sq + xp.sum(y_rows**2, axis=0)
-        if self.weight > 0.0 and not is_numpy_array(x):  # Chan's correction, which in NumPy is a row of the block
-            x_move, y_move = factor * x_step, factor * y_step
-            self.gram += x_move[:, None] * x_move[None, :]
-            self.cross = self.cross + x_move[:, None] * y_move[None, :]
-            self.target_sq = self.target_sq + y_move**2
-        part = total / merged
-        self.x_mean = self.x_mean + part * x_step
-        self.y_mean = self.y_mean + part * y_step
+        self.cross = self.cross + (rows.T @ y_rows + factor * x_step[:, None] * y_step[None, :])
+        self.target_sq = self.target_sq + (xp.sum(y_rows**2, axis=0) + factor * y_step**2)
+        move = math.sqrt(abs(factor)) * x_step
+        if factor > 0.0:
+            self.gram += self._square(move[None, :])
+        elif factor < 0.0:
+            self._excess.append(move)
+        if len(self._excess) == _EXCESS:
+            self._settle()
+        self.x_mean = self.x_mean + total / merged * x_step
+        self.y_mean = self.y_mean + total / merged * y_step
         self.weight = merged
 
     def _add_sparse(self, X: Any, y: Array, sample_weight: Array | None) -> Fold:
@@ -342,68 +334,31 @@ class Fold:
         self.weight = merged
         return self
 
-    def _add_shifted(self, x: Array, y: Array, weight: Array | None, total: float) -> None:
-        """Add a block that weighs no more than all before, about their mean, and correct for that afterwards.
-
-        It is off its own mean by some ``rest``, of which the correction takes back at most half the square: no digits are
-        lost, and the block is passed over once less than to centre it.
-        """
-        merged = self.weight + total
-        rows, x_rest = self._shifted("x", x, self.x_mean, weight, total)
-        y_rows, y_rest = self._shifted("y", y, self.y_mean, weight, total)
-        self.gram += self._square(rows)
-        back = total * total / merged
-        self._excess.append(math.sqrt(back) * x_rest)
-        if len(self._excess) == _EXCESS:
-            self._settle()
-        self.cross = self.cross + (rows.T @ y_rows - back * np.outer(x_rest, y_rest))
-        self.target_sq = self.target_sq + (np.sum(y_rows**2, axis=0) - back * y_rest**2)
-        self.x_mean = self.x_mean + (total / merged) * x_rest
-        self.y_mean = self.y_mean + (total / merged) * y_rest
-        self.weight = merged
-
     def _settle(self) -> None:
         """Take back what blocks were off their means by: many at once cost as much as one."""
         if self._excess:
-            rows = np.array(self._excess)
-            self.gram -= rows.T @ rows
+            self.gram -= self._square(array_namespace(self.gram).stack(self._excess))
             self._excess.clear()
 
-    def _shifted(self, use: str, x: Array, mean: Array, weight: Array | None, total: float) -> tuple[Array, Array]:
-        """Subtract the mean known so far; return weighted rows, and how far the block's own mean is from it."""
-        rows = np.subtract(x, mean, out=self._buffer(use, x.shape))
-        rest = (np.ones(len(x)) if weight is None else weight) @ rows / total
-        if weight is not None:
-            rows *= np.sqrt(weight)[:, None]
-        return rows, rest
-
-    def _centred(
-        self, use: str, x: Array, mean: Array, weight: Array | None, total: float, factor: float
+    def _shifted(
+        self, use: str, x: Array, mean: Array, weight: Array | None, total: float, *, centre: bool
     ) -> tuple[Array, Array]:
-        """Centre a block; return its weighted rows and the step of the mean.
+        """Subtract the mean known so far, and with ``centre`` what is left of the block's own.
 
-        In NumPy Chan's correction is one more row, which costs nothing there; elsewhere it would copy the block.
+        Returns weighted rows, and the step to the block's own mean.
         """
-        xp = array_namespace(x)
-        # Shift by the mean known so far first, then by the small rest: two subtractions keep the digits one would lose.
-        shift = mean if self.weight > 0.0 else xp.astype(x[0, :], mean.dtype)
-        if is_numpy_array(x):
-            buffer = self._buffer(use, (x.shape[0] + 1, x.shape[1]))
-            rows = np.subtract(x, shift, out=buffer[:-1])
-        else:
-            rows = x - shift
-        ones = (
-            xp.ones(x.shape[0], dtype=mean.dtype, device=device(x)) if weight is None else xp.astype(weight, mean.dtype)
-        )
-        rest = (ones @ rows) / total
-        rows -= rest
+        xp, known = array_namespace(x), self.weight > 0.0
+        # Two subtractions, the second of little, keep the digits that one would lose.
+        shift = mean if known else xp.astype(x[0, :], mean.dtype)
+        rows = np.subtract(x, shift, out=self._buffer(use, x.shape)) if is_numpy_array(x) else x - shift
+        kind = {"dtype": mean.dtype, "device": device(x)}
+        share = xp.ones(x.shape[0], **kind) if weight is None else xp.astype(weight, mean.dtype)
+        rest = (share @ rows) / total
+        if centre:
+            rows -= rest
         if weight is not None:
-            rows *= xp.sqrt(ones)[:, None]
-        step = shift + rest - mean
-        if is_numpy_array(x):
-            buffer[-1] = factor * step
-            return buffer, step
-        return rows, step
+            rows *= xp.sqrt(share)[:, None]
+        return rows, rest if known else shift + rest - mean
 
     def _square(self, rows: Array) -> Array:
         """Multiply ``rows.T @ rows``: one rank-k update of BLAS where the library sees the symmetry, as NumPy does."""

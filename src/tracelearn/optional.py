@@ -28,4 +28,4 @@ def require(module: str, extra: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        raise _missing(module.partition(".")[0], extra) from error
+        raise _missing((error.name or module).partition(".")[0], extra) from error

@@ -326,7 +326,7 @@ def _ratio(x: Array, y: Array) -> Array:
 
 @dataclass(frozen=True)
 class _Terms:
-    """Atoms with their weights: numbers, or arrays (B,) where the problems of a batch weigh them differently."""
+    """Atoms with their weights: numbers, or in the overlaps of a search arrays (B,), one weight for each problem."""
 
     terms: tuple[tuple[Any, Atom], ...]
 
@@ -372,9 +372,7 @@ class _Terms:
 
     def _check(self, shape: tuple[int, ...]) -> None:
         for weight, atom in self.terms:
-            if not isinstance(weight, float | int):
-                continue
-            if not (math.isfinite(weight) and weight >= 0):
+            if not (isinstance(weight, float | int) and math.isfinite(weight) and weight >= 0):
                 raise ValueError(f"Expected weights of a penalty that are finite and not negative, got {weight}.")
             if not atom.fits(shape):
                 raise ValueError(

@@ -466,6 +466,7 @@ def test_a_sum_of_atoms_reads_as_what_it_is_and_equal_atoms_are_one_term():
         (1.0 * GroupL2(-3), "Expected terms that fit"),
         (-1.0 * L1(), "finite and not negative"),
         (float("nan") * L1(), "finite and not negative"),
+        (Latent(((np.ones(2), L1()), (1.0, Nuclear(0)))), "finite and not negative"),
         (0.0 * L1(), "some weight above zero"),
         (Latent(((0.0, L1()),)), "above zero in a latent norm"),
         (Blocks(((2, 2), (3,)), (1.0 * L1(), 1.0 * L1())), "Expected blocks of 12 weights"),

@@ -37,7 +37,8 @@ def _run(arguments: list[str]) -> int:
         check_installed("rich", "cli")
         from tracelearn.cli.app import make_app
 
-        return int(make_app(arguments)(prog_name="tracelearn", args=arguments, standalone_mode=False) or 0)
+        run = make_app(arguments)
+        return int(run(prog_name="tracelearn", args=list(arguments), standalone_mode=False, obj=arguments) or 0)
     except BaseException as error:
         sentence, code = _ending(error)
         if str(sentence):

@@ -11,8 +11,20 @@ import typer
 
 import tracelearn
 from tracelearn.cli.mistakes import refuse
-from tracelearn.cli.options import AsJson, Data, Html, ModeNames, Quiet, Samples, TaskName
-from tracelearn.cli.shared import check_out, open_data, read_names, show_table, write_page
+from tracelearn.cli.shared import (
+    AsJson,
+    Data,
+    Html,
+    ModeNames,
+    Quiet,
+    Samples,
+    TaskName,
+    check_out,
+    open_data,
+    read_names,
+    show_table,
+    write_page,
+)
 
 __all__ = ["fit_command"]
 

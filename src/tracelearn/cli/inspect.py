@@ -10,9 +10,11 @@ import typer
 
 import tracelearn
 from tracelearn.cli.mistakes import refuse
-from tracelearn.cli.options import AsJson, Html, ModeNames
 from tracelearn.cli.predict import load_to_predict, predict_all
 from tracelearn.cli.shared import (
+    AsJson,
+    Html,
+    ModeNames,
     check_out,
     echo,
     load_file,
@@ -45,7 +47,7 @@ def _of_model(model: Any, names: list[str] | None) -> dict[str, Any]:
         facts["chosen"] = {name: plain(getattr(model, f"{name}_", None)) for name in _CHOSEN}
     known = ("sample_shape", "classes", "dual_gap", "objective", "n_iter")
     facts |= {name: plain(getattr(model, f"{name}_")) for name in known if getattr(model, f"{name}_", None) is not None}
-    if hasattr(model, "coef_"):
+    if hasattr(model, "coef_") and hasattr(model, "dual_gap_"):  # those of the paper prove nothing
         learned, moments = gather(model, mode_names=names), getattr(model, "moments_", None)
         facts |= {
             "mode_names": None if names is None else learned.names_of_weights,

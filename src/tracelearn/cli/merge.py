@@ -9,8 +9,7 @@ import typer
 
 import tracelearn
 from tracelearn.cli.mistakes import MistakeError, telling
-from tracelearn.cli.options import Quiet
-from tracelearn.cli.shared import check_out, echo, load_file
+from tracelearn.cli.shared import Quiet, check_out, echo, load_file
 
 __all__ = ["merge_command"]
 

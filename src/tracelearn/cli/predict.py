@@ -13,8 +13,7 @@ import typer
 from numpy.typing import NDArray
 
 from tracelearn.cli.mistakes import printable, refuse
-from tracelearn.cli.options import Samples
-from tracelearn.cli.shared import as_text, check_out, echo, load_file, open_data
+from tracelearn.cli.shared import Samples, as_text, check_out, echo, load_file, open_data
 
 __all__ = ["Found", "load_to_predict", "predict_all", "predict_command"]
 

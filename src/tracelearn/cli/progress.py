@@ -14,29 +14,14 @@ import numpy as np
 from rich.console import Console, Group
 from rich.live import Live
 from rich.panel import Panel
-from rich.progress import BarColumn, Progress
-from rich.progress_bar import ProgressBar
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 from rich.text import Text
 
-__all__ = ["Bar", "draw_curve", "sparkline", "stream_view", "summary", "time_left"]
+__all__ = ["Bar", "draw_curve", "sparkline", "stream_view", "summary"]
 
 _BARS = "▁▂▃▄▅▆▇█"
 _LINE_SECONDS = 1.0  # a log file needs no more
 _MOST_POINTS = 2000
-
-
-def time_left(seconds: float) -> str:
-    """Say how long something still takes.
-
-    Examples
-    --------
-    >>> from tracelearn.cli.progress import time_left
-    >>> time_left(8.2), time_left(200.0), time_left(9000.0)
-    ('8 s left', '3 min left', '2.5 h left')
-    """
-    if seconds < 100.0:
-        return f"{max(seconds, 0.0):.0f} s left"
-    return f"{seconds / 60.0:.0f} min left" if seconds < 6000.0 else f"{seconds / 3600.0:.1f} h left"
 
 
 class Bar(Progress):
@@ -45,19 +30,15 @@ class Bar(Progress):
     def __init__(self, console: Console | None = None, *, quiet: bool = False) -> None:
         console = Console(quiet=quiet) if console is None else console
         self.is_shown = console.is_terminal and not console.quiet
-        columns = ("{task.description}", BarColumn(), "{task.fields[words]}")
+        columns = ("{task.description}", BarColumn(), TaskProgressColumn(), TimeRemainingColumn(), "left")
         super().__init__(*columns, console=console, transient=True, disable=not self.is_shown)
-        self._task, self._what, self._began = self.add_task("", total=None, words="", visible=False), "", 0.0
+        self._task = self.add_task("", visible=False)
 
-    def show(self, what: str, done: float = 0.0, total: float | None = None, left: float | None = None) -> None:
-        """Show how far something is; the time left follows from the time so far, unless it is known better."""
-        if what != self._what:
-            self._what, self._began = what, time.monotonic()
-        if left is None and total and done:
-            left = (time.monotonic() - self._began) * (total - done) / done
-        share = f"{done / total:.0%}" if total else ""
-        words = share if left is None else f"{share}, {time_left(left)}"
-        self.update(self._task, description=what, completed=done, total=total, words=words, visible=True)
+    def show(self, what: str, done: float = 0.0, total: float | None = None) -> None:
+        """Show how far something is."""
+        if what != self.tasks[0].description:
+            self.reset(self._task, description=what)  # it has a speed of its own
+        self.update(self._task, completed=done, total=total, visible=True)
 
     def follow(self, what: str, batches: Iterable[Any], total: int | None) -> Iterator[Any]:
         """Pass batches on, tuples that begin with samples, and show how many of all samples have passed."""
@@ -115,20 +96,17 @@ def stream_view(console: Any, title: str, measure: str, total: int | None = None
     if console.quiet or not console.is_terminal:
         yield print_line
         return
+    bar = Progress(BarColumn(), TimeRemainingColumn(), "left")
+    task = bar.add_task("", total=total, visible=total is not None)
+
+    def panel(report: Any) -> Panel:
+        bar.update(task, completed=report.n_samples)
+        step = len(report.curve) // _MOST_POINTS + 1  # of a long curve some points: it is drawn at every refresh
+        words = summary(report, measure), sparkline([point.error for point in report.curve[::step]])
+        return Panel(Group(Text("\n".join(filter(None, words))), bar), title=title, title_align="left", expand=False)
+
     with Live(console=console, refresh_per_second=8, transient=True) as live:
-        yield lambda report: live.update(_panel(report, title, measure, total))
-
-
-def _panel(report: Any, title: str, measure: str, total: int | None) -> Any:
-    count = len(report.curve)
-    some = range(0, count, -(-count // _MOST_POINTS) or 1)  # of a long curve: it is drawn at every refresh
-    line = sparkline([report.curve[k].error for k in some])
-    parts: list[Any] = [Text(summary(report, measure) + (f"\n{line}" if line else ""))]
-    own = report.n_samples - (report.resumed_from or 0)
-    if total is not None and own > 0:
-        left = time_left(report.seconds / own * (total - report.n_samples))
-        parts += [ProgressBar(total, report.n_samples, width=40), left]
-    return Panel(Group(*parts), title=title, title_align="left", expand=False)
+        yield lambda report: live.update(panel(report))
 
 
 def draw_curve(report: Any, path: Path, measure: str) -> None:

@@ -11,12 +11,12 @@ import rich.table
 import typer
 
 from tracelearn.cli.mistakes import INTERRUPTED, MistakeError
-from tracelearn.cli.options import Quiet
 from tracelearn.cli.progress import Bar
+from tracelearn.cli.shared import Quiet
 from tracelearn.optional import require
 from tracelearn.paper.estimators import ALGORITHMS
 from tracelearn.paper.reproduce import figures, page
-from tracelearn.paper.reproduce.experiment import RESULTS, Reporter, load, run
+from tracelearn.paper.reproduce.experiment import RESULTS, load, run
 from tracelearn.paper.reproduce.settings import OURS, SCALES, make_settings
 
 __all__ = ["reproduce_command"]
@@ -28,40 +28,9 @@ _TITLES = {
     OURS: f"{OURS}, all training tensors",
     "optimum": "exact optimum of the batch problem",
     "minibatch": "mini-batch study",
-    "report": "figures and page",
 }
-
-
-class _Terminal(Reporter):
-    """A progress bar on a terminal; elsewhere one plain line for each algorithm that has finished."""
-
-    def __init__(self, console: rich.console.Console, bar: Bar) -> None:
-        self.console, self.bar = console, bar
-        self.stages: dict[str, float] = {}
-        self.done = 0.0
-        self.current = ""
-
-    def plan(self, stages: dict[str, float]) -> None:
-        self.stages = {**stages, "report": 5.0}
-
-    def begin(self, stage: str) -> None:
-        self.current = stage
-        self.advance(0.0)
-
-    def advance(self, share: float) -> None:
-        done, total = self.done + min(share, 1.0) * self.stages[self.current], sum(self.stages.values())
-        # Stages have budgets, in seconds: what is left needs no guessing.
-        self.bar.show(_TITLES.get(self.current, self.current), done, total, left=total - done)
-
-    def end(self, stage: str, outcome: dict[str, Any]) -> None:
-        self.done += self.stages[stage]
-        if not self.bar.is_shown and "final_accuracy" in outcome:
-            self.console.print(
-                f"{stage}: {outcome['seconds'][-1]:.1f} s of learning, accuracy {outcome['final_accuracy']:.3f}, "
-                f"mean squared error {outcome['final_mse']:.3f}",
-                soft_wrap=True,
-                highlight=False,
-            )
+# Where there is no bar, one plain line for each algorithm that has finished.
+_FINISHED = "{}: {:.1f} s of learning, accuracy {final_accuracy:.3f}, mean squared error {final_mse:.3f}"
 
 
 def _summary(results: dict[str, Any], files: list[Path], console: rich.console.Console) -> None:
@@ -77,7 +46,11 @@ def _summary(results: dict[str, Any], files: list[Path], console: rich.console.C
     # One line each, whole, so that a terminal makes them links and a script can cut them out.
     kinds = {".png": "figure", ".json": "results", ".html": "the page to read"}
     for file in files:
-        console.print(f"{kinds[file.suffix]}: {file}", soft_wrap=True, highlight=False)
+        _print(console, f"{kinds[file.suffix]}: {file}")
+
+
+def _print(console: rich.console.Console, line: str) -> None:
+    console.print(line, soft_wrap=True, highlight=False)
 
 
 def _report(results: dict[str, Any], out: Path) -> list[Path]:
@@ -109,9 +82,14 @@ def _reproduce(options: dict[str, Any], out: Path, *, force: bool, quiet: bool) 
     _fresh(out, force=force)
     try:
         with Bar(console) as bar:
-            terminal = _Terminal(console, bar)
-            results = run(settings, out, terminal)
-            terminal.begin("report")
+
+            def show(stage: str, done: float, total: float, outcome: dict[str, Any]) -> None:
+                bar.show(_TITLES.get(stage, stage), done, total)
+                if not bar.is_shown and "final_accuracy" in outcome:
+                    _print(console, _FINISHED.format(stage, outcome["seconds"][-1], **outcome))
+
+            results = run(settings, out, show)
+            bar.show("figures and page")
             files = _report(results, out)
     except KeyboardInterrupt:
         results = load(out)

@@ -1,4 +1,4 @@
-"""What commands share: files that are read and written, names of modes, tables."""
+"""What commands share: options in the same words, files that are read and written, names of modes, tables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -18,10 +18,16 @@ import tracelearn
 from tracelearn.cli.mistakes import MistakeError, printable, refuse
 
 __all__ = [
+    "AsJson",
+    "Data",
+    "Html",
+    "ModeNames",
+    "Quiet",
+    "Samples",
+    "TaskName",
     "as_text",
     "check_apart",
     "check_out",
-    "command_line",
     "echo",
     "load_file",
     "missing_targets",
@@ -31,12 +37,29 @@ __all__ = [
     "write_page",
 ]
 
+# --- options ----------------------------------------------------------------------------------------------------------
+
+Data = Annotated[
+    Path, typer.Argument(help="File of samples and targets: .npz, .npy, .zarr, .h5 or .parquet.", show_default=False)
+]
+Samples = Annotated[str, typer.Option(help="Name of the samples in the file.")]
+TaskName = Annotated[str, typer.Option("--task", help="auto, classification or regression.")]
+Html = Annotated[
+    Path | None, typer.Option(help="File for a page about the model, to open in a browser.", show_default=False)
+]
+ModeNames = Annotated[
+    str | None, typer.Option(help="Names of the modes, such as channel,time, for table and page.", show_default=False)
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the facts as one JSON object.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing but what went wrong.")]
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
 _ADVICE = re.compile(r"with open_source\(path, (\w+)=\.\.\.\)")
 
 
 def open_data(path: Path, samples: str, target: str | None, role: str = "target") -> Any:
     """Open a file of samples, or say in one sentence why not, with the options of the command line."""
-    refuse((not path.exists(), f"Expected the path of a file or folder, got '{path}', which does not exist: check it."))
     try:
         return tracelearn.open_source(path, samples=samples, target=target)
     except (ValueError, OSError, ImportError) as error:
@@ -102,26 +125,20 @@ def check_out(
     )
 
 
-def command_line(context: typer.Context) -> str:
-    """Write the command that is running, with the options that differ from their defaults."""
-    words = ["tracelearn", str(context.info_name)]
-    for one in context.command.params:
-        value = context.params.get(str(one.name))
-        if one.param_type_name == "argument":
-            words.append(str(value))
-        elif value is not None and value != one.default:
-            words += [one.opts[0]] if value is True else [one.opts[0], str(value)]
-    return shlex.join(words)
-
-
 def write_page(html: Path, facts: Any, evaluation: Any, model: Path, context: typer.Context) -> None:
     """Write the page of a model, which says where it comes from: its file, and the command that made the page."""
     from tracelearn.files.models import read_header, write_atomically
-    from tracelearn.report.page import Origin, render
+    from tracelearn.report.page import render
 
-    checksum = hashlib.sha256(model.read_bytes()).hexdigest()
-    origin = Origin(printable(model.name), checksum, read_header(model).tracelearn, (printable(command_line(context)),))
-    write_atomically(html, render(facts, evaluation, origin).encode("utf-8", "backslashreplace"))
+    page = render(
+        facts,
+        evaluation,
+        file=printable(model.name),
+        sha256=hashlib.sha256(model.read_bytes()).hexdigest(),
+        written_by=read_header(model).tracelearn,
+        command=printable(shlex.join(["tracelearn", *context.obj])),
+    )
+    write_atomically(html, page.encode("utf-8", "backslashreplace"))
 
 
 def read_names(text: str | None, shape: Sequence[int]) -> list[str] | None:

@@ -11,8 +11,17 @@ import typer
 
 import tracelearn
 from tracelearn.cli.mistakes import INTERRUPTED, refuse, telling
-from tracelearn.cli.options import Data, Quiet, Samples, TaskName
-from tracelearn.cli.shared import as_text, check_apart, check_out, missing_targets, open_data
+from tracelearn.cli.shared import (
+    Data,
+    Quiet,
+    Samples,
+    TaskName,
+    as_text,
+    check_apart,
+    check_out,
+    missing_targets,
+    open_data,
+)
 from tracelearn.optional import check_installed
 
 __all__ = ["stream_command"]

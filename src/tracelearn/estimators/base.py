@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import logging
 import math
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_narrow, is_sparse, move_to, place
 from tracelearn.arrays.linalg import mode_scales
+from tracelearn.errors import warn
 from tracelearn.losses import Loss, as_loss
 from tracelearn.moments import Moments
 from tracelearn.penalties import as_penalty
@@ -324,19 +324,17 @@ class TraceNormModel(BaseEstimator):
         """Warn of an answer that is not proven, or that says nothing."""
         xp = array_namespace(self.coef_)
         if self.dual_gap_ > self.tol:
-            warnings.warn(
+            warn(
                 f"Expected a relative duality gap of {self.tol:g}, got {self.dual_gap_:.1e} after {self.n_iter_} iterations of "
                 f"{type(self).__name__} with alpha={self.alpha:g}: increase max_iter, scale the features, or accept a larger "
                 "tol.",
                 ConvergenceWarning,
-                stacklevel=5,
             )
         elif not bool(xp.any(self.coef_ != 0)):
-            warnings.warn(
+            warn(
                 f"Expected some weights that are not zero, got none with alpha={self.alpha:g}: it is too large for samples in "
                 f"these units, so decrease it, scale the samples, or let {type(self).__name__}CV choose it.",
                 ZeroWeightsWarning,
-                stacklevel=5,
             )
 
     def _report(self, message: str, **extra: Any) -> None:

@@ -119,6 +119,7 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
     """
 
     class_moments_: list[Moments]
+    _flat = False  # whether samples of more than one mode came flat
 
     _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 - scikit-learn's convention
         **{name: TraceNormClassifier._parameter_constraints[name] for name in _SHARED},

@@ -2,62 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import warnings
-from math import prod
-from numbers import Integral, Real
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from sklearn.pipeline import Pipeline
 
+from tracelearn.estimators.base import TraceNormModel
+from tracelearn.estimators.hierarchy import HierarchicalTraceNormClassifier
+from tracelearn.features.base import TensorTransformer
 from tracelearn.moments import Moments
+from tracelearn.penalties import Split
+from tracelearn.problems.batch import Solution
+from tracelearn.samples.scikit_learn import make_constraint
+from tracelearn.selection.cv import SelectionCV
 
 __all__ = ["check_parts", "check_use", "expect"]
 
 _LARGEST_SAMPLE = 1 << 24  # entries; of larger ones only the shapes are compared
-_WHOLE = ("n_features_in_", "n_iter_", "best_index_")
-_NUMBERS = (*_WHOLE, "alpha_", "best_score_", "dual_gap_", "objective_", "ridge_")
-
-
-def check_parts(thing: Any) -> None:
-    """Refuse moments or an estimator whose parts do not fit each other; any exception is a refusal."""
-    if isinstance(thing, Moments):
-        (p,), (k,) = np.shape(thing.x_mean), np.shape(thing.y_mean)
-        parts = [np.asarray(part) for part in vars(thing).values()]
-        expect([part.shape for part in parts] == [(), (p,), (k,), (p, p), (p, k), (k,)], "moments of several sizes")
-        expect(all(part.dtype.kind == "f" for part in parts), "moments that are no numbers")
-    elif isinstance(thing, Pipeline):
-        steps = [step for _, step in thing.steps]
-        expect(all(step == "passthrough" or hasattr(step, "get_params") for step in steps), "steps that are none")
-        expect(bool(steps) and thing.memory is None, "a Pipeline without steps, or with a cache")
-    else:
-        for name in _NUMBERS:
-            kind = Integral if name in _WHOLE else Real
-            expect(isinstance(vars(thing).get(name, 0), kind), f"{name} that is no number")
-        if "sample_shape_" in vars(thing):
-            _check_shapes(thing)
-
-
-def _check_shapes(model: Any) -> None:
-    """Compare weights, intercepts, classes and moments with the shape of a sample."""
-    shape = model.sample_shape_
-    is_shape = isinstance(shape, tuple) and all(type(size) is int and size > 0 for size in shape)
-    expect(is_shape and getattr(model, "n_features_in_", prod(shape)) == prod(shape), "samples of no shape")
-    if hasattr(model, "moments_"):
-        expect(model.moments_.x_mean.shape == (prod(shape),), f"moments of other samples than those of shape {shape}")
-    if hasattr(model, "coef_"):
-        n, classes = np.size(model.intercept_), getattr(model, "classes_", None)
-        shapes = (shape, (n, *shape), (prod(shape),), (n, prod(shape)))
-        expect(np.size(vars(model).get("patterns_", model.coef_)) == n * prod(shape), "patterns_ of another shape")
-        expect(model.coef_.shape in shapes and model.coef_.size == n * prod(shape), "coef_ of another shape")
-        expect(all(np.asarray(part).dtype.kind == "f" for part in (model.coef_, model.intercept_)), "no numbers")
-        # Two classes have one weight tensor; more have one each, or in a tree one less.
-        fits = classes is None or (
-            classes.ndim == 1 and n in {len(classes) - 1, len(classes) if len(classes) > 2 else 1}
-        )
-        expect(
-            fits and (classes is None or len(np.unique(classes)) == len(classes)), f"other classes than {n} intercepts"
-        )
+_SAMPLES = 5  # several, so that what fits one sample by chance is noticed
 
 
 def expect(good: bool, otherwise: str) -> None:
@@ -66,16 +31,192 @@ def expect(good: bool, otherwise: str) -> None:
         raise ValueError(otherwise)
 
 
+# --- single parts -----------------------------------------------------------------------------------------------------
+
+
+def _whole(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _number(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)
+
+
+def _size(value: Any) -> bool:
+    return _number(value) and value >= 0
+
+
+def _truth(value: Any) -> bool:
+    return type(value) is bool
+
+
+def _numbers(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind == "f" and bool(np.all(np.isfinite(value)))
+
+
+def _row(value: Any) -> bool:
+    return _numbers(value) and value.ndim == 1
+
+
+def _shape(value: Any) -> bool:
+    return isinstance(value, tuple) and all(type(size) is int and size > 0 for size in value)
+
+
+def _labels(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.ndim == 1 and len(np.unique(value)) == len(value)
+
+
+def _curve(value: Any) -> bool:
+    """Whether it is iterations and the gap after each."""
+    parts = [np.asarray(part) for part in value]
+    return len(parts) == 2 and all(part.dtype.kind == "f" and part.shape == (parts[0].size,) for part in parts)
+
+
+_FORMS: dict[str, Callable[[Any], bool]] = {
+    "sample_shape_": _shape, "n_features_in_": _whole, "n_samples_seen_": _size, "classes_": _labels,
+    "coef_": _numbers, "intercept_": lambda value: _number(value) or _row(value), "patterns_": _numbers,
+    "n_iter_": _whole, "objective_": _number, "dual_gap_": _size, "_convergence": _curve, "_flat": _truth, "_single": _truth,
+    "moments_": lambda value: isinstance(value, Moments), "alpha_": _size, "ridge_": _size, "target_mode_": _truth,
+    "mode_weights_": lambda value: value is None or all(map(_size, value)), "best_score_": _number, "best_index_": _whole,
+    "alphas_": _row, "ridges_": _row, "features_": lambda value: value is None or isinstance(value, TensorTransformer),
+    "best_estimator_": lambda value: isinstance(value, TraceNormModel) and hasattr(value, "coef_"),
+    "calibration_": _number, "_dtype": lambda value: isinstance(value, np.dtype) and value.kind == "f",
+    "_solution": lambda value: isinstance(value, Solution), "_solved": lambda value: len(value) == 4,
+}  # fmt: skip
+
+_LINEAR = ("sample_shape_", "n_features_in_", "coef_", "intercept_", "n_iter_", "dual_gap_")
+# What every fitted one has. What is known before there are weights does not make it one.
+_NEEDED: dict[type, tuple[str, ...]] = {
+    TensorTransformer: ("sample_shape_", "n_features_in_", "n_samples_seen_"),
+    TraceNormModel: (*_LINEAR, "objective_", "patterns_", "_convergence", "_dtype"),
+    HierarchicalTraceNormClassifier: (*_LINEAR, "classes_", "nodes_", "estimators_"),
+    SelectionCV: (*_LINEAR, "objective_", "alpha_", "ridge_", "mode_weights_", "target_mode_", "best_estimator_"),
+}
+_BEFORE = ("sample_shape_", "n_features_in_", "feature_names_in_", "classes_", "moments_")
+
+
+def check_parts(thing: Any) -> None:
+    """Refuse moments or an estimator whose parts do not fit each other; any exception is a refusal."""
+    if isinstance(thing, Moments):
+        _check_moments(thing)
+    elif isinstance(thing, Pipeline):
+        _check_parameters(thing)
+        steps = [step for _, step in thing.steps]
+        expect(all(step == "passthrough" or hasattr(step, "get_params") for step in steps), "steps that are none")
+        expect(bool(steps) and thing.memory is None, "a Pipeline without steps, or with a cache")
+    elif any(kind.__module__.startswith("tracelearn.") for kind in type(thing).__mro__):
+        _check_estimator(thing)
+
+
+def _check_parameters(model: Any) -> None:
+    """Refuse what ``fit`` would, in words of our own: scikit-learn's hold the whole value, which may be of any size."""
+    for name, allowed in getattr(model, "_parameter_constraints", {}).items():
+        value = getattr(model, name)
+        if allowed == "no_validation":  # a name, or an object of its own
+            good = not isinstance(value, list | tuple | dict | np.ndarray)
+        else:
+            good = any(make_constraint(one).is_satisfied_by(value) for one in allowed)
+        expect(good, f"a parameter {name} that cannot be")
+
+
+def _check_moments(moments: Moments) -> None:
+    (p,), (k,) = np.shape(moments.x_mean), np.shape(moments.y_mean)
+    parts = [np.asarray(part) for part in vars(moments).values()]
+    expect([part.shape for part in parts] == [(), (p,), (k,), (p, p), (p, k), (k,)], "moments of several sizes")
+    expect(p > 0 and k > 0 and all(map(_numbers, parts)), "moments that are no numbers")
+
+
+def _check_estimator(model: Any) -> None:
+    known = vars(model)
+    _check_parameters(model)
+    for name, is_good in _FORMS.items():
+        expect(name not in known or is_good(known[name]), f"{name} that does not fit")
+    if any(name.endswith("_") and name not in _BEFORE for name in known):
+        needed = [name for kind, names in _NEEDED.items() if isinstance(model, kind) for name in names]
+        missing = [name for name in needed if not hasattr(model, name)]
+        expect(not missing, f"a fitted model without {', '.join(missing)}")
+    if "sample_shape_" in known:
+        _check_shapes(model)
+    if isinstance(model, SelectionCV) and "cv_results_" in known:
+        _check_search(model)
+    if isinstance(model, HierarchicalTraceNormClassifier) and "coef_" in known:
+        _check_tree(model)
+
+
+def _check_shapes(model: Any) -> None:
+    """Compare weights, intercepts, classes and moments with the shape of a sample."""
+    shape, p = model.sample_shape_, math.prod(model.sample_shape_)
+    expect(getattr(model, "n_features_in_", p) == p, "samples of no shape")
+    if "moments_" in vars(model):
+        expect(model.moments_.x_mean.shape == (p,), f"moments of other samples than those of shape {shape}")
+    if isinstance(model, TraceNormModel | HierarchicalTraceNormClassifier) and "coef_" in vars(model):
+        targets = np.shape(model.intercept_)
+        expect(model.coef_.shape == (*targets, *((p,) if model._flat else shape)), "coef_ of another shape")
+        # Two classes have one weight tensor; more have one each, or in a tree one less.
+        count, n = len(getattr(model, "classes_", ())), np.size(model.intercept_)
+        expect(count == 0 or n in {count - 1, count if count > 2 else 1}, f"other classes than {n} intercepts")
+    if isinstance(model, TraceNormModel) and "coef_" in vars(model):
+        expect(model.patterns_.shape == (*targets, *shape), "patterns_ of another shape")
+        weights = () if model.mode_weights is None else model.mode_weights
+        expect(len(weights) <= 1 + len(shape) and np.asarray(weights, float).ndim == 1, "mode weights of other modes")
+        if "_solution" in vars(model):
+            _check_solution(model, n)
+
+
+def _check_solution(model: TraceNormModel, n_targets: int) -> None:
+    """Compare what a solver would start from with where it would have started otherwise."""
+    problem, shape = (model._penalty(n_targets), model._loss(n_targets), n_targets), model._weight_shape(n_targets)
+    if model._solved[:3] == problem:
+        found, count = model._solution, n_targets * math.prod(model.sample_shape_) // math.prod(shape)
+        expect(_numbers(found.W) and found.W.shape == (count, *shape), "a solution of another shape")
+        expect(_whole(found.n_iter), "a solution after no iterations")
+        expect(_shapes(found.split) == _shapes(problem[0].start(found.W)), "a split of another shape")
+        certificates = [part for part in (found.objective, found.gap, found.rho) if part is not None]
+        problems = count if problem[1].is_separable else 1  # several tensors may be one problem
+        expect(all(_row(part) and len(part) == problems for part in certificates), "a solution of other problems")
+
+
+def _shapes(split: Split) -> list[Any]:
+    """List the shapes of a split; what is no array of numbers has none."""
+    found: list[Any] = []
+    split.map(lambda part: found.append(part.shape if _numbers(part) else None))
+    return found
+
+
+def _check_search(model: Any) -> None:
+    """Compare what was measured with what was tried."""
+    scores, rows = model.score_path_, len(model.cv_results_["params"])
+    expect(scores.dtype.kind == "f" and scores.ndim == 2, "score_path_ that is no table of numbers")
+    expect(len(scores) == len(model.alphas_) == len(model.ridges_) > 0, "a score for other alphas")
+    expect(bool(np.any(np.all(np.isfinite(scores), axis=0))), "scores of no fold")
+    expect(all(len(column) == rows for column in model.cv_results_.values()), "results of several lengths")
+    expect(isinstance(model.best_params_, dict), "a choice that is none")
+
+
+def _check_tree(model: HierarchicalTraceNormClassifier) -> None:
+    """Compare the models of a tree, and what it says of its classes, with each other."""
+    n, count = len(model.intercept_), len(model.classes_)
+    expect(len(model.nodes_) == len(model.estimators_) == n, "a tree of other steps than it has weights")
+    expect(all(len(left) and len(right) for left, right in model.nodes_), "a step that is none")
+    for step in model.estimators_:
+        expect(
+            isinstance(step, TraceNormModel) and step.coef_.shape == (1, *model.sample_shape_), "a step that is none"
+        )
+    expect(all(_whole(k) and k < count for k in model._seen), "a tree of other classes")
+    expect(
+        all(m.x_mean.shape == (model.n_features_in_,) for m in vars(model).get("class_moments_", [])), "other moments"
+    )
+
+
 def check_use(model: Any) -> None:
-    """Have a fitted model judge a sample of zeros, as a later step will."""
+    """Have a fitted model judge samples of zeros, as a later step will."""
     first = model.steps[0][1] if isinstance(model, Pipeline) else model
     shape = getattr(first, "sample_shape_", None)
-    if shape is None or prod(shape) > _LARGEST_SAMPLE:
+    if shape is None or math.prod(shape) > _LARGEST_SAMPLE:
         return
-    sample = np.zeros((1, *shape), getattr(getattr(model, "coef_", None), "dtype", float))
+    samples = np.zeros((_SAMPLES, *shape), getattr(getattr(model, "coef_", None), "dtype", float))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name in ("predict", "decision_function", "predict_proba", "transform"):
             if hasattr(model, name):
-                getattr(model, name)(sample)
-        getattr(model, "convergence_", None)  # computed from what is in the file
+                expect(len(getattr(model, name)(samples)) == _SAMPLES, f"{name} of other samples")

@@ -37,7 +37,14 @@ __all__ = ["UnknownTypeError", "full_name", "known_types", "read_content", "writ
 
 Arrays = dict[str, NDArray[Any]]
 
-_VALUES = ("losses", "penalties", "moments", "problems", "solvers")  # where the frozen dataclasses that models hold are
+_VALUES = (
+    "losses",
+    "penalties",
+    "moments",
+    "problems",
+    "solvers",
+    "paper.algorithms",
+)  # where the frozen dataclasses that models hold are
 _PLAIN = "biufcSUmM"  # kinds of arrays without Python objects
 _DTYPE = re.compile(rf"[<>|][{_PLAIN}][0-9]{{1,6}}(\[[a-zA-Z]+\])?")
 _MEMBER = re.compile(r"(schema|content)\.json|[0-9]{1,20}\.npy")
@@ -53,7 +60,13 @@ class UnknownTypeError(ValueError):
 @cache
 def known_types() -> dict[str, type]:
     """Collect what a file may hold: estimators and values of this package, by their names, and scikit-learn's Pipeline."""
-    import_module("tracelearn.paper")  # has estimators as well, and is not imported with the rest
+    for name in (
+        "estimators.hierarchy",
+        "features",
+        "selection",
+        "paper",
+    ):  # of which nobody may have asked for any yet
+        import_module(f"tracelearn.{name}")
     homes = {name: module for name, module in sys.modules.items() if name.startswith("tracelearn.")}
     kinds = [kind for name, module in homes.items() for kind in vars(module).values() if _is_ours(kind, name)]
     return {kind.__name__: kind for kind in (Pipeline, *kinds)}
@@ -62,7 +75,8 @@ def known_types() -> dict[str, type]:
 def _is_ours(kind: Any, module: str) -> bool:
     if not isinstance(kind, type) or kind.__module__ != module or kind.__name__.startswith("_"):
         return False
-    is_value = module.split(".")[1] in _VALUES and is_dataclass(kind) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    in_place = module.removeprefix("tracelearn.").startswith(_VALUES)
+    is_value = in_place and is_dataclass(kind) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
     return is_value or issubclass(kind, BaseEstimator)
 
 
@@ -216,7 +230,7 @@ def _made(name: str, state: dict[str, Any], known: dict[str, type]) -> Any:
 _KEYS = {"str": str, "str_": str, "int": int, "float": float, "int64": int, "int32": int, "float64": float}
 # What a solver kept to start from: a model that goes on learning starts anew, and ends at the same weights.
 _GONE_1 = ("LatentTraceNorm", "OverlappedTraceNorm", "ScaledLatentTraceNorm", "Solution", "Split")
-_LEFT_OUT_1 = ("_solution", "_solved")
+_LEFT_OUT_1 = ("_solution", "_solved", "cv_results_", "mse_path_")  # the last two told of a search in another form
 _RENAMED_1 = {"class_mode": "target_mode", "class_mode_": "target_mode_"}
 
 
@@ -264,4 +278,6 @@ def _made_1(name: str, state: dict[str, Any], known: dict[str, type]) -> Any:
         return None
     kept = {_RENAMED_1.get(key, key): item for key, item in state.items() if key not in _LEFT_OUT_1}
     younger = {"features_": None} if "best_estimator_" in state else {}  # searches had no views of the samples
+    if kept.get("scaling") == "auto":  # was one more thing to choose
+        kept["scaling"] = kept["scaling_"]
     return _made(name, _defaults(known.get(name)) | younger | kept, known)

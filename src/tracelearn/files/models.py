@@ -214,7 +214,7 @@ def unpack(path: str | os.PathLike[str], trusted: Iterable[type] = ()) -> tuple[
     except UnknownTypeError as error:
         raise ValueError(
             f"Expected a {header.kind} of plain data and types of tracelearn, got {error}, {path}: if you know the type and "
-            "trust it, pass load(path, trusted=[...])."
+            "trust it, pass trusted=[...]."
         ) from error
     except Exception as error:  # whatever hostile content makes of zipfile, json and NumPy
         raise DamagedFileError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any
 
@@ -23,37 +22,31 @@ __all__ = ["to_onnx"]
 _OPSET, _IR = 17, 8
 
 
-@dataclass(frozen=True, eq=False)
-class _Graph:
-    """A graph in the making: nodes in their order, and the constants they use."""
-
-    helper: Any
-    numpy_helper: Any
-    nodes: list[Any] = field(default_factory=list)
-    constants: list[Any] = field(default_factory=list)
-    outputs: list[Any] = field(default_factory=list)
-
-    def add(self, kind: str, *inputs: str, out: str, **attributes: Any) -> str:
-        """Add a node and return the name of what it computes."""
-        self.nodes.append(self.helper.make_node(kind, list(inputs), [out], **attributes))
-        return out
-
-    def hold(self, name: str, values: NDArray[Any]) -> str:
-        """Add a constant and return its name."""
-        self.constants.append(self.numpy_helper.from_array(np.ascontiguousarray(values), name))
-        return name
-
-    def value(self, name: str, dtype: Any, shape: tuple[Any, ...]) -> Any:
-        """Declare the type of an input or an output."""
-        return self.helper.make_tensor_value_info(name, self.kind(dtype), ["n_samples", *shape])
-
-    def kind(self, dtype: Any) -> int:
-        """Find ONNX's number of a type; text is held as objects."""
-        return int(self.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
-
-    def give(self, name: str, dtype: Any, *shape: int) -> None:
-        """Declare an output."""
-        self.outputs.append(self.value(name, dtype, shape))
+# Text of a graph: what is computed of X and of constants. Two classes have one score, and so has a single target.
+_SCORES = """
+    flat = Flatten <axis = 1> (X)
+    product = MatMul (flat, coef)
+    linear = Add (product, intercept)
+"""
+_ONE, _SEVERAL = "{0} = Squeeze (linear, axis)", "{0} = Identity (linear)"
+_LABEL = {
+    True: """
+        is_second = Greater (scores, zero)
+        index = Cast <to = 7> (is_second)
+    """,  # 7 are whole numbers of 64 bits
+    False: "index = ArgMax <axis = 1, keepdims = 0> (linear)",
+}
+_PROBABILITIES = {
+    # Both from the score: one minus the other would lose the digits of small probabilities.
+    True: """
+        second = Sigmoid (linear)
+        negative = Neg (linear)
+        first = Sigmoid (negative)
+        probabilities = Concat <axis = 1> (first, second)
+    """,
+    False: "probabilities = Softmax <axis = 1> (linear)",
+}
+_KINDS = {"float16": "float16", "float32": "float", "float64": "double", "int64": "int64", "object": "string"}
 
 
 def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
@@ -95,53 +88,48 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
             f"Expected a model of samples as they are, got one of the view {model.view_!r}: a graph holds no views, so fit with "
             "views=None, or export best_estimator_ and show it what features_ makes of samples."
         )
-    graph = _Graph(require("onnx.helper", "onnx"), require("onnx.numpy_helper", "onnx"))
-    dtype = _add_scores(graph, plain)
-    if hasattr(plain, "classes_"):
-        _add_labels(graph, plain, dtype)
-    else:
-        _add_numbers(graph, plain, dtype)
-    built = _assemble(onnx, graph, plain, dtype)
+    built = _build(onnx, plain)
     if path is not None:
         write_atomically(path, built.SerializeToString())
     return built
 
 
-def _add_scores(graph: _Graph, model: Any) -> Any:
-    """Add the linear part, of shape (n_samples, K); return its precision."""
-    coef = to_numpy(model.coef_)
-    rows = coef.reshape(-1, model.n_features_in_)
-    intercept = np.atleast_1d(to_numpy(model.intercept_)).astype(coef.dtype)
-    flat = graph.add("Flatten", "X", out="flat", axis=1)
-    product = graph.add("MatMul", flat, graph.hold("coef", rows.T), out="product")
-    graph.add("Add", product, graph.hold("intercept", intercept), out="linear")
-    return coef.dtype
-
-
-def _add_numbers(graph: _Graph, model: Any, dtype: Any) -> None:
-    if model._single:
-        graph.add("Squeeze", "linear", graph.hold("axis", np.array([1])), out="prediction")
-        graph.give("prediction", dtype)
+def _build(onnx: Any, model: Any) -> Any:
+    """Write the text of a graph, have it read, and let ONNX check it."""
+    coef, intercept = to_numpy(model.coef_), np.atleast_1d(to_numpy(model.intercept_))
+    kind, count = _KINDS[coef.dtype.name], len(intercept)
+    constants = {"coef": coef.reshape(count, -1).T, "intercept": intercept.astype(coef.dtype), "axis": np.array([1])}
+    if hasattr(model, "classes_"):
+        labels, is_one = _labels(to_numpy(model.classes_)), count == 1
+        constants |= {"classes": labels, "zero": np.zeros((), coef.dtype)}
+        nodes = [_SCORES, (_ONE if is_one else _SEVERAL).format("scores"), _LABEL[is_one]]
+        nodes += ["prediction = Gather <axis = 0> (classes, index)"]
+        outputs = [f"{_KINDS[labels.dtype.name]}[n_samples] prediction"]
+        outputs += [f"{kind}[n_samples{'' if is_one else f', {count}'}] scores"]
+        if model._loss().has_probabilities:
+            nodes += [_PROBABILITIES[is_one]]
+            outputs += [f"{kind}[n_samples, {len(labels)}] probabilities"]
     else:
-        graph.add("Identity", "linear", out="prediction")
-        graph.give("prediction", dtype, np.shape(model.intercept_)[0])
-
-
-def _add_labels(graph: _Graph, model: Any, dtype: Any) -> None:
-    labels = _labels(to_numpy(model.classes_))
-    if len(labels) == 2:
-        graph.add("Squeeze", "linear", graph.hold("axis", np.array([1])), out="scores")
-        is_second = graph.add("Greater", "scores", graph.hold("zero", np.zeros((), dtype)), out="is_second")
-        index = graph.add("Cast", is_second, out="index", to=graph.kind(np.int64))
-    else:
-        graph.add("Identity", "linear", out="scores")
-        index = graph.add("ArgMax", "linear", out="index", axis=1, keepdims=0)
-    graph.add("Gather", graph.hold("classes", labels), index, out="prediction", axis=0)
-    graph.give("prediction", labels.dtype)
-    graph.give("scores", dtype, *([] if len(labels) == 2 else [len(labels)]))
-    if model._loss().has_probabilities:
-        _add_probabilities(graph, len(labels))
-        graph.give("probabilities", dtype, len(labels))
+        nodes = [_SCORES, (_ONE if model._single else _SEVERAL).format("prediction")]
+        outputs = [f"{kind}[n_samples{'' if model._single else f', {count}'}] prediction"]
+    sample = ", ".join(map(str, ("n_samples", *model.sample_shape_)))
+    text = f"{type(model).__name__} ({kind}[{sample}] X) => ({', '.join(outputs)}) {{ {' '.join(nodes)} }}"
+    graph = require("onnx.parser", "onnx").parse_graph(text)
+    hold = require("onnx.numpy_helper", "onnx").from_array
+    used = {name for node in graph.node for name in node.input}
+    graph.initializer.extend(
+        hold(np.ascontiguousarray(values), name) for name, values in constants.items() if name in used
+    )
+    helper = require("onnx.helper", "onnx")
+    built = helper.make_model(
+        graph,
+        opset_imports=[helper.make_opsetid("", _OPSET)],
+        ir_version=_IR,
+        producer_name="tracelearn",
+        producer_version=metadata.version("tracelearn"),
+    )
+    onnx.checker.check_model(built, full_check=True)
+    return built
 
 
 def _labels(classes: NDArray[Any]) -> NDArray[Any]:
@@ -149,28 +137,3 @@ def _labels(classes: NDArray[Any]) -> NDArray[Any]:
     if classes.dtype.kind in "iub":
         return classes.astype(np.int64)
     return classes if classes.dtype.kind == "f" else np.array([str(label) for label in classes], dtype=object)
-
-
-def _add_probabilities(graph: _Graph, n_classes: int) -> None:
-    if n_classes > 2:
-        graph.add("Softmax", "linear", out="probabilities", axis=1)
-        return
-    # Both from the score: one minus the other would lose the digits of small probabilities.
-    second = graph.add("Sigmoid", "linear", out="second")
-    first = graph.add("Sigmoid", graph.add("Neg", "linear", out="negative"), out="first")
-    graph.add("Concat", first, second, out="probabilities", axis=1)
-
-
-def _assemble(onnx: Any, graph: _Graph, model: Any, dtype: Any) -> Any:
-    """Put the parts together and let ONNX check them."""
-    inputs = [graph.value("X", dtype, model.sample_shape_)]
-    made = graph.helper.make_graph(graph.nodes, type(model).__name__, inputs, graph.outputs, graph.constants)
-    built = graph.helper.make_model(
-        made,
-        opset_imports=[graph.helper.make_opsetid("", _OPSET)],
-        ir_version=_IR,
-        producer_name="tracelearn",
-        producer_version=metadata.version("tracelearn"),
-    )
-    onnx.checker.check_model(built, full_check=True)
-    return built

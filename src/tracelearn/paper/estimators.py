@@ -6,10 +6,9 @@ your own, ``TraceNormRegressor`` and ``TraceNormClassifier`` solve the same prob
 
 from __future__ import annotations
 
-import math
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
@@ -20,9 +19,11 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, to_numpy
+from tracelearn.errors import warn
 from tracelearn.moments import Moments
 from tracelearn.paper.algorithms import Constants, Iterate, algorithm1, converge
 from tracelearn.samples.checks import check_range, read_labels, read_samples, read_targets
+from tracelearn.samples.scikit_learn import Interval, StrOptions
 
 __all__ = ["ALGORITHMS", "Algorithm", "PaperClassifier", "PaperRegressor"]
 
@@ -51,9 +52,8 @@ ALGORITHMS = {
         Algorithm("OL_APG_ADM_miniBatch", "adm", "minibatch"),
     )
 }
-_LEAST = {"lam": 0, "beta": 0, "gamma": 0, "eps1": 0, "eps2": 0, "max_iter": 1, "inner_iter": 1, "batch_size": 1}
-_WHOLE = {"max_iter", "inner_iter", "batch_size"}
-_ABOVE = {"beta", "gamma"}  # both are divided by
+_NOT_NEGATIVE, _POSITIVE = (Interval(Real, 0, None, closed=closed) for closed in ("left", "neither"))
+_COUNT = Interval(Integral, 1, None, closed="left")
 
 
 def _is_online(model: _PaperModel) -> bool:
@@ -70,6 +70,20 @@ class _PaperModel(BaseEstimator):
 
     moments_: Moments
     _models: list[Iterate]
+
+    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012 - scikit-learn's convention
+        "algorithm": [StrOptions(set(ALGORITHMS))],
+        "lam": [_NOT_NEGATIVE],
+        "beta": [_POSITIVE],  # these two are divided by
+        "gamma": [_POSITIVE],
+        "eps1": [_NOT_NEGATIVE],
+        "eps2": [_NOT_NEGATIVE],
+        "max_iter": [_COUNT, None],
+        "inner_iter": [_COUNT],
+        "batch_size": [_COUNT],
+        "fit_intercept": ["boolean"],
+        "tensor_shape": ["array-like", None],
+    }
 
     def __init__(
         self,
@@ -109,23 +123,22 @@ class _PaperModel(BaseEstimator):
         for _ in self.fit_steps(X, y):
             pass
         if not self.converged_ and ALGORITHMS[self.algorithm].feed == "batch":
-            warnings.warn(
+            warn(
                 f"Expected the paper's stopping rule (Eq. 27) to hold, got {self.n_iter_} iterations in which it did not: "
                 "increase max_iter, eps1 and eps2, or use the estimators of tracelearn itself, which need far fewer.",
                 ConvergenceWarning,
-                stacklevel=2,
             )
         return self
 
     def fit_steps(self, X: Any, y: Any = None) -> Iterator[Self]:
         """Learn as ``fit`` does, and yield this model after every iteration, or every update of an online algorithm."""
-        self._check_parameters()
+        self._validate_params()
         rows, Y = self._read(X, y, reset=True)
         self.__dict__.pop("moments_", None)
         return self._steps(rows, Y)
 
     def _partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
-        self._check_parameters()
+        self._validate_params()
         for _ in self._steps(*self._read(X, y, reset=not hasattr(self, "moments_"), classes=classes)):
             pass
         return self
@@ -163,19 +176,6 @@ class _PaperModel(BaseEstimator):
         self.n_seen_ = int(models[0].n_seen)
         self.converged_ = all(model.converged for model in models)
         return self
-
-    def _check_parameters(self) -> None:
-        if self.algorithm not in ALGORITHMS:
-            raise ValueError(f"Expected algorithm to be one of {', '.join(ALGORITHMS)}, got {self.algorithm!r}.")
-        for name, least in _LEAST.items():
-            value = getattr(self, name)
-            if value is None and name == "max_iter":
-                continue
-            kind = (int, np.integer) if name in _WHOLE else (int, float, np.number)
-            good = isinstance(value, kind) and math.isfinite(value) and value >= least
-            if not good or (name in _ABOVE and value == least):
-                bound = f"above {least}" if name in _ABOVE else f"of at least {least}"
-                raise ValueError(f"Expected {name} to be a {'whole ' * (name in _WHOLE)}number {bound}, got {value!r}.")
 
     def _read(self, X: Any, y: Any, *, reset: bool, classes: Any = None) -> tuple[Array, Array]:
         if y is None:

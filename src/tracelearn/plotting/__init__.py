@@ -5,8 +5,7 @@ returned by what draws it. Colours are those of Okabe and Ito (2008), together w
 """
 
 from tracelearn.plotting.curves import ConvergenceDisplay, PathDisplay, PrequentialDisplay
-from tracelearn.plotting.factors import ModeFactorsDisplay, ModeSpectrumDisplay
-from tracelearn.plotting.weights import WeightsDisplay
+from tracelearn.plotting.weights import ModeFactorsDisplay, ModeSpectrumDisplay, WeightsDisplay
 
 __all__ = [
     "ConvergenceDisplay",

@@ -95,16 +95,16 @@ def _residual_data(result: Residuals) -> list[dict[str, Any]]:
 
 def numbers(facts: ModelFacts, result: Confusion | Residuals | None) -> dict[str, Any]:
     """Gather all numbers of a page."""
-    chosen, proof = facts.chosen, facts.certificate
+    chosen = facts.chosen
     data: dict[str, Any] = {
         "targets": facts.targets,
         "targetKind": facts.target_kind,
         "components": _component_data(facts),
         "weights": _weight_data(facts.weights),
         "convergence": {
-            "iterations": _short(proof.convergence[:, 0]),
-            "gaps": _short(proof.convergence[:, 1]),
-            "tol": proof.tol,
+            "iterations": _short(facts.convergence[:, 0]),
+            "gaps": _short(facts.convergence[:, 1]),
+            "tol": float(facts.last.tol),
         },
     }
     if chosen is not None:

@@ -16,7 +16,6 @@ from tracelearn.plotting.modes import Mode, as_modes, leading_factors, modes_of_
 from tracelearn.report.scores import Chosen, chosen_by_cv
 
 __all__ = [
-    "Certificate",
     "Components",
     "ModelFacts",
     "Weights",
@@ -76,17 +75,6 @@ class Weights:
 
 
 @dataclass(frozen=True, eq=False)
-class Certificate:
-    """The proof that a model is solved: its gap, what was asked for, and the way there."""
-
-    gap: float
-    tol: float
-    n_iter: int
-    objective: float | None
-    convergence: Array
-
-
-@dataclass(frozen=True, eq=False)
 class ModelFacts:
     """All that a page tells of a model by itself."""
 
@@ -99,7 +87,7 @@ class ModelFacts:
     classes: list[str] | None
     components: list[Components]
     weights: Weights
-    certificate: Certificate
+    convergence: Array  # iterations and gaps, of a tree of classes those of the decision that was hardest to find
     chosen: Chosen | None
     n_samples: float | None
 
@@ -157,7 +145,10 @@ def gather(
     """Read all facts from a fitted model, alone or at the end of a pipeline."""
     steps = [step for _, step in model.steps] if hasattr(model, "steps") else [model]
     last = steps[-1]
-    _check_fitted(last)
+    if not (hasattr(last, "coef_") and hasattr(last, "dual_gap_")):
+        raise ValueError(
+            f"Expected a fitted regressor or classifier of tracelearn, got {type(last).__name__}: fit one, or name its file."
+        )
     shape = tuple(last.sample_shape_)
     names = [f"mode {n}" for n in range(1, len(shape) + 1)] if mode_names is None else mode_names
     modes = as_modes(shape, names, coordinates, units)
@@ -174,17 +165,10 @@ def gather(
         classes=[str(label) for label in to_numpy(last.classes_).tolist()] if hasattr(last, "classes_") else None,
         components=_components(last, coef, names, coordinates, units),
         weights=Weights.thinned(coef, _patterns(last, coef.shape), modes, most),
-        certificate=_certificate(last),
+        convergence=_convergence(last),
         chosen=chosen_by_cv(last),
         n_samples=None if moments is None else float(moments.weight),
     )
-
-
-def _check_fitted(last: Any) -> None:
-    if not (hasattr(last, "coef_") and hasattr(last, "predict")):
-        raise ValueError(
-            f"Expected a fitted regressor or classifier of tracelearn, got {type(last).__name__}: fit one, or name its file."
-        )
 
 
 def _targets(last: Any, count: int) -> tuple[str, list[str]]:
@@ -249,8 +233,6 @@ def _own_shares(coef: Array, factors: Array, mode: int) -> Array:
     return np.asarray(along / np.maximum(np.sum(rows**2, axis=(1, 2)), 1e-300)[:, None])
 
 
-def _certificate(last: Any) -> Certificate:
+def _convergence(last: Any) -> Array:
     curves = [to_numpy(one.convergence_) for one in getattr(last, "estimators_", [last])]
-    hardest = max(curves, key=lambda curve: float(curve[-1, 1]), default=np.zeros((0, 2)))
-    objective = getattr(last, "objective_", None)
-    return Certificate(float(last.dual_gap_), float(last.tol), int(last.n_iter_), objective, hardest)
+    return max(curves, key=lambda curve: float(curve[-1, 1]), default=np.zeros((0, 2)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,40 +13,29 @@ from typing import Any
 import numpy as np
 
 from tracelearn.plotting.canvas import COLOURS
-from tracelearn.report import quality
 from tracelearn.report.drawings import image_modes, numbers, selector
 from tracelearn.report.model import ModelFacts, changed_parameters
-from tracelearn.report.pages import document, fill, read_text, table
-from tracelearn.report.quality import Evaluation
-from tracelearn.report.scores import in_words
+from tracelearn.report.pages import document, fill, power, read_text, table
+from tracelearn.report.scores import Confusion, Folds, Residuals, in_words
 
-__all__ = ["Evaluation", "Origin", "render"]
+__all__ = ["Evaluation", "render"]
 
 _SHOWN_CLASSES = 12  # in a sentence
+_MOST_CLASSES = 25  # in a table of confusions
 _LIBRARIES = ("tracelearn", "numpy", "scipy", "scikit-learn")
 _ORDINALS = {2: "nd", 3: "rd"}
 
 
-@dataclass(frozen=True)
-class Origin:
-    """Where the model and the page come from, as far as that is known."""
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Predictions beside the truth, and words for the samples; folds where each was predicted without its own fold."""
 
-    file: str | None = None
-    sha256: str | None = None
-    written_by: str | None = None
-    commands: tuple[str, ...] = ()
+    result: Confusion | Residuals
+    samples: str
+    folds: Folds | None = None
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
-
-
-def _power(value: float) -> str:
-    """Write a small number with a power of ten."""
-    if value == 0.0:
-        return "0"
-    digits, exponent = f"{value:.1e}".split("e")
-    raised = "10" + str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    return raised if digits == "1.0" else f"{digits.removesuffix('.0')} × {raised}"
 
 
 def _times(sizes: Sequence[int]) -> str:
@@ -60,6 +50,17 @@ def _listed(names: Sequence[str], most: int = _SHOWN_CLASSES) -> str:
 def _words(named: Any) -> str:
     """Write a loss or a penalty, which may be a name or an object."""
     return escape(in_words(named))
+
+
+def _signed(value: float) -> str:
+    """Write a score with three digits."""
+    return f"{value:.3f}".replace("-", "−")
+
+
+def _rounded(mean: float, error: float) -> tuple[str, str]:
+    """Write a mean with as many digits as two digits of its standard error say something about."""
+    digits = 4 if error <= 0.0 else min(max(1 - math.floor(math.log10(error)), 0), 8)
+    return f"{mean:.{digits}f}".replace("-", "−"), f"{error:.{digits}f}"
 
 
 def _title(facts: ModelFacts) -> str:
@@ -94,21 +95,114 @@ def _lead(facts: ModelFacts) -> str:
     return f"The model {does}. The rank of its weights, the number of patterns they are built from, is {ranks}."
 
 
-# --- sections ---------------------------------------------------------------------------------------------------------
-
-
 def _tiles(facts: ModelFacts, evaluation: Evaluation | None) -> str:
     ranks = " · ".join(one.span.replace(" to ", "–") for one in facts.components)
     sizes = _times([len(one.mode.values) for one in facts.components])
     alpha = facts.chosen.alpha if facts.chosen else float(facts.last.alpha)
     by = f"chosen among {len(facts.chosen.alphas)} by cross-validation" if facts.chosen else "as given"
     tiles = (
-        quality.headline(facts, evaluation),
+        _headline(facts, evaluation),
         ("rank of the weights in each mode", ranks or "0", f"of {sizes or '0'}"),
-        ("duality gap", _power(facts.certificate.gap), "proven distance from the optimum"),
+        ("duality gap", power(facts.last.dual_gap_), "proven distance from the optimum"),
         ("alpha, strength of the penalty", f"{alpha:.3g}", by),
     )
     return "".join(f"<div><dt>{a}</dt><dd><b>{b}</b><span>{c}</span></dd></div>" for a, b, c in tiles)
+
+
+# --- how well it does, and how sure that is -------------------------------------------------------------------------
+
+
+def _range(interval: tuple[float, float] | None) -> str:
+    return "" if interval is None else f"{_signed(interval[0])} to {_signed(interval[1])}"
+
+
+def _headline(facts: ModelFacts, evaluation: Evaluation | None) -> tuple[str, str, str]:
+    """Choose the score that says most: its name, its value, and how sure it is."""
+    if evaluation is not None:
+        return _measured(evaluation)
+    chosen = facts.chosen
+    if chosen is None:
+        return "score", "unknown", "no data were given"
+    value, error = _rounded(chosen.mean[chosen.at], chosen.standard_error[chosen.at])
+    other = "" if chosen.baseline is None else f"; zero weights {chosen.baseline:.3g}"
+    return f"{escape(chosen.quantity)}, {chosen.n_folds} folds", value, f"± {error}{other}"
+
+
+def _measured(evaluation: Evaluation) -> tuple[str, str, str]:
+    result, folds = evaluation.result, evaluation.folds
+    if isinstance(result, Confusion):
+        name, value, other = "accuracy", result.accuracy, f"majority alone {result.majority:.3f}"
+    else:
+        name, value, other = "R²", result.r2, "mean alone 0"
+    if folds is not None:
+        sure = f"± {folds.standard_error:.3f}; {other}"
+        return f"{name} on {folds.count} held-out folds", _signed(folds.mean), sure
+    interval = f"95% interval {_range(result.interval)}; " if result.interval else ""
+    return f"{name} on {result.total:,} samples", _signed(value), interval + other
+
+
+def _score(facts: ModelFacts, evaluation: Evaluation | None) -> dict[str, Any]:
+    """Gather what the page says of the score, and what is not known of it."""
+    chosen = facts.chosen
+    values: dict[str, Any] = {}
+    if chosen is not None:
+        mean, error = _rounded(chosen.mean[chosen.at], chosen.standard_error[chosen.at])
+        values = {"quantity": escape(chosen.quantity), "cv_mean": mean, "cv_error": error}
+        values["has_baseline"] = chosen.baseline is not None
+    if evaluation is None:
+        return {**values, "only_cv": chosen is not None, "is_unknown": chosen is None}
+    result, folds = evaluation.result, evaluation.folds
+    values |= {"result": result, "samples": escape(evaluation.samples), "folds": folds, "without_folds": folds is None}
+    values["is_optimistic"] = folds is not None and folds.is_optimistic
+    if isinstance(result, Confusion):
+        return {**values, "confusion": _confusion(result)}
+    shown = len(result.points()[0])
+    return {
+        **values,
+        "residuals": True,
+        "r2_range": _range(result.interval),
+        "rmse": ", ".join(f"{value:.3g}" for value in result.rmse),
+        "residual_target": selector(facts, "residual-target"),
+        "n_shown": shown if shown < result.total else None,
+    }
+
+
+def _confusion(result: Confusion) -> str:
+    if len(result.labels) > _MOST_CLASSES:
+        return _frequent_confusions(result)
+    head = "".join(f'<th scope="col">{escape(label)}</th>' for label in result.labels)
+    rows = ""
+    for i, label in enumerate(result.labels):
+        cells = "".join(
+            f'<td class="s{round(10 * share)}{" right" if i == j else ""}"><b>{count:,}</b><span>{share:.0%}</span></td>'
+            for j, (count, share) in enumerate(zip(result.counts[i], result.shares[i], strict=True))
+        )
+        rows += f'<tr><th scope="row">{escape(label)}</th>{cells}</tr>'
+    return (
+        '<figure><div class="scroll" tabindex="0" role="group" aria-label="Confusion matrix"><table class="confusion">'
+        f'<thead><tr><td></td><th colspan="{len(result.labels)}" scope="colgroup">predicted</th></tr>'
+        f'<tr><th scope="col">true</th>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+        "<figcaption>Counts, and the share of each row: how the samples of one class were called. Framed cells are right."
+        "</figcaption></figure>"
+    )
+
+
+def _frequent_confusions(result: Confusion) -> str:
+    wrong = result.counts * (1 - np.eye(len(result.labels), dtype=int))
+    order = np.argsort(-wrong, axis=None, kind="stable")[:_MOST_CLASSES]
+    labels = [escape(label) for label in result.labels]
+    rows = [
+        [labels[i], labels[j], f"{wrong[i, j]:,}", f"{result.shares[i, j]:.0%}"]
+        for i, j in zip(*np.unravel_index(order, wrong.shape), strict=True)
+        if wrong[i, j]
+    ]
+    return (
+        f"<p>The {len(rows)} most frequent confusions; the whole table of {len(result.labels)} classes would be too large for a "
+        "page.</p>" + table(["true", "predicted", "samples", "of the true class"], rows, "numbers")
+    )
+
+
+# --- what it is, and what it has learned ------------------------------------------------------------------------------
 
 
 def _what(facts: ModelFacts) -> str:
@@ -219,37 +313,42 @@ def _path(facts: ModelFacts) -> dict[str, Any]:
 
 
 def _proof(facts: ModelFacts) -> dict[str, Any]:
-    proof = facts.certificate
-    reached = proof.gap <= proof.tol
+    reached = facts.last.dual_gap_ <= facts.last.tol
     return {
-        "proof": proof,
-        "has_objective": proof.objective is not None,
+        "last": facts.last,
+        "has_objective": hasattr(facts.last, "objective_"),
         "reached": "within" if reached else "more than",
         "stopped": "" if reached else ": the fit stopped early",
-        "has_curve": len(proof.convergence) > 1,
+        "has_curve": len(facts.convergence) > 1,
         "which": " of the decision that was hardest to find" if facts.target_kind == "step" else "",
     }
 
 
-def _again(facts: ModelFacts, origin: Origin) -> dict[str, Any]:
+def _again(
+    facts: ModelFacts,
+    file: str | None = None,
+    sha256: str | None = None,
+    written_by: str | None = None,
+    command: str | None = None,
+) -> dict[str, Any]:
     steps = [step for _, step in facts.model.steps] if hasattr(facts.model, "steps") else [facts.model]
-    names = sorted({type(one).__name__ for one in steps} | ({"load"} if origin.file else set()))
+    names = sorted({type(one).__name__ for one in steps} | ({"load"} if file else set()))
     shape = ", ".join(map(str, facts.last.sample_shape_))
     lines = [
         "from sklearn.pipeline import Pipeline\n" if hasattr(facts.model, "steps") else "",
         f"from tracelearn import {', '.join(names)}\n\n",
-        f"model = load({origin.file!r})  # this very model\n" if origin.file else "",
+        f"model = load({file!r})  # this very model\n" if file else "",
         f"again = {facts.model.__repr__(N_CHAR_MAX=10**6)}\nagain.fit(X, y)  # X of shape (n, {shape})",
     ]
     libraries = [f"{name} {metadata.version(name)}" for name in _LIBRARIES]
     rows = {
         "versions": escape(", ".join([*libraries, f"Python {platform.python_version()}"])),
-        "model file": f"written by tracelearn {escape(origin.written_by)}" if origin.written_by else "",
-        "SHA-256 of the file": f'<code class="hash">{origin.sha256}</code>' if origin.sha256 else "",
+        "model file": f"written by tracelearn {escape(written_by)}" if written_by else "",
+        "SHA-256 of the file": f'<code class="hash">{sha256}</code>' if sha256 else "",
     }
     return {
-        "file": escape(origin.file or ""),
-        "commands": "".join(f"<pre><code>{escape(command)}</code></pre>" for command in origin.commands),
+        "file": escape(file or ""),
+        "command": "" if command is None else f"<pre><code>{escape(command)}</code></pre>",
         "code": escape("".join(lines)),
         "versions": _facts(rows),
     }
@@ -258,20 +357,20 @@ def _again(facts: ModelFacts, origin: Origin) -> dict[str, Any]:
 # --- the whole --------------------------------------------------------------------------------------------------------
 
 
-def render(facts: ModelFacts, evaluation: Evaluation | None = None, origin: Origin | None = None) -> str:
-    """Make the page of a model."""
+def render(facts: ModelFacts, evaluation: Evaluation | None = None, **origin: str) -> str:
+    """Make the page of a model; ``origin`` is its file, the file's sha256 and who wrote it, and the command that was run."""
     values = {
         "title": _title(facts),
         "lead": _lead(facts),
         "tiles": _tiles(facts, evaluation),
         "what": _what(facts),
         "before": _listed(facts.before),
-        **quality.score_values(facts, evaluation),
+        **_score(facts, evaluation),
         **_components(facts),
         **_weights(facts),
         **_path(facts),
         **_proof(facts),
-        **_again(facts, origin or Origin()),
+        **_again(facts, **origin),
     }
     # Darker by day and lighter by night than they are printed, so that thin lines stay visible on either ground.
     colours = "".join(
@@ -281,5 +380,5 @@ def render(facts: ModelFacts, evaluation: Evaluation | None = None, origin: Orig
     html, css, js = (read_text("tracelearn.report", f"page.{kind}") for kind in ("html", "css", "js"))
     data = numbers(facts, None if evaluation is None else evaluation.result)
     return document(
-        _title(facts), fill(html, values, power=_power, signed=quality.signed), f":root {{{colours}}}{css}", js, data
+        _title(facts), fill(html, values, power=power, signed=_signed), f":root {{{colours}}}{css}", js, data
     )

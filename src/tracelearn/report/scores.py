@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.stats import binomtest
+from sklearn.metrics import confusion_matrix
 
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.estimators.scores import r_squared
 from tracelearn.plotting.modes import CVCurve, cv_curve
 
-__all__ = ["Chosen", "Confusion", "Folds", "Residuals", "chosen_by_cv", "compare", "in_words", "wilson"]
+__all__ = ["Chosen", "Confusion", "Folds", "Residuals", "chosen_by_cv", "compare", "in_words"]
 
 _Z = 1.959963984540054  # 95 % of a normal distribution lie within so many standard deviations
 _MOST_POINTS = 2000
@@ -49,7 +51,8 @@ class Confusion:
     @property
     def interval(self) -> tuple[float, float]:
         """95 % of intervals made so contain the accuracy on all samples of the kind, if these are independent."""
-        return wilson(int(np.trace(self.counts)), self.total)
+        found = binomtest(int(np.trace(self.counts)), self.total).proportion_ci(method="wilson")
+        return float(found.low), float(found.high)
 
     @property
     def majority(self) -> float:
@@ -128,21 +131,6 @@ class Chosen(CVCurve):
         return int(np.lexsort((-self.mean, np.abs(self.alphas - self.alpha)))[0])
 
 
-def wilson(right: int, total: int) -> tuple[float, float]:
-    """Return the 95 % interval of Wilson for a share.
-
-    Examples
-    --------
-    >>> from tracelearn.report.scores import wilson
-    >>> [round(end, 3) for end in wilson(8, 10)]
-    [0.49, 0.943]
-    """
-    share, z2 = right / total, _Z**2
-    centre = (share + z2 / (2 * total)) / (1 + z2 / total)
-    half = _Z * math.sqrt(share * (1 - share) / total + z2 / (4 * total**2)) / (1 + z2 / total)
-    return (0.0 if right == 0 else centre - half), (1.0 if right == total else centre + half)
-
-
 def compare(model: Any, truth: Any, predicted: Any) -> Confusion | Residuals:
     """Set predictions beside the truth: labels as a table of counts, numbers as residuals."""
     truth, predicted = to_numpy(truth), to_numpy(predicted)
@@ -151,15 +139,12 @@ def compare(model: Any, truth: Any, predicted: Any) -> Confusion | Residuals:
         return Residuals(table, np.asarray(truth, dtype=float).reshape(table.shape) - table)
     known = to_numpy(model.classes_).tolist()
     labels = known + [label for label in np.unique(truth).tolist() if label not in known]
-    place = {label: k for k, label in enumerate(labels)}
-    counts = np.zeros((len(labels), len(labels)), dtype=int)
-    np.add.at(counts, ([place[t] for t in truth.tolist()], [place[p] for p in predicted.tolist()]), 1)
-    return Confusion([str(label) for label in labels], counts)
+    return Confusion([str(label) for label in labels], confusion_matrix(truth, predicted, labels=labels))
 
 
 def chosen_by_cv(model: Any) -> Chosen | None:
     """Read what cross-validation left in a model; None without it."""
-    if not hasattr(model, "cv_results_"):
+    if not hasattr(model, "cv_results_"):  # as in models that chose nothing, and in files of format 1
         return None
     curve = cv_curve(model)
     candidates = {str({**p, "alpha": None}) for p in model.cv_results_["params"]}

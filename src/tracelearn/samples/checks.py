@@ -54,17 +54,20 @@ _WEIGHT_RANGE = 1e-100, 1e100  # products of a weight with two numbers must not 
 
 
 def check_finite(values: Array, name: str, shape: tuple[int, ...] = ()) -> None:
-    """Refuse NaN and infinity, naming the place of the first."""
-    if is_sparse(values):
-        _check_finite_entries(values, name, shape)
-        return
-    index = _first_not_finite(values)
+    """Refuse NaN and infinity, naming the place of the first; of sparse rows only the entries are looked at."""
+    entries = values.data if is_sparse(values) else array_namespace(values).reshape(values, (-1,))
+    index = _first_not_finite(entries)
     if index is None:
         return
-    first = np.unravel_index(index, tuple(values.shape))
-    column = int(first[1]) if values.ndim > 1 else None
-    number = float(array_namespace(values).reshape(values, (-1,))[index])
-    _refuse_number(number, name, int(first[0]), column, shape)
+    if is_sparse(values):
+        row, column = int(np.searchsorted(values.indptr, index, side="right")) - 1, int(values.indices[index])
+    else:
+        row, column = divmod(index, math.prod(values.shape[1:]))
+    where = f", entry {tuple(int(i) for i in np.unravel_index(column, shape))}" if shape else ""
+    kind = "NaN" if math.isnan(float(entries[index])) else "infinity"
+    raise ValueError(
+        f"Expected finite numbers in {name}, got {kind} at sample {row}{where}: impute or drop such samples before fitting."
+    )
 
 
 def check_overflow(values: Array, what: str) -> None:
@@ -90,24 +93,6 @@ def _first_not_finite(values: Array) -> int | None:
             return None
     bad = xp.reshape(~xp.isfinite(values), (-1,))
     return int(xp.argmax(xp.astype(bad, xp.uint8))) if bool(xp.any(bad)) else None
-
-
-def _check_finite_entries(rows: Any, name: str, shape: tuple[int, ...]) -> None:
-    """Do the same for sparse rows, of which only the entries are looked at."""
-    bad = np.flatnonzero(~np.isfinite(rows.data))
-    if bad.size:
-        row = int(np.searchsorted(rows.indptr, bad[0], side="right")) - 1
-        _refuse_number(float(rows.data[bad[0]]), name, row, int(rows.indices[bad[0]]), shape)
-
-
-def _refuse_number(value: float, name: str, row: int, column: int | None, shape: tuple[int, ...]) -> None:
-    where = f"sample {row}"
-    if column is not None and len(shape) > 0:
-        where += f", entry {tuple(int(i) for i in np.unravel_index(column, shape))}"
-    kind = "NaN" if math.isnan(value) else "infinity"
-    raise ValueError(
-        f"Expected finite numbers in {name}, got {kind} at {where}: impute or drop such samples before fitting."
-    )
 
 
 def check_range(values: Array, name: str) -> None:
@@ -325,16 +310,21 @@ def read_labels(y: Any, X: Array, classes: Any = None, *, least: int = 2) -> tup
     check_finite(y, "y")
     check_classification_targets(y)
     known = unique_labels(y) if classes is None else np.asarray(classes)
-    if len(known) < least:
-        raise ValueError(
-            f"Expected at least two classes in y, got one class, {known.tolist()[0]!r}: there is nothing to tell apart."
-        )
-    unknown = np.setdiff1d(y, known)
-    if unknown.size:
-        raise ValueError(
-            f"Expected labels among the classes {known.tolist()}, got {unknown.tolist()}: name all classes in the first call."
-        )
+    _check_classes(known, np.setdiff1d(y, known), least)
     return y, known
+
+
+def _check_classes(known: Array, unknown: Array, least: int) -> None:
+    if known.shape[0] < least:
+        (only,) = to_numpy(known).tolist()
+        raise ValueError(
+            f"Expected at least two classes in y, got one class, {only!r}: there is nothing to tell apart."
+        )
+    if unknown.shape[0]:
+        raise ValueError(
+            f"Expected labels among the classes {to_numpy(known).tolist()}, got {to_numpy(unknown).tolist()}: name all "
+            "classes in the first call."
+        )
 
 
 def _foreign_labels(y: Array, X: Array, classes: Any, least: int) -> tuple[Array, Array]:
@@ -353,18 +343,8 @@ def _foreign_labels(y: Array, X: Array, classes: Any, least: int) -> tuple[Array
             "TraceNormRegressor, or encode the classes as whole numbers."
         )
     known = unique_values(y) if classes is None else unique_values(move_to(classes, y, y.dtype))
-    if known.shape[0] < least:
-        only = to_numpy(known).tolist()[0]
-        raise ValueError(
-            f"Expected at least two classes in y, got one class, {only!r}: there is nothing to tell apart."
-        )
-    stray = ~xp.any(y[:, None] == known[None, :], axis=1)
-    if classes is not None and bool(xp.any(stray)):
-        unknown = to_numpy(unique_values(y[stray])).tolist()
-        raise ValueError(
-            f"Expected labels among the classes {to_numpy(known).tolist()}, got {unknown}: name all classes in the first "
-            "call."
-        )
+    stray = y[:0] if classes is None else y[~xp.any(y[:, None] == known[None, :], axis=1)]
+    _check_classes(known, unique_values(stray) if stray.shape[0] else stray, least)
     return y, known
 
 

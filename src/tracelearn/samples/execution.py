@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
 from tracelearn.arrays.array_api import Array
 from tracelearn.samples.checks import sample_shape
-from tracelearn.samples.samples import Column, Raw, added, is_dask
+from tracelearn.samples.samples import Column, Function, Raw, added, is_dask
 
 __all__ = ["Dask", "dask_blocks", "lazily"]
 
@@ -55,25 +57,15 @@ class Dask:
             parts = [delayed(_sum, pure=False)(parts[i : i + _FAN_IN]) for i in range(0, len(parts), _FAN_IN)]
         return parts[0].compute()
 
-    def folded(self, begin: Callable[[Any], Any], add: Callable[[Any, Any], None], column: Column) -> Any:
-        """Make a state of every block and add up what they freeze to."""
+    def folded(self, begin: Function, add: Callable[[Any, Any], None], end: Function, column: Column) -> Any:
+        """Make a state of every block and add up what they end as."""
 
         def part(block: Any) -> Any:
             state = begin(block)
             add(state, block)
-            return state.freeze()
+            return end(state)
 
-        return _Frozen(self.total(part, column))
-
-
-@dataclass(frozen=True, eq=False)
-class _Frozen:
-    """A state that is frozen already."""
-
-    found: Any
-
-    def freeze(self) -> Any:
-        return self.found
+        return self.total(part, column)
 
 
 @dataclass(frozen=True)
@@ -88,10 +80,7 @@ def _call(function: _Function, *block: Any) -> Any:
 
 
 def _sum(parts: Sequence[Any]) -> Any:
-    total = parts[0]
-    for part in parts[1:]:
-        total = added(total, part)
-    return total
+    return reduce(added, parts)
 
 
 def dask_blocks(X: Any, y: Any, sample_weight: Any) -> Raw:
@@ -119,16 +108,10 @@ def dask_blocks(X: Any, y: Any, sample_weight: Any) -> Raw:
         values = values.rechunk((X.chunks[0], *((-1,) * (values.ndim - 1))))
         return list(values.to_delayed().ravel())
 
-    sizes = X.chunks[0]
-    firsts = [sum(sizes[:i]) for i in range(len(sizes))]
-    targets = list(zip(column(y, "y"), column(sample_weight, "sample_weight"), strict=True))
-    parts = [
-        (size, first, x, target)
-        for size, first, x, target in zip(sizes, firsts, X.to_delayed().ravel(), targets, strict=True)
-        if size > 0
-    ]
-    batches = [delayed(tuple)([first, x, *target]) for _, first, x, target in parts]
-    only = [delayed(tuple)(list(target)) for *_, target in parts]
+    sizes, columns = X.chunks[0], (X.to_delayed().ravel(), column(y, "y"), column(sample_weight, "sample_weight"))
+    firsts = accumulate(sizes[:-1], initial=0)
+    parts = [part for size, *part in zip(sizes, firsts, *columns, strict=True) if size > 0]
+    batches, only = ([delayed(tuple)(part[skipped:]) for part in parts] for skipped in (0, 2))
     return Raw(batches, only, tuple(X.shape[1:]), int(X.shape[0]), X.dtype, Dask())
 
 

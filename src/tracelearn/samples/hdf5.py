@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import h5py
 from numpy.typing import NDArray
 
-from tracelearn.optional import require
-from tracelearn.samples.arrays import chunk_rows, slices
-from tracelearn.samples.source import Column
+from tracelearn.samples.source import Column, array_column, slices
 
-__all__ = ["Hdf5Column", "hdf5_column", "hdf5_names"]
+__all__ = ["column", "names"]
 
 
-def _file(path: Path) -> Any:
-    return require("h5py", "hdf5").File(path, "r")
-
-
-def hdf5_names(path: Path) -> list[str]:
+def names(path: Path) -> list[str]:
     """List the datasets of the file, those in groups by their path."""
-    names: list[str] = []
-    with _file(path) as file:
-        file.visititems(lambda name, item: names.append(name) if hasattr(item, "shape") else None)
-    return names
+    found: list[str] = []
+    with h5py.File(path, "r") as file:
+        file.visititems(lambda name, item: found.append(name) if hasattr(item, "shape") else None)
+    return found
 
 
-def hdf5_column(path: Path, name: str) -> Hdf5Column:
-    """Read the shape and the type of a dataset."""
-    with _file(path) as file:
+def column(path: Path, name: str) -> Column:
+    """Read the shape and the type of a dataset; the file is open only during a pass."""
+    with h5py.File(path, "r") as file:
         dataset = file[name]
         # Either would have us read files that the path does not name.
         if dataset.is_virtual or dataset.external:
@@ -38,21 +34,10 @@ def hdf5_column(path: Path, name: str) -> Hdf5Column:
                 f"Expected the values of '{name}' to be in '{path}' itself, got references to other files: open it with h5py and "
                 "pass the dataset if you trust them."
             )
-        if not dataset.shape:
-            raise ValueError(
-                f"Expected an array with one row for each sample in '{name}' of '{path}', got a single value."
-            )
-        return Hdf5Column(dataset.shape[0], dataset.shape[1:], dataset.dtype, chunk_rows(dataset), path, name)
+        found = array_column(dataset, f"'{name}' of '{path}'")
+    return replace(found, read=partial(_read, path, name, found.chunk))
 
 
-@dataclass(frozen=True, eq=False)
-class Hdf5Column(Column):
-    """A dataset of an HDF5 file, which is open only during a pass."""
-
-    path: Path
-    name: str
-
-    def arrays(self, start: int, rows: int) -> Iterator[NDArray[Any]]:
-        """Slice the dataset."""
-        with _file(self.path) as file:
-            yield from slices(file[self.name], start, rows)
+def _read(path: Path, name: str, chunk: int, start: int, rows: int) -> Iterator[NDArray[Any]]:
+    with h5py.File(path, "r") as file:
+        yield from slices(file[name], chunk, start, rows)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,44 +10,30 @@ import numpy as np
 from tracelearn.errors import InputError
 from tracelearn.samples.source import Block, Source
 
-__all__ = ["Stream", "stream"]
+__all__ = ["stream"]
 
 
-@dataclass(frozen=True, eq=False)
-class Stream(Source):
-    """Blocks of whatever size an iterable gives them."""
+def stream(blocks: Iterable[Any]) -> Source:
+    """Make a source of an iterable of (X, y) or (X, y, weight), whatever the sizes of its blocks.
 
-    blocks: Iterable[Any]
-    passes: list[str] = field(default_factory=list)  # what has been read of an iterator: the only state there is
+    A block is read when it is asked for, in the thread that asks. An iterator may wait for data, which Ctrl-C must be able
+    to end; it may belong to the thread that made it, as the cursor of a database does; and a block is worked on before the
+    next one is waited for.
+    """
+    repeatable = not hasattr(blocks, "__next__")
+    passes: list[int] = []  # over an iterator: the only state there is
 
-    def batches(self, start: int = 0) -> Iterator[Block]:
-        """Read blocks from sample ``start`` on, each when it is asked for, in the thread that asks.
-
-        An iterator may wait for data, which Ctrl-C must be able to end; it may belong to the thread that made it, as the
-        cursor of a database does; and a block is worked on before the next one is waited for.
-        """
-        if start < 0:
-            raise InputError(f"Expected start to be a number of samples of at least 0, got {start}.")
-        return self._blocks(start)
-
-    def targets(self) -> Iterator[tuple[Any, Any | None]]:
-        """Read (y, weight) of the blocks; the samples come along and are dropped."""
-        return ((y, weight) for _, y, weight in self._blocks(0))
-
-    def _blocks(self, start: int) -> Iterator[Block]:
+    def read(start: int) -> Iterator[Block]:
         # Not a generator itself: a second pass is refused when it is asked for.
-        if not self.repeatable and self.passes:
+        if not repeatable and passes:
             raise InputError(
                 "Expected one pass over an iterator of blocks, got a second one: pass a list of blocks, or an object whose "
                 "__iter__ starts again."
             )
-        self.passes.append("batches")
-        return _read(self.blocks, start)
+        passes.append(start)
+        return _read(blocks, start)
 
-
-def stream(blocks: Iterable[Any]) -> Stream:
-    """Make a source of an iterable of (X, y) or (X, y, weight)."""
-    return Stream(None, None, None, not hasattr(blocks, "__next__"), blocks)
+    return Source(None, None, None, repeatable, read, lambda: (block[1:] for block in read(0)), ahead=False)
 
 
 def _read(blocks: Iterable[Any], start: int) -> Iterator[Block]:

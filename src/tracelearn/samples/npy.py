@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from tracelearn.samples.source import Column
 
-__all__ = ["NpyColumn", "npy_column", "npz_names", "read_npy_header"]
+__all__ = ["column", "names", "read_npy_header"]
 
 npy_format: Any = _format  # some versions of NumPy ship no types for it
 _HEADERS = {(1, 0): npy_format.read_array_header_1_0, (2, 0): npy_format.read_array_header_2_0}
@@ -39,13 +39,15 @@ def _stream(path: Path, name: str | None) -> Iterator[Any]:
             yield file
 
 
-def npz_names(path: Path) -> list[str]:
-    """List the arrays of an archive."""
+def names(path: Path) -> list[str] | None:
+    """List the arrays of an archive; None for a file that is one array."""
+    if path.suffix.lower() == ".npy":
+        return None
     with zipfile.ZipFile(path) as archive:
         return [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
 
 
-def npy_column(path: Path, name: str | None) -> NpyColumn:
+def column(path: Path, name: str | None) -> Column:
     """Read the header of an array and compare what it claims with what is there."""
     with _stream(path, name) as file:
         shape, is_fortran, dtype = read_npy_header(file)
@@ -65,7 +67,59 @@ def npy_column(path: Path, name: str | None) -> NpyColumn:
             f"Expected {place} to hold the {claimed} bytes of its shape {shape}, got at most {max(there, 0)}: the file is "
             "damaged, write it again."
         )
-    return NpyColumn(shape[0], shape[1:], dtype, 1, path, name, offset, is_fortran)
+    return Column(shape[0], shape[1:], dtype, 1, _Array(path, name, shape, dtype, offset, is_fortran).read)
+
+
+@dataclass(frozen=True)
+class _Array:
+    """An array in a ``.npy`` file, or by its name in a ``.npz`` file."""
+
+    path: Path
+    name: str | None
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    offset: int
+    is_fortran: bool
+
+    def read(self, start: int, rows: int) -> Iterator[NDArray[Any]]:
+        """Read rows that lie together, or in Fortran order the part of them that each column holds."""
+        n, size = self.shape[0], prod(self.shape[1:])
+        with _stream(self.path, self.name) as file:
+            if self.is_fortran and self.name is not None:
+                # An archive is read from front to end, and no row of Fortran order is whole before its end.
+                yield self._values(file, 0, self.shape[::-1]).T[start:]
+                return
+            while start < n:
+                stop = min(n, start - start % rows + rows)
+                if self.is_fortran:
+                    parts = [self._values(file, column * n + start, (stop - start,)) for column in range(size)]
+                    yield np.stack(parts).reshape(*self.shape[:0:-1], stop - start).T
+                else:
+                    yield self._values(file, start * size, (stop - start, *self.shape[1:]))
+                start = stop
+
+    def _values(self, file: Any, first: int, shape: tuple[int, ...]) -> NDArray[Any]:
+        """Read values that lie together, from one of them on."""
+        _go_to(file, self.offset + first * self.dtype.itemsize)
+        block = np.empty(shape, self.dtype)
+        rest = block.reshape(-1).view(np.uint8)
+        while rest.size:
+            # In pieces: an archive copies what it reads, and a second block would double the memory.
+            count = file.readinto(rest[:_PIECE])
+            if not count:
+                raise ValueError(
+                    f"Expected '{self.path}' to hold {self.shape[0]} samples, got fewer: it was cut off, so write it again."
+                )
+            rest = rest[count:]
+        return block
+
+
+def _go_to(file: Any, place: int) -> None:
+    """Go to a byte; in an archive by reading, so that its checksum is found."""
+    if not isinstance(file, zipfile.ZipExtFile):
+        file.seek(place)
+    while file.tell() < place and file.read(min(_PIECE, place - file.tell())):
+        pass
 
 
 def _most_bytes(path: Path, name: str) -> int:
@@ -86,60 +140,3 @@ def read_npy_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     if not all(type(size) is int for size in shape):
         raise ValueError(f"a shape of other things than numbers, {shape}")
     return shape, is_fortran, dtype
-
-
-@dataclass(frozen=True, eq=False)
-class NpyColumn(Column):
-    """An array in a ``.npy`` file, or by its name in a ``.npz`` file."""
-
-    path: Path
-    name: str | None
-    offset: int
-    is_fortran: bool
-
-    def arrays(self, start: int, rows: int) -> Iterator[NDArray[Any]]:
-        """Read rows that lie together, or in Fortran order the part of them that each column holds."""
-        with _stream(self.path, self.name) as file:
-            if self.is_fortran and self.name is not None:
-                # An archive is read from front to end, and no row of Fortran order is whole before its end.
-                self._go_to(file, 0)
-                yield self._read(file, (*self.shape[::-1], self.n_rows)).T[start:]
-                return
-            self._go_to(file, start * prod(self.shape))
-            while start < self.n_rows:
-                stop = min(self.n_rows, start - start % rows + rows)
-                yield (
-                    self._columns(file, start, stop)
-                    if self.is_fortran
-                    else self._read(file, (stop - start, *self.shape))
-                )
-                start = stop
-
-    def _columns(self, file: Any, start: int, stop: int) -> NDArray[Any]:
-        block = np.empty((prod(self.shape), stop - start), self.dtype)
-        for column in range(len(block)):
-            self._go_to(file, column * self.n_rows + start)
-            block[column] = self._read(file, (stop - start,))
-        return block.reshape(*self.shape[::-1], stop - start).T
-
-    def _go_to(self, file: Any, first: int) -> None:
-        """Go to a value; in an archive by reading, so that its checksum is found."""
-        place = self.offset + first * self.dtype.itemsize
-        if self.name is None:
-            file.seek(place)
-        while file.tell() < place and file.read(min(_PIECE, place - file.tell())):
-            pass
-
-    def _read(self, file: Any, shape: tuple[int, ...]) -> NDArray[Any]:
-        block = np.empty(shape, self.dtype)
-        rest = block.reshape(-1).view(np.uint8)
-        while rest.size:
-            count = file.readinto(
-                rest[:_PIECE]
-            )  # an archive copies what it reads: a second block would double the memory
-            if not count:
-                raise ValueError(
-                    f"Expected '{self.path}' to hold {self.n_rows} samples, got fewer: it was cut off, so write it again."
-                )
-            rest = rest[count:]
-        return block

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ from tracelearn.samples.checks import check_finite, check_range
 __all__ = ["Again", "Block", "Column", "Local", "Raw", "Samples", "as_raw", "is_dask"]
 
 Column = Iterable[Any]  # one value for each block: the value, or Dask's promise of it
+
+Function = Callable[[Any], Any]
 
 # What is summed: a function of a block's rows (m, p), targets (m, K), shares (m,) and scores (m, K).
 # It returns an array, moments, or a tuple of those.
@@ -67,13 +70,13 @@ class Local:
             found = part if found is None else added(found, part)
         return found
 
-    def folded(self, begin: Callable[[Any], Any], add: Callable[[Any, Any], None], column: Column) -> Any:
-        """Add every block to one state, which ``begin`` makes for the first block."""
+    def folded(self, begin: Function, add: Callable[[Any, Any], None], end: Function, column: Column) -> Any:
+        """Add every block to one state, which ``begin`` makes for the first block; return what ``end`` makes of it."""
         state = None
         for block in column:
             state = begin(block) if state is None else state
             add(state, block)
-        return state
+        return end(state)
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +149,7 @@ def as_raw(X: Any, y: Any = None, sample_weight: Any = None) -> Raw:
         from tracelearn.samples.execution import dask_blocks  # noqa: PLC0415 - Dask is imported where it is used
 
         return dask_blocks(X, y, sample_weight)
-    from tracelearn.samples.recognise import as_source  # noqa: PLC0415 - it knows all formats
+    from tracelearn.samples.source import as_source  # noqa: PLC0415 - it knows all formats
 
     source = as_source(X, y, sample_weight)
     if source is None:
@@ -319,27 +322,30 @@ class Samples:
         """Summarise the samples, added to what was summarised before."""
         p, K, shape = self.n_features, self.n_targets, self.shape
         continued = past if isinstance(self.execution, Local) else None  # elsewhere every block begins at nothing
-        fold = self.execution.folded(
+        found: Moments = self.execution.folded(
             lambda block: Fold.empty(p, K, block.X) if continued is None else Fold.thaw(continued),
             lambda fold, block: block.add_to(fold, shape),
+            Fold.freeze,
             self.blocks,
         )
-        found: Moments = fold.freeze()
         return found if past is None or continued is not None else past + found
 
     def fold_moments(self, fold_of: Array, n_folds: int) -> list[Moments]:
         """Summarise each fold, given the fold (n,) of every sample, in one pass."""
         p, K, shape = self.n_features, self.n_targets, self.shape
 
-        def begin(block: Block) -> _Folds:
-            return _Folds([Fold.empty(p, K, block.X) for _ in range(n_folds)])
+        def begin(block: Block) -> list[Fold]:
+            return [Fold.empty(p, K, block.X) for _ in range(n_folds)]
 
-        def add(folds: _Folds, block: Block) -> None:
+        def add(folds: list[Fold], block: Block) -> None:
             own = fold_of[block.first : block.first + block.X.shape[0]]
-            for f, fold in enumerate(folds.folds):
+            for f, fold in enumerate(folds):
                 block.take(np.flatnonzero(own == f)).add_to(fold, shape)
 
-        return [*self.execution.folded(begin, add, self.blocks).freeze()]
+        def end(folds: list[Fold]) -> tuple[Moments, ...]:
+            return tuple(fold.freeze() for fold in folds)
+
+        return [*self.execution.folded(begin, add, end, self.blocks)]
 
     def mode_scales(self) -> Array:
         """Find the scale (p,) of every entry, as a product of one scale for each mode."""
@@ -361,23 +367,9 @@ class Samples:
         return replace(self._mapped(lambda block: replace(block, X=function(block.X))), shape=shape)
 
 
-@dataclass(eq=False)
-class _Folds:
-    """Moments of several folds in the making."""
-
-    folds: list[Fold]
-
-    def freeze(self) -> tuple[Moments, ...]:
-        """End with moments."""
-        return tuple(fold.freeze() for fold in self.folds)
-
-
 def summed(parts: Sequence[Moments]) -> Moments:
     """Add up moments."""
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total
+    return reduce(added, parts)
 
 
 def label_counts(y: Any, weight: Any) -> LabelCount:

@@ -2,7 +2,7 @@
 
 from sklearn.base import _fit_context as fit_context
 from sklearn.utils._metadata_requests import _raise_for_params as raise_for_params
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval, StrOptions, make_constraint
 from sklearn.utils._set_output import _get_output_config as get_output_config
 from sklearn.utils.metaestimators import _BaseComposition as BaseComposition
 from sklearn.utils.validation import _check_feature_names as check_feature_names
@@ -20,5 +20,6 @@ __all__ = [
     "check_sample_weight",
     "fit_context",
     "get_output_config",
+    "make_constraint",
     "raise_for_params",
 ]

@@ -1,32 +1,572 @@
-"""What a source is, and how columns of equal length are read side by side in blocks.
+"""Samples in arrays and files: which format is meant, and how columns of equal length are read side by side in blocks.
 
-A format only says how one of its columns is read in order. Blocks end at multiples of one number of rows, wherever
+A format is a module with two functions. ``names(path)`` lists the arrays of a file, None for one array without a name;
+``column(path, name)`` says how one of them is read in order. Blocks end at multiples of one number of rows, wherever
 reading starts, so that a block which is a multiple of a chunk stays one.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Iterator, Sequence
+import os
+import re
+import stat
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tracelearn.arrays.memory import available_memory
+from tracelearn.errors import InputError
+from tracelearn.optional import require
 
-__all__ = ["Block", "Column", "Columns", "Source", "beside", "check_length", "read_ahead", "regroup"]
+__all__ = ["Block", "Column", "Source", "array_column", "as_source", "open_source", "read_ahead"]
 
 Block = tuple[NDArray[Any], Any, Any | None]
 T = TypeVar("T")
 
+_FORMATS = {
+    ".npy": "npy",
+    ".npz": "npy",
+    ".zarr": "zarr",
+    ".h5": "hdf5",
+    ".hdf5": "hdf5",
+    ".he5": "hdf5",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+}
 _LARGEST_BLOCK = 16 * 2**20  # still in cache when it is summed up; four times as much is slower by a tenth
 _LONGEST_LABEL = 1000  # characters
+# No compression of samples comes near: where a file is smaller than that, nearly nothing of what it claims was written.
+_LARGEST_RATIO, _LARGE = 100_000, 1 << 36
 _END = object()
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """Samples with their targets and weights, read in blocks.
+
+    Attributes
+    ----------
+    sample_shape : tuple of int or None
+        Shape of one sample; None where only reading tells.
+    n_samples : int or None
+    dtype : numpy.dtype or None
+        Type of the samples.
+    repeatable : bool
+        Whether every pass gives the same blocks; otherwise there is one pass.
+    blocks : function from a number of samples to an iterator
+        Reads blocks from that sample on.
+    targets : function to an iterator
+        Reads (y, weight) of the blocks, without their samples where the format allows it.
+    ahead : bool
+        Whether a thread reads the next block while the last one is worked on.
+    """
+
+    sample_shape: tuple[int, ...] | None
+    n_samples: int | None
+    dtype: np.dtype[Any] | None
+    repeatable: bool
+    blocks: Callable[[int], Iterator[Block]]
+    targets: Callable[[], Iterator[tuple[Any, Any | None]]]
+    ahead: bool = True
+
+    def batches(self, start: int = 0) -> Iterator[Block]:
+        """Read blocks (X, y, weight) from sample ``start`` on.
+
+        X has the shape ``(m, *sample_shape)``; y is None if there is no target, weight is None if all weigh the same.
+        """
+        if start < 0:
+            raise InputError(f"Expected start to be a number of samples of at least 0, got {start}.")
+        return read_ahead(self.blocks(start)) if self.ahead else self.blocks(start)
+
+
+# --- which source is meant --------------------------------------------------------------------------------------------
+
+
+def open_source(
+    path: str | os.PathLike[str],
+    samples: str = "X",
+    target: str | os.PathLike[str] | None = "y",
+    weight: str | os.PathLike[str] | None = None,
+    *,
+    block_bytes: int | None = None,
+) -> Source:
+    """Open a file of samples to learn from it block by block.
+
+    Parameters
+    ----------
+    path : str or path
+        ``.npy``, ``.npz``, a ``.zarr`` folder, ``.h5``, ``.hdf5`` or ``.he5``, a ``.parquet`` file or a folder of such files,
+        which are read in the order of their names.
+    samples : str
+        Name of the samples: an array or dataset of shape (n_samples, I1, ..., IN), or a Parquet column of fixed-shape
+        tensors or fixed-size lists. Not used where the file is one array without a name.
+    target : str, path or None
+        Name of the targets, or the path of another file that is one array. None if there are none; a file that is one
+        array has none unless a path is given.
+    weight : str, path or None
+        Name of the sample weights, or the path of another file that is one array.
+    block_bytes : int, optional
+        Size of a block of samples; the smaller of 16 MiB and an eighth of the free memory by default. Blocks are whole
+        samples and whole chunks, and so can be larger.
+
+    Returns
+    -------
+    Source
+        To be passed to ``fit`` in the place of X, without y. Nothing but names and shapes has been read so far.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> from tracelearn import open_source
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "epochs.npz")
+    ...     np.savez(path, X=np.ones((5, 3, 2)), label=np.arange(5))
+    ...     source = open_source(path, target="label", block_bytes=100)
+    ...     blocks = [(X.shape, y.tolist()) for X, y, weight in source.batches()]
+    >>> source.n_samples, source.sample_shape
+    (5, (3, 2))
+    >>> blocks
+    [((2, 3, 2), [0, 1]), ((2, 3, 2), [2, 3]), ((1, 3, 2), [4])]
+    """
+    file = _File.at(path)
+    if file.names is None and target == "y":
+        target = None
+    return file.source(samples, target, weight, block_bytes)
+
+
+def as_source(X: Any, y: Any = None, sample_weight: Any = None) -> Source | None:
+    """Recognise samples that are to be read block by block; None means that X is to be read whole.
+
+    Parameters
+    ----------
+    X : object
+        A source is a path, a ``Source``, a memory map, an array of Zarr or h5py, or an iterable of (X, y) or (X, y, weight).
+        In-memory arrays of any library, sparse ones, data frames, lists of numbers and Dask arrays are not.
+    y : array-like, lazy array, str or path, optional
+        For a path, the name of the targets in the file; "y" if there is such a name and none is given.
+    sample_weight : array-like, lazy array, number, str or path, optional
+    """
+    if isinstance(X, Source):
+        _refuse_beside("a source", y, sample_weight)
+        return X
+    if isinstance(X, str | os.PathLike):
+        file = _File.at(X)
+        if y is None and file.names is not None and "y" in file.names:
+            y = "y"
+        return file.source("X", y, sample_weight)
+    if is_lazy(X):
+        samples = array_column(X, "X")
+        return beside(samples, None if y is None else array_column(y, "y"), _weights(sample_weight, samples.n_rows))
+    if _is_iterable_of_blocks(X):
+        from tracelearn.samples.iterables import stream  # noqa: PLC0415 - it makes sources, and knows what they are
+
+        _refuse_beside("an iterable of blocks", y, sample_weight)
+        return stream(X)
+    return None
+
+
+def _is_iterable_of_blocks(X: Any) -> bool:
+    if isinstance(X, Sequence):
+        first = X[0] if len(X) else None
+        return isinstance(first, tuple) and len(first) in (2, 3) and getattr(first[0], "ndim", 0) >= 2
+    # Whatever can become an array or a table is one.
+    tables = ("shape", "__array__", "__array_interface__", "__dlpack__", "__dataframe__", "__arrow_c_stream__")
+    if isinstance(X, Mapping | Set | bytes) or any(hasattr(X, name) for name in tables):
+        return False
+    return hasattr(X, "__iter__")
+
+
+def _refuse_beside(what: str, y: Any, sample_weight: Any) -> None:
+    for value, name in ((y, "y"), (sample_weight, "sample_weight")):
+        if value is not None:
+            raise ValueError(
+                f"Expected {name}=None beside {what}, which brings its own targets and weights, got "
+                f"{type(value).__name__}: put them into the blocks, or name them in open_source."
+            )
+
+
+def _weights(values: Any, n: int) -> Column | None:
+    if values is None:
+        return None
+    # One number for all samples, as in scikit-learn.
+    return array_column(np.broadcast_to(values, n) if np.isscalar(values) else values, "sample_weight")
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file or folder, the module of its format, and the names in it."""
+
+    path: Path
+    format: Any
+    names: list[str] | None
+
+    @classmethod
+    def at(cls, place: str | os.PathLike[str]) -> _File:
+        """Recognise the format by the suffix of a path, or by what is in a folder."""
+        path, name = Path(place), None
+        if not path.exists():
+            raise FileNotFoundError(
+                f"Expected the path of a file or folder, got '{path}', which does not exist: check it."
+            )
+        if path.is_file():
+            name = _FORMATS.get(path.suffix.lower())
+        elif path.suffix == ".zarr" or any((path / mark).exists() for mark in ("zarr.json", ".zgroup", ".zarray")):
+            name = "zarr"
+        elif path.suffix.lower() in (".parquet", ".pq") or parquet_files(path):
+            name = "parquet"
+        if name is None:
+            raise ValueError(
+                f"Expected a path that ends in {', '.join(_FORMATS)}, or a folder of Parquet files, got '{path}': convert it "
+                "to one of these."
+            )
+        module = require(f"tracelearn.samples.{name}", name)
+        with one_sentence(path):
+            return cls(path, module, module.names(path))
+
+    def source(self, samples: str, y: Any, weight: Any, block_bytes: int | None = None) -> Source:
+        """Put the samples of this file beside targets and weights."""
+        X = self._named(samples, "samples") if self.names is not None else watched(self.format, self.path, None)
+        targets = self._beside(y, "target")
+        if weight is None or isinstance(weight, str | os.PathLike):
+            weights = self._beside(weight, "weight")
+        else:
+            weights = _weights(weight, X.n_rows)
+        name = f"'{self.path if self.names is None else samples}'"
+        return beside(X, targets, weights, block_bytes=block_bytes, name=name)
+
+    def _named(self, name: str, role: str) -> Column:
+        names = self.names or []
+        if name not in names:
+            shown = ", ".join(repr(other) for other in names[:20]) + (", ..." if len(names) > 20 else "")
+            raise ValueError(
+                f"Expected {role} to be one of the names in '{self.path}', which are {shown or 'none'}, got '{name}': choose "
+                f"one with open_source(path, {role}=...)."
+            )
+        return watched(self.format, self.path, name)
+
+    def _beside(self, value: Any, role: str) -> Column | None:
+        """Find targets or weights: a name in the file, the path of another file, or an array."""
+        if value is None:
+            return None
+        if not isinstance(value, str | os.PathLike):
+            return array_column(value, role)
+        name, is_path = os.fspath(value), Path(value).exists()
+        if self.names is not None and (name in self.names or not is_path):
+            return self._named(name, role)
+        other = _File.at(value) if is_path else None
+        if other is not None and other.names is None:
+            return watched(other.format, other.path, None)
+        raise ValueError(
+            f"Expected {role} to be the path of a file that is one array, got '{name}': '{self.path}' holds no names to choose "
+            "from."
+            if self.names is None
+            else f"Expected {role} to be a file that is one array, got '{name}', which holds several: save it alone."
+        )
+
+
+def parquet_files(path: Path) -> tuple[Path, ...]:
+    """List the file, or the files of the folder; hidden ones and those that begin with ``_`` are bookkeeping."""
+    if path.is_file():
+        return (path,)
+    found = (file for file, _ in look_through(path) if file.suffix in (".parquet", ".pq") and file.is_file())
+    return tuple(sorted(file for file in found if not any(part[0] in "._" for part in file.relative_to(path).parts)))
+
+
+# --- columns ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """One value for each sample, readable in order from any row on.
+
+    Attributes
+    ----------
+    n_rows : int
+        Number of values.
+    shape : tuple of int
+        Shape of one value.
+    dtype : numpy.dtype
+        Type of the values; text whose length varies is read as objects.
+    chunk : int
+        Rows that are stored, and so must be read, together.
+    read : function from a row and a number of rows to an iterator
+        Reads from that row on, in arrays of about so many rows, cut wherever the format likes it best.
+    files : tuple of paths
+        What is watched while it is read; none is the path that was opened.
+    stored : int or None
+        Bytes on disk, where they are not those of the files.
+    """
+
+    n_rows: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    chunk: int
+    read: Callable[[int, int], Iterator[NDArray[Any]]]
+    files: tuple[Path, ...] = ()
+    stored: int | None = None
+
+
+def is_lazy(values: Any) -> bool:
+    """Say whether values are an array that is read when it is sliced: a memory map, of Zarr, or of h5py."""
+    return isinstance(values, np.memmap) or type(values).__module__.partition(".")[0] in ("zarr", "h5py")
+
+
+def array_column(values: Any, name: str) -> Column:
+    """Make a column of an array, or of what NumPy makes one of."""
+    if not is_lazy(values):
+        values = np.asarray(values)
+    elif not hasattr(values, "shape"):
+        kind = f"{type(values).__module__.partition('.')[0]} {type(values).__name__}"
+        raise ValueError(f"Expected {name} to be an array, got a {kind}: pass one of its arrays, or its path.")
+    if not values.shape:
+        raise ValueError(
+            f"Expected {name} to be an array with one row for each sample, got a single value: pass an array, or a path for "
+            "X to name what is in that file."
+        )
+    shape = tuple(int(size) for size in values.shape)
+    chunks = getattr(values, "chunks", None)
+    chunk = max(1, int(chunks[0])) if chunks else 1  # rows that are stored together
+    return Column(shape[0], shape[1:], np.dtype(values.dtype), chunk, partial(slices, values, chunk))
+
+
+def slices(values: Any, chunk: int, start: int, rows: int) -> Iterator[NDArray[Any]]:
+    """Slice an array from row ``start`` on, touching every chunk once."""
+    step = -(-rows // chunk) * chunk
+    # Strings of HDF5 come as bytes unless asked for otherwise.
+    readable = values.asstr() if hasattr(values, "asstr") and values.dtype.kind in "OS" else values
+    while start < values.shape[0]:
+        stop = min(values.shape[0], start - start % step + step)
+        yield _plain(readable[start:stop])
+        start = stop
+
+
+def _plain(values: Any) -> NDArray[Any]:
+    if isinstance(values, np.memmap):
+        return np.array(values)  # a slice of a map reads nothing yet, and would do so in the thread that computes
+    array = np.asarray(values)
+    if array.dtype.kind == "T":
+        array = array.astype(object)
+    if array.dtype.kind == "O":  # left as objects: text of one length would make all labels as long as the longest
+        check_length(max((len(value) for value in array.flat if isinstance(value, str)), default=0))
+    return array
+
+
+def check_length(longest: int) -> None:
+    """Refuse a label of so many characters: whoever makes an array of labels makes all as long as the longest."""
+    if longest > _LONGEST_LABEL:
+        raise ValueError(
+            f"Expected labels of at most {_LONGEST_LABEL} characters, got one of {longest}: shorten them, or number the classes."
+        )
+
+
+# --- files that are damaged, or no longer those that were opened ------------------------------------------------------
+
+
+def watched(file_format: Any, path: Path, name: str | None) -> Column:
+    """Open a column of a file; whenever an array of it is read, its files must still be the same."""
+    with one_sentence(path):
+        before = _stamp((path,))
+        column: Column = file_format.column(path, name)
+        files = column.files or (path,)
+        stamp = _stamp(files) if column.files else before
+        stored = column.stored if column.stored is not None else sum(stored_bytes(file.stat()) for file in files)
+        claimed = column.n_rows * prod(column.shape) * max(1, column.dtype.itemsize)
+        if claimed > _LARGE and claimed > _LARGEST_RATIO * stored:
+            raise ValueError(
+                f"Expected samples that were written to '{path}', got {column.n_rows} of which nearly all are missing, "
+                f"{claimed / 2**30:.3g} GiB in {stored} bytes: write them, or make the array as long as what was written."
+            )
+    return replace(column, read=partial(_read, column.read, path, partial(_check_same, path, files, stamp)))
+
+
+def _read(read: Any, path: Path, check_same: Callable[[], None], start: int, rows: int) -> Iterator[NDArray[Any]]:
+    check_same()
+    with one_sentence(path, check_same):
+        for array in read(start, rows):
+            check_same()
+            yield array
+
+
+def _check_same(path: Path, files: tuple[Path, ...], stamp: tuple[Any, ...]) -> None:
+    try:
+        same = _stamp(files) == stamp
+    except OSError:
+        same = False
+    if not same:
+        raise other_than_opened(path)
+
+
+def other_than_opened(path: Path) -> ValueError:
+    """Say that a file changed."""
+    return ValueError(
+        f"Expected '{path}' as it was when it was opened, got another: it changed since, so open it again."
+    )
+
+
+def stored_bytes(state: os.stat_result) -> int:
+    """Find what a file takes on disk, which is less than its length where it has holes."""
+    return min(state.st_size, 512 * max(1, getattr(state, "st_blocks", state.st_size)))
+
+
+def look_through(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """Go through all files and folders in a folder; links and devices, which would have us read something else, are refused."""
+    for place, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            found = Path(place, name)
+            state = found.lstat()
+            if not stat.S_ISREG(state.st_mode) and not stat.S_ISDIR(state.st_mode):
+                raise ValueError(
+                    f"Expected only files and folders in '{folder}', got a link, a pipe or a device, '{found}': put what it "
+                    "stands for in its place."
+                )
+            yield found, state
+
+
+def _stamp(files: tuple[Path, ...]) -> tuple[Any, ...]:
+    """Note what tells files from later ones in their place."""
+    states = [file.stat() for file in files]
+    return tuple((state.st_ino, state.st_size, state.st_mtime_ns) for state in states)
+
+
+@contextmanager
+def one_sentence(path: Path, check_same: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Say in one sentence what a library makes of a damaged file, whatever it raises."""
+    try:
+        yield
+    except (ImportError, FileNotFoundError, PermissionError, IsADirectoryError):
+        raise
+    except MemoryError as error:  # of a file that is whole, or of one that claims to be larger than it is
+        check_same()
+        raise ValueError(
+            f"Expected enough memory to read '{path}', got none left: allow more, compress the samples with ModePCA, or, if it "
+            "should be small, write it again."
+        ) from error
+    except Exception as error:
+        check_same()  # where it changed, that is what to say, whatever came of it
+        if isinstance(error, ValueError) and re.match("Expected .*, got ", str(error)):  # a sentence of ours
+            raise
+        raise ValueError(
+            f"Expected a whole file of numbers or strings, got '{path}', of which the reader says \"{type(error).__name__}: "
+            f'{" ".join(str(error).split())[:300]}": write or copy it again.'
+        ) from error
+
+
+# --- blocks -----------------------------------------------------------------------------------------------------------
+
+
+def beside(
+    X: Column, y: Column | None, weight: Column | None, *, block_bytes: int | None = None, name: str = "X"
+) -> Source:
+    """Put columns side by side, after the checks that need no reading."""
+    _check_columns(X, y, weight, name)
+    rows = _block_rows(X, block_bytes)
+    for column, what in ((X, name), (y, "targets"), (weight, "weights")):
+        if column is not None:
+            _check_fits(column, rows, what)
+    # Functions with names, so that a source of files can be sent to another process.
+    blocks = partial(_side_by_side, (X, y, weight), X.n_rows, rows)
+    return Source(X.shape, X.n_rows, X.dtype, True, blocks, partial(_side_by_side, (y, weight), X.n_rows, rows, 0))
+
+
+def _check_columns(X: Column, y: Column | None, weight: Column | None, name: str) -> None:
+    if not X.shape or 0 in X.shape or X.n_rows == 0:
+        raise ValueError(
+            f"Expected {name} of shape (n_samples, I1, ..., IN) with at least one sample and one entry, got shape "
+            f"{(X.n_rows, *X.shape)}: reshape it."
+        )
+    if X.dtype.kind not in "fiub":
+        raise ValueError(f"Expected numbers in {name}, got {X.dtype} values: encode them as numbers first.")
+    for column, what in ((y, "target"), (weight, "weight")):
+        if column is None:
+            continue
+        check_length(column.dtype.itemsize // {"U": 4, "S": 1}.get(column.dtype.kind, column.dtype.itemsize + 1))
+        if column.n_rows != X.n_rows:
+            raise ValueError(
+                f"Expected one {what} for each sample, got {X.n_rows} samples and {column.n_rows} {what}s: samples and {what}s "
+                "have inconsistent numbers of samples."
+            )
+
+
+def _side_by_side(columns: Sequence[Column | None], n: int, rows: int, start: int) -> Iterator[Any]:
+    with ExitStack() as stack:
+        readers = [
+            column and stack.enter_context(closing(regroup(column.read(start, rows), start, rows)))
+            for column in columns
+        ]
+        while start < n:
+            stop = min(n, start - start % rows + rows)
+            yield tuple(reader and _take(reader, start, stop) for reader in readers)
+            start = stop
+
+
+def _take(reader: Iterator[NDArray[Any]], start: int, stop: int) -> NDArray[Any]:
+    block = next(reader, None)
+    if block is None or len(block) != stop - start:
+        raise ValueError(
+            f"Expected samples {start} to {stop - 1} as when the source was opened, got fewer: it changed since, so open "
+            "it again."
+        )
+    return block
+
+
+def _row_bytes(column: Column) -> int:
+    return max(1, prod(column.shape) * column.dtype.itemsize)
+
+
+def _block_rows(column: Column, block_bytes: int | None) -> int:
+    if block_bytes is None:
+        block_bytes = min(_LARGEST_BLOCK, available_memory() // 8)
+    elif block_bytes < 1:
+        raise ValueError(f"Expected block_bytes to be a number of bytes of at least 1, got {block_bytes}.")
+    rows = max(1, block_bytes // _row_bytes(column))
+    # Whole chunks, so that none is read and decompressed twice.
+    return max(column.chunk, rows - rows % column.chunk)
+
+
+def _check_fits(column: Column, rows: int, name: str) -> None:
+    """Refuse a block that memory cannot hold before anything is allocated: shapes and chunks are but claims of a file."""
+    needed = min(max(rows, column.chunk), column.n_rows) * _row_bytes(column)
+    free = available_memory()
+    if needed > free:
+        raise ValueError(
+            f"Expected {name} in blocks that fit in the {free / 2**30:.3g} GiB of free memory, got rows or chunks that need "
+            f"{needed / 2**30:.3g} GiB at once: write the file again with smaller chunks, or compress the samples with ModePCA."
+        )
+
+
+def regroup(arrays: Iterable[NDArray[Any]], start: int, rows: int) -> Generator[NDArray[Any]]:
+    """Cut arrays that follow each other from row ``start`` on anew, at the multiples of ``rows``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.samples.source import regroup
+    >>> [block.tolist() for block in regroup([np.arange(2, 5), np.arange(5, 11)], start=2, rows=4)]
+    [[2, 3], [4, 5, 6, 7], [8, 9, 10]]
+    """
+    held: list[NDArray[Any]] = []
+    missing = rows - start % rows
+    for array in arrays:
+        rest = array
+        while len(rest) >= missing:
+            held.append(rest[:missing])
+            rest = rest[missing:]
+            yield held[0] if len(held) == 1 else np.concatenate(held)
+            held, missing = [], rows
+        if len(rest):
+            held.append(rest)
+            missing -= len(rest)
+    if held:
+        yield held[0] if len(held) == 1 else np.concatenate(held)
 
 
 def read_ahead(iterator: Iterable[T]) -> Iterator[T]:
@@ -60,191 +600,3 @@ def _first(pool: ThreadPoolExecutor, iterator: Iterator[Any]) -> Any:
         return pool.submit(next, iterator, _END)
     except RuntimeError as error:
         raise MemoryError(f"no thread could be started to read: {error}") from error
-
-
-@dataclass(frozen=True, eq=False)
-class Source(ABC):
-    """Samples with their targets and weights, read in blocks.
-
-    Attributes
-    ----------
-    sample_shape : tuple of int or None
-        Shape of one sample; None where only reading tells.
-    n_samples : int or None
-    dtype : numpy.dtype or None
-        Type of the samples.
-    repeatable : bool
-        Whether every pass gives the same blocks; otherwise there is one pass.
-    """
-
-    sample_shape: tuple[int, ...] | None
-    n_samples: int | None
-    dtype: np.dtype[Any] | None
-    repeatable: bool
-
-    def batches(self, start: int = 0) -> Iterator[Block]:
-        """Read blocks (X, y, weight) from sample ``start`` on, one block ahead.
-
-        X has the shape ``(m, *sample_shape)``; y is None if there is no target, weight is None if all weigh the same.
-        """
-        if start < 0:
-            raise ValueError(f"Expected start to be a number of samples of at least 0, got {start}.")
-        return read_ahead(self._blocks(start))
-
-    @abstractmethod
-    def targets(self) -> Iterator[tuple[Any, Any | None]]:
-        """Read (y, weight) of the blocks, without their samples where the format allows it."""
-
-    @abstractmethod
-    def _blocks(self, start: int) -> Iterator[Block]: ...
-
-
-@dataclass(frozen=True, eq=False)
-class Column(ABC):
-    """One value for each sample, readable in order from any row on.
-
-    Attributes
-    ----------
-    n_rows : int
-        Number of values.
-    shape : tuple of int
-        Shape of one value.
-    dtype : numpy.dtype
-        Type of the values; text whose length varies is read as objects.
-    chunk : int
-        Rows that are stored, and so must be read, together.
-    """
-
-    n_rows: int
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    chunk: int
-
-    @abstractmethod
-    def arrays(self, start: int, rows: int) -> Iterator[NDArray[Any]]:
-        """Read from row ``start`` on, in arrays of about ``rows`` rows, cut wherever the format likes it best."""
-
-
-def regroup(arrays: Iterable[NDArray[Any]], start: int, rows: int) -> Generator[NDArray[Any]]:
-    """Cut arrays that follow each other from row ``start`` on anew, at the multiples of ``rows``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from tracelearn.samples.source import regroup
-    >>> [block.tolist() for block in regroup([np.arange(2, 5), np.arange(5, 11)], start=2, rows=4)]
-    [[2, 3], [4, 5, 6, 7], [8, 9, 10]]
-    """
-    held: list[NDArray[Any]] = []
-    missing = rows - start % rows
-    for array in arrays:
-        rest = array
-        while len(rest) >= missing:
-            held.append(rest[:missing])
-            rest = rest[missing:]
-            yield held[0] if len(held) == 1 else np.concatenate(held)
-            held, missing = [], rows
-        if len(rest):
-            held.append(rest)
-            missing -= len(rest)
-    if held:
-        yield held[0] if len(held) == 1 else np.concatenate(held)
-
-
-@dataclass(frozen=True, eq=False)
-class Columns(Source):
-    """Columns of one length, read side by side."""
-
-    columns: tuple[Column, Column | None, Column | None]
-    rows: int
-
-    def targets(self) -> Iterator[tuple[Any, Any | None]]:
-        """Read (y, weight) of the blocks; the samples are not touched."""
-        return self._side_by_side(self.columns[1:], 0)  # type: ignore[return-value]
-
-    def _blocks(self, start: int) -> Iterator[Block]:
-        return self._side_by_side(self.columns, start)  # type: ignore[return-value]
-
-    def _side_by_side(self, columns: Sequence[Column | None], start: int) -> Iterator[tuple[Any, ...]]:
-        n, rows = self.columns[0].n_rows, self.rows
-        with ExitStack() as stack:
-            readers = [
-                column and stack.enter_context(closing(regroup(column.arrays(start, rows), start, rows)))
-                for column in columns
-            ]
-            while start < n:
-                stop = min(n, start - start % rows + rows)
-                yield tuple(reader and _take(reader, start, stop) for reader in readers)
-                start = stop
-
-
-def _take(reader: Iterator[NDArray[Any]], start: int, stop: int) -> NDArray[Any]:
-    block = next(reader, None)
-    if block is None or len(block) != stop - start:
-        raise ValueError(
-            f"Expected samples {start} to {stop - 1} as when the source was opened, got fewer: it changed since, so open "
-            "it again."
-        )
-    return block
-
-
-def beside(
-    X: Column, y: Column | None, weight: Column | None, *, block_bytes: int | None = None, name: str = "X"
-) -> Columns:
-    """Put columns side by side, after the checks that need no reading."""
-    if not X.shape or 0 in X.shape or X.n_rows == 0:
-        raise ValueError(
-            f"Expected {name} of shape (n_samples, I1, ..., IN) with at least one sample and one entry, got shape "
-            f"{(X.n_rows, *X.shape)}: reshape it."
-        )
-    if X.dtype.kind not in "fiub":
-        raise ValueError(f"Expected numbers in {name}, got {X.dtype} values: encode them as numbers first.")
-    for column, what in ((y, "target"), (weight, "weight")):
-        check_length(_characters(column.dtype) if column else 0)
-        if column is not None and column.n_rows != X.n_rows:
-            raise ValueError(
-                f"Expected one {what} for each sample, got {X.n_rows} samples and {column.n_rows} {what}s: samples and {what}s "
-                "have inconsistent numbers of samples."
-            )
-    rows = _block_rows(X, block_bytes)
-    for column, what in ((X, name), (y, "targets"), (weight, "weights")):
-        if column is not None:
-            _check_fits(column, rows, what)
-    return Columns(X.shape, X.n_rows, X.dtype, True, (X, y, weight), rows)
-
-
-def _characters(dtype: np.dtype[Any]) -> int:
-    return dtype.itemsize // {"U": 4, "S": 1}.get(dtype.kind, dtype.itemsize + 1)
-
-
-def check_length(longest: int) -> None:
-    """Refuse a label of so many characters: whoever makes an array of labels makes all as long as the longest."""
-    if longest > _LONGEST_LABEL:
-        raise ValueError(
-            f"Expected labels of at most {_LONGEST_LABEL} characters, got one of {longest}: shorten them, or number the classes."
-        )
-
-
-def _block_rows(column: Column, block_bytes: int | None) -> int:
-    if block_bytes is None:
-        block_bytes = min(_LARGEST_BLOCK, available_memory() // 8)
-    elif block_bytes < 1:
-        raise ValueError(f"Expected block_bytes to be a number of bytes of at least 1, got {block_bytes}.")
-    rows = max(1, block_bytes // _row_bytes(column))
-    # Whole chunks, so that none is read and decompressed twice.
-    return max(column.chunk, rows - rows % column.chunk)
-
-
-def _row_bytes(column: Column) -> int:
-    return max(1, prod(column.shape) * column.dtype.itemsize)
-
-
-def _check_fits(column: Column, rows: int, name: str) -> None:
-    """Refuse a block that memory cannot hold before anything is allocated: shapes and chunks are but claims of a file."""
-    needed = min(max(rows, column.chunk), column.n_rows) * _row_bytes(column)
-    free = available_memory()
-    if needed > free:
-        raise ValueError(
-            f"Expected {name} in blocks that fit in the {free / 2**30:.3g} GiB of free memory, got rows or chunks that need "
-            f"{needed / 2**30:.3g} GiB at once: write the file again with smaller chunks, or compress the samples with ModePCA."
-        )

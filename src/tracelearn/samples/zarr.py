@@ -9,19 +9,21 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import zarr
+from numcodecs.blosc import Blosc
 from numpy.typing import NDArray
+from zarr.codecs import BloscCodec
+from zarr.storage import LocalStore
 
 from tracelearn.arrays.memory import available_memory
-from tracelearn.optional import require
-from tracelearn.samples.arrays import array_column, chunk_rows, slices
-from tracelearn.samples.source import Column
-from tracelearn.samples.watched import look_through, other_than_opened, stored_bytes
+from tracelearn.samples.source import Column, array_column, look_through, other_than_opened, slices, stored_bytes
 
-__all__ = ["ZarrColumn", "zarr_column", "zarr_names"]
+__all__ = ["column", "names"]
 
 # A store names the codecs that its bytes go through, and some of those that are installed unpickle, which can run any code.
 _CODECS = frozenset(
@@ -30,6 +32,31 @@ _CODECS = frozenset(
 )
 _METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
 _LARGE = 64 << 20  # bytes from which on the free memory is looked at
+
+
+def names(path: Path) -> list[str] | None:
+    """List the arrays of a group; None for a bare array."""
+    newest = max((_changed_at(state) for _, state in look_through(path)), default=0)
+    opened = _open(path, max(newest, _changed_at(path.stat())))
+    if hasattr(opened, "shape"):
+        return None
+    return sorted(name for name, member in opened.members(max_depth=None) if hasattr(member, "shape"))
+
+
+def column(path: Path, name: str | None) -> Column:
+    """Read the shape and the type of one array of a group, or of the bare array; it is opened anew for every pass."""
+    folder = path / (name or "")
+    places = [place for place in (folder, *folder.parents) if place.is_relative_to(path)]
+    files = tuple(file for place in places for file in map(place.joinpath, _METADATA) if os.path.lexists(file))
+    states = [state for _, state in look_through(folder)]
+    newest = max(_changed_at(state) for state in (*states, *(place.lstat() for place in (*places, *files))))
+    found = array_column(_array(path, name, newest), f"'{name or path}'")
+    read = partial(_read, path, name, newest, found.chunk)
+    return replace(found, read=read, files=files, stored=sum(map(stored_bytes, states)))
+
+
+def _read(path: Path, name: str | None, newest: int, chunk: int, start: int, rows: int) -> Iterator[NDArray[Any]]:
+    return slices(_array(path, name, newest), chunk, start, rows)
 
 
 def _changed_at(state: os.stat_result) -> int:
@@ -41,79 +68,43 @@ def _check_size(size: int, what: str) -> None:
         raise MemoryError(what)
 
 
-def _open(path: Path, newest: int) -> Any:
-    """Open a store through which only files are read that were there, as they are, at a time."""
-    zarr = require("zarr", "zarr")
+class _Store(LocalStore):
+    """A store through which only files are read that were there, as they are, at a time."""
 
-    class Store(zarr.storage.LocalStore):  # type: ignore[misc, name-defined]
-        async def get(self, key: str, prototype: Any = None, byte_range: Any = None) -> Any:
-            check(key, whole=byte_range is None)
-            found = await super().get(key, prototype, byte_range)
-            check(key, whole=False)
-            return found
+    newest = 0
 
-    def check(key: str, *, whole: bool) -> None:
-        file = path / key
+    async def get(self, key: str, prototype: Any = None, byte_range: Any = None) -> Any:
+        self._check(key, whole=byte_range is None)
+        found = await super().get(key, prototype, byte_range)
+        self._check(key, whole=False)
+        return found
+
+    def _check(self, key: str, *, whole: bool) -> None:
+        file = self.root / key
         while not os.path.lexists(file) and file.name not in _METADATA:
             file = file.parent  # a missing chunk stands for the fill value, unless it was removed since
         if not os.path.lexists(file):
             return
         state = file.lstat()
-        if _changed_at(state) > newest:
-            raise other_than_opened(path)
+        if _changed_at(state) > self.newest:
+            raise other_than_opened(self.root)
         if whole and stat.S_ISREG(state.st_mode):
             _check_size(state.st_size, f"{key} has {state.st_size} bytes")
 
+
+def _open(path: Path, newest: int) -> Any:
+    store = _Store(path, read_only=True)
+    store.newest = newest
     try:
-        return zarr.open(Store(path, read_only=True), mode="r")
+        return zarr.open(store, mode="r")
     except (FileNotFoundError, KeyError) as error:
         raise ValueError(
             f"Expected a Zarr array or group in '{path}', got a folder without one: check the path."
         ) from error
 
 
-def zarr_names(path: Path) -> list[str] | None:
-    """List the arrays of a group; None for a bare array."""
-    newest = max((_changed_at(state) for _, state in look_through(path)), default=0)
-    opened = _open(path, max(newest, _changed_at(path.stat())))
-    if hasattr(opened, "shape"):
-        return None
-    return sorted(name for name, member in opened.members(max_depth=None) if hasattr(member, "shape"))
-
-
-def zarr_column(path: Path, name: str | None) -> ZarrColumn:
-    """Read the shape and the type of one array of a group, or of the bare array."""
-    folder = path / (name or "")
-    places = [place for place in (folder, *folder.parents) if place.is_relative_to(path)]
-    files = tuple(file for place in places for file in map(place.joinpath, _METADATA) if os.path.lexists(file))
-    states = [state for _, state in look_through(folder)]
-    newest = max(_changed_at(state) for state in (*states, *(place.lstat() for place in (*places, *files))))
-    array = _array(path, name, newest)
-    column = array_column(array, f"'{name or path}'")
-    stored = sum(map(stored_bytes, states))
-    return ZarrColumn(
-        column.n_rows, column.shape, column.dtype, chunk_rows(array), path, name, newest, files, stored
-    )  # fmt: skip
-
-
-@dataclass(frozen=True, eq=False)
-class ZarrColumn(Column):
-    """An array of a store, which is opened anew for every pass."""
-
-    path: Path
-    name: str | None
-    newest: int
-    files: tuple[Path, ...]
-    stored: int
-
-    def arrays(self, start: int, rows: int) -> Iterator[NDArray[Any]]:
-        """Slice the array."""
-        return slices(_array(self.path, self.name, self.newest), start, rows)
-
-
 def _array(path: Path, name: str | None, newest: int) -> Any:
     """Open an array, once its codecs were found good, with Blosc that looks before it decodes."""
-    zarr = require("zarr", "zarr")
     opened = _open(path, newest)
     array = opened if name is None else opened[name]
     unknown = sorted(_codecs(array.metadata.to_dict()) - _CODECS)
@@ -127,27 +118,30 @@ def _array(path: Path, name: str | None, newest: int) -> Any:
     return zarr.Array(zarr.AsyncArray(replace(array.metadata, **codecs), array.store_path))
 
 
+class _LookingBlosc(Blosc):  # type: ignore[misc]
+    """Blosc of format 2 that looks at a chunk before it decodes it."""
+
+    def decode(self, buf: Any, out: Any = None) -> Any:
+        _check_blosc(bytes(memoryview(buf).cast("B")[:16]), memoryview(buf).nbytes)
+        return super().decode(buf, out)
+
+
+class _LookingCodec(BloscCodec):
+    """The same of format 3."""
+
+    async def _decode_single(self, chunk_bytes: Any, chunk_spec: Any) -> Any:
+        _check_blosc(chunk_bytes[:16].to_bytes(), len(chunk_bytes))
+        return await super()._decode_single(chunk_bytes, chunk_spec)
+
+
 def _looking(codec: Any) -> Any:
     """Have codecs of Blosc, alone, in a sequence or in shards, look at a chunk before they decode it."""
-    blosc: Any = require("numcodecs.blosc", "zarr").Blosc
-    blosc_3: Any = require("zarr.codecs", "zarr").BloscCodec
-
-    class Looking(blosc):  # type: ignore[misc]
-        def decode(self, buf: Any, out: Any = None) -> Any:
-            _check_blosc(bytes(memoryview(buf).cast("B")[:16]), memoryview(buf).nbytes)
-            return super().decode(buf, out)
-
-    class Looking3(blosc_3):  # type: ignore[misc]
-        async def _decode_single(self, chunk_bytes: Any, chunk_spec: Any) -> Any:
-            _check_blosc(chunk_bytes[:16].to_bytes(), len(chunk_bytes))
-            return await super()._decode_single(chunk_bytes, chunk_spec)
-
     if isinstance(codec, tuple):
         return tuple(map(_looking, codec))
-    if isinstance(codec, blosc):
-        return Looking(**{key: value for key, value in codec.get_config().items() if key != "id"})
-    if isinstance(codec, blosc_3):
-        return Looking3.from_dict(codec.to_dict())
+    if isinstance(codec, Blosc):
+        return _LookingBlosc(**{key: value for key, value in codec.get_config().items() if key != "id"})
+    if isinstance(codec, BloscCodec):
+        return _LookingCodec.from_dict(codec.to_dict())
     return replace(codec, codecs=_looking(codec.codecs)) if hasattr(codec, "codecs") else codec
 
 

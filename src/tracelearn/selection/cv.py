@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from itertools import product
 from numbers import Integral, Real
 from typing import Any, Self
@@ -22,6 +21,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, is_foreign, is_sparse, move_to, to_numpy, widest
+from tracelearn.errors import warn
 from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
 from tracelearn.estimators.base import TraceNormModel
 from tracelearn.estimators.online import has_moments
@@ -301,11 +301,10 @@ class SelectionCV(BaseEstimator):
                 raise ValueError(
                     f"Expected a score that is a number on some fold, got NaN on all, with {self.scoring!r}."
                 )
-            warnings.warn(
+            warn(
                 f"Expected a score on every fold, got NaN on folds {lost}, which are left out: they may lack a class, so "
                 "stratify the folds or use fewer.",
                 UndefinedMetricWarning,
-                stacklevel=5,
             )
         rows = [(table, a) for table in tables for a in range(len(table.alphas))]
         parameters = [
@@ -411,7 +410,7 @@ class SelectionCV(BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
-        tags.input_tags.sparse = True
+        tags.input_tags.sparse = self.scaling is None  # the zeros of a sparse matrix would say nothing of scale
         tags.array_api_support = True
         return tags
 

@@ -10,7 +10,6 @@ import logging
 import os
 import re
 import time
-import warnings
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tracelearn.errors import InputError, refuse
+from tracelearn.errors import InputError, refuse, warn
 from tracelearn.files.models import DamagedFileError, pack, unpack, write_atomically
 from tracelearn.streaming.locks import FileLock
 
@@ -121,8 +120,9 @@ class State:
 class Checkpoints:
     """A folder with the last two checkpoints of a run, which is the only one there while it runs."""
 
-    def __init__(self, folder: Path, seconds: float) -> None:
+    def __init__(self, folder: Path, seconds: float, trusted: Iterable[type] = ()) -> None:
         self.folder, self.seconds, self.written = folder, seconds, time.monotonic()
+        self.trusted = tuple(trusted)  # classes that are not ours and that a checkpoint may hold
         self.good: list[Path] = []  # oldest first
         self._lock = FileLock(folder / ".lock")
 
@@ -186,9 +186,9 @@ class Checkpoints:
     def _newest_good(self, found: list[Path]) -> tuple[State, Any]:
         for path in found:
             try:
-                state, saved = _read(path)
+                state, saved = _read(path, self.trusted)
             except (DamagedFileError, OSError) as error:
-                warnings.warn(f"Skipping a damaged checkpoint: {error}", UserWarning, stacklevel=4)
+                warn(f"Skipping a damaged checkpoint: {error}")
                 continue
             self.good = [path]
             return state, saved
@@ -198,9 +198,9 @@ class Checkpoints:
         )
 
 
-def _read(path: Path) -> tuple[State, Any]:
+def _read(path: Path, trusted: Iterable[type]) -> tuple[State, Any]:
     """Read state and model of a checkpoint."""
-    kind, plain = unpack(path)
+    kind, plain = unpack(path, trusted)
     if kind != "checkpoint":
         raise DamagedFileError(f"Expected a checkpoint, got a file of kind {kind}, {path}.")
     try:

@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,6 +65,7 @@ def stream(
     resume: bool = False,
     max_samples: int | None = None,
     on_refresh: Callable[[StreamReport], None] | None = None,
+    trusted: Iterable[type] = (),
 ) -> StreamReport:
     """Learn from a source of batches, endless or not, and measure how well on the way.
 
@@ -96,6 +97,8 @@ def stream(
         Stop after so many samples, those before a resume included.
     on_refresh : function of a StreamReport, default=None
         Called after every refresh.
+    trusted : classes that are not ours and that a checkpoint to resume from may hold, such as a penalty of your own
+        As in ``load``: they are given what the file says they consist of.
 
     Returns
     -------
@@ -137,7 +140,7 @@ def stream(
     model._validate_params()
     if refresh_samples is None and refresh_seconds is None:
         refresh_samples = _REFRESH_SAMPLES
-    store = None if checkpoint is None else Checkpoints(Path(checkpoint), checkpoint_seconds)
+    store = None if checkpoint is None else Checkpoints(Path(checkpoint), checkpoint_seconds, trusted)
     with store or nullcontext():
         state = State() if store is None else store.begin(model, resume=resume)
         run = _Run(model, state, store, refresh_samples or math.inf, refresh_seconds, on_refresh)

@@ -13,8 +13,9 @@ from typing import Any
 
 from tracelearn.paper.estimators import ALGORITHMS
 from tracelearn.paper.reproduce.settings import OURS
+from tracelearn.report.pages import power
 
-__all__ = ["PAPER_ACCURACY", "judge", "percent", "power", "seconds_to"]
+__all__ = ["PAPER_ACCURACY", "judge", "percent", "seconds_to"]
 
 PAPER_ACCURACY = 0.959
 _NEAR = 0.01  # accuracies that differ by a percentage point or less count as equal
@@ -33,13 +34,6 @@ _SINGLE_MINIBATCH = [(name, f"{name}_miniBatch") for name in ("OL_APG_ADM", "OL_
 def percent(share: float) -> str:
     """Write a share as a percentage."""
     return f"{100 * share:.1f}\N{NO-BREAK SPACE}%"
-
-
-def power(value: float) -> str:
-    """Write 4e-07 as people do."""
-    digits, exponent = f"{value:.0e}".split("e")
-    raised = "10" + str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    return raised if digits == "1" else f"{digits}·{raised}"
 
 
 def _times(ratio: float) -> str:

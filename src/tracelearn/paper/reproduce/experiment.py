@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import import_module
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from tracelearn.paper.reproduce.claims import judge
 from tracelearn.paper.reproduce.settings import OURS, Settings
 from tracelearn.penalties import tensor_trace_norm
 
-__all__ = ["RESULTS", "Data", "Reporter", "curve", "describe", "follow", "load", "make_data", "run", "save"]
+__all__ = ["RESULTS", "Data", "curve", "describe", "follow", "load", "make_data", "run", "save"]
 
 RESULTS = "results.json"
 SIZES = (1, 10, 100, 1000)  # of mini-batches
@@ -37,22 +38,7 @@ _LAM = Constants().lam
 _BLOCK = 2_000  # tensors drawn at once: the memory of a whole draw is several times that of its result
 
 Share = Callable[[float], None]
-
-
-class Reporter:
-    """Hear what runs and how far it is; by default say nothing. ``seconds`` are expected ones, for the time left."""
-
-    def plan(self, stages: dict[str, float]) -> None:
-        """Learn all stages with the seconds that each is expected to take."""
-
-    def begin(self, stage: str) -> None:
-        """Learn that a stage begins."""
-
-    def advance(self, share: float) -> None:
-        """Learn the share of the stage that is done, from 0 to 1."""
-
-    def end(self, stage: str, outcome: dict[str, Any]) -> None:
-        """Learn what came out of a stage."""
+Progress = Callable[[str, float, float, dict[str, Any]], None]
 
 
 def save(results: dict[str, Any], out: Path) -> None:
@@ -312,32 +298,44 @@ def _minibatch(data: Data, settings: Settings, results: dict[str, Any], on_share
     return {}
 
 
-def run(settings: Settings, out: Path, reporter: Reporter | None = None) -> dict[str, Any]:
+def run(
+    settings: Settings, out: Path, on_progress: Progress = lambda stage, done, total, outcome: None
+) -> dict[str, Any]:
     """Run the whole experiment and return its results, which are also in ``out / "results.json"``.
 
     The file is written anew after every algorithm: an interruption loses only the algorithm that was running.
+    ``on_progress`` is told the stage, the seconds that are over and those of all stages, as expected, and what came out of a
+    stage that has ended.
     """
-    reporter, results = reporter or Reporter(), describe(settings)
-    # Seconds for tensors and moments are rough, for two cores: they only steer the estimate of the time left.
-    stages: dict[str, tuple[float, Callable[..., dict[str, Any]]]] = {
-        OURS: (3e-5 * settings.n_train, _ours),
-        "optimum": (1.0, _optimum),
-        **{name: (settings.budget, partial(_paper, name)) for name in ALGORITHMS},
-        "minibatch": (settings.study_seconds, _minibatch),
+    results = describe(settings)
+    works: dict[str, Callable[..., dict[str, Any]]] = {
+        OURS: _ours,
+        "optimum": _optimum,
+        **{name: partial(_paper, name) for name in ALGORITHMS},
+        "minibatch": _minibatch,
     }
-    drawing = {"data": 6e-5 * (settings.n_train + settings.n_test)}
-    reporter.plan(drawing | {stage: seconds for stage, (seconds, _) in stages.items()})
+    # Seconds for tensors and moments are rough, for two cores: they only steer the estimate of the time left.
+    seconds = dict.fromkeys(("data", *works), settings.budget) | {
+        "data": 6e-5 * (settings.n_train + settings.n_test),
+        OURS: 3e-5 * settings.n_train,
+        "optimum": 1.0,
+        "minibatch": settings.study_seconds,
+    }
+    begins = dict(zip(seconds, accumulate(seconds.values(), initial=0.0), strict=False))
+
+    def tell(stage: str, share: float, outcome: dict[str, Any] | None = None) -> None:
+        on_progress(stage, begins[stage] + min(share, 1.0) * seconds[stage], sum(seconds.values()), outcome or {})
+
     out.mkdir(parents=True, exist_ok=True)
     save(results, out)
-    reporter.begin("data")
-    data = make_data(settings, reporter.advance)
-    reporter.end("data", {})
-    for stage, (_, work) in stages.items():
-        reporter.begin(stage)
-        outcome = work(data, settings, results, reporter.advance)
+    tell("data", 0.0)
+    data = make_data(settings, partial(tell, "data"))
+    for stage, work in works.items():
+        tell(stage, 0.0)
+        outcome = work(data, settings, results, partial(tell, stage))
         results["claims"] = judge(results)
         save(results, out)
-        reporter.end(stage, outcome)
+        tell(stage, 1.0, outcome)
     results["complete"] = True
     save(results, out)
     return results

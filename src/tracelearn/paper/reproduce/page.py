@@ -10,9 +10,9 @@ from typing import Any
 from tracelearn.files.models import write_atomically
 from tracelearn.paper.estimators import ALGORITHMS
 from tracelearn.paper.reproduce import figures
-from tracelearn.paper.reproduce.claims import PAPER_ACCURACY, percent, power
+from tracelearn.paper.reproduce.claims import PAPER_ACCURACY, percent
 from tracelearn.paper.reproduce.settings import OURS
-from tracelearn.report.pages import document, fill, read_text, table
+from tracelearn.report.pages import document, fill, power, read_text, table
 
 __all__ = ["REPORT", "render", "write"]
 

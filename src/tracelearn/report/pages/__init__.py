@@ -12,7 +12,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-__all__ = ["as_json", "document", "fill", "read_text", "table"]
+__all__ = ["as_json", "document", "fill", "power", "read_text", "table"]
 
 
 def read_text(package: str, name: str) -> str:
@@ -48,6 +48,22 @@ def fill(template: str, values: dict[str, Any], **formats: Callable[[Any], str])
     values, formatter = {"always": True, **values}, _Formatter(formats)
     pairs = zip(parts[::2], parts[1::2], strict=True)
     return "".join(formatter.vformat(text, (), values) for needed, text in pairs if values.get(needed))
+
+
+def power(value: float) -> str:
+    """Write a number with a power of ten, as people do.
+
+    Examples
+    --------
+    >>> from tracelearn.report.pages import power
+    >>> power(4.2e-07), power(1e-10), power(0.0)
+    ('4.2 × 10⁻⁷', '10⁻¹⁰', '0')
+    """
+    if value == 0.0:
+        return "0"
+    digits, exponent = f"{value:.1e}".split("e")
+    raised = "10" + str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return raised if digits == "1.0" else f"{digits.removesuffix('.0')} × {raised}"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "") -> str:
