@@ -27,9 +27,6 @@ __all__ = ["Candidate", "Judge", "Table", "held_out_scores", "ridge_scores", "wa
 # Numbers in the weights of one batch: more would leave the cache without fewer calls.
 _LARGEST_BATCH = 2_000_000
 
-# Alphas after the best one, all worse, after which a path on our own grid ends.
-_PATIENCE = 3
-
 # Ridges that are tried alone, as shares of the total variance of the features.
 _RIDGES = np.geomspace(1.0, 1e-6, 13)
 
@@ -246,7 +243,8 @@ def walk(
         points = _path(group, shape, alphas, absolute=absolute, tol=tol, max_iter=max_iter)
         for a, (W, b) in enumerate(points):
             found.judge(a, group.folds, own, *design.reduced(W, b), judge)
-            if time.monotonic() > deadline or (not absolute and found.has_passed(a, own, by_score=by_score)):
+            # No sooner: where groups of samples differ, the held-out error has several minima.
+            if time.monotonic() > deadline:
                 break
 
     # Threads share the samples; most of the time is spent in BLAS and LAPACK, which let go of the interpreter.
@@ -318,15 +316,6 @@ class _Found:
         if by_score:
             return _mean(self.scores[:upto, c], self.design.weights)
         return calibrated(self.statistics[:upto, c], self.design.weights)
-
-    def has_passed(self, a: int, own: list[int], *, by_score: bool) -> bool:
-        """Tell whether the path of every candidate has left zero, was best some alphas ago, and is clearly worse now."""
-        for c in own:
-            values = self._selecting(c, a + 1, by_score=by_score)
-            best = int(np.argmax(values))
-            if a - best < _PATIENCE or values[best] <= values[0] + 0.02 or values[-1] >= values[best] - 0.002:
-                return False
-        return True
 
     def table(self, c: int, candidate: Candidate, alphas: Array, ridges: Array, *, by_score: bool) -> Table:
         """Gather what was found of a candidate."""
