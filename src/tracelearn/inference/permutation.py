@@ -16,7 +16,7 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.estimators.base import ZeroWeightsWarning
 from tracelearn.inference.searches import best_scores, can_repeat
-from tracelearn.inference.sets import Reading, check_count, chunks, is_shared, judged, solve
+from tracelearn.inference.sets import Reading, check_count, chunks, is_shared, judged, read_groups, solve
 from tracelearn.samples.samples import as_raw
 from tracelearn.selection.cv import SelectionCV
 from tracelearn.selection.folds import Folds, folds_of
@@ -80,17 +80,6 @@ def exchange_of(labels: Array, groups: Array | None, stratified: Array | None = 
     if np.array_equal(labels[first][numbers], labels):
         return Exchange(None, numbers, "whole groups, each of which has one target")
     return Exchange(numbers, None, "targets within groups")
-
-
-def _check_groups(groups: Any, n: int) -> Array | None:
-    if groups is None:
-        return None
-    found = to_numpy(groups)
-    if found.shape != (n,):
-        raise ValueError(f"Expected one group for each of {n} samples, got an array of shape {found.shape}.")
-    if len(np.unique(found)) < 2:
-        raise ValueError("Expected at least two groups, got one: pass groups=None.")
-    return found
 
 
 def _folds(cv: Any, labels: Array, groups: Array | None, *, classifier: bool) -> tuple[Folds, Exchange]:
@@ -219,7 +208,7 @@ def permutation_test(
     if selection not in ("repeat", "fixed"):
         raise ValueError(f"Expected selection to be 'repeat' or 'fixed', got {selection!r}.")
     labels = to_numpy(as_raw(X, y).all_targets()[0])
-    groups = _check_groups(groups, len(labels))
+    groups = read_groups(groups, len(labels))
     searches = isinstance(model, SelectionCV)
     if searches:
         cv, scoring = model.cv if cv is None else cv, model.scoring if scoring is None else scoring

@@ -24,7 +24,7 @@ from tracelearn.problems.batch import Problems, choose_form, datafit
 from tracelearn.samples.samples import Block, Samples, as_raw
 from tracelearn.selection.session import with_scores
 
-__all__ = ["Reading", "check_count", "chunks", "is_shared", "judged", "solve"]
+__all__ = ["Reading", "check_count", "chunks", "is_shared", "judged", "read_groups", "solve"]
 
 # Numbers in the weights of one batch: more would leave the cache without fewer calls.
 _LARGEST_BATCH = 200_000
@@ -40,6 +40,18 @@ def check_count(value: Any, name: str, least: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ValueError(f"Expected {name} to be a whole number of at least {least}, got {value!r}.")
     return int(value)
+
+
+def read_groups(groups: Any, n: int) -> Array | None:
+    """Read the groups of samples, and refuse those that are none."""
+    if groups is None:
+        return None
+    found = to_numpy(groups)
+    if found.shape != (n,):
+        raise ValueError(f"Expected one group for each of {n} samples, got an array of shape {found.shape}.")
+    if len(np.unique(found)) < 2:
+        raise ValueError("Expected at least two groups, got one: pass groups=None.")
+    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from tracelearn.plotting.canvas import COLOURS, INK, LIMIT, OnePanel, legend_above, plain
+from tracelearn.plotting.canvas import COLOURS, INK, LIMIT, OnePanel, Panels, legend_above, plain, tick_names
 
-__all__ = ["draw_null"]
+__all__ = ["draw_comparison", "draw_null"]
 
 
 def _axes(ax: Any) -> Any:
@@ -27,3 +27,26 @@ def draw_null(found: Any, ax: Any = None) -> Any:
     axes.set(xlabel=found.scoring, ylabel="permutations")
     legend_above(axes)
     return axes
+
+
+def draw_comparison(found: Any, ax: Any = None) -> Any:
+    """Draw the scores of all folds, and beside them how far the first model is from each other one, with 95 % intervals."""
+    panels = Panels()
+    panels._open(ax, (1, 2), (4.6, 0.8 + 0.5 * len(found.names)), "for scores and for differences")
+    left, right = panels.axes_
+    places = np.arange(len(found.names))
+    for m, scores in enumerate(found.scores):
+        left.plot(scores, np.full(len(scores), m), "o", color=COLOURS[5], alpha=0.5, markersize=4)
+    left.plot(found.means, places, "D", color=COLOURS[0], label="mean")
+    reach = np.stack([found.difference - found.low, found.high - found.difference])[:, 1:]
+    right.errorbar(found.difference[1:], places[1:], xerr=reach, fmt="D", color=COLOURS[0], capsize=3)
+    right.axvline(0.0, color=INK, linewidth=1.0)
+    for m in places[1:]:
+        right.annotate(
+            f"p = {found.p_value[m]:.2g}", (found.difference[m], m), (0, 6), textcoords="offset points", ha="center"
+        )
+    for axes, words in ((left, found.scoring), (right, f"{found.names[0]} better by")):
+        plain(axes)
+        tick_names(axes.yaxis, found.names)
+        axes.set(xlabel=words, ylim=(len(places) - 0.5, -0.5))
+    return panels.axes_
