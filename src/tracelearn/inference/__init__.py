@@ -1,6 +1,15 @@
 """Answers with evidence: tests, intervals and time courses of models, as batches of problems over shared operators."""
 
 from tracelearn.inference.comparison import Comparison, compare
+from tracelearn.inference.decoding import Decoding, decode_over_time, searchlight
 from tracelearn.inference.permutation import PermutationTest, permutation_test
 
-__all__ = ["Comparison", "PermutationTest", "compare", "permutation_test"]
+__all__ = [
+    "Comparison",
+    "Decoding",
+    "PermutationTest",
+    "compare",
+    "decode_over_time",
+    "permutation_test",
+    "searchlight",
+]

@@ -7,12 +7,13 @@ sets are right-hand sides of one system, factored once. Invariant: each set's an
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.stats import rankdata
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, UndefinedMetricWarning
 from sklearn.metrics import get_scorer
@@ -172,19 +173,35 @@ def judged(reading: Reading, scoring: Any, order: Array, scores: Array) -> Array
     model, codes = reading.model, reading.codes[order]
     default = "accuracy" if model._learns_classes else "r2"
     name = default if scoring is None else scoring
-    if name == "accuracy" and model._learns_classes:
-        found = scores[..., 0] > 0 if scores.shape[2] == 1 else np.argmax(scores, axis=2)
-        return np.asarray(np.mean(found == codes, axis=1))
-    if name == "r2" and not model._learns_classes:
-        return _r_squared(codes, reading.loss.inverse_link(scores))
-    if name == "roc_auc" and model._learns_classes and scores.shape[2] == 1:
-        return _area(codes > 0, scores[..., 0])
+    fast = _FAST.get(name) if isinstance(name, str) else None
+    if fast is not None and _kind(model, scores) in fast[0]:
+        return fast[1](codes, scores if model._learns_classes else reading.loss.inverse_link(scores))
     scorer = get_scorer(name) if isinstance(name, str) else name
     rows = np.zeros((scores.shape[1], 1))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UndefinedMetricWarning)
         pairs = zip(scores, np.broadcast_to(order, scores.shape[:2]), strict=True)
         return np.array([scorer(with_scores(model, reading.loss, z), rows, reading.labels[own]) for z, own in pairs])
+
+
+def _kind(model: Any, scores: Array) -> str:
+    return "numbers" if not model._learns_classes else "classes" if scores.shape[2] > 1 else "two classes"
+
+
+def _classes(scores: Array) -> Array:
+    return scores[..., 0] > 0 if scores.shape[2] == 1 else np.argmax(scores, axis=2)
+
+
+def _accuracy(codes: Array, scores: Array) -> Array:
+    return np.asarray(np.mean(_classes(scores) == codes, axis=1))
+
+
+def _balanced(codes: Array, scores: Array) -> Array:
+    """Average over the classes that occur how many of each are found."""
+    right = _classes(scores) == codes
+    found = [np.sum(right & (codes == k), axis=1) / np.maximum(np.sum(codes == k, axis=1), 1) for k in np.unique(codes)]
+    present = [np.any(codes == k, axis=1) + np.zeros(len(right)) for k in np.unique(codes)]
+    return np.asarray(np.sum(found, axis=0) / np.sum(present, axis=0))
 
 
 def _r_squared(y: Array, found: Array) -> Array:
@@ -195,12 +212,21 @@ def _r_squared(y: Array, found: Array) -> Array:
     return np.asarray(share.mean(axis=1))
 
 
-def _area(positive: Array, scores: Array) -> Array:
+def _area(codes: Array, scores: Array) -> Array:
     """Find the area under the ROC curve (S,): how often a positive sample is above a negative one, ties by half."""
-    from scipy.stats import rankdata  # noqa: PLC0415 - slow to import
-
-    ranks, count = rankdata(scores, axis=1), positive.sum(axis=1)
+    positive = codes > 0
+    ranks, count = rankdata(scores[..., 0], axis=1), positive.sum(axis=1)
     others = scores.shape[1] - count
     total = np.sum(ranks * positive, axis=1) - 0.5 * count * (count + 1)
     known = (count > 0) & (others > 0)
     return np.asarray(np.where(known, total / np.where(known, count * others, 1), np.nan))
+
+
+# Scores of many models at once; all others are asked for one by one.
+_FAST: dict[str, tuple[tuple[str, ...], Callable[[Array, Array], Array]]] = {
+    "accuracy": (("two classes", "classes"), _accuracy),
+    "balanced_accuracy": (("two classes", "classes"), _balanced),
+    "roc_auc": (("two classes",), _area),
+    "r2": (("numbers",), _r_squared),
+    "neg_mean_squared_error": (("numbers",), lambda y, found: -np.mean((y - found) ** 2, axis=(1, 2))),
+}

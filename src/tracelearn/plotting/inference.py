@@ -8,7 +8,7 @@ import numpy as np
 
 from tracelearn.plotting.canvas import COLOURS, INK, LIMIT, OnePanel, Panels, legend_above, plain, tick_names
 
-__all__ = ["draw_comparison", "draw_null"]
+__all__ = ["draw_comparison", "draw_decoding", "draw_null"]
 
 
 def _axes(ax: Any) -> Any:
@@ -50,3 +50,26 @@ def draw_comparison(found: Any, ax: Any = None) -> Any:
         tick_names(axes.yaxis, found.names)
         axes.set(xlabel=words, ylim=(len(places) - 0.5, -0.5))
     return panels.axes_
+
+
+def draw_decoding(found: Any, ax: Any = None, times: Any = None) -> Any:
+    """Draw a score over positions with its standard error, or the map of trained and tested positions."""
+    axes = _axes(ax)
+    times = found.positions if times is None else np.asarray(times)
+    if len(times) != len(found.positions):
+        raise ValueError(f"Expected {len(found.positions)} times, one for each position, got {len(times)}.")
+    if found.scores.ndim == 2:
+        axes.fill_between(times, found.mean - found.standard_error, found.mean + found.standard_error, color=COLOURS[5])
+        axes.plot(times, found.mean, color=COLOURS[0])
+        axes.set(xlabel="position", ylabel=found.scoring)
+        return axes
+    # Colours are centred where a model that knows nothing scores, so that both sides of it are seen.
+    middle = 0.5 if found.scoring in ("accuracy", "roc_auc") else 0.0
+    reach = float(np.max(np.abs(found.mean - middle)))
+    extent = (times[0], times[-1], times[0], times[-1])
+    options = {"origin": "lower", "aspect": "equal", "cmap": "RdBu_r", "interpolation": "nearest"}
+    image = axes.imshow(found.mean, extent=extent, vmin=middle - reach, vmax=middle + reach, **options)
+    axes.plot(times[[0, -1]], times[[0, -1]], color=INK, linewidth=0.8)
+    axes.set(xlabel="tested at", ylabel="trained at")
+    axes.figure.colorbar(image, ax=axes, label=found.scoring)
+    return axes
