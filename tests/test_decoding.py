@@ -22,15 +22,15 @@ def _epochs(n=48, channels=5, times=7, seed=0):
 
 CV = KFold(3, shuffle=True, random_state=0)
 CASES = {
-    "numbers": (TraceNormRegressor(0.1, tol=1e-14, max_iter=5000), lambda y: y, "r2"),
-    "several": (TraceNormRegressor(0.1, tol=1e-14, max_iter=5000), lambda y: np.stack([y, y**2], 1), "r2"),
+    "numbers": (TraceNormRegressor(0.1, tol=1e-13, max_iter=2000), lambda y: y, "r2"),
+    "several": (TraceNormRegressor(0.1, tol=1e-13, max_iter=2000), lambda y: np.stack([y, y**2], 1), "r2"),
     "joint": (
-        TraceNormRegressor(0.1, tol=1e-13, max_iter=5000, target_mode=True),
+        TraceNormRegressor(0.1, tol=1e-13, max_iter=2000, target_mode=True),
         lambda y: np.stack([y, y**2], 1),
         "r2",
     ),
     "scaled": (
-        TraceNormRegressor(0.1, tol=1e-14, max_iter=5000, scaling="modes"),
+        TraceNormRegressor(0.1, tol=1e-13, max_iter=2000, scaling="modes"),
         lambda y: y,
         "neg_mean_squared_error",
     ),
@@ -76,7 +76,7 @@ def test_scores_are_those_of_a_loop_over_positions(case, generalize):
 @pytest.mark.parametrize("axis", [1, -1])
 def test_windows_keep_the_mode_and_weights_have_low_rank_in_it(axis):
     X, y = _epochs()
-    model = TraceNormRegressor(0.1, tol=1e-13, max_iter=5000)
+    model = TraceNormRegressor(0.1, tol=1e-13, max_iter=2000)
     found = decode_over_time(model, X, y, axis=axis, window=3, step=2, cv=CV)
     size = X.shape[axis]
     np.testing.assert_array_equal(found.positions, np.arange(0, size - 2, 2))
@@ -97,7 +97,7 @@ def test_a_searchlight_sees_each_neighbourhood_alone(kind):
     X, y = _epochs()
     chain = np.eye(5, k=1) + np.eye(5, k=-1)
     lists = [np.flatnonzero(row) for row in chain + np.eye(5)]
-    model = TraceNormRegressor(0.1, tol=1e-13, max_iter=5000)
+    model = TraceNormRegressor(0.1, tol=1e-13, max_iter=2000)
     found = searchlight(model, X, y, lists if kind is list else kind(chain), cv=CV)
     slices = [X[:, own] for own in lists]
     np.testing.assert_allclose(found.scores, _sliding(model, X, y, slices, "r2", generalize=False), atol=1e-8)
