@@ -15,9 +15,10 @@ import numpy as np
 from array_api_compat import device
 from joblib import Parallel, delayed
 
-from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
+from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, to_numpy
 from tracelearn.penalties import Atom, Nuclear, Overlap
-from tracelearn.problems.batch import CHECK_EVERY, Problems, Solution, alpha_max
+from tracelearn.problems.batch import Problems, Solution, alpha_max
+from tracelearn.problems.datafits import Squares
 from tracelearn.selection.folds import Design
 from tracelearn.solvers import SOLVERS
 
@@ -119,6 +120,7 @@ class _Group:
     """Problems that are solved together: some folds of some candidates."""
 
     fit: Any
+    exact: Any  # the same in double precision
     penalty: Any
     top: Array  # alpha_max of each problem's candidate, (B,)
     folds: tuple[int, ...]
@@ -174,11 +176,14 @@ def _group(
         fit = fit.take(xp.asarray(index, device=device(fit.ridge)))
     ridges = np.tile(np.repeat([c.ridge for c in own], each), len(folds))
     fit = replace(fit, ridge=xp.asarray(ridges, dtype=fit.ridge.dtype, device=device(fit.ridge)))
-    norm = _terms(own, shape, fit.ridge, each) if penalty is None else penalty(own[0])
-    single = [_terms([c], shape, whole.ridge, each) if penalty is None else norm for c in own]
-    tops = [float(xp.max(alpha_max(whole, one, shape))) for one in single]
+    rough = fit.single() if fit.path_solver == "admm" and isinstance(fit, Squares) else fit
+    norm = _terms(own, shape, rough.ridge, each) if penalty is None else penalty(own[0])
+    alone = [_terms([c], shape, whole.ridge, each) if penalty is None else norm for c in own]
+    tops = [float(xp.max(alpha_max(whole, one, shape))) for one in alone]
     top = np.tile(np.repeat(tops, each), len(folds))
-    return _Group(fit, norm, xp.asarray(top, dtype=fit.ridge.dtype, device=device(fit.ridge)), folds, numbers)
+    return _Group(
+        rough, fit, norm, xp.asarray(top, dtype=rough.ridge.dtype, device=device(rough.ridge)), folds, numbers
+    )
 
 
 def _path(
@@ -195,13 +200,13 @@ def _path(
         strength = xp.full_like(top, float(alpha)) if absolute else top * float(alpha)
         problems = Problems(fit, group.penalty, strength, shape)
         name = fit.path_solver
-        # Few iterations from the alpha before are enough, and a certificate half way is the one that can end them.
-        rarely = {"check_every": max(CHECK_EVERY, max_iter // 2)} if name == "admm" else {}
+        # Few iterations from the alpha before are enough to choose by. A certificate would end none of them.
+        options = {"check_every": max_iter // 2 if absolute else None} if name == "admm" else {}
         limit = max_iter if found is not None else 2 * max_iter
-        found = SOLVERS[name](problems, tol=tol, max_iter=limit, start=found, exact_ranks=False, **rarely)
+        found = SOLVERS[name](problems, tol=tol, max_iter=limit, start=found, exact_ranks=False, **options)
         before = float(alpha)
-        W = problems.rows(found.W)
-        yield W, fit.intercept(W)
+        W = as_dtype(problems.rows(found.W), group.exact.ridge.dtype)
+        yield W, group.exact.intercept(W)
 
 
 def walk(
