@@ -8,7 +8,7 @@ import numpy as np
 
 from tracelearn.plotting.canvas import COLOURS, INK, LIMIT, OnePanel, Panels, legend_above, plain, tick_names
 
-__all__ = ["draw_comparison", "draw_decoding", "draw_null"]
+__all__ = ["draw_comparison", "draw_decoding", "draw_map", "draw_null"]
 
 
 def _axes(ax: Any) -> Any:
@@ -72,4 +72,26 @@ def draw_decoding(found: Any, ax: Any = None, times: Any = None) -> Any:
     axes.plot(times[[0, -1]], times[[0, -1]], color=INK, linewidth=0.8)
     axes.set(xlabel="tested at", ylabel="trained at")
     axes.figure.colorbar(image, ax=axes, label=found.scoring)
+    return axes
+
+
+def draw_map(found: Any, ax: Any = None, level: float = 0.05) -> Any:
+    """Draw a map with what survives marked: a matrix as an image, other orders by their first mode against the rest."""
+    axes, kept = _axes(ax), found.significant(level)
+    values = found.map
+    if kept.ndim > found.order:  # several targets: the first
+        values, kept = values[0], kept[0]
+    if values.ndim == 1:
+        axes.plot(values, color=COLOURS[0])
+        axes.plot(np.flatnonzero(kept), values[kept], "o", color=COLOURS[1], label=f"p ≤ {level:g}, corrected")
+        axes.set(xlabel="entry", ylabel=found.what)
+        return axes
+    values, kept = values.reshape(len(values), -1), kept.reshape(len(kept), -1)
+    reach = float(np.max(np.abs(values))) or 1.0
+    options = {"aspect": "auto", "cmap": "RdBu_r", "interpolation": "nearest"}
+    image = axes.imshow(values, vmin=-reach, vmax=reach, **options)
+    if np.any(kept):
+        axes.contour(kept.astype(float), levels=[0.5], colors=INK, linewidths=1.2)
+    axes.set(xlabel="second mode" if found.map.ndim == 2 else "other modes", ylabel="first mode")
+    axes.figure.colorbar(image, ax=axes, label=f"{found.what}, p ≤ {level:g} outlined")
     return axes
