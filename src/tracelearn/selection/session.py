@@ -26,7 +26,7 @@ from tracelearn.selection.folds import Design, Folds
 from tracelearn.selection.path import read_alphas
 from tracelearn.selection.search import Candidate, Table, held_out_scores, ridge_scores, walk, walk_ridges
 
-__all__ = ["VIEWS", "Session", "calibration", "parts_of", "possible_views", "shares_of"]
+__all__ = ["VIEWS", "Session", "calibration", "parts_of", "possible_views", "shares_of", "with_scores"]
 
 # Held-out scores differ by far more than this between neighbouring alphas: paths need no tighter gap to choose one.
 _PATH_TOL = 2e-3
@@ -270,7 +270,7 @@ class Session:
         """Ask the user's scorer, which sees an estimator that has these scores."""
         scoring = self.cv.scoring
         scorer = get_scorer(scoring) if isinstance(scoring, str) else scoring
-        fixed = _fixed(self.model, self.loss, scores)
+        fixed = with_scores(self.model, self.loss, scores)
         weight = {} if self.weight is None else {"sample_weight": self.weight[index]}
         rows = np.zeros((len(index), 1))
         with warnings.catch_warnings():
@@ -354,7 +354,8 @@ class _FixedClassifier(ClassifierMixin, _Fixed):
         return np.exp(self.loss.log_probabilities(self.scores))
 
 
-def _fixed(model: Any, loss: Loss, scores: Array) -> Any:
+def with_scores(model: Any, loss: Loss, scores: Array) -> Any:
+    """Make an estimator that has given scores (n, K) of some samples, for a scorer to look at."""
     if model._learns_classes:
         return _FixedClassifier(scores, loss, to_numpy(model.classes_), True)
     return _FixedRegressor(scores, loss, None, model._single)
