@@ -15,6 +15,7 @@ from tracelearn.cli import main
 ROOT = Path(__file__).parents[1]
 MODULES = (
     "tracelearn",
+    "tracelearn.inference",
     "tracelearn.plotting",
     "tracelearn.report",
     "tracelearn.arrays.tensors",

@@ -24,6 +24,7 @@ OPTIONAL = [
 ]
 PUBLIC = {
     "HierarchicalTraceNormClassifier",
+    "LaggedRegressor",
     "ModePCA",
     "ModeWhitener",
     "Moments",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
     from tracelearn.estimators.hierarchy import HierarchicalTraceNormClassifier
+    from tracelearn.estimators.lagged import LaggedRegressor
     from tracelearn.features import ModePCA, ModeWhitener, SecondOrder, TensorStandardScaler, Views
     from tracelearn.files.models import load, save
     from tracelearn.files.onnx import to_onnx
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HierarchicalTraceNormClassifier",
+    "LaggedRegressor",
     "ModePCA",
     "ModeWhitener",
     "Moments",
@@ -44,6 +46,7 @@ __version__ = "0.1.0.dev0"
 _MODULES = {
     "estimators": ("TraceNormClassifier", "TraceNormRegressor"),
     "estimators.hierarchy": ("HierarchicalTraceNormClassifier",),
+    "estimators.lagged": ("LaggedRegressor",),
     "features": ("ModePCA", "ModeWhitener", "SecondOrder", "TensorStandardScaler", "Views"),
     "files.models": ("load", "save"),
     "files.onnx": ("to_onnx",),

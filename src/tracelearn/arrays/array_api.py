@@ -209,6 +209,11 @@ def as_dtype(X: Array, dtype: Any) -> Array:
     return array_namespace(X).astype(X, dtype, copy=False)
 
 
+def to_single(X: Array) -> Array:
+    """Convert to single precision."""
+    return as_dtype(X, array_namespace(X).float32)
+
+
 def unique_values(y: Array) -> Array:
     """List the values of a foreign array in increasing order."""
     xp = array_namespace(y)

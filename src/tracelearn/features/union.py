@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_foreign, move_to, widest
-from tracelearn.features.base import Second, Summary, TensorTransformer, squares
+from tracelearn.features.base import Second, Summary, TensorTransformer, squares, summarise
 from tracelearn.features.scaler import TensorStandardScaler
 from tracelearn.samples import as_source
 from tracelearn.samples.checks import read_numbers
@@ -141,6 +141,16 @@ class Views(TensorTransformer, BaseComposition):  # type: ignore[misc]
         """See tensors as every view does, each flat, one after the other."""
         xp, T = array_namespace(T), as_dtype(T, widest(T)["dtype"])
         return xp.concat([xp.reshape(view.transform(T), (T.shape[0], -1)) for view in self.transformers_], axis=1)
+
+    def _join(self, fitted: list[Any], parts: list[Array], weight: Array) -> Array:
+        """Learn from what fitted transformers have made of samples (n, ...) already; return what ``transform`` would."""
+        xp, n = array_namespace(parts[0]), parts[0].shape[0]
+        self.transformers_ = fitted
+        self.sample_shape_, self.n_features_in_ = fitted[0].sample_shape_, math.prod(fitted[0].sample_shape_)
+        self.n_samples_seen_ = fitted[0].n_samples_seen_
+        flat = xp.concat([xp.reshape(part, (n, -1)) for part in parts], axis=1)
+        self._keep(summarise(flat, weight, *self._rules()))
+        return flat * move_to(np.repeat(self.view_factors_, self._sizes()), flat, flat.dtype)
 
     def _rules(self) -> tuple[Second, Sequence[int]]:
         return functools.partial(squares, (), self._shape_out()), ()

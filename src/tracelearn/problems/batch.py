@@ -101,12 +101,14 @@ def datafit(
     )
 
 
-def in_basis(samples: Samples, *, fit_intercept: bool) -> tuple[Array, Array, Samples]:
+def in_basis(
+    samples: Samples, *, fit_intercept: bool, spanned: Callable[[Array], tuple[Array, Array]] = span
+) -> tuple[Array, Array, Samples]:
     """Find an orthonormal basis (p, r) of the samples about an origin (p,), and the samples as their coordinates."""
     rows = samples.rows
     share = samples.total(lambda X, Y, share, z: share)
     origin = mean_row(rows, share) if fit_intercept else 0.0 * rows[0, :]  # type: ignore[index]
-    basis, coordinates = span(rows - origin)
+    basis, coordinates = spanned(rows - origin)
     return basis, origin, samples.mapped_rows(lambda X: coordinates, (coordinates.shape[1],))
 
 
@@ -276,10 +278,17 @@ class Problems:
         at = self.fit.evaluate(self.rows(W))
         return Solution(W, split, *certify(at, self.penalty, W, split, self.alpha, self.scale), n_iter, rho)
 
-    def begin(self, start: Solution | None) -> Solution:
-        """Certify where to start from: a neighbouring solution, or W = 0, the answer for any alpha from alpha_max up."""
+    def concluded(self, W: Array, split: Split, n_iter: int, rho: Array | None, *, proven: bool) -> Solution:
+        """Make a solution of W; without its certificate it is for choosing between models, not for handing out."""
+        if proven:
+            return self.certified(W, split, n_iter, rho)
+        unknown = array_namespace(self.alpha).full_like(self.alpha, math.inf)
+        return Solution(W, split, unknown, unknown, n_iter, rho)
+
+    def begin(self, start: Solution | None, *, proven: bool = True) -> Solution:
+        """Say where to start from: a neighbouring solution, or W = 0, the answer for any alpha from alpha_max up."""
         if start is not None:
-            return self.certified(start.W, start.split, 0, start.rho)
+            return self.concluded(start.W, start.split, 0, start.rho, proven=proven)
         at = self.fit.at_zero
         W = self.tensors(array_namespace(self.alpha).zeros_like(at.gradient))
         proof = certify(at, self.penalty, W, None, self.alpha, self.scale)

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol, Self
 
-from tracelearn.arrays.array_api import Array, array_namespace
+from tracelearn.arrays.array_api import Array, array_namespace, to_single
 from tracelearn.arrays.linalg import positive_part
 from tracelearn.moments import Moments
 from tracelearn.problems.operators import Gram, InBasis, Operator, stacked
 
-__all__ = ["DataFit", "Evaluation", "Squares", "least_value", "repeated", "span", "summed"]
+__all__ = ["DataFit", "Evaluation", "Squares", "least_value", "principal_span", "repeated", "span", "summed"]
 
 
 class Evaluation(Protocol):
@@ -149,6 +149,22 @@ def span(rows: Array) -> tuple[Array, Array]:
     return basis, xp.matrix_transpose(coordinates)
 
 
+def principal_span(rows: Array) -> tuple[Array, Array]:
+    """Find the same by principal components: faster, without those of less than 1e-10 of the largest variance."""
+    xp = array_namespace(rows)
+    values, vectors = xp.linalg.eigh(rows @ xp.matrix_transpose(rows))
+    kept = values > 1e-10 * values[-1]
+    if not bool(xp.any(kept)):
+        return span(rows)
+    lengths, vectors = xp.sqrt(values[kept]), vectors[:, kept]
+    return xp.matrix_transpose(rows) @ (vectors / lengths), vectors * lengths
+
+
+def _variances(basis: Array, gram: Array) -> Array:
+    """Find the variances of features from twice the covariance (r, r) of their coordinates in a basis (p, r)."""
+    return 0.5 * array_namespace(basis).sum((basis @ gram) * basis, axis=1)
+
+
 def _against(rows: Array, table: Array) -> Array:
     """Multiply rows (R, p) with a vector (p,), or the rows of each group with its own of a table (G, p): (R,)."""
     if table.ndim == 1:
@@ -226,13 +242,15 @@ class Squares:
         gram = Gram(moments.gram * (2.0 / moments.weight), spectral)
         ridges = xp.full_like(moments.y_mean[:1] if joint else moments.y_mean, ridge)
         cross, target = moments.cross.T / moments.weight, moments.target_sq / moments.weight
-        if basis is None:
-            variances = 0.5 * xp.linalg.diagonal(gram.matrix)
-            return cls(gram, cross, target, ridges, moments.x_mean, moments.y_mean, variances)
-        back = xp.matrix_transpose(basis)
-        variances = 0.5 * xp.sum((basis @ gram.matrix) * basis, axis=1)
-        x_mean = origin + moments.x_mean @ back
-        return cls(InBasis(gram, basis), cross @ back, target, ridges, x_mean, moments.y_mean, variances)
+        variances = 0.5 * xp.linalg.diagonal(gram.matrix)
+        found = cls(gram, cross, target, ridges, moments.x_mean, moments.y_mean, variances)
+        return found if basis is None else found.lifted(basis, origin, _variances(basis, gram.matrix))
+
+    def lifted(self, basis: Array, origin: Any, variances: Array) -> Squares:
+        """Read problems of coordinates in a basis (p, r) about an origin (p,) as problems of all p features."""
+        back = array_namespace(basis).matrix_transpose(basis)
+        operator, x_mean = InBasis(self.operator, basis), origin + self.x_mean @ back  # type: ignore[arg-type]
+        return replace(self, operator=operator, cross=self.cross @ back, x_mean=x_mean, variances=variances)
 
     @classmethod
     def stacked(cls, parts: Sequence[Squares]) -> Squares:
@@ -326,6 +344,17 @@ class Squares:
     def model(self, W: Array, at: Evaluation) -> Squares:
         """Return this: it is its own expansion to second order."""
         return self
+
+    def single(self) -> Squares:
+        """Return the same problems in single precision, unless its range is too small for them: for choosing, not for answers."""
+        xp = array_namespace(self.cross)
+        sizes = [float(xp.sum(self.variances)), float(xp.max(self.target)), 1.0]  # type: ignore[arg-type]
+        if not 1e-12 < min(sizes) <= max(sizes) < 1e12 or not isinstance(self.operator, Gram | InBasis):
+            return self
+        names = ("cross", "target", "ridge", "x_mean", "y_mean", "variances")
+        return replace(
+            self, operator=self.operator.single(), **{name: to_single(getattr(self, name)) for name in names}
+        )
 
     def take(self, problems: Array) -> Squares:
         """Keep some of the problems, or repeat them; groups must stay of equal length."""

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from array_api_compat import device
 
-from tracelearn.arrays.array_api import Array, array_namespace
+from tracelearn.arrays.array_api import Array, array_namespace, to_single
 from tracelearn.arrays.linalg import positive_part
 
 __all__ = [
@@ -108,6 +108,13 @@ class Gram:
         values, vectors = array_namespace(self.matrix).linalg.eigh(self.matrix)
         return positive_part(values), vectors
 
+    def single(self) -> Gram:
+        """Return the same in single precision; what is decomposed is decomposed in double first."""
+        found = Gram(to_single(self.matrix), self.spectral)
+        if self.spectral:
+            found.__dict__["_eigen"] = tuple(to_single(part) for part in self._eigen)
+        return found
+
     @cached_property
     def _factors(self) -> dict[float, _Factor]:
         return {}
@@ -186,6 +193,10 @@ class InBasis:
             return (rows + (shift[:, None] * inner(inside) - inside) @ back) / shift[:, None]
 
         return solve
+
+    def single(self) -> InBasis:
+        """Return the same in single precision."""
+        return InBasis(self.inner.single(), to_single(self.basis))
 
     def largest(self) -> float:
         """Bound the largest eigenvalue from above, within a few per cent."""

@@ -432,7 +432,7 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
 
     Parameters
     ----------
-    alphas : int or array, default=12
+    alphas : int or array, default=8
         Number of alphas on a grid from ``alpha_max``, where all weights are zero, down to ``eps`` times it; or the alphas.
     eps : float, default=1e-3
     views : "auto", name, list of names or None, default="auto"
@@ -498,7 +498,7 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
 
     def __init__(
         self,
-        alphas: Any = 12,
+        alphas: Any = 8,
         *,
         eps: float = 1e-3,
         views: Any = "auto",
@@ -614,7 +614,7 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
 
     def __init__(
         self,
-        alphas: Any = 12,
+        alphas: Any = 8,
         *,
         eps: float = 1e-3,
         views: Any = "auto",

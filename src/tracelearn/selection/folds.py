@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
 from typing import Any
@@ -15,8 +15,7 @@ from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
 from tracelearn.problems.batch import Form, choose_form, datafit, in_basis
-from tracelearn.problems.datafits import DataFit, Squares
-from tracelearn.problems.operators import InBasis
+from tracelearn.problems.datafits import DataFit, Squares, principal_span
 from tracelearn.samples.samples import Samples, summed
 
 __all__ = ["Design", "Folds", "folds_of"]
@@ -126,7 +125,7 @@ class Design:
         """The basis and the origin, and the samples by their coordinates; else the samples themselves."""
         if self.form.name != "basis":
             return None, None, self.samples
-        return in_basis(self.samples.checked(), fit_intercept=self.fit_intercept)
+        return in_basis(self.samples.checked(), fit_intercept=self.fit_intercept, spanned=principal_span)
 
     @cached_property
     def _moments(self) -> tuple[list[Moments], list[Moments], Moments]:
@@ -166,9 +165,10 @@ class Design:
         if self.form.name == "moments":
             return [self.coordinates]
         if self.form.name == "basis":
-            parts = [self._squares(part, reduced=False) for part in self._moments[1]]
-            operator = InBasis(self.coordinates.operator, self._reduced[0])  # type: ignore[arg-type]
-            return [replace(Squares.stacked(parts), operator=operator)]
+            # Variances tell what rounding may do: those of all samples serve every fold.
+            basis, origin, _ = self._reduced
+            variances = array_namespace(basis).stack([self.whole.variances] * self.n_folds)
+            return [self.coordinates.lifted(basis, origin, variances)]  # type: ignore[arg-type]
         checked, masks = self.samples.checked(), [self.folds.mask(f, held=False) for f in range(self.n_folds)]
         return [self._datafit(checked.take(mask)) for mask in masks]
 

@@ -15,9 +15,10 @@ import numpy as np
 from array_api_compat import device
 from joblib import Parallel, delayed
 
-from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
+from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, to_numpy
 from tracelearn.penalties import Atom, Nuclear, Overlap
-from tracelearn.problems.batch import CHECK_EVERY, Problems, Solution, alpha_max
+from tracelearn.problems.batch import Problems, Solution, alpha_max
+from tracelearn.problems.datafits import Squares
 from tracelearn.selection.folds import Design
 from tracelearn.solvers import SOLVERS
 
@@ -25,9 +26,6 @@ __all__ = ["Candidate", "Judge", "Table", "held_out_scores", "ridge_scores", "wa
 
 # Numbers in the weights of one batch: more would leave the cache without fewer calls.
 _LARGEST_BATCH = 2_000_000
-
-# Alphas after the best one, all worse, after which a path on our own grid ends.
-_PATIENCE = 3
 
 # Ridges that are tried alone, as shares of the total variance of the features.
 _RIDGES = np.geomspace(1.0, 1e-6, 13)
@@ -119,6 +117,7 @@ class _Group:
     """Problems that are solved together: some folds of some candidates."""
 
     fit: Any
+    exact: Any  # the same in double precision
     penalty: Any
     top: Array  # alpha_max of each problem's candidate, (B,)
     folds: tuple[int, ...]
@@ -174,11 +173,14 @@ def _group(
         fit = fit.take(xp.asarray(index, device=device(fit.ridge)))
     ridges = np.tile(np.repeat([c.ridge for c in own], each), len(folds))
     fit = replace(fit, ridge=xp.asarray(ridges, dtype=fit.ridge.dtype, device=device(fit.ridge)))
-    norm = _terms(own, shape, fit.ridge, each) if penalty is None else penalty(own[0])
-    single = [_terms([c], shape, whole.ridge, each) if penalty is None else norm for c in own]
-    tops = [float(xp.max(alpha_max(whole, one, shape))) for one in single]
+    rough = fit.single() if fit.path_solver == "admm" and isinstance(fit, Squares) else fit
+    norm = _terms(own, shape, rough.ridge, each) if penalty is None else penalty(own[0])
+    alone = [_terms([c], shape, whole.ridge, each) if penalty is None else norm for c in own]
+    tops = [float(xp.max(alpha_max(whole, one, shape))) for one in alone]
     top = np.tile(np.repeat(tops, each), len(folds))
-    return _Group(fit, norm, xp.asarray(top, dtype=fit.ridge.dtype, device=device(fit.ridge)), folds, numbers)
+    return _Group(
+        rough, fit, norm, xp.asarray(top, dtype=rough.ridge.dtype, device=device(rough.ridge)), folds, numbers
+    )
 
 
 def _path(
@@ -195,13 +197,13 @@ def _path(
         strength = xp.full_like(top, float(alpha)) if absolute else top * float(alpha)
         problems = Problems(fit, group.penalty, strength, shape)
         name = fit.path_solver
-        # Few iterations from the alpha before are enough, and a certificate half way is the one that can end them.
-        rarely = {"check_every": max(CHECK_EVERY, max_iter // 2)} if name == "admm" else {}
+        # Few iterations from the alpha before are enough to choose by. A certificate would end none of them.
+        options = {"check_every": max_iter // 2 if absolute else None} if name == "admm" else {}
         limit = max_iter if found is not None else 2 * max_iter
-        found = SOLVERS[name](problems, tol=tol, max_iter=limit, start=found, exact_ranks=False, **rarely)
+        found = SOLVERS[name](problems, tol=tol, max_iter=limit, start=found, exact_ranks=False, **options)
         before = float(alpha)
-        W = problems.rows(found.W)
-        yield W, fit.intercept(W)
+        W = as_dtype(problems.rows(found.W), group.exact.ridge.dtype)
+        yield W, group.exact.intercept(W)
 
 
 def walk(
@@ -241,7 +243,8 @@ def walk(
         points = _path(group, shape, alphas, absolute=absolute, tol=tol, max_iter=max_iter)
         for a, (W, b) in enumerate(points):
             found.judge(a, group.folds, own, *design.reduced(W, b), judge)
-            if time.monotonic() > deadline or (not absolute and found.has_passed(a, own, by_score=by_score)):
+            # No sooner: where groups of samples differ, the held-out error has several minima.
+            if time.monotonic() > deadline:
                 break
 
     # Threads share the samples; most of the time is spent in BLAS and LAPACK, which let go of the interpreter.
@@ -313,15 +316,6 @@ class _Found:
         if by_score:
             return _mean(self.scores[:upto, c], self.design.weights)
         return calibrated(self.statistics[:upto, c], self.design.weights)
-
-    def has_passed(self, a: int, own: list[int], *, by_score: bool) -> bool:
-        """Tell whether the path of every candidate has left zero, was best some alphas ago, and is clearly worse now."""
-        for c in own:
-            values = self._selecting(c, a + 1, by_score=by_score)
-            best = int(np.argmax(values))
-            if a - best < _PATIENCE or values[best] <= values[0] + 0.02 or values[-1] >= values[best] - 0.002:
-                return False
-        return True
 
     def table(self, c: int, candidate: Candidate, alphas: Array, ridges: Array, *, by_score: bool) -> Table:
         """Gather what was found of a candidate."""

@@ -18,7 +18,7 @@ from sklearn.utils.metaestimators import available_if
 from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
 from tracelearn.estimators.base import TraceNormModel
 from tracelearn.estimators.scores import r_squared
-from tracelearn.features import ModeWhitener, SecondOrder, Views, find_time_axis
+from tracelearn.features import ModeWhitener, SecondOrder, TensorStandardScaler, Views, find_time_axis
 from tracelearn.losses import Loss, Multinomial
 from tracelearn.penalties import Blocks, as_penalty
 from tracelearn.samples.samples import Samples
@@ -26,11 +26,11 @@ from tracelearn.selection.folds import Design, Folds
 from tracelearn.selection.path import read_alphas
 from tracelearn.selection.search import Candidate, Table, held_out_scores, ridge_scores, walk, walk_ridges
 
-__all__ = ["VIEWS", "Session", "calibration", "parts_of", "possible_views", "shares_of"]
+__all__ = ["VIEWS", "Session", "calibration", "parts_of", "possible_views", "shares_of", "with_scores"]
 
 # Held-out scores differ by far more than this between neighbouring alphas: paths need no tighter gap to choose one.
 _PATH_TOL = 2e-3
-_PATH_ITERATIONS = 12
+_PATH_ITERATIONS = 6
 
 # Views of a sample whose share in the best combination of all is below this are left out, and so are all but the best few.
 LEAST_SHARE, MOST_VIEWS = 0.1, 4
@@ -40,11 +40,8 @@ HELD_OUT, MOST_REPEATS = 400, 4
 
 FIRST_ORDER = ("raw", "whitened")
 
-# Multiplications of one iteration of a path, from which on every second alpha is left out.
-_MUCH_WORK = 4e8
-
 # So many samples, drawn at random, tell which views are worth showing.
-SCREENED = 800
+SCREENED = 400
 
 VIEWS: dict[str, Any] = {
     "raw": lambda axis: None,
@@ -133,12 +130,15 @@ class Session:
         transformers = [VIEWS[part](-1 if axis is None else axis) for part in parts]
         if transformers == [None]:
             return _View(self.samples.rescaled(self.cv._scales(self.samples)), None, None)
-        features = transformers[0]
-        if len(parts) > 1:
-            features = Views(list(zip(parts, transformers, strict=True)), view_weights=strengths or None)
         (block,) = self.samples.checked().blocks
         T = array_namespace(block.X).reshape(block.X, (-1, *self.samples.shape))
-        found = features.fit_transform(T, sample_weight=block.weight)
+        features = transformers[0]
+        if len(parts) == 1:
+            found = features.fit_transform(T, sample_weight=block.weight)
+        else:
+            features = Views(list(zip(parts, transformers, strict=True)), view_weights=strengths or None)
+            fitted = [self._fitted(name, one, T, block.weight) for name, one in zip(parts, transformers, strict=True)]
+            found = features._join([one for one, _ in fitted], [part for _, part in fitted], block.weight)
         shape = tuple(found.shape[1:])
         rows = array_namespace(found).reshape(found, (found.shape[0], -1))
         shapes = _blocks(features if len(parts) > 1 else None, transformers, shape)
@@ -147,6 +147,15 @@ class Session:
             shape = (rows.shape[1],)
             penalty = Blocks(shapes, tuple(as_penalty(self.cv.penalty, own) for own in shapes))
         return _View(self.samples.mapped_rows(lambda X: rows, shape), features, penalty)
+
+    def _fitted(self, name: str, transformer: Any, T: Array, weight: Array) -> tuple[Any, Array]:
+        """Fit the transformer of one view, and transform the samples, unless that was done."""
+        if transformer is None:
+            return TensorStandardScaler(with_mean=False, with_std=False).fit(T, sample_weight=weight), T
+        if name in self._views:
+            known = self._views[name]
+            return known.features, known.samples.rows
+        return transformer, transformer.fit_transform(T, sample_weight=weight)
 
     def design(self, name: str, strengths: tuple[float, ...], *, joint: bool, screening: bool = False) -> Design:
         """Split a view into folds, once; views are screened with all repeats of the folds."""
@@ -198,9 +207,6 @@ class Session:
         name, strengths = parts_of(label)
         tables: list[Table] = []
         alphas, given = read_alphas(self.cv.alphas, self.cv.eps)
-        size = min(self.folds.n, self.view(name, strengths).samples.n_features)
-        work = self.n_folds * self.samples.n_targets * self.view(name, strengths).samples.n_features * size
-        alphas = alphas[::2] if work > _MUCH_WORK and not given and len(alphas) > 8 else alphas
         for joint in dict.fromkeys(candidate.target_mode for candidate in candidates):
             own = [candidate for candidate in candidates if candidate.target_mode == joint]
             view, design = self.view(name, strengths), self.design(name, strengths, joint=joint)
@@ -215,7 +221,7 @@ class Session:
                 penalty=self._penalty(view, shape),
                 absolute=given,
                 tol=max(self.cv.tol, _PATH_TOL),
-                max_iter=min(self.cv.max_iter, 10 * _PATH_ITERATIONS if given else _PATH_ITERATIONS),
+                max_iter=min(self.cv.max_iter, 20 * _PATH_ITERATIONS if given else _PATH_ITERATIONS),
                 n_jobs=self.cv.n_jobs,
                 deadline=self.deadline,
             )
@@ -264,7 +270,7 @@ class Session:
         """Ask the user's scorer, which sees an estimator that has these scores."""
         scoring = self.cv.scoring
         scorer = get_scorer(scoring) if isinstance(scoring, str) else scoring
-        fixed = _fixed(self.model, self.loss, scores)
+        fixed = with_scores(self.model, self.loss, scores)
         weight = {} if self.weight is None else {"sample_weight": self.weight[index]}
         rows = np.zeros((len(index), 1))
         with warnings.catch_warnings():
@@ -348,7 +354,8 @@ class _FixedClassifier(ClassifierMixin, _Fixed):
         return np.exp(self.loss.log_probabilities(self.scores))
 
 
-def _fixed(model: Any, loss: Loss, scores: Array) -> Any:
+def with_scores(model: Any, loss: Loss, scores: Array) -> Any:
+    """Make an estimator that has given scores (n, K) of some samples, for a scorer to look at."""
     if model._learns_classes:
         return _FixedClassifier(scores, loss, to_numpy(model.classes_), True)
     return _FixedRegressor(scores, loss, None, model._single)

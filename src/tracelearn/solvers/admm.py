@@ -45,7 +45,7 @@ def admm(
     start: Solution | None = None,
     exact_ranks: bool = True,
     on_iteration: Watcher | None = None,
-    check_every: int = CHECK_EVERY,
+    check_every: int | None = CHECK_EVERY,
 ) -> Solution:
     """Solve a batch of problems by ADMM: one linear solve, and one proximal point for each term, an iteration.
 
@@ -56,10 +56,11 @@ def admm(
     start : solution of a neighbouring batch to start from
     exact_ranks : whether to go on, some iterations at most, until the weights have the exact ranks of their split
     on_iteration : called with the solution so far whenever a certificate was computed
-    check_every : iterations between certificates, which cost about one iteration
+    check_every : iterations between certificates, which cost about one iteration; None is max_iter of them, and no certificate
     """
     xp = array_namespace(problems.alpha)
-    found = problems.begin(start)
+    every, proven = check_every or max_iter, check_every is not None
+    found = problems.begin(start, proven=proven)
     if bool(xp.all(found.gap <= tol)):
         return found
     W, split, operator = found.W, found.split, problems.fit.operator
@@ -83,8 +84,8 @@ def admm(
             rho, update = xp.clip(rho, min=least), None
             # A new step costs a factorisation, about a hundred iterations' worth, unless the operator is spectral.
             review = 2 * review if shares else review + _REVIEW_EVERY
-        if iteration % check_every == 0 or iteration == max_iter:
-            found, done = finish.judge(problems, problems.certified(W, split, iteration, rho))
+        if iteration % every == 0 or iteration == max_iter:
+            found, done = finish.judge(problems, problems.concluded(W, split, iteration, rho, proven=proven))
             if on_iteration is not None:
                 on_iteration(found)
             if bool(xp.all(done)) or iteration == max_iter:

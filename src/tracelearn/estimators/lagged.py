@@ -1,0 +1,318 @@
+"""LaggedRegressor: continuous recordings from other ones, through weights of low rank over lags and features.
+
+The moments of lagged features are autocovariances: those of two lags differ from those of the two lags before by what enters
+at one end of a recording and leaves at the other. So no lagged copy is made, and recordings add up like samples do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from numbers import Integral
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from tracelearn.arrays.array_api import Array
+from tracelearn.estimators.base import TraceNormModel
+from tracelearn.estimators.regressor import TraceNormRegressor
+from tracelearn.estimators.scores import r_squared
+from tracelearn.moments import Moments
+from tracelearn.samples.checks import learning
+from tracelearn.samples.scikit_learn import Interval, StrOptions
+
+__all__ = ["LaggedRegressor", "lagged_moments"]
+
+_BLOCK_ROWS = 4096  # times of a block that stays in cache with all its lags
+
+
+def lagged_moments(x: Array, y: Array, first: int, last: int) -> Moments:
+    """Summarise one recording: the moments of ``x(t - l)``, l from first to last, with ``y(t)``, where all lags exist.
+
+    Parameters
+    ----------
+    x : array of shape (n, f)
+    y : array of shape (n, K)
+
+    Returns
+    -------
+    Moments
+        Of the features (lags, f), flattened; of weight zero where the recording is shorter than the lags.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.estimators.lagged import lagged_moments
+    >>> from tracelearn.moments import Moments
+    >>> x, y = np.random.default_rng(0).normal(size=(2, 9, 2))
+    >>> lagged = np.stack([x[1:], x[:-1]], axis=1)  # now, and one time before
+    >>> bool(np.allclose(lagged_moments(x, y, 0, 1).gram, Moments.of(lagged, y[1:]).gram))
+    True
+    """
+    n, f = x.shape
+    L, begin, end = last - first + 1, max(last, 0), n + min(first, 0)
+    m = end - begin
+    if m < 1:
+        return Moments.zero(L * f, y.shape[1])
+    shift = x.mean(axis=0)
+    x, y_mean = x - shift, y[begin:end].mean(axis=0)
+    Y = y[begin:end] - y_mean
+    row, cross = np.zeros((L, f, f)), np.zeros((L, f, y.shape[1]))
+    for start in range(0, m, _BLOCK_ROWS):
+        stop = min(start + _BLOCK_ROWS, m)
+        now = x[begin - first + start : begin - first + stop].T
+        for j in range(L):
+            later = x[begin - first - j + start : begin - first - j + stop]
+            row[j] += now @ later
+            cross[j] += later.T @ Y[start:stop]
+    # Lag l + 1 sees what lag l sees, and one time more at the beginning, one less at the end.
+    before = -first - 1 - np.arange(L - 1)
+    enters, leaves = x[begin + before], x[end + before]
+    gram, sums = np.empty((L, f, L, f)), np.empty((L, f))
+    gram[0], sums[0] = np.moveaxis(row, 0, 1), x[begin - first : end - first].sum(axis=0)
+    for j in range(L - 1):
+        step = enters[j][:, None, None] * enters - leaves[j][:, None, None] * leaves
+        gram[j + 1, :, 1:] = gram[j, :, :-1] + step
+        gram[j + 1, :, 0] = row[j + 1].T
+        sums[j + 1] = sums[j] + enters[j] - leaves[j]
+    gram, mean = gram.reshape(L * f, L * f), sums.ravel() / m
+    gram = 0.5 * (gram + gram.T) - m * np.outer(mean, mean)
+    return Moments(float(m), np.tile(shift, L) + mean, y_mean, gram, cross.reshape(L * f, -1), np.sum(Y**2, axis=0))
+
+
+class LaggedRegressor(RegressorMixin, BaseEstimator):
+    """Linear models of continuous recordings over lags, with weights of low rank: receptive fields, speech, stimuli.
+
+    Predicts ``y(t) = sum_l <w_l, x(t - l)> + b`` and minimises the mean squared error plus ``alpha`` times a norm of the weights
+    (lags, features), by default the trace norm: few temporal profiles, each with its pattern over features. With ``alpha=0`` it
+    is the ridge regression of MNE's ``TimeDelayingRidge``, whose alpha is ``ridge`` times the number of times.
+
+    A forward model has a stimulus as X and a recording as y; a backward model has them the other way round, lags that are not
+    positive, and ``patterns_`` to look at.
+
+    Parameters
+    ----------
+    lags : int or pair of ints, default=10
+        A number L means lags 0 to L - 1, a pair the first and the last one. Positive lags look back in X.
+    alpha : float, default=1e-2
+    ridge : float, default=0.0
+    penalty, mode_weights, fit_intercept, solver, tol, max_iter
+        As in ``TraceNormRegressor``; the modes are lags and features.
+    target_mode : bool, default=False
+        Let outputs be one more mode of one weight tensor, so that they share temporal profiles and patterns.
+    edges : {"drop", "zero"}, default="drop"
+        What is beyond the ends of a segment: times that would need it are left out, or it is zero, as in MNE.
+    forgetting : float in (0, 1], default=1.0
+        What each call of ``partial_fit`` multiplies the weight of all earlier times with.
+
+    Attributes
+    ----------
+    coef_ : array of shape (lags, features), or (outputs, lags, features) for y of two axes
+    intercept_ : float, or array of shape (outputs,)
+    lags_ : array of shape (lags,)
+    patterns_ : array of the shape of ``coef_``
+        What the model reads, ``Cov(X) W`` (Haufe et al., 2014).
+    mode_ranks_, dual_gap_ : as in ``TraceNormRegressor``
+    moments_ : Moments
+        All that was learned.
+    model_ : TraceNormRegressor
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn import LaggedRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(2000, 3))
+    >>> y = x[:, 0] + 0.5 * np.roll(x[:, 0], 2) + 0.1 * rng.normal(size=2000)
+    >>> model = LaggedRegressor(lags=4).fit(x, y)
+    >>> np.round(np.abs(model.coef_[:, 0]), 1), model.score(x, y) > 0.9
+    (array([1. , 0. , 0.5, 0. ]), True)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **{
+            name: TraceNormModel._parameter_constraints[name]
+            for name in (
+                "alpha",
+                "ridge",
+                "penalty",
+                "mode_weights",
+                "target_mode",
+                "fit_intercept",
+                "solver",
+                "tol",
+                "max_iter",
+                "forgetting",
+            )
+        },
+        "lags": [Interval(Integral, 1, None, closed="left"), tuple, list],
+        "edges": [StrOptions({"drop", "zero"})],
+    }
+
+    def __init__(
+        self,
+        lags: Any = 10,
+        alpha: float = 1e-2,
+        *,
+        ridge: float = 0.0,
+        penalty: Any = "overlapped",
+        mode_weights: Any = None,
+        target_mode: bool = False,
+        fit_intercept: bool = True,
+        edges: str = "drop",
+        solver: Any = "auto",
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        forgetting: float = 1.0,
+    ) -> None:
+        self.lags = lags
+        self.alpha = alpha
+        self.ridge = ridge
+        self.penalty = penalty
+        self.mode_weights = mode_weights
+        self.target_mode = target_mode
+        self.fit_intercept = fit_intercept
+        self.edges = edges
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.forgetting = forgetting
+
+    @learning
+    def fit(self, X: Any, y: Any = None, segments: Any = None) -> Self:
+        """Learn from recordings.
+
+        Parameters
+        ----------
+        X : array of shape (n_times, n_features)
+        y : array of shape (n_times,) or (n_times, n_outputs)
+        segments : array of ints of shape (n_times,), default=None
+            Where it changes another recording begins, and no lag reaches across; times of a negative number are a gap.
+        """
+        self.__dict__.pop("moments_", None)
+        return self._learn(X, y, segments)
+
+    @learning
+    def partial_fit(self, X: Any, y: Any = None, segments: Any = None) -> Self:
+        """Learn from more recordings, which begin where none was before; parameters are those of ``fit``."""
+        return self._learn(X, y, segments)
+
+    def _learn(self, X: Any, y: Any, segments: Any) -> Self:
+        first, last = self._range()
+        if y is None:
+            raise ValueError(
+                "Expected one target for each time: fit requires y to be passed, but the target y is None."
+            )
+        x, single = _numbers(X, "X"), np.ndim(y) == 1
+        targets = _numbers(y if not single else np.asarray(y)[:, None], "y")
+        if len(x) != len(targets):
+            raise ValueError(f"Expected as many targets as times, {len(x)}, got {len(targets)}.")
+        size = (last - first + 1) * x.shape[1]
+        past = getattr(self, "moments_", None)
+        if past is not None and (past.n_features, past.n_targets) != (size, targets.shape[1]):
+            raise ValueError(
+                f"Expected {past.n_features} lagged features and {past.n_targets} outputs as before, got {size} and "
+                f"{targets.shape[1]}: only recordings of one kind can be learned from together."
+            )
+        found = Moments.zero(size, targets.shape[1])
+        for part in _runs(segments, len(x)):
+            found = found + lagged_moments(*self._padded(x[part], targets[part]), first, last)
+        if found.weight == 0.0:
+            raise ValueError(
+                f"Expected a segment longer than lags {first} to {last} reach, got none: use longer segments, fewer lags, or "
+                "edges='zero'."
+            )
+        self.moments_ = found if past is None else past.scaled(float(self.forgetting)) + found
+        self.n_features_in_, self.lags_, self._single = x.shape[1], np.arange(first, last + 1), single
+        self._solve()
+        return self
+
+    def _range(self) -> tuple[int, int]:
+        given = (0, self.lags - 1) if isinstance(self.lags, Integral) else tuple(self.lags)
+        if len(given) != 2 or not all(isinstance(lag, Integral) for lag in given) or given[0] > given[1]:
+            raise ValueError(f"Expected lags to be a number of them, or the first and the last one, got {self.lags!r}.")
+        return int(given[0]), int(given[1])
+
+    def _padded(self, x: Array, y: Array | None = None) -> tuple[Array, Any]:
+        """Add the zeros that are beyond the ends of a segment; their targets are never looked at."""
+        if self.edges == "drop":
+            return x, y
+        first, last = self._range()
+        around = ((max(last, 0), max(-first, 0)), (0, 0))
+        return np.pad(x, around), None if y is None else np.pad(y, around)
+
+    def _solve(self) -> None:
+        names = (
+            "alpha",
+            "ridge",
+            "penalty",
+            "mode_weights",
+            "target_mode",
+            "fit_intercept",
+            "solver",
+            "tol",
+            "max_iter",
+        )
+        before = getattr(self, "model_", None)
+        model = TraceNormRegressor(**{name: getattr(self, name) for name in names})
+        model.sample_shape_, model._single = (len(self.lags_), self.n_features_in_), self._single
+        model._dtype, model._flat, model.n_features_in_ = np.dtype(np.float64), False, self.moments_.n_features
+        if before is not None:
+            model._solution, model._solved = before._solution, before._solved
+        model._fit_moments(self.moments_, warm=before is not None, keep=False)
+        self.model_ = model
+        self.coef_, self.intercept_, self.patterns_ = model.coef_, model.intercept_, model.patterns_
+        self.dual_gap_, self.n_iter_, self.mode_ranks_ = model.dual_gap_, model.n_iter_, model.mode_ranks_
+
+    def predict(self, X: Any, segments: Any = None) -> Array:
+        """Predict every time; NaN where a lag is beyond the end of a segment and ``edges="drop"``, and in gaps."""
+        check_is_fitted(self)
+        x = _numbers(X, "X")
+        if x.shape[1] != self.n_features_in_:
+            raise ValueError(f"Expected {self.n_features_in_} features, got {x.shape[1]}.")
+        W = np.reshape(self.coef_, (-1, len(self.lags_), self.n_features_in_))
+        found = np.full((len(x), len(W)), np.nan)
+        first, last = self._range()
+        for part in _runs(segments, len(x)):
+            own, _ = self._padded(x[part])
+            begin, end = max(last, 0), len(own) + min(first, 0)
+            if end > begin:
+                total = sum(own[begin - lag : end - lag] @ W[:, j].T for j, lag in enumerate(self.lags_))
+                offset = 0 if self.edges == "zero" else begin
+                found[part.start + offset : part.start + offset + end - begin] = total + self.intercept_
+        return found[:, 0] if self._single else found
+
+    def score(self, X: Any, y: Any, segments: Any = None) -> float:
+        """Return R² over the times that can be predicted, averaged over outputs."""
+        found = self.predict(X, segments)
+        known = np.isfinite(found if self._single else found[:, 0])
+        if not np.any(known):
+            raise ValueError("Expected some times that can be predicted, got none: use longer segments.")
+        return r_squared(np.asarray(y, dtype=float)[known], found[known])
+
+
+def _numbers(values: Any, name: str) -> Array:
+    """Read times by columns."""
+    found = np.asarray(values, dtype=float)
+    if found.ndim != 2 or 0 in found.shape:
+        raise ValueError(f"Expected {name} of shape (n_times, n_columns), none of them zero, got {found.shape}.")
+    if not np.all(np.isfinite(found)):
+        raise ValueError(f"Expected finite numbers in {name}, got others: mark gaps by negative numbers in segments.")
+    return found
+
+
+def _runs(segments: Any, n: int) -> Iterator[slice]:
+    """Find where segments begin and end; those of negative numbers are gaps."""
+    if segments is None:
+        yield slice(0, n)
+        return
+    given = np.asarray(segments)
+    if given.shape != (n,) or given.dtype.kind not in "iu":
+        raise ValueError(f"Expected segments to be one whole number for each of {n} times, got shape {given.shape}.")
+    cuts = [0, *(np.flatnonzero(np.diff(given)) + 1), n]
+    for start, stop in pairwise(cuts):
+        if given[start] >= 0:
+            yield slice(int(start), int(stop))

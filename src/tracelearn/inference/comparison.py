@@ -1,0 +1,209 @@
+"""Comparisons of models on the same folds, with yardsticks on flat samples."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.stats import t as student
+from sklearn.base import clone, is_classifier
+from sklearn.linear_model import LogisticRegression, RidgeClassifierCV, RidgeCV
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+
+from tracelearn.arrays.array_api import Array, to_numpy
+from tracelearn.estimators.base import ZeroWeightsWarning
+from tracelearn.inference.sets import check_count, read_groups
+from tracelearn.samples.samples import as_raw
+from tracelearn.selection.cv import SelectionCV
+from tracelearn.selection.folds import folds_of
+
+__all__ = ["Comparison", "compare", "corrected_error"]
+
+
+def _flat(X: Array) -> Array:
+    return np.reshape(X, (len(X), -1))
+
+
+def _yardsticks(classifier: bool) -> dict[str, Any]:
+    """Ridge and logistic regression on flat, scaled samples, their strengths chosen by cross-validation."""
+    strengths = np.geomspace(1e-2, 1e6, 9)
+    found: dict[str, Any] = {"ridge": (RidgeClassifierCV if classifier else RidgeCV)(strengths)}
+    if classifier:
+        strengths = np.geomspace(1e-4, 1e2, 7)
+        found["logistic"] = GridSearchCV(LogisticRegression(max_iter=1000), {"C": strengths}, scoring="neg_log_loss")
+    return {name: make_pipeline(FunctionTransformer(_flat), StandardScaler(), one) for name, one in found.items()}
+
+
+def corrected_error(differences: Array, ratio: float) -> float:
+    """Find the standard error of the mean of differences (J,) over folds, corrected for training sets that overlap.
+
+    The variance of J independent differences is divided by J; those of folds share most of their training samples, which
+    adds ``ratio``, held-out over training samples, to 1 / J (Nadeau and Bengio, 2003).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.inference.comparison import corrected_error
+    >>> round(corrected_error(np.array([0.0, 0.1, 0.2, 0.1]), 0.25), 4)
+    0.0577
+    """
+    return float(np.sqrt((1.0 / len(differences) + ratio) * np.var(differences, ddof=1)))
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Scores of models on the same folds, and how the first differs from each other one.
+
+    Attributes
+    ----------
+    names : tuple of str
+    scores : array of shape (n_models, n_folds)
+    means : array of shape (n_models,)
+    difference, standard_error, p_value : arrays of shape (n_models,)
+        Of the mean score of the first model less that of each; zero, zero and one for the first itself. The standard error is
+        Nadeau and Bengio's, the p-value is two-sided.
+    low, high : arrays of shape (n_models,)
+        Ends of the 95 % interval of the difference.
+    scoring : str
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.inference import Comparison
+    >>> found = Comparison.of(("ours", "ridge"), np.array([[0.8, 0.9, 0.8], [0.6, 0.8, 0.7]]), 0.5, "accuracy")
+    >>> print(found)
+    ours: accuracy 0.833
+    ridge: accuracy 0.700; difference 0.133, 95 % from -0.093 to 0.360, p = 0.13
+    """
+
+    names: tuple[str, ...]
+    scores: Array
+    difference: Array
+    standard_error: Array
+    p_value: Array
+    low: Array
+    high: Array
+    scoring: str
+
+    @classmethod
+    def of(cls, names: Sequence[str], scores: Array, ratio: float, scoring: str) -> Comparison:
+        """Compare scores (M, J) of folds that hold out ``ratio`` times as many samples as they train on."""
+        differences = scores[:1] - scores
+        mean, degrees = differences.mean(axis=1), scores.shape[1] - 1
+        error = np.array([corrected_error(own, ratio) for own in differences])
+        # Models that agree on every fold do not differ; models that differ by the same on every fold do beyond doubt.
+        size = np.divide(np.abs(mean), error, out=np.where(mean == 0, 0.0, np.inf), where=error > 0)
+        reach = student.ppf(0.975, degrees) * error
+        p = 2.0 * student.sf(size, degrees)
+        return cls(tuple(names), scores, mean, error, p, mean - reach, mean + reach, scoring)
+
+    @property
+    def means(self) -> Array:
+        """The mean score of each model."""
+        return np.asarray(self.scores.mean(axis=1))
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the scores of all folds, and the differences with their intervals."""
+        from tracelearn.plotting.inference import draw_comparison  # noqa: PLC0415 - matplotlib is optional
+
+        return draw_comparison(self, ax)
+
+    def __str__(self) -> str:
+        rows = [f"{self.names[0]}: {self.scoring} {self.means[0]:.3f}"]
+        for m in range(1, len(self.names)):
+            rows.append(
+                f"{self.names[m]}: {self.scoring} {self.means[m]:.3f}; difference {self.difference[m]:.3f}, 95 % from "
+                f"{self.low[m]:.3f} to {self.high[m]:.3f}, p = {self.p_value[m]:.2g}"
+            )
+        return "\n".join(rows)
+
+
+def compare(
+    models: Any,
+    X: Any,
+    y: Any,
+    *,
+    cv: Any = 5,
+    repeats: int = 4,
+    groups: Any = None,
+    scoring: Any = None,
+    yardsticks: bool = True,
+) -> Comparison:
+    """Compare models on the same folds; the first with each other one.
+
+    Parameters
+    ----------
+    models : estimator, list of estimators, or dict of them by name
+    X, y : samples and targets, in memory
+    cv : int, splitter or iterable, default=5
+        Numbers are shuffled folds, stratified for classes, with groups held out whole.
+    repeats : int, default=4
+        How often a number of folds is drawn; more of them make a difference more certain, at the price of their fits.
+    groups : array of shape (n_samples,), default=None
+        Passed on to searches inside of training folds as well.
+    scoring : str or callable, default=None
+        As in scikit-learn; None is accuracy or R².
+    yardsticks : bool, default=True
+        Whether to add ridge regression and, for classes, logistic regression on flat samples scaled to unit variance, their
+        strengths chosen by cross-validation: what a model of tensors should be better than.
+
+    Returns
+    -------
+    Comparison
+
+    Examples
+    --------
+    >>> from tracelearn import TraceNormRegressor
+    >>> from tracelearn.datasets import make_low_rank_regression
+    >>> from tracelearn.inference import compare
+    >>> X, y, W = make_low_rank_regression(80, (6, 5, 4), rank=1, random_state=0)
+    >>> found = compare(TraceNormRegressor(alpha=1.0), X, y)
+    >>> found.names, bool(found.p_value[1] < 0.05)
+    (('TraceNormRegressor', 'ridge'), True)
+    """
+    X, labels = np.asarray(X), to_numpy(as_raw(X, y).all_targets()[0])
+    named = _named(models)
+    classifier = is_classifier(next(iter(named.values())))
+    named |= {name: one for name, one in _yardsticks(classifier).items() if yardsticks and name not in named}
+    if len(named) < 2:
+        raise ValueError("Expected at least two models to compare, got one: add another, or yardsticks=True.")
+    groups = read_groups(groups, len(labels))
+    metadata = {} if groups is None else {"groups": groups}
+    folds = folds_of(cv, labels, None, metadata, classifier=classifier, repeats=check_count(repeats, "repeats"))
+    if len(folds) < 2:
+        raise ValueError(f"Expected at least two folds to compare models on, got {len(folds)}.")
+    # Not each model's own score: that of a search may be another one.
+    judge = ("accuracy" if classifier else "r2") if scoring is None else scoring
+    scores = np.empty((len(named), len(folds)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ZeroWeightsWarning)
+        for f, (train, test) in enumerate(folds.splits):
+            for m, model in enumerate(named.values()):
+                own = {} if groups is None or not isinstance(model, SelectionCV) else {"groups": groups[train]}
+                fitted = clone(model).fit(X[train], labels[train], **own)
+                scores[m, f] = check_scoring(fitted, judge)(fitted, X[test], labels[test])
+    ratio = float(np.mean([len(test) / len(train) for train, test in folds.splits]))
+    return Comparison.of(tuple(named), scores, ratio, judge if isinstance(judge, str) else "score")
+
+
+def _named(models: Any) -> dict[str, Any]:
+    """Name models by their classes, where they have no names; equal names are numbered."""
+    if isinstance(models, Mapping):
+        found = dict(models)
+    else:
+        given = list(models) if isinstance(models, list | tuple) else [models]
+        found = {}
+        for model in given:
+            name = type(model).__name__
+            same = sum(key.split(" ")[0] == name for key in found)
+            found[f"{name} {same + 1}" if same else name] = model
+    strange = [name for name, model in found.items() if not (hasattr(model, "fit") and hasattr(model, "get_params"))]
+    if strange or not found:
+        raise ValueError(f"Expected estimators to compare, got {'none' if not found else repr(found[strange[0]])}.")
+    return found

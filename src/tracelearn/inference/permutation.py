@@ -1,0 +1,278 @@
+"""Permutation tests: how often does a score as good come out where targets have nothing to do with samples."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone, is_classifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
+
+from tracelearn.arrays.array_api import Array, to_numpy
+from tracelearn.estimators.base import ZeroWeightsWarning
+from tracelearn.inference.searches import best_scores, can_repeat
+from tracelearn.inference.sets import Reading, check_count, chunks, is_shared, judged, read_groups, solve
+from tracelearn.samples.samples import as_raw
+from tracelearn.selection.cv import SelectionCV
+from tracelearn.selection.folds import Folds, folds_of
+
+__all__ = ["Exchange", "PermutationTest", "exchange_of", "p_value", "permutation_test"]
+
+# Scores closer than this are equal: the solver's tolerance moves them by less.
+_EQUAL = 1e-9
+
+
+def p_value(found: Any, null: Array) -> Array:
+    """Find how often a null distribution (P, ...) reaches what was found; what was found counts as one of the draws.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.inference.permutation import p_value
+    >>> float(p_value(0.9, np.array([0.4, 0.5, 0.6])))
+    0.25
+    """
+    return np.asarray((1 + np.sum(null >= np.asarray(found) - _EQUAL, axis=0)) / (1 + len(null)))
+
+
+# --- what may be exchanged --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Exchange:
+    """Which samples may swap targets where nothing is to be found: those of one stratum, or whole groups."""
+
+    strata: Array | None  # (n,), or None for one
+    groups: Array | None  # (n,) numbers of groups that keep one target together
+    words: str
+
+    def draw(self, n: int, n_permutations: int, random: np.random.Generator) -> Array:
+        """Draw permutations (P, n): whose target each sample gets."""
+        found = np.tile(np.arange(n), (n_permutations, 1))
+        if self.groups is not None:
+            first = np.unique(self.groups, return_index=True)[1]
+            for order in found:
+                order[:] = first[random.permutation(len(first))][self.groups]
+            return found
+        strata = np.zeros(n, dtype=int) if self.strata is None else self.strata
+        parts = [np.flatnonzero(strata == own) for own in np.unique(strata)]
+        for order in found:
+            for part in parts:
+                order[part] = random.permutation(part)
+        return found
+
+
+def exchange_of(labels: Array, groups: Array | None, stratified: Array | None = None) -> Exchange:
+    """Choose what is exchanged: targets within groups, whole groups where each has one target, else all.
+
+    Folds that were stratified by the labels, (n,), keep theirs: a permutation is then stratified like the data.
+    """
+    if groups is None:
+        words = "targets of all samples" if stratified is None else "targets within folds, which stay stratified"
+        return Exchange(stratified, None, words)
+    numbers = np.unique(groups, return_inverse=True)[1]
+    first = np.unique(numbers, return_index=True)[1]
+    if np.array_equal(labels[first][numbers], labels):
+        return Exchange(None, numbers, "whole groups, each of which has one target")
+    return Exchange(numbers, None, "targets within groups")
+
+
+def _folds(cv: Any, labels: Array, groups: Array | None, *, classifier: bool) -> tuple[Folds, Exchange]:
+    """Draw folds once for all permutations, and say what is exchanged."""
+    whole = groups is not None and exchange_of(labels, groups).groups is not None
+    cv = 5 if cv is None else cv
+    # Folds of whole groups must not look at the labels that these will exchange.
+    metadata = {} if groups is None else {"groups": groups}
+    folds = folds_of(cv, labels, None, metadata, classifier=classifier and not whole)
+    stratified = classifier and (isinstance(cv, int) or isinstance(cv, StratifiedKFold | StratifiedGroupKFold))
+    exchange = exchange_of(labels, groups, folds.fold_of if stratified else None)
+    if exchange.strata is not None and len(np.unique(exchange.strata)) == len(labels):
+        raise ValueError("Expected groups of several samples to exchange targets within, got one sample in each group.")
+    return folds, exchange
+
+
+# --- the test ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class PermutationTest:
+    """What a permutation test found.
+
+    Attributes
+    ----------
+    score : float
+        Mean held-out score over folds; with ``selection="repeat"`` that of the best candidate of the search.
+    p_value : float
+        ``(1 + permutations whose score is as good) / (1 + permutations)``.
+    null : array of shape (n_permutations,)
+        Scores of the permutations.
+    exchanged : str
+        What was permuted.
+    selection : "fixed", "repeat" or None
+        Whether parameters were chosen once with the true targets, or anew for each permutation; None: there was no choice.
+    method : "batch" or "refit"
+        Whether all permutations were one batch of problems, or fitted one by one.
+    scoring : str
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.inference import PermutationTest
+    >>> null = np.array([0.4, 0.5, 0.6])
+    >>> print(PermutationTest(0.9, 0.25, null, "targets of all samples", None, "batch", "accuracy"))
+    accuracy 0.900, p = 0.25 from 3 permutations of targets of all samples; 0.500 on average under the null
+    """
+
+    score: float
+    p_value: float
+    null: Array
+    exchanged: str
+    selection: str | None
+    method: str
+    scoring: str
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the null distribution and the score."""
+        from tracelearn.plotting.inference import draw_null  # noqa: PLC0415 - matplotlib is optional
+
+        return draw_null(self, ax)
+
+    def __str__(self) -> str:
+        chosen = {
+            None: "",
+            "fixed": ", parameters chosen once, with the true targets",
+            "repeat": ", selection repeated",
+        }
+        return (
+            f"{self.scoring} {self.score:.3f}, p = {self.p_value:.3g} from {len(self.null)} permutations of {self.exchanged}; "
+            f"{np.mean(self.null):.3f} on average under the null{chosen[self.selection]}"
+        )
+
+
+def permutation_test(
+    model: Any,
+    X: Any,
+    y: Any,
+    *,
+    n_permutations: int = 1000,
+    cv: Any = None,
+    groups: Any = None,
+    scoring: Any = None,
+    selection: str = "repeat",
+    random_state: int | None = None,
+) -> PermutationTest:
+    """Test whether a cross-validated score is better than without any relation of samples and targets.
+
+    Folds are drawn once. A permutation changes only the products of samples and targets, so that with the squared loss all
+    permutations of a fold are right-hand sides of one system; losses that are not squared have a model of second order of
+    their own for each permutation and take longer. Weights of classes and estimators of other libraries are refitted.
+
+    Parameters
+    ----------
+    model : estimator
+        A ``TraceNormClassifier`` or ``TraceNormRegressor``, their CV versions, or any of scikit-learn.
+    X, y : samples and targets, in memory
+    n_permutations : int, default=1000
+    cv : int, splitter or iterable, default=None
+        None is five folds, or for a CV estimator its own ``cv``. Numbers are shuffled folds, stratified for classes.
+    groups : array of shape (n_samples,), default=None
+        Samples of one group depend on each other. Targets are permuted within groups; where every group has one target, whole
+        groups are. Folds hold groups out whole.
+    scoring : str or callable, default=None
+        As in scikit-learn; None is accuracy or R².
+    selection : {"repeat", "fixed"}, default="repeat"
+        For CV estimators. "repeat" chooses anew for each permutation, and compares the best score of each search: valid. "fixed"
+        keeps what was chosen with the true targets: faster, and somewhat too optimistic.
+    random_state : int, default=None
+
+    Returns
+    -------
+    PermutationTest
+
+    Examples
+    --------
+    >>> from tracelearn import TraceNormRegressor
+    >>> from tracelearn.datasets import make_low_rank_regression
+    >>> from tracelearn.inference import permutation_test
+    >>> X, y, W = make_low_rank_regression(100, (5, 4, 3), rank=1, random_state=0)
+    >>> found = permutation_test(TraceNormRegressor(alpha=0.5), X, y, n_permutations=99, random_state=0)
+    >>> found.p_value, found.exchanged
+    (0.01, 'targets of all samples')
+    """
+    count, random = check_count(n_permutations, "n_permutations"), np.random.default_rng(random_state)
+    if selection not in ("repeat", "fixed"):
+        raise ValueError(f"Expected selection to be 'repeat' or 'fixed', got {selection!r}.")
+    labels = to_numpy(as_raw(X, y).all_targets()[0])
+    groups = read_groups(groups, len(labels))
+    searches = isinstance(model, SelectionCV)
+    if searches:
+        cv, scoring = model.cv if cv is None else cv, model.scoring if scoring is None else scoring
+        model = clone(model).set_params(cv=cv, scoring=scoring)
+    folds, exchange = _folds(cv, labels, groups, classifier=is_classifier(model))
+    order = np.concatenate([np.arange(len(labels))[None], exchange.draw(len(labels), count, random)])
+    chosen: str | None = None
+    if searches and selection == "fixed":
+        model, X, chosen = *_fixed(model, X, y, groups), "fixed"
+    elif searches:
+        model, chosen = model.set_params(cv=folds.splits), "repeat"
+    scores, method = _scores(model, X, y, folds, scoring, order)
+    if not np.all(np.isfinite(scores)):
+        raise ValueError("Expected a score on every fold, got NaN: a fold may lack a class, so use fewer folds.")
+    name = scoring if isinstance(scoring, str) else getattr(scoring, "__name__", "score") if scoring else None
+    name = name or ("accuracy" if is_classifier(model) else "R²")
+    found, null = float(scores[0]), scores[1:]
+    return PermutationTest(found, float(p_value(found, null)), null, exchange.words, chosen, method, name)
+
+
+def _fixed(model: Any, X: Any, y: Any, groups: Array | None) -> tuple[Any, Any]:
+    """Choose once, with the true targets; return the model that was found, and samples as it sees them."""
+    model.fit(X, y, groups=groups)
+    best = clone(model.best_estimator_)
+    return best, model._seen(X)
+
+
+def _scores(model: Any, X: Any, y: Any, folds: Folds, scoring: Any, order: Array) -> tuple[Array, str]:
+    """Score the model for every order (S, n) of the targets, (S,), and say how."""
+    if is_shared(model):
+        reading = Reading.of(model, X, y)
+        return np.mean(fold_scores(reading, folds, scoring, order), axis=1), "batch"
+    if isinstance(model, SelectionCV) and can_repeat(model):
+        return best_scores(model, X, y, folds, scoring, order), "batch"
+    X, y = np.asarray(X), to_numpy(y)
+    if isinstance(model, SelectionCV):
+        return _one_by_one(lambda own: clone(model).fit(X, y[own]).best_score_, order), "refit"
+    scorer = check_scoring(model, scoring)
+
+    def refitted(own: Array) -> float:
+        pairs = folds.splits
+        fitted = [(clone(model).fit(X[train], y[own[train]]), test) for train, test in pairs]
+        return float(np.mean([scorer(one, X[test], y[own[test]]) for one, test in fitted]))
+
+    return _one_by_one(refitted, order), "refit"
+
+
+def _one_by_one(score: Callable[[Array], float], order: Array) -> Array:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ZeroWeightsWarning)  # without a signal, zero is often the answer
+        warnings.simplefilter("once", ConvergenceWarning)
+        return np.array([score(own) for own in order])
+
+
+def fold_scores(reading: Reading, folds: Folds, scoring: Any, order: Array) -> Array:
+    """Score what each fold holds out for each order (S, n) of the targets: (S, F)."""
+    S, K = len(order), reading.samples.n_targets
+    found = np.empty((S, len(folds)))
+    # Targets of all sets in memory at once, as long as they take no more than the batches themselves.
+    for part in chunks(S, max(1, reading.n * K // 16)):
+        for f, (train, test) in enumerate(folds.splits):
+            own = order[part]
+            W, b = solve(reading, reading.part(train, own[:, train]), len(own))
+            scores = to_numpy(reading.part(test).rows @ W.T + b)
+            scores = np.moveaxis(scores.reshape(len(test), len(own), K), 0, 1)
+            found[part, f] = judged(reading, scoring, own[:, test], scores)
+    return found

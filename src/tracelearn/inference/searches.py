@@ -1,0 +1,105 @@
+"""A search repeated for many sets of targets: alpha and ridge chosen anew for each, over the folds' shared operators."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tracelearn.arrays.array_api import Array, array_namespace, move_to, to_numpy
+from tracelearn.inference.sets import Reading, chunks, judged
+from tracelearn.penalties import as_penalty
+from tracelearn.problems.batch import Problems, Solution, alpha_max
+from tracelearn.samples.samples import Samples
+from tracelearn.selection.folds import Design, Folds
+from tracelearn.selection.path import read_alphas
+from tracelearn.selection.search import calibrated
+from tracelearn.selection.session import Session
+from tracelearn.solvers import SOLVERS
+
+__all__ = ["best_scores", "can_repeat"]
+
+# As in the search itself: scores differ by far more than this between neighbouring alphas.
+_TOL, _ITERATIONS = 2e-3, 12
+_RIDGES = np.geomspace(1.0, 1e-6, 13)  # shares of the total variance of the features
+
+
+def can_repeat(cv: Any) -> bool:
+    """Tell whether only alpha and ridge are chosen: other choices, and weights of classes, change the system."""
+    one_view = cv.views is None or (isinstance(cv.views, str) and cv.views != "auto" and "+" not in cv.views)
+    plain = cv.mode_weights is None and not cv.target_mode and isinstance(cv.ridges, str) and not cv.one_standard_error
+    return bool(one_view and plain and cv._loss().has_moments and getattr(cv, "class_weight", None) is None)
+
+
+def best_scores(cv: Any, X: Any, y: Any, folds: Folds, scoring: Any, order: Array) -> Array:
+    """Find the held-out score of what a search chooses, for each order (S, n) of the targets: (S,)."""
+    reading, F = Reading.of(cv._new_model(), X, y), len(folds)
+    session = Session(cv, reading.model, reading.samples, folds, reading.labels, None, reading.loss, math.inf, F)
+    view = session.view(cv.views or "raw")
+    seen, norm = view.samples, view.penalty or as_penalty(cv.penalty, view.samples.shape)
+    found = []
+    for own in chunks(len(order), F * seen.n_targets * seen.n_features):
+        (targets,) = reading.part(np.arange(reading.n), order[own]).blocks
+        (block,) = seen.blocks
+        samples = Samples.of(replace(block, Y=targets.Y), seen.shape)
+        design = Design(samples, folds, reading.loss, joint=False, fit_intercept=cv.fit_intercept)
+        paths = (_ridges(design), _alphas(design, cv, norm, seen.n_targets))
+        values, scores = zip(*(_best(path, design, reading, scoring, order[own]) for path in paths), strict=True)
+        found.append(np.where(values[0] >= values[1], *scores))
+    return np.concatenate(found)
+
+
+Path = Iterator[tuple[Array, Array]]  # weights as coordinates (F S K, r), intercepts (F S K,)
+
+
+def _ridges(design: Design) -> Path:
+    """Solve ridge regression for one ridge after the other."""
+    fit = design.coordinates
+    xp = array_namespace(fit.cross)
+    for ridge in _RIDGES * (float(xp.max(xp.sum(fit.variances, axis=-1))) or 1.0):
+        W = fit.operator.solver(xp.full_like(fit.target, 2.0 * float(ridge)))(2.0 * fit.cross)
+        yield W, fit.intercept(W)
+
+
+def _alphas(design: Design, cv: Any, norm: Any, n_targets: int) -> Path:
+    """Solve for one alpha after the other, as shares of each set's own ``alpha_max`` unless they were given."""
+    (fit,), shape, zero = design.fits, design.samples.shape, design.fits[0].at_zero.value
+    xp, tops = array_namespace(zero), to_numpy(alpha_max(design.whole, norm, shape)).reshape(-1, n_targets)
+    top = move_to(np.tile(np.repeat(np.max(tops, axis=1), n_targets), design.n_folds), zero)
+    alphas, given = read_alphas(cv.alphas, cv.eps)
+    found: Solution | None = None
+    for alpha in alphas:
+        strength = xp.full_like(top, float(alpha)) if given else top * float(alpha)
+        problems = Problems(fit, norm, strength, shape)
+        limit = (1 if found else 2) * _ITERATIONS
+        found = SOLVERS[fit.path_solver](problems, tol=_TOL, max_iter=limit, start=found, exact_ranks=False)
+        W = problems.rows(found.W)
+        yield design.reduced(W, fit.intercept(W))
+
+
+def _best(path: Path, design: Design, reading: Reading, scoring: Any, order: Array) -> tuple[Array, Array]:
+    """Choose along a path for each set; return what selected (S,), and the held-out score of the choice (S,)."""
+    S, F, K = len(order), design.n_folds, reading.samples.n_targets
+    statistics, shown = [], []
+    for W, b in path:
+        common = -(W @ design.centre)  # folds are compared about one mean, as in the search
+        rows = [slice(f * S * K, (f + 1) * S * K) for f in range(F)]
+        scores = [design.scores(f, W[own, :], b[own]) for f, own in enumerate(rows)]
+        parts = zip(rows, scores, strict=True)
+        of_folds = [
+            design.statistics(f, W[own, :], common[own], z + (common - b)[own]) for f, (own, z) in enumerate(parts)
+        ]
+        statistics.append(np.stack([to_numpy(part).reshape(S, K, 5) for part in of_folds], axis=1))  # (S, F, K, 5)
+        sets = [np.moveaxis(to_numpy(z).reshape(-1, S, K), 0, 1) for z in scores]
+        own = [
+            judged(reading, scoring, order[:, test], z) for (_, test), z in zip(design.folds.splits, sets, strict=True)
+        ]
+        shown.append(np.stack(own, axis=1) @ design.weights)
+    values = np.stack(shown) if scoring is not None else np.stack([calibrated(a, design.weights) for a in statistics])
+    edged = np.concatenate([values[:1], values, values[-1:]])
+    smooth = np.round(0.25 * edged[:-2] + 0.5 * edged[1:-1] + 0.25 * edged[2:], 9)
+    at = np.argmax(smooth, axis=0)[None]
+    return np.take_along_axis(smooth, at, axis=0)[0], np.take_along_axis(np.stack(shown), at, axis=0)[0]

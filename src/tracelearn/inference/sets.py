@@ -1,0 +1,232 @@
+"""One model, many sets of targets: the batch that tests and intervals are made of.
+
+A set is one version of the targets, such as a permutation of them. It changes only the products of samples and targets, so all
+sets are right-hand sides of one system, factored once. Invariant: each set's answer is that of a fit to it alone, to ``tol``.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.stats import rankdata
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, UndefinedMetricWarning
+from sklearn.metrics import get_scorer
+
+from tracelearn.arrays.array_api import Array, array_namespace, is_sparse, move_to, to_numpy
+from tracelearn.estimators.base import TraceNormModel
+from tracelearn.losses import Loss
+from tracelearn.problems.batch import Problems, choose_form, datafit
+from tracelearn.samples.samples import Block, Samples, as_raw
+from tracelearn.selection.session import with_scores
+
+__all__ = ["Reading", "check_count", "chunks", "is_shared", "judged", "read_groups", "solve"]
+
+# Numbers in the weights of one batch: more would leave the cache without fewer calls.
+_LARGEST_BATCH = 200_000
+
+
+def is_shared(model: Any) -> bool:
+    """Tell whether all sets of targets can share one system: not where weights of classes make it depend on labels."""
+    return isinstance(model, TraceNormModel) and getattr(model, "class_weight", None) is None
+
+
+def check_count(value: Any, name: str, least: int = 1) -> int:
+    """Refuse what is no whole number, or too small."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"Expected {name} to be a whole number of at least {least}, got {value!r}.")
+    return int(value)
+
+
+def read_groups(groups: Any, n: int) -> Array | None:
+    """Read the groups of samples, and refuse those that are none."""
+    if groups is None:
+        return None
+    found = to_numpy(groups)
+    if found.shape != (n,):
+        raise ValueError(f"Expected one group for each of {n} samples, got an array of shape {found.shape}.")
+    if len(np.unique(found)) < 2:
+        raise ValueError("Expected at least two groups, got one: pass groups=None.")
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """A fixed model and samples in memory, checked once: what every batch begins with."""
+
+    model: Any
+    samples: Samples
+    loss: Loss
+    labels: Array  # as they came, of NumPy: (n,) or (n, K)
+
+    @classmethod
+    def of(cls, model: Any, X: Any, y: Any) -> Reading:
+        """Read samples and targets as the ``fit`` of a model does; the model itself stays as it is."""
+        model = clone(model)
+        model._validate_params()
+        raw = as_raw(X, y).gathered()
+        if not raw.in_memory:
+            raise ValueError("Expected samples in memory, got others: pass an array, or fewer samples.")
+        samples = model._read(raw).checked()
+        if model.scaling and is_sparse(samples.like):
+            raise ValueError("Expected dense samples with scaling='modes', got a sparse matrix: use scaling=None.")
+        labels = to_numpy(raw.all_targets()[0])
+        labels = labels.ravel() if model._learns_classes else labels
+        return cls(model, samples, model._loss().for_targets(samples.n_targets), labels)
+
+    @property
+    def block(self) -> Block:
+        """All samples."""
+        (block,) = self.samples.blocks
+        return block  # type: ignore[no-any-return]
+
+    @property
+    def n(self) -> int:
+        """The number of samples."""
+        return len(self.labels)
+
+    @cached_property
+    def codes(self) -> Array:
+        """Targets as scores are compared with them: the numbers of classes (n,), or numbers (n, K)."""
+        if not self.model._learns_classes:
+            return to_numpy(self.block.Y)
+        return np.searchsorted(to_numpy(self.model.classes_), self.labels)
+
+    def part(self, index: Array, order: Array | None = None) -> Samples:
+        """Keep the samples of an index (m,), with the targets of others where ``order`` (S, m) says whose, S sets."""
+        block = self.block.take(index)
+        if order is not None:
+            Y = to_numpy(self.block.Y)[order]  # (S, m, K)
+            block = replace(block, Y=move_to(np.moveaxis(Y, 0, 1).reshape(len(index), -1), block.Y))
+        return Samples.of(block, self.samples.shape)
+
+
+def chunks(count: int, size: int) -> Iterator[slice]:
+    """Cut a count of sets into batches whose weights are not too large, given the numbers of one set."""
+    step = max(1, _LARGEST_BATCH // size)
+    return (slice(start, min(start + step, count)) for start in range(0, count, step))
+
+
+def solve(reading: Reading, samples: Samples, n_sets: int = 1) -> tuple[Array, Array]:
+    """Fit the model to every set of targets; return weights (S K, p) and intercepts (S K,).
+
+    The loss of several classes that is not a sum over them has one system for each set: its sets are solved one by one.
+    """
+    model, loss, K = reading.model, reading.loss, samples.n_targets // n_sets
+    if n_sets > 1 and not (loss.has_moments or (loss.is_separable and not model._joint(K))):
+        found = [solve(reading, one) for one in _apart(samples, n_sets)]
+        xp = array_namespace(found[0][0])
+        return xp.concat([W for W, _ in found]), xp.concat([b for _, b in found])
+    form, joint = choose_form(samples, loss), model._joint(K)
+    scales = samples.mode_scales() if model.scaling else None
+    options: dict[str, Any] = {"ridge": model.ridge, "fit_intercept": model.fit_intercept, "spectral": n_sets > 1}
+    fit: Any = datafit(samples.rescaled(scales), loss, form, joint=joint and n_sets == 1, **options)
+    if joint and n_sets > 1:
+        fit = replace(fit, ridge=fit.ridge[:n_sets])  # rows of one set are one problem
+    xp = array_namespace(fit.ridge)
+    alpha = xp.full_like(fit.ridge, float(model.alpha))
+    problems, solver, rows = Problems(fit, model._penalty(K), alpha, model._weight_shape(K)), model._solver(fit), []
+    size, gap = K * samples.n_features * n_sets // fit.n_problems, 0.0
+    for part in chunks(fit.n_problems, size):
+        own = problems if part.stop - part.start == fit.n_problems else problems.take(xp.arange(part.start, part.stop))
+        found = solver(own, tol=model.tol, max_iter=model.max_iter, exact_ranks=False)
+        gap = max(gap, float(xp.max(found.gap)))
+        rows.append(own.rows(found.W))
+    if gap > model.tol:
+        warnings.warn(
+            f"Expected relative duality gaps of {model.tol:g} in all fits, got {gap:.1e} in some: increase max_iter, scale the "
+            "features, or accept a larger tol.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    W = xp.concat(rows)
+    b = fit.intercept(W) if model.fit_intercept else xp.zeros_like(W[:, 0])
+    return W if scales is None else W / scales, b
+
+
+def _apart(samples: Samples, n_sets: int) -> Iterator[Samples]:
+    (block,) = samples.blocks
+    K = samples.n_targets // n_sets
+    for s in range(n_sets):
+        yield Samples.of(replace(block, Y=block.Y[:, s * K : (s + 1) * K]), samples.shape)
+
+
+# --- judging ----------------------------------------------------------------------------------------------------------
+
+
+def judged(reading: Reading, scoring: Any, order: Array, scores: Array) -> Array:
+    """Score predictions of many models for the same samples, (S,); higher is better.
+
+    Parameters
+    ----------
+    scoring : as in scikit-learn; None is accuracy for classes and R² for numbers
+    order : array of shape (S, m) or (1, m)
+        Whose target each sample has.
+    scores : array of shape (S, m, K)
+        Of linear models, before any link.
+    """
+    model, codes = reading.model, reading.codes[order]
+    default = "accuracy" if model._learns_classes else "r2"
+    name = default if scoring is None else scoring
+    fast = _FAST.get(name) if isinstance(name, str) else None
+    if fast is not None and _kind(model, scores) in fast[0]:
+        return fast[1](codes, scores if model._learns_classes else reading.loss.inverse_link(scores))
+    scorer = get_scorer(name) if isinstance(name, str) else name
+    rows = np.zeros((scores.shape[1], 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UndefinedMetricWarning)
+        pairs = zip(scores, np.broadcast_to(order, scores.shape[:2]), strict=True)
+        return np.array([scorer(with_scores(model, reading.loss, z), rows, reading.labels[own]) for z, own in pairs])
+
+
+def _kind(model: Any, scores: Array) -> str:
+    return "numbers" if not model._learns_classes else "classes" if scores.shape[2] > 1 else "two classes"
+
+
+def _classes(scores: Array) -> Array:
+    return scores[..., 0] > 0 if scores.shape[2] == 1 else np.argmax(scores, axis=2)
+
+
+def _accuracy(codes: Array, scores: Array) -> Array:
+    return np.asarray(np.mean(_classes(scores) == codes, axis=1))
+
+
+def _balanced(codes: Array, scores: Array) -> Array:
+    """Average over the classes that occur how many of each are found."""
+    right = _classes(scores) == codes
+    found = [np.sum(right & (codes == k), axis=1) / np.maximum(np.sum(codes == k, axis=1), 1) for k in np.unique(codes)]
+    present = [np.any(codes == k, axis=1) + np.zeros(len(right)) for k in np.unique(codes)]
+    return np.asarray(np.sum(found, axis=0) / np.sum(present, axis=0))
+
+
+def _r_squared(y: Array, found: Array) -> Array:
+    """Average over targets the share of the variance that is explained, (S,), as scikit-learn does."""
+    left = np.sum((y - found) ** 2, axis=1)
+    spread = np.sum((y - y.mean(axis=1, keepdims=True)) ** 2, axis=1) + 0.0 * left
+    share = np.where(spread > 0, 1.0 - left / np.where(spread > 0, spread, 1.0), np.where(left > 0, 0.0, 1.0))
+    return np.asarray(share.mean(axis=1))
+
+
+def _area(codes: Array, scores: Array) -> Array:
+    """Find the area under the ROC curve (S,): how often a positive sample is above a negative one, ties by half."""
+    positive = codes > 0
+    ranks, count = rankdata(scores[..., 0], axis=1), positive.sum(axis=1)
+    others = scores.shape[1] - count
+    total = np.sum(ranks * positive, axis=1) - 0.5 * count * (count + 1)
+    known = (count > 0) & (others > 0)
+    return np.asarray(np.where(known, total / np.where(known, count * others, 1), np.nan))
+
+
+# Scores of many models at once; all others are asked for one by one.
+_FAST: dict[str, tuple[tuple[str, ...], Callable[[Array, Array], Array]]] = {
+    "accuracy": (("two classes", "classes"), _accuracy),
+    "balanced_accuracy": (("two classes", "classes"), _balanced),
+    "roc_auc": (("two classes",), _area),
+    "r2": (("numbers",), _r_squared),
+    "neg_mean_squared_error": (("numbers",), lambda y, found: -np.mean((y - found) ** 2, axis=(1, 2))),
+}

@@ -1,0 +1,97 @@
+"""Figures of tests, intervals and time courses; each draws a result of ``tracelearn.inference`` and returns its axes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tracelearn.plotting.canvas import COLOURS, INK, LIMIT, OnePanel, Panels, legend_above, plain, tick_names
+
+__all__ = ["draw_comparison", "draw_decoding", "draw_map", "draw_null"]
+
+
+def _axes(ax: Any) -> Any:
+    axes = OnePanel()._open_one(ax)
+    plain(axes)
+    return axes
+
+
+def draw_null(found: Any, ax: Any = None) -> Any:
+    """Draw the scores of the permutations as a histogram, and the score that was found as a line."""
+    axes = _axes(ax)
+    bins = np.histogram_bin_edges(np.append(found.null, found.score), bins="auto")
+    axes.hist(found.null, bins=bins[:: max(1, len(bins) // 60)], color=COLOURS[5], label="permutations")
+    axes.axvline(found.score, label=f"found, p = {found.p_value:.3g}", **LIMIT)
+    axes.axvline(float(np.mean(found.null)), color=INK, linewidth=1.0, label="mean of permutations")
+    axes.set(xlabel=found.scoring, ylabel="permutations")
+    legend_above(axes)
+    return axes
+
+
+def draw_comparison(found: Any, ax: Any = None) -> Any:
+    """Draw the scores of all folds, and beside them how far the first model is from each other one, with 95 % intervals."""
+    panels = Panels()
+    panels._open(ax, (1, 2), (4.6, 0.8 + 0.5 * len(found.names)), "for scores and for differences")
+    left, right = panels.axes_
+    places = np.arange(len(found.names))
+    for m, scores in enumerate(found.scores):
+        left.plot(scores, np.full(len(scores), m), "o", color=COLOURS[5], alpha=0.5, markersize=4)
+    left.plot(found.means, places, "D", color=COLOURS[0], label="mean")
+    reach = np.stack([found.difference - found.low, found.high - found.difference])[:, 1:]
+    right.errorbar(found.difference[1:], places[1:], xerr=reach, fmt="D", color=COLOURS[0], capsize=3)
+    right.axvline(0.0, color=INK, linewidth=1.0)
+    for m in places[1:]:
+        right.annotate(
+            f"p = {found.p_value[m]:.2g}", (found.difference[m], m), (0, 6), textcoords="offset points", ha="center"
+        )
+    for axes, words in ((left, found.scoring), (right, f"{found.names[0]} better by")):
+        plain(axes)
+        tick_names(axes.yaxis, found.names)
+        axes.set(xlabel=words, ylim=(len(places) - 0.5, -0.5))
+    return panels.axes_
+
+
+def draw_decoding(found: Any, ax: Any = None, times: Any = None) -> Any:
+    """Draw a score over positions with its standard error, or the map of trained and tested positions."""
+    axes = _axes(ax)
+    times = found.positions if times is None else np.asarray(times)
+    if len(times) != len(found.positions):
+        raise ValueError(f"Expected {len(found.positions)} times, one for each position, got {len(times)}.")
+    if found.scores.ndim == 2:
+        axes.fill_between(times, found.mean - found.standard_error, found.mean + found.standard_error, color=COLOURS[5])
+        axes.plot(times, found.mean, color=COLOURS[0])
+        axes.set(xlabel="position", ylabel=found.scoring)
+        return axes
+    # Colours are centred where a model that knows nothing scores, so that both sides of it are seen.
+    middle = 0.5 if found.scoring in ("accuracy", "roc_auc") else 0.0
+    reach = float(np.max(np.abs(found.mean - middle)))
+    extent = (times[0], times[-1], times[0], times[-1])
+    options = {"origin": "lower", "aspect": "equal", "cmap": "RdBu_r", "interpolation": "nearest"}
+    image = axes.imshow(found.mean, extent=extent, vmin=middle - reach, vmax=middle + reach, **options)
+    axes.plot(times[[0, -1]], times[[0, -1]], color=INK, linewidth=0.8)
+    axes.set(xlabel="tested at", ylabel="trained at")
+    axes.figure.colorbar(image, ax=axes, label=found.scoring)
+    return axes
+
+
+def draw_map(found: Any, ax: Any = None, level: float = 0.05) -> Any:
+    """Draw a map with what survives marked: a matrix as an image, other orders by their first mode against the rest."""
+    axes, kept = _axes(ax), found.significant(level)
+    values = found.map
+    if kept.ndim > found.order:  # several targets: the first
+        values, kept = values[0], kept[0]
+    if values.ndim == 1:
+        axes.plot(values, color=COLOURS[0])
+        axes.plot(np.flatnonzero(kept), values[kept], "o", color=COLOURS[1], label=f"p ≤ {level:g}, corrected")
+        axes.set(xlabel="entry", ylabel=found.what)
+        return axes
+    values, kept = values.reshape(len(values), -1), kept.reshape(len(kept), -1)
+    reach = float(np.max(np.abs(values))) or 1.0
+    options = {"aspect": "auto", "cmap": "RdBu_r", "interpolation": "nearest"}
+    image = axes.imshow(values, vmin=-reach, vmax=reach, **options)
+    if np.any(kept):
+        axes.contour(kept.astype(float), levels=[0.5], colors=INK, linewidths=1.2)
+    axes.set(xlabel="second mode" if found.map.ndim == 2 else "other modes", ylabel="first mode")
+    axes.figure.colorbar(image, ax=axes, label=f"{found.what}, p ≤ {level:g} outlined")
+    return axes

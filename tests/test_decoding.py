@@ -1,0 +1,151 @@
+"""Decoding over time and space: the batch equals loops over positions, as MNE's estimators make them."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import get_scorer
+from sklearn.model_selection import KFold
+
+from tracelearn import TraceNormClassifier, TraceNormRegressor
+from tracelearn.inference import decode_over_time, searchlight
+
+
+def _epochs(n=48, channels=5, times=7, seed=0):
+    rng = np.random.default_rng(seed)
+    y = rng.standard_normal(n)
+    X = rng.standard_normal((n, channels, times)) + 3.0
+    X[:, :, 2:5] += 0.6 * y[:, None, None]
+    return X, y
+
+
+CV = KFold(3, shuffle=True, random_state=0)
+CASES = {
+    "numbers": (TraceNormRegressor(0.1, tol=1e-13, max_iter=2000), lambda y: y, "r2"),
+    "several": (TraceNormRegressor(0.1, tol=1e-13, max_iter=2000), lambda y: np.stack([y, y**2], 1), "r2"),
+    "joint": (
+        TraceNormRegressor(0.1, tol=1e-13, max_iter=2000, target_mode=True),
+        lambda y: np.stack([y, y**2], 1),
+        "r2",
+    ),
+    "scaled": (
+        TraceNormRegressor(0.1, tol=1e-13, max_iter=2000, scaling="modes"),
+        lambda y: y,
+        "neg_mean_squared_error",
+    ),
+    "no intercept": (
+        TraceNormRegressor(0.1, ridge=0.1, tol=1e-13, fit_intercept=False),
+        lambda y: y,
+        "r2",
+    ),
+    "ridge": (TraceNormRegressor(0.0, ridge=0.3, tol=1e-14), lambda y: y, "neg_median_absolute_error"),
+    "classes": (TraceNormClassifier(0.05, tol=1e-12), lambda y: np.where(y > 0, "b", "a"), "accuracy"),
+    "area": (TraceNormClassifier(0.05, tol=1e-12), lambda y: y > 0, "roc_auc"),
+    "three": (TraceNormClassifier(0.05, tol=1e-12), lambda y: np.digitize(y, [-0.5, 0.5]), "balanced_accuracy"),
+    "logistic": (TraceNormClassifier(0.05, loss="logistic"), lambda y: y > 0, "neg_log_loss"),
+    "other": (LogisticRegression(), lambda y: y > 0, "roc_auc"),
+}
+
+
+def _sliding(model, X, y, slices, scoring, *, generalize):
+    """Fit and score slice by slice, as MNE's SlidingEstimator and GeneralizingEstimator do."""
+    found = []
+    for train, test in CV.split(X):
+        models = [clone(model).fit(own[train], y[train]) for own in slices]
+        score = get_scorer(scoring)
+        if generalize:
+            found.append([[score(one, own[test], y[test]) for own in slices] for one in models])
+        else:
+            found.append([score(one, own[test], y[test]) for one, own in zip(models, slices, strict=True)])
+    return np.array(found)
+
+
+@pytest.mark.parametrize("generalize", [False, True])
+@pytest.mark.parametrize("case", CASES)
+def test_scores_are_those_of_a_loop_over_positions(case, generalize):
+    model, targets, scoring = CASES[case]
+    X, y = _epochs()
+    y = targets(y)
+    found = decode_over_time(model, X, y, cv=CV, scoring=scoring, generalize=generalize)
+    slices = [X[..., t] for t in range(X.shape[-1])]
+    np.testing.assert_allclose(
+        found.scores, _sliding(model, X, y, slices, scoring, generalize=generalize), atol=1e-7 if generalize else 1e-8
+    )
+    assert found.method == ("refit" if case in ("logistic", "other") else "batch")
+
+
+@pytest.mark.parametrize("axis", [1, -1])
+def test_windows_keep_the_mode_and_weights_have_low_rank_in_it(axis):
+    X, y = _epochs()
+    model = TraceNormRegressor(0.1, tol=1e-13, max_iter=2000)
+    found = decode_over_time(model, X, y, axis=axis, window=3, step=2, cv=CV)
+    size = X.shape[axis]
+    np.testing.assert_array_equal(found.positions, np.arange(0, size - 2, 2))
+    slices = [np.take(X, range(t, t + 3), axis=axis) for t in found.positions]
+    np.testing.assert_allclose(found.scores, _sliding(model, X, y, slices, "r2", generalize=False), atol=1e-8)
+
+
+def test_positions_in_several_batches_are_the_same(monkeypatch):
+    X, y = _epochs()
+    whole = decode_over_time(TraceNormRegressor(0.1, tol=1e-12), X, y, cv=CV, generalize=True)
+    monkeypatch.setattr("tracelearn.inference.decoding._LARGEST_BATCH", 500)
+    parts = decode_over_time(TraceNormRegressor(0.1, tol=1e-12), X, y, cv=CV, generalize=True)
+    np.testing.assert_allclose(parts.scores, whole.scores, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, csr_array, list])
+def test_a_searchlight_sees_each_neighbourhood_alone(kind):
+    X, y = _epochs()
+    chain = np.eye(5, k=1) + np.eye(5, k=-1)
+    lists = [np.flatnonzero(row) for row in chain + np.eye(5)]
+    model = TraceNormRegressor(0.1, tol=1e-13, max_iter=2000)
+    found = searchlight(model, X, y, lists if kind is list else kind(chain), cv=CV)
+    slices = [X[:, own] for own in lists]
+    np.testing.assert_allclose(found.scores, _sliding(model, X, y, slices, "r2", generalize=False), atol=1e-8)
+    flat = searchlight(model, X, y, [[0, 9, 20], [3, 4]], axis=None, cv=CV)
+    slices = [X.reshape(len(X), -1)[:, own] for own in ([0, 9, 20], [3, 4])]
+    np.testing.assert_allclose(flat.scores, _sliding(model, X, y, slices, "r2", generalize=False), atol=1e-8)
+
+
+def test_groups_are_held_out_whole():
+    X, y = _epochs()
+    groups = np.arange(len(y)) % 4
+    assert len(decode_over_time(TraceNormRegressor(0.1), X, y, groups=groups, cv=5).scores) == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"axis": 0}, "axis"),
+        ({"axis": 3}, "axis"),
+        ({"window": 8}, "window of at most the 7"),
+        ({"window": 0}, "window"),
+        ({"step": -1}, "step"),
+        ({"groups": [1]}, "one group for each"),
+    ],
+)
+def test_bad_input_is_refused_in_a_sentence(options, words):
+    X, y = _epochs()
+    with pytest.raises(ValueError, match=words):
+        decode_over_time(TraceNormRegressor(), X, y, **options)
+
+
+@pytest.mark.parametrize(
+    ("neighbours", "axis"), [(np.eye(4), 1), ([[0, 5]], 1), ([[]], 1), ([], 1), ([[0]], 0), ([[0]], 9)]
+)
+def test_bad_neighbours_are_refused_in_a_sentence(neighbours, axis):
+    X, y = _epochs()
+    with pytest.raises(ValueError, match="Expected"):
+        searchlight(TraceNormRegressor(), X, y, neighbours, axis=axis)
+
+
+def test_courses_and_maps_are_drawn():
+    pytest.importorskip("matplotlib")
+    X, y = _epochs()
+    course = decode_over_time(TraceNormRegressor(0.1), X, y, cv=CV)
+    np.testing.assert_allclose(course.plot(times=np.arange(7) / 10).lines[0].get_ydata(), course.mean)
+    table = decode_over_time(TraceNormRegressor(0.1), X, y, cv=CV, generalize=True)
+    np.testing.assert_allclose(table.plot().images[0].get_array(), table.mean)
+    with pytest.raises(ValueError, match="7 times"):
+        course.plot(times=[1, 2])

@@ -1,0 +1,113 @@
+"""Maps: statistics equal refits, corrections hold their error rate, clusters are what their neighbours say."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from sklearn.base import clone
+
+from tracelearn import TraceNormClassifier, TraceNormRegressor, TraceNormRegressorCV
+from tracelearn.inference import map_test
+from tracelearn.inference.maps import _edges, _weighed
+from tracelearn.inference.permutation import exchange_of
+
+
+def _samples(n=60, seed=0, signal=1.0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 4, 6))
+    return X, signal * (X[:, 1, 2] + X[:, 1, 3]) + rng.standard_normal(n)
+
+
+@pytest.mark.parametrize(("what", "attribute"), [("weights", "coef_"), ("patterns", "patterns_")])
+@pytest.mark.parametrize("classes", [None, 2, 3])
+def test_p_values_are_those_of_refits_on_the_same_permutations(what, attribute, classes):
+    X, y = _samples()
+    model = TraceNormRegressor(0.05, tol=1e-10)
+    if classes:
+        y, model = np.digitize(y, [-1, 1][: classes - 1]), TraceNormClassifier(0.05, tol=1e-10)
+    found = map_test(model, X, y, what=what, n_permutations=9, random_state=3)
+    order = exchange_of(y, None).draw(60, 9, np.random.default_rng(3))
+    maps = [getattr(clone(model).fit(X, y[own]), attribute) for own in [np.arange(60), *order]]
+    maps = np.array(maps)
+    np.testing.assert_allclose(found.map, maps[0], atol=1e-5)
+    spread = np.sqrt(np.mean(maps**2, axis=0))
+    sizes = np.abs(maps / (spread + 0.05 * spread.max()))
+    largest = sizes[1:].reshape(9, -1).max(axis=1)
+    expected = (1 + np.sum(largest.reshape(9, *(1,) * (maps.ndim - 1)) >= sizes[0] - 1e-9, axis=0)) / 10
+    np.testing.assert_array_equal(found.p_values, expected)
+
+
+def test_what_carries_the_signal_survives_and_its_cluster_too():
+    X, y = _samples(200)
+    found = map_test(TraceNormRegressor(0.05), X, y, smooth=[1], n_permutations=99, random_state=0)
+    assert np.argwhere(found.p_values <= 0.05).tolist() == [[1, 2], [1, 3]]
+    number = found.clusters[1, 2]
+    assert number > 0
+    assert found.clusters[1, 3] == number
+    assert found.cluster_p_values[number - 1] == 0.01
+    assert np.argwhere(found.significant()).tolist() == [[1, 2], [1, 3]]
+
+
+def test_neighbours_are_successive_entries_of_smooth_modes_and_those_of_an_adjacency():
+    pairs = {tuple(pair) for pair in _edges((2, 3), [1], None).tolist()}
+    assert pairs == {(0, 1), (1, 2), (3, 4), (4, 5)}
+    ring = csr_array(np.array([[0, 0, 1], [0, 0, 0], [0, 0, 0]]))
+    assert {tuple(pair) for pair in _edges((2, 3), [], {1: ring}).tolist()} == {(0, 2), (3, 5)}
+    assert len(_edges((2, 3), [0], {1: ring})) == 5
+
+
+def test_clusters_have_one_sign_and_weigh_the_sum_of_their_sizes():
+    values = np.array([3.0, 4.0, -5.0, 0.1, 2.0, 2.5])
+    labels, mass = _weighed(values, _edges((6,), [0], None), 1.0)
+    assert labels.tolist() == [0, 0, 1, -1, 2, 2]
+    np.testing.assert_allclose(mass, [7.0, 5.0, 4.5])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"what": "ranks"}, "'weights' or 'patterns'"),
+        ({"smooth": [2]}, "modes of a sample"),
+        ({"adjacency": {5: np.eye(2)}}, "modes of a sample"),
+        ({"adjacency": {0: np.eye(3)}}, "adjacency of shape"),
+        ({"threshold": 1.5}, "threshold"),
+        ({"n_permutations": -1}, "n_permutations"),
+        ({"groups": [0]}, "one group for each"),
+    ],
+)
+def test_bad_input_is_refused_in_a_sentence(options, words):
+    X, y = _samples()
+    with pytest.raises(ValueError, match=words):
+        map_test(TraceNormRegressor(), X, y, **options)
+
+
+def test_a_search_is_refused_with_what_to_do():
+    with pytest.raises(ValueError, match="best_estimator_"):
+        map_test(TraceNormRegressorCV(), *_samples())
+
+
+def test_maps_are_drawn():
+    pytest.importorskip("matplotlib")
+    X, y = _samples(100)
+    found = map_test(TraceNormRegressor(0.05), X, y, smooth=[1], n_permutations=20, random_state=0)
+    np.testing.assert_allclose(found.plot().images[0].get_array(), found.map)
+    line = map_test(TraceNormRegressor(0.05), X[:, 1], y, n_permutations=20, random_state=0)
+    np.testing.assert_allclose(line.plot().lines[0].get_ydata(), line.map)
+    three = map_test(TraceNormClassifier(0.05), X, np.digitize(y, [-1, 1]), n_permutations=20, random_state=0)
+    assert three.plot().images[0].get_array().shape == (4, 6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("grouped", [False, True])
+def test_any_false_entry_or_cluster_is_as_rare_as_promised(grouped):
+    rng, false = np.random.default_rng(0), []
+    groups = np.arange(40) // 5
+    for _ in range(200):
+        X, y = rng.standard_normal((40, 3, 4)), rng.standard_normal(40)
+        if grouped:
+            X, y = X + rng.standard_normal((8, 3, 4))[groups], y + 2 * rng.standard_normal(8)[groups]
+        options = {"smooth": [1], "n_permutations": 99, "groups": groups if grouped else None}
+        found = map_test(TraceNormRegressor(0.05), X, y, random_state=rng.integers(1 << 30), **options)
+        false.append([found.p_values.min() <= 0.1, found.cluster_p_values.min(initial=1.0) <= 0.1])
+    # 200 sets at a level of 0.1: a binomial count is above 0.16 once in 500 times.
+    assert np.all(np.mean(false, axis=0) <= 0.16)
+    assert np.mean(false, axis=0)[0] >= 0.04

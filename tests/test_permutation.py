@@ -1,0 +1,180 @@
+"""Permutation tests: the batch equals refits, p-values mean what they say, bad input is refused in a sentence."""
+
+import numpy as np
+import pytest
+from scipy.stats import kstest
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import get_scorer
+from sklearn.model_selection import KFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from tracelearn import TraceNormClassifier, TraceNormClassifierCV, TraceNormRegressor, TraceNormRegressorCV
+from tracelearn.datasets import make_low_rank_regression
+from tracelearn.inference import permutation_test
+from tracelearn.inference.permutation import exchange_of
+
+SHAPE = (4, 3, 2)
+
+
+def _samples(n=60, seed=0, noise=1.0):
+    X, signal, _ = make_low_rank_regression(n, SHAPE, rank=1, random_state=seed)
+    return X, signal + noise * signal.std() * np.random.default_rng(seed).standard_normal(n)
+
+
+def _refitted(model, X, y, splits, order, scoring):
+    scorer = get_scorer(scoring)
+    found = []
+    for own in order:
+        parts = [(clone(model).fit(X[train], y[own[train]]), test) for train, test in splits]
+        found.append(np.mean([scorer(one, X[test], y[own[test]]) for one, test in parts]))
+    return np.array(found)
+
+
+CASES = {
+    "numbers": (TraceNormRegressor(alpha=0.3, tol=1e-9), lambda y: y, "r2"),
+    "several numbers": (TraceNormRegressor(alpha=0.3, tol=1e-9), lambda y: np.stack([y, -(y**2)], axis=1), "r2"),
+    "joint": (TraceNormRegressor(0.3, tol=1e-9, target_mode=True), lambda y: np.stack([y, -(y**2)], axis=1), "r2"),
+    "scaled": (TraceNormRegressor(alpha=0.3, tol=1e-9, scaling="modes"), lambda y: y, "neg_mean_absolute_error"),
+    "no intercept": (TraceNormRegressor(alpha=0.3, tol=1e-9, fit_intercept=False, ridge=0.1), lambda y: y, "r2"),
+    "two classes": (TraceNormClassifier(alpha=0.05, tol=1e-9), lambda y: np.where(y > 0, "b", "a"), "accuracy"),
+    "area": (TraceNormClassifier(alpha=0.05, tol=1e-9), lambda y: y > 0, "roc_auc"),
+    "three classes": (TraceNormClassifier(alpha=0.05, tol=1e-9), lambda y: np.digitize(y, [-1, 1]), "f1_macro"),
+    "logistic": (TraceNormClassifier(alpha=0.02, tol=1e-6, loss="logistic"), lambda y: y > 0, "neg_log_loss"),
+    "softmax": (TraceNormClassifier(0.02, tol=1e-6, loss="logistic"), lambda y: np.digitize(y, [-1, 1]), "accuracy"),
+}
+
+
+@pytest.mark.parametrize("n", [60, 25])  # moments, and a basis of fewer samples than features
+@pytest.mark.parametrize("case", CASES)
+def test_the_batch_of_permutations_equals_refits_on_the_same_permutations(case, n):
+    model, targets, scoring = CASES[case]
+    X, y = _samples(n)
+    y, cv = targets(y), KFold(3, shuffle=True, random_state=0)
+    found = permutation_test(model, X, y, n_permutations=6, cv=cv, scoring=scoring, random_state=5)
+    order = exchange_of(y, None).draw(n, 6, np.random.default_rng(5))
+    splits = list(cv.split(X))
+    null = _refitted(model, X, y, splits, order, scoring)
+    score = _refitted(model, X, y, splits, [np.arange(n)], scoring)[0]
+    np.testing.assert_allclose(found.null, null, atol=2e-3 if model.tol > 1e-9 else 1e-4)
+    np.testing.assert_allclose(found.score, score, atol=2e-3 if model.tol > 1e-9 else 1e-4)
+    assert found.p_value == (1 + np.sum(null >= score - 1e-9)) / 7
+    assert found.method == "batch"
+
+
+def test_a_signal_is_found_and_noise_is_not():
+    X, y = _samples(100, noise=0.3)
+    options = {"n_permutations": 199, "random_state": 0}
+    assert permutation_test(TraceNormClassifier(alpha=0.05), X, y > 0, **options).p_value == 1 / 200
+    noise = np.random.default_rng(3).standard_normal(100)
+    assert permutation_test(TraceNormRegressor(alpha=0.3), X, noise, **options).p_value > 0.05
+
+
+def test_permutations_of_stratified_folds_stay_stratified_and_those_of_groups_stay_inside():
+    y = np.repeat([0, 1], 15)
+    folds = np.arange(30) % 3
+    order = exchange_of(y, None, folds).draw(30, 20, np.random.default_rng(0))
+    assert np.array_equal(folds[order], np.tile(folds, (20, 1)))
+    groups = np.arange(30) % 5
+    order = exchange_of(y, groups).draw(30, 20, np.random.default_rng(0))
+    assert np.array_equal(groups[order], np.tile(groups, (20, 1)))
+    assert np.any(order != np.arange(30))
+
+
+def test_groups_of_one_target_are_exchanged_whole():
+    groups = np.repeat(np.arange(10), [1, 2, 3, 4, 5, 5, 4, 3, 2, 1])
+    y = (np.arange(10) % 2)[groups]
+    exchange = exchange_of(y, groups)
+    for order in exchange.draw(30, 20, np.random.default_rng(0)):
+        assert all(len(np.unique(y[order][groups == g])) == 1 for g in range(10))
+        assert sorted(y[order][np.unique(groups, return_index=True)[1]]) == sorted(np.arange(10) % 2)
+    X = np.random.default_rng(0).standard_normal((30, *SHAPE))
+    found = permutation_test(TraceNormClassifier(), X, y, groups=groups, n_permutations=20, random_state=0)
+    assert "whole groups" in found.exchanged
+
+
+def test_selection_is_repeated_or_fixed_and_the_result_says_which():
+    X, y = _samples(80, noise=0.3)
+    options = {"n_permutations": 20, "random_state": 0}
+    repeated = permutation_test(TraceNormRegressorCV(views=None), X, y, **options)
+    assert (repeated.selection, repeated.method, repeated.p_value) == ("repeat", "batch", 1 / 21)
+    fixed = permutation_test(TraceNormRegressorCV(views=None), X, y, selection="fixed", **options)
+    assert (fixed.selection, fixed.p_value) == ("fixed", 1 / 21)
+    options["n_permutations"] = 2
+    searched = permutation_test(TraceNormClassifierCV(alphas=3), X, y > 0, **options)
+    assert (searched.selection, searched.method) == ("repeat", "refit")
+
+
+def test_repeated_selection_chooses_as_searches_do():
+    X, y = _samples(80, noise=0.5)
+    model, cv = TraceNormClassifierCV(views=None, scoring="roc_auc"), KFold(4, shuffle=True, random_state=0)
+    found = permutation_test(model, X, y > 0, n_permutations=5, cv=cv, random_state=1)
+    order = exchange_of(y > 0, None).draw(80, 5, np.random.default_rng(1))
+    search = clone(model).set_params(cv=cv)
+    expected = [search.fit(X, (y > 0)[own]).best_score_ for own in order]
+    np.testing.assert_allclose(found.null, expected, atol=0.04)  # paths are solved to a gap of some thousandths
+    np.testing.assert_allclose(found.score, search.fit(X, y > 0).best_score_, atol=0.02)
+
+
+def test_estimators_of_other_libraries_and_weights_of_classes_are_refitted():
+    X, y = _samples(60, noise=0.3)
+    flat = make_pipeline(FunctionTransformer(lambda X: X.reshape(len(X), -1)), LogisticRegression())
+    found = permutation_test(flat, X, y > 0, n_permutations=9, random_state=0)
+    assert (found.method, found.p_value) == ("refit", 0.1)
+    balanced = permutation_test(
+        TraceNormClassifier(class_weight="balanced"), X, y > 0, n_permutations=3, random_state=0
+    )
+    assert balanced.method == "refit"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"n_permutations": 0}, "n_permutations"),
+        ({"n_permutations": 2.5}, "n_permutations"),
+        ({"selection": "none"}, "'repeat' or 'fixed'"),
+        ({"groups": [1, 2]}, "one group for each"),
+        ({"groups": np.zeros(60)}, "at least two groups"),
+        ({"groups": np.arange(60)}, None),
+    ],
+)
+def test_bad_input_is_refused_in_a_sentence(options, words):
+    X, y = _samples(60)
+    y = np.digitize(y, [0])
+    if words is None:  # every sample is a group of its own: all of them are exchanged
+        assert "whole groups" in permutation_test(TraceNormClassifier(), X, y, n_permutations=2, **options).exchanged
+        return
+    with pytest.raises(ValueError, match=words) as refused:
+        permutation_test(TraceNormClassifier(), X, y, **{"n_permutations": 5, **options})
+    assert "\n" not in str(refused.value)
+
+
+def test_the_null_distribution_is_drawn():
+    pytest.importorskip("matplotlib")
+    X, y = _samples(40)
+    found = permutation_test(TraceNormRegressor(alpha=0.3), X, y, n_permutations=20, random_state=0)
+    axes = found.plot()
+    assert len(axes.patches) > 0
+    assert f"p = {found.p_value:.3g}" in axes.get_legend().get_texts()[1].get_text()
+    assert "20 permutations" in str(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("grouped", [False, True])
+def test_p_values_are_uniform_where_there_is_nothing_to_find(grouped):
+    rng, found = np.random.default_rng(0), []
+    groups = np.arange(40) // 5
+    for _ in range(500):
+        X, y = rng.standard_normal((40, 3, 4)), rng.standard_normal(40)
+        if grouped:  # samples and targets of a group have something in common, but nothing with each other
+            X, y = X + rng.standard_normal((8, 3, 4))[groups], y + 2 * rng.standard_normal(8)[groups]
+        options = {
+            "groups": groups if grouped else None,
+            "cv": 4,
+            "n_permutations": 99,
+            "random_state": rng.integers(1 << 30),
+        }
+        p = permutation_test(TraceNormRegressor(alpha=0.2), X, y, **options).p_value
+        found.append(p - rng.uniform(0, 0.01))
+    assert kstest(found, "uniform").pvalue > 0.01
