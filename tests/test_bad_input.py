@@ -222,12 +222,12 @@ def test_labels_that_were_never_named_are_refused_online():
 @every_loss
 def test_weights_that_cannot_be_weights_are_refused(make, loss, y):
     model = make(loss=loss)
-    refusal(lambda: model.fit(X, y, changed(np.ones(N), 3, -1.0)), "Negative values", "sample_weight", ours=False)
-    refusal(lambda: model.fit(X, y, np.zeros(N)), "at least one non-zero number", ours=False)
-    refusal(lambda: model.fit(X, y, np.ones(N - 1)), "(29,)", "(30,)", ours=False)
-    refusal(lambda: model.fit(X, y, np.ones((N, 2))), "1D array or scalar", ours=False)
-    refusal(lambda: model.fit(X, y, changed(np.ones(N), 3, np.nan)), "sample_weight contains NaN", ours=False)
-    refusal(lambda: model.fit(X, y, changed(np.ones(N), 3, np.inf)), "sample_weight contains infinity", ours=False)
+    refusal(lambda: model.fit(X, y, changed(np.ones(N), 3, -1.0)), "sample_weight below zero")
+    refusal(lambda: model.fit(X, y, np.zeros(N)), "sample weight above zero, got only zeros")
+    refusal(lambda: model.fit(X, y, np.ones(N - 1)), "(29,)", "(30,)")
+    refusal(lambda: model.fit(X, y, np.ones((N, 2))), "(30, 2)", "one weight for each sample")
+    refusal(lambda: model.fit(X, y, changed(np.ones(N), 3, np.nan)), "sample_weight", "NaN at sample 3")
+    refusal(lambda: model.fit(X, y, changed(np.ones(N), 3, np.inf)), "sample_weight", "infinity at sample 3")
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic", "squared_hinge"])
@@ -235,8 +235,8 @@ def test_class_weights_that_cannot_be_weights_are_refused(loss):
     def fit(weight):
         return lambda: TraceNormClassifier(loss=loss, class_weight=weight).fit(X, LABELS)
 
-    refusal(fit({"up": 0, "down": 0}), "at least one non-zero number", ours=False)
-    refusal(fit({"up": -1, "down": 1}), "Negative values", ours=False)
+    refusal(fit({"up": 0, "down": 0}), "sample weight above zero")
+    refusal(fit({"up": -1, "down": 1}), "sample_weight below zero")
     refusal(fit({"left": 1}), "not in class_weight", ours=False)
     refusal(fit("fair"), "'class_weight'", ours=False)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ __all__ = [
     "legend_above",
     "looks_of",
     "plain",
+    "tick_names",
     "whole_ticks",
 ]
 
@@ -97,3 +99,11 @@ def legend_above(axes: Any, columns: int = 4, **spacing: float) -> None:
     count = min(len(axes.get_legend_handles_labels()[0]), columns)
     options = {"ncols": count, "frameon": False, "fontsize": "small"}
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), **options, **spacing)
+
+
+def tick_names(axis: Any, names: Sequence[str], inches: float = 3.0) -> None:
+    """Name ticks at 0, 1, ...: all names where there is room, else every second, third and so on; upright if long."""
+    upright = axis.axis_name == "x" and sum(len(name) + 2 for name in names) > 12 * inches
+    room = int(6 * inches) if upright or axis.axis_name == "y" else len(names)
+    step = -(-len(names) // max(room, 1))
+    axis.set_ticks(range(0, len(names), step), names[::step], rotation=90 if upright else 0)

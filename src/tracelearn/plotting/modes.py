@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, to_numpy
-from tracelearn.plotting.canvas import INK, MARKERS, looks_of, whole_ticks
+from tracelearn.plotting.canvas import INK, MARKERS, looks_of, tick_names, whole_ticks
 
 __all__ = [
     "CVCurve",
@@ -69,15 +69,8 @@ class Mode:
         return float(self.values[0]) - half, float(self.values[-1]) + half
 
     def name_ticks(self, axis: Any, inches: float = 3.0) -> None:
-        """Write names, or numbers at unequal distances, at the ticks of an axis that counts entries.
-
-        All where there is room, else every second, third and so on; upright if they are long.
-        """
-        names = [str(value) if self.has_names else f"{value:.3g}" for value in self.values]
-        upright = axis.axis_name == "x" and sum(len(name) + 2 for name in names) > 12 * inches
-        room = int(6 * inches) if upright or axis.axis_name == "y" else len(names)
-        step = -(-len(names) // max(room, 1))
-        axis.set_ticks(range(0, len(names), step), names[::step], rotation=90 if upright else 0)
+        """Write names, or numbers at unequal distances, at the ticks of an axis that counts entries."""
+        tick_names(axis, [str(value) if self.has_names else f"{value:.3g}" for value in self.values], inches)
 
     def draw(self, axes: Any, curves: Sequence[Array], labels: Sequence[str]) -> list[Any]:
         """Draw curves over this mode: lines over numbers, stems over names; return the lines or markers."""

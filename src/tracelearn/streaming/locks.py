@@ -6,6 +6,7 @@ import errno
 import logging
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 __all__ = ["FileLock"]
@@ -17,7 +18,7 @@ _taken: set[FileLock] = set()  # by this process
 
 
 class FileLock:
-    """A lock of the operating system on a file, which stays: whoever removed it could remove that of the next holder.
+    """A lock of the operating system on a file that is there while it is held.
 
     It is ``flock``, which belongs to an open file rather than to a process: two locks in one process exclude each other,
     and opening the file elsewhere gives nothing away, as it would with ``fcntl``. A forked child shares the open file, and
@@ -42,25 +43,47 @@ class FileLock:
 
     def acquire(self) -> bool:
         """Take the lock if nobody has it; return whether it was taken."""
-        handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            _lock(handle)
-        except OSError as error:
-            if error.errno in _HELD:
+        while self._handle is None:
+            handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+            if not self._lock(handle):
                 os.close(handle)
                 return False
-            # Some network file systems have no locks: that is no reason to keep somebody from working there.
-            logger.warning("%s cannot be locked (%s): let one run at a time use this folder", self.path, error)
-        self._handle = handle
-        _taken.add(self)
+            if self._is_there(handle):
+                self._handle = handle
+                _taken.add(self)
+            else:  # its holder removed it after we had opened it: what we locked is nobody's lock any more
+                os.close(handle)
         return True
 
     def release(self) -> None:
-        """Give the lock back, if it is held; it ends once no process has the file open."""
+        """Give the lock back, if it is held."""
+        if self._handle is not None:
+            with suppress(OSError):  # where files in use cannot be removed it stays, which does no harm
+                self.path.unlink()
+            self.close()
+
+    def close(self) -> None:
+        """Close the file without removing it; the lock ends once no process has it open."""
         if self._handle is not None:
             _taken.discard(self)
             os.close(self._handle)
             self._handle = None
+
+    def _lock(self, handle: int) -> bool:
+        try:
+            _lock(handle)
+        except OSError as error:
+            if error.errno in _HELD:
+                return False
+            # Some network file systems have no locks: that is no reason to keep somebody from working there.
+            logger.warning("%s cannot be locked (%s): let one run at a time use this folder", self.path, error)
+        return True
+
+    def _is_there(self, handle: int) -> bool:
+        try:
+            return os.path.samestat(os.fstat(handle), os.stat(self.path))
+        except FileNotFoundError:
+            return False
 
 
 if sys.platform == "win32":
@@ -77,6 +100,6 @@ else:
 
     def _close_all() -> None:
         for lock in list(_taken):
-            lock.release()
+            lock.close()
 
     os.register_at_fork(after_in_child=_close_all)
