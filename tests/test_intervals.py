@@ -1,5 +1,7 @@
 """Bootstraps and learning curves: equal to refits, intervals that cover, refusals in a sentence."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -9,6 +11,7 @@ from sklearn.model_selection import KFold
 from tracelearn import TraceNormClassifier, TraceNormRegressor, TraceNormRegressorCV
 from tracelearn.datasets import make_low_rank_regression
 from tracelearn.inference import bootstrap, learning_curve
+from tracelearn.inference.intervals import _subspaces
 
 CV = KFold(3, shuffle=True, random_state=0)
 
@@ -57,8 +60,10 @@ def test_a_stable_subspace_has_small_angles_and_its_rank_is_found_often():
     found = bootstrap(TraceNormRegressor(0.3), X, y, n_bootstraps=20, random_state=0)
     assert np.all(found.angles < 30)
     assert found.rank_shares(0).get(1, 0.0) > 0.8
-    noise = np.random.default_rng(1).standard_normal(400)
-    assert np.median(bootstrap(TraceNormRegressor(0.05), X, noise, n_bootstraps=20, random_state=0).angles) > 30
+    axes = np.eye(3)
+    one, other = (SimpleNamespace(mode_factors_=[(axes[:, own], np.ones(1))]) for own in ([0], [1]))
+    assert _subspaces(one, other) == [(1, pytest.approx(90.0))]
+    assert _subspaces(one, one) == [(1, pytest.approx(0.0))]
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from sklearn.metrics import check_scoring
 
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.estimators.base import TraceNormModel, ZeroWeightsWarning
-from tracelearn.inference.sets import Reading, check_count, is_shared, judged, read_groups
+from tracelearn.inference.sets import Reading, check_count, is_shared, judged, read_groups, score_name
 from tracelearn.moments import Moments
 from tracelearn.problems.batch import Problems, Solution, in_basis
 from tracelearn.problems.datafits import Squares
@@ -132,7 +132,8 @@ def bootstrap(
     X, labels = to_numpy(X), to_numpy(as_raw(X, y).all_targets()[0])
     given = np.arange(len(labels)) if groups is None else read_groups(groups, len(labels))
     numbers = np.unique(to_numpy(given), return_inverse=True)[1]
-    judge = scoring or ("accuracy" if is_classifier(model) else "r2")
+    name = score_name(scoring, classifier=is_classifier(model))
+    judge = scoring or name
     whole = clone(model).fit(X, labels)
     found: list[tuple[Any, ...]] = []
     with warnings.catch_warnings():
@@ -143,7 +144,6 @@ def bootstrap(
             score = check_scoring(one, judge)(one, X[left], labels[left])
             found.append((score, one.coef_, one.patterns_, *zip(*_subspaces(one, whole), strict=True)))
     scores, coefs, patterns, ranks, angles = (np.array(own) for own in zip(*found, strict=True))
-    name = judge if isinstance(judge, str) else "score"
     return Bootstrap(scores, coefs, patterns, ranks, angles, whole.coef_, level, name)
 
 
@@ -265,7 +265,8 @@ def learning_curve(
     orders = [random.permutation(train) for train, _ in folds.splits]
     if is_classifier(model):
         orders = [_classes_first(order, labels) for order in orders]
-    judge = scoring or ("accuracy" if is_classifier(model) else "r2")
+    name = score_name(scoring, classifier=is_classifier(model))
+    judge = scoring or name
     scores = np.empty((len(folds), len(numbers)))
     batch = is_shared(model) and not model.scaling and model._loss().has_moments
     reading = Reading.of(model, X, y) if batch else None
@@ -279,7 +280,7 @@ def learning_curve(
             for i, size in enumerate(numbers):
                 one = clone(model).fit(rows[order[:size]], labels[order[:size]])
                 scores[f, i] = check_scoring(one, judge)(one, rows[test], labels[test])
-    return LearningCurve(numbers, scores, judge if isinstance(judge, str) else "score", "batch" if batch else "refit")
+    return LearningCurve(numbers, scores, name, "batch" if batch else "refit")
 
 
 def _sizes(sizes: Any, most: int) -> Array:
