@@ -178,9 +178,7 @@ def _group(
     alone = [_terms([c], shape, whole.ridge, each) if penalty is None else norm for c in own]
     tops = [float(xp.max(alpha_max(whole, one, shape))) for one in alone]
     top = np.tile(np.repeat(tops, each), len(folds))
-    return Group(
-        rough, fit, norm, xp.asarray(top, dtype=rough.ridge.dtype, device=device(rough.ridge)), folds, numbers
-    )
+    return Group(rough, fit, norm, xp.asarray(top, dtype=rough.ridge.dtype, device=device(rough.ridge)), folds, numbers)
 
 
 def path(
