@@ -52,7 +52,7 @@ def test_the_batch_of_permutations_equals_refits_on_the_same_permutations(case, 
     model, targets, scoring = CASES[case]
     X, y = _samples(n)
     y, cv = targets(y), KFold(3, shuffle=True, random_state=0)
-    found = permutation_test(model, X, y, n_permutations=6, cv=cv, scoring=scoring, random_state=5)
+    found = permutation_test(model, X, y, n_permutations=6, cv=cv, scoring=scoring, tol=0.0, random_state=5)
     order = exchange_of(y, None).draw(n, 6, np.random.default_rng(5))
     splits = list(cv.split(X))
     null = _refitted(model, X, y, splits, order, scoring)
@@ -61,6 +61,18 @@ def test_the_batch_of_permutations_equals_refits_on_the_same_permutations(case, 
     np.testing.assert_allclose(found.score, score, atol=2e-3 if model.tol > 1e-9 else 1e-4)
     assert found.p_value == (1 + np.sum(null >= score - 1e-9)) / 7
     assert found.method == "batch"
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-9, 1e9])
+def test_a_larger_gap_hardly_moves_scores_in_any_unit(unit):
+    X, y = _samples(100, noise=0.5)
+    model, options = TraceNormRegressor(0.1), {"n_permutations": 20, "random_state": 0}
+    exact = permutation_test(model, X, y, tol=0.0, **options)
+    # Alpha is in units of X times those of y.
+    model = TraceNormRegressor(0.1 * unit)
+    rough = permutation_test(model, unit * X, y, **options)
+    np.testing.assert_allclose(rough.null, exact.null, atol=5e-3)
+    assert rough.p_value == exact.p_value
 
 
 def test_a_signal_is_found_and_noise_is_not():

@@ -12,8 +12,7 @@ import typer
 
 import tracelearn
 from tracelearn.cli.mistakes import MistakeError, refuse
-from tracelearn.cli.options import AsJson, Data, Quiet, Samples, TaskName
-from tracelearn.cli.shared import check_out, open_data, show_table
+from tracelearn.cli.shared import AsJson, Data, Quiet, Samples, TaskName, check_out, open_data, show_table
 
 __all__ = ["compare_command", "over_time_command", "permutation_command"]
 

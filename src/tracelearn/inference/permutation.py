@@ -164,6 +164,7 @@ def permutation_test(
     groups: Any = None,
     scoring: Any = None,
     selection: str = "repeat",
+    tol: float = 1e-3,
     random_state: int | None = None,
 ) -> PermutationTest:
     """Test whether a cross-validated score is better than without any relation of samples and targets.
@@ -188,6 +189,9 @@ def permutation_test(
     selection : {"repeat", "fixed"}, default="repeat"
         For CV estimators. "repeat" chooses anew for each permutation, and compares the best score of each search: valid. "fixed"
         keeps what was chosen with the true targets: faster, and somewhat too optimistic.
+    tol : float, default=1e-3
+        Relative duality gap of the fits of a batch, where that of the model is smaller. It moves hardly any prediction to the
+        other side, and is reached in single precision; 0 asks for that of the model.
     random_state : int, default=None
 
     Returns
@@ -221,7 +225,7 @@ def permutation_test(
         model, X, chosen = *_fixed(model, X, y, groups), "fixed"
     elif searches:
         model, chosen = model.set_params(cv=folds.splits), "repeat"
-    scores, method = _scores(model, X, y, folds, scoring, order)
+    scores, method = _scores(model, X, y, folds, scoring, order, tol)
     if not np.all(np.isfinite(scores)):
         raise ValueError("Expected a score on every fold, got NaN: a fold may lack a class, so use fewer folds.")
     found, null = float(scores[0]), scores[1:]
@@ -235,11 +239,11 @@ def _fixed(model: Any, X: Any, y: Any, groups: Array | None) -> tuple[Any, Any]:
     return best, model._seen(X)
 
 
-def _scores(model: Any, X: Any, y: Any, folds: Folds, scoring: Any, order: Array) -> tuple[Array, str]:
+def _scores(model: Any, X: Any, y: Any, folds: Folds, scoring: Any, order: Array, tol: float) -> tuple[Array, str]:
     """Score the model for every order (S, n) of the targets, (S,), and say how."""
     if is_shared(model):
         reading = Reading.of(model, X, y)
-        return np.mean(fold_scores(reading, folds, scoring, order), axis=1), "batch"
+        return np.mean(fold_scores(reading, folds, scoring, order, tol), axis=1), "batch"
     if isinstance(model, SelectionCV) and can_repeat(model):
         return best_scores(model, X, y, folds, scoring, order), "batch"
     X, y = np.asarray(X), to_numpy(y)
@@ -262,7 +266,7 @@ def _one_by_one(score: Callable[[Array], float], order: Array) -> Array:
         return np.array([score(own) for own in order])
 
 
-def fold_scores(reading: Reading, folds: Folds, scoring: Any, order: Array) -> Array:
+def fold_scores(reading: Reading, folds: Folds, scoring: Any, order: Array, tol: float = 0.0) -> Array:
     """Score what each fold holds out for each order (S, n) of the targets: (S, F)."""
     S, K = len(order), reading.samples.n_targets
     found = np.empty((S, len(folds)))
@@ -270,7 +274,7 @@ def fold_scores(reading: Reading, folds: Folds, scoring: Any, order: Array) -> A
     for part in chunks(S, max(1, reading.n * K // 16)):
         for f, (train, test) in enumerate(folds.splits):
             own = order[part]
-            W, b = solve(reading, reading.part(train, own[:, train]), len(own))
+            W, b = solve(reading, reading.part(train, own[:, train]), len(own), tol)
             scores = to_numpy(reading.part(test).rows @ W.T + b)
             scores = np.moveaxis(scores.reshape(len(test), len(own), K), 0, 1)
             found[part, f] = judged(reading, scoring, own[:, test], scores)

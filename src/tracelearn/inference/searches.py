@@ -12,18 +12,17 @@ import numpy as np
 from tracelearn.arrays.array_api import Array, array_namespace, move_to, to_numpy
 from tracelearn.inference.sets import Reading, chunks, judged
 from tracelearn.penalties import as_penalty
-from tracelearn.problems.batch import Problems, Solution, alpha_max
+from tracelearn.problems.batch import alpha_max
 from tracelearn.samples.samples import Samples
 from tracelearn.selection.folds import Design, Folds
 from tracelearn.selection.path import read_alphas
-from tracelearn.selection.search import calibrated
+from tracelearn.selection.search import Group, calibrated, path
 from tracelearn.selection.session import Session
-from tracelearn.solvers import SOLVERS
 
 __all__ = ["best_scores", "can_repeat"]
 
 # As in the search itself: scores differ by far more than this between neighbouring alphas.
-_TOL, _ITERATIONS = 2e-3, 12
+_TOL, _ITERATIONS = 2e-3, 6
 _RIDGES = np.geomspace(1.0, 1e-6, 13)  # shares of the total variance of the features
 
 
@@ -46,8 +45,8 @@ def best_scores(cv: Any, X: Any, y: Any, folds: Folds, scoring: Any, order: Arra
         (block,) = seen.blocks
         samples = Samples.of(replace(block, Y=targets.Y), seen.shape)
         design = Design(samples, folds, reading.loss, joint=False, fit_intercept=cv.fit_intercept)
-        paths = (_ridges(design), _alphas(design, cv, norm, seen.n_targets))
-        values, scores = zip(*(_best(path, design, reading, scoring, order[own]) for path in paths), strict=True)
+        walks = (_ridges(design), _alphas(design, cv, norm, seen.n_targets))
+        values, scores = zip(*(_best(walk, design, reading, scoring, order[own]) for walk in walks), strict=True)
         found.append(np.where(values[0] >= values[1], *scores))
     return np.concatenate(found)
 
@@ -65,26 +64,23 @@ def _ridges(design: Design) -> Path:
 
 
 def _alphas(design: Design, cv: Any, norm: Any, n_targets: int) -> Path:
-    """Solve for one alpha after the other, as shares of each set's own ``alpha_max`` unless they were given."""
-    (fit,), shape, zero = design.fits, design.samples.shape, design.fits[0].at_zero.value
-    xp, tops = array_namespace(zero), to_numpy(alpha_max(design.whole, norm, shape)).reshape(-1, n_targets)
-    top = move_to(np.tile(np.repeat(np.max(tops, axis=1), n_targets), design.n_folds), zero)
+    """Walk the path of the search, with alphas as shares of each set's own ``alpha_max`` unless they were given."""
+    (fit,), shape = design.fits, design.samples.shape
+    rough = fit.single()  # type: ignore[attr-defined]
+    tops = to_numpy(alpha_max(design.whole, norm, shape)).reshape(-1, n_targets)
+    top = move_to(np.tile(np.repeat(np.max(tops, axis=1), n_targets), design.n_folds), rough.ridge, rough.ridge.dtype)
     alphas, given = read_alphas(cv.alphas, cv.eps)
-    found: Solution | None = None
-    for alpha in alphas:
-        strength = xp.full_like(top, float(alpha)) if given else top * float(alpha)
-        problems = Problems(fit, norm, strength, shape)
-        limit = (1 if found else 2) * _ITERATIONS
-        found = SOLVERS[fit.path_solver](problems, tol=_TOL, max_iter=limit, start=found, exact_ranks=False)
-        W = problems.rows(found.W)
-        yield design.reduced(W, fit.intercept(W))
+    group = Group(rough, fit, norm, top, tuple(range(design.n_folds)), (0,))
+    limit = 20 * _ITERATIONS if given else _ITERATIONS
+    for W, b in path(group, shape, alphas, absolute=given, tol=_TOL, max_iter=limit):
+        yield design.reduced(W, b)
 
 
-def _best(path: Path, design: Design, reading: Reading, scoring: Any, order: Array) -> tuple[Array, Array]:
+def _best(walk: Path, design: Design, reading: Reading, scoring: Any, order: Array) -> tuple[Array, Array]:
     """Choose along a path for each set; return what selected (S,), and the held-out score of the choice (S,)."""
     S, F, K = len(order), design.n_folds, reading.samples.n_targets
     statistics, shown = [], []
-    for W, b in path:
+    for W, b in walk:
         common = -(W @ design.centre)  # folds are compared about one mean, as in the search
         rows = [slice(f * S * K, (f + 1) * S * K) for f in range(F)]
         scores = [design.scores(f, W[own, :], b[own]) for f, own in enumerate(rows)]

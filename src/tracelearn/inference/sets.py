@@ -6,6 +6,7 @@ sets are right-hand sides of one system, factored once. Invariant: each set's an
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -18,17 +19,23 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, UndefinedMetricWarning
 from sklearn.metrics import get_scorer, get_scorer_names
 
-from tracelearn.arrays.array_api import Array, array_namespace, is_sparse, move_to, to_numpy
+from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_sparse, move_to, to_numpy
 from tracelearn.estimators.base import TraceNormModel
 from tracelearn.losses import Loss
 from tracelearn.problems.batch import Problems, choose_form, datafit
+from tracelearn.problems.datafits import Squares
 from tracelearn.samples.samples import Block, Samples, as_raw
 from tracelearn.selection.session import with_scores
+from tracelearn.solvers import admm
 
 __all__ = ["Reading", "check_count", "chunks", "is_shared", "judged", "read_groups", "score_name", "solve"]
 
 # Numbers in the weights of one batch: more would leave the cache without fewer calls.
-_LARGEST_BATCH = 200_000
+_LARGEST_BATCH = 1_000_000
+
+# The smallest gap that is tried in single precision, whose rounding hides smaller ones. Most problems reach it in eight
+# iterations, so that earlier certificates would be lost; it is given up after some more.
+_SINGLE_TOL, _SINGLE = 1e-3, {"check_every": 8, "max_iter": 48}
 
 
 def is_shared(model: Any) -> bool:
@@ -125,41 +132,52 @@ def chunks(count: int, size: int) -> Iterator[slice]:
     return (slice(start, min(start + step, count)) for start in range(0, count, step))
 
 
-def solve(reading: Reading, samples: Samples, n_sets: int = 1) -> tuple[Array, Array]:
+def solve(reading: Reading, samples: Samples, n_sets: int = 1, tol: float = 0.0) -> tuple[Array, Array]:
     """Fit the model to every set of targets; return weights (S K, p) and intercepts (S K,).
 
-    The loss of several classes that is not a sum over them has one system for each set: its sets are solved one by one.
+    The loss of several classes that is not a sum over them has one system for each set: its sets are solved one by one. Gaps are
+    at most ``tol``, or that of the model where it is larger; those that single precision can prove are solved in it.
     """
     model, loss, K = reading.model, reading.loss, samples.n_targets // n_sets
     if n_sets > 1 and not (loss.has_moments or (loss.is_separable and not model._joint(K))):
-        found = [solve(reading, one) for one in _apart(samples, n_sets)]
-        xp = array_namespace(found[0][0])
-        return xp.concat([W for W, _ in found]), xp.concat([b for _, b in found])
+        apart = [solve(reading, one, tol=tol) for one in _apart(samples, n_sets)]
+        xp = array_namespace(apart[0][0])
+        return xp.concat([W for W, _ in apart]), xp.concat([b for _, b in apart])
     form, joint = choose_form(samples, loss), model._joint(K)
     scales = samples.mode_scales() if model.scaling else None
     options: dict[str, Any] = {"ridge": model.ridge, "fit_intercept": model.fit_intercept, "spectral": n_sets > 1}
     fit: Any = datafit(samples.rescaled(scales), loss, form, joint=joint and n_sets == 1, **options)
     if joint and n_sets > 1:
         fit = replace(fit, ridge=fit.ridge[:n_sets])  # rows of one set are one problem
-    xp = array_namespace(fit.ridge)
-    alpha = xp.full_like(fit.ridge, float(model.alpha))
-    problems, solver, rows = Problems(fit, model._penalty(K), alpha, model._weight_shape(K)), model._solver(fit), []
-    size, gap = K * samples.n_features * n_sets // fit.n_problems, 0.0
-    for part in chunks(fit.n_problems, size):
-        own = problems if part.stop - part.start == fit.n_problems else problems.take(xp.arange(part.start, part.stop))
-        found = solver(own, tol=model.tol, max_iter=model.max_iter, exact_ranks=False)
+    W = _solved(reading, fit, K, max(tol, model.tol))
+    b = fit.intercept(W) if model.fit_intercept else array_namespace(W).zeros_like(W[:, 0])
+    return W if scales is None else W / scales, b
+
+
+def _solved(reading: Reading, fit: Any, n_targets: int, tol: float) -> Array:
+    """Solve all problems of a data fit to a gap, batch by batch, in single precision where that can prove it: (S K, p)."""
+    model, solver = reading.model, reading.model._solver(fit)
+    norm, shape = model._penalty(n_targets), model._weight_shape(n_targets)
+    rough = [fit.single()] if tol >= _SINGLE_TOL and isinstance(fit, Squares) and solver is admm else []
+    xp, rows, gap = array_namespace(fit.ridge), [], 0.0
+    for part in chunks(fit.n_problems, math.prod(shape)):
+        index = xp.arange(part.start, part.stop)
+        for one, options in [*((single, _SINGLE) for single in rough), (fit, {"max_iter": model.max_iter})]:
+            own = one.take(index) if part.stop - part.start < fit.n_problems else one
+            problems = Problems(own, norm, xp.full_like(own.ridge, float(model.alpha)), shape)
+            found = solver(problems, tol=tol, exact_ranks=False, **options)
+            if float(xp.max(found.gap)) <= tol:
+                break
         gap = max(gap, float(xp.max(found.gap)))
-        rows.append(own.rows(found.W))
-    if gap > model.tol:
+        rows.append(as_dtype(problems.rows(found.W), fit.ridge.dtype))
+    if gap > tol:
         warnings.warn(
-            f"Expected relative duality gaps of {model.tol:g} in all fits, got {gap:.1e} in some: increase max_iter, scale the "
+            f"Expected relative duality gaps of {tol:g} in all fits, got {gap:.1e} in some: increase max_iter, scale the "
             "features, or accept a larger tol.",
             ConvergenceWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
-    W = xp.concat(rows)
-    b = fit.intercept(W) if model.fit_intercept else xp.zeros_like(W[:, 0])
-    return W if scales is None else W / scales, b
+    return xp.concat(rows)
 
 
 def _apart(samples: Samples, n_sets: int) -> Iterator[Samples]:

@@ -66,7 +66,8 @@ def draw_decoding(found: Any, ax: Any = None, times: Any = None) -> Any:
     # Colours are centred where a model that knows nothing scores, so that both sides of it are seen.
     middle = 0.5 if found.scoring in ("accuracy", "roc_auc") else 0.0
     reach = float(np.max(np.abs(found.mean - middle)))
-    extent = (times[0], times[-1], times[0], times[-1])
+    half = 0.5 * (times[-1] - times[0]) / max(len(times) - 1, 1)
+    extent = (times[0] - half, times[-1] + half) * 2
     options = {"origin": "lower", "aspect": "equal", "cmap": "RdBu_r", "interpolation": "nearest"}
     image = axes.imshow(found.mean, extent=extent, vmin=middle - reach, vmax=middle + reach, **options)
     axes.plot(times[[0, -1]], times[[0, -1]], color=INK, linewidth=0.8)

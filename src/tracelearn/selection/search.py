@@ -22,7 +22,7 @@ from tracelearn.problems.datafits import Squares
 from tracelearn.selection.folds import Design
 from tracelearn.solvers import SOLVERS
 
-__all__ = ["Candidate", "Judge", "Table", "walk", "walk_ridges"]
+__all__ = ["Candidate", "Group", "Judge", "Table", "path", "walk", "walk_ridges"]
 
 # Numbers in the weights of one batch: more would leave the cache without fewer calls.
 _LARGEST_BATCH = 2_000_000
@@ -114,7 +114,7 @@ def _mean(values: Array, weights: Array) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class _Group:
+class Group:
     """Problems that are solved together: some folds of some candidates."""
 
     fit: Any
@@ -143,7 +143,7 @@ def _terms(candidates: Sequence[Candidate], shape: tuple[int, ...], like: Array,
 
 def _groups(
     design: Design, candidates: Sequence[Candidate], shape: tuple[int, ...], penalty: Callable[[Candidate], Any] | None
-) -> Iterator[_Group]:
+) -> Iterator[Group]:
     """Put folds and candidates together as far as their operators allow it, and as batches are not too large."""
     first = design.fits[0]
     together = len(design.fits) == 1 and penalty is None
@@ -166,7 +166,7 @@ def _group(
     numbers: tuple[int, ...],
     shape: tuple[int, ...],
     penalty: Callable[[Candidate], Any] | None,
-) -> _Group:
+) -> Group:
     each = fit.n_problems // len(folds)  # problems of one fold and candidate
     xp = array_namespace(fit.ridge)
     if len(own) > 1:
@@ -179,13 +179,11 @@ def _group(
     alone = [_terms([c], shape, whole.ridge, each) if penalty is None else norm for c in own]
     tops = [float(xp.max(alpha_max(whole, one, shape))) for one in alone]
     top = np.tile(np.repeat(tops, each), len(folds))
-    return _Group(
-        rough, fit, norm, xp.asarray(top, dtype=rough.ridge.dtype, device=device(rough.ridge)), folds, numbers
-    )
+    return Group(rough, fit, norm, xp.asarray(top, dtype=rough.ridge.dtype, device=device(rough.ridge)), folds, numbers)
 
 
-def _path(
-    group: _Group, shape: tuple[int, ...], alphas: Array, *, absolute: bool, tol: float, max_iter: int
+def path(
+    group: Group, shape: tuple[int, ...], alphas: Array, *, absolute: bool, tol: float, max_iter: int
 ) -> Iterator[tuple[Array, Array]]:
     """Solve for each alpha in turn, from the one before; yield rows (B K, p) and intercepts (B K,)."""
     fit = group.fit
@@ -237,11 +235,11 @@ def walk(
     found = _Found.empty(len(alphas), C, design)
     tops = np.ones(C)
 
-    def run(group: _Group) -> None:
+    def run(group: Group) -> None:
         own = list(group.candidates)
         each = group.fit.n_problems // len(group.folds) // len(own)
         tops[own] = to_numpy(group.top)[: each * len(own) : each]
-        points = _path(group, shape, alphas, absolute=absolute, tol=tol, max_iter=max_iter)
+        points = path(group, shape, alphas, absolute=absolute, tol=tol, max_iter=max_iter)
         for a, (W, b) in enumerate(points):
             found.judge(a, group.folds, own, *design.reduced(W, b), judge)
             # No sooner: where groups of samples differ, the held-out error has several minima.
