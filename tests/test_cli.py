@@ -48,7 +48,7 @@ def test_version(capsys):
 def test_help_names_the_command_and_its_options(capsys):
     code, out, _ = call(capsys, "--help")
     assert code == 0
-    for command in ("fit", "predict", "inspect", "reproduce", "stream", "merge"):
+    for command in ("fit", "predict", "inspect", "reproduce", "stream", "test", "compare", "over-time", "merge"):
         assert command in out
     code, out, _ = call(capsys, "reproduce", "--help")
     assert code == 0

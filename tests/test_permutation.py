@@ -134,6 +134,8 @@ def test_estimators_of_other_libraries_and_weights_of_classes_are_refitted():
         ({"n_permutations": 0}, "n_permutations"),
         ({"n_permutations": 2.5}, "n_permutations"),
         ({"selection": "none"}, "'repeat' or 'fixed'"),
+        ({"scoring": "nothing"}, "a score that scikit-learn knows"),
+        ({"scoring": 3}, "a name, a function or None"),
         ({"groups": [1, 2]}, "one group for each"),
         ({"groups": np.zeros(60)}, "at least two groups"),
         ({"groups": np.arange(60)}, None),

@@ -20,7 +20,16 @@ _COMMANDS = {
     "inspect": "Say what is in a file: the model, its weights, and how well it is solved.",
     "reproduce": "Repeat the paper's rank identification experiment.",
     "stream": "Learn from a stream of samples, and measure how well on the way.",
+    "test": "Test whether a score on held-out samples is better than chance, by permutations of the targets.",
+    "compare": "Compare the trace norm with ridge and logistic regression on flat samples, on the same folds.",
+    "over-time": "Fit and score a model at each position along a mode, such as time.",
     "merge": "Merge what several models, or moments, have learned, and remove what should be forgotten.",
+}
+# Where a command is; the others have a module of their own name.
+_PLACES = {
+    "test": ("evidence", "permutation_command"),
+    "compare": ("evidence", "compare_command"),
+    "over-time": ("evidence", "over_time_command"),
 }
 
 
@@ -41,7 +50,8 @@ def _common(
 
 
 def _command(name: str) -> Callable[..., None]:
-    command = getattr(import_module(f"tracelearn.cli.{name}"), f"{name}_command")
+    module, function = _PLACES.get(name, (name, f"{name}_command"))
+    command = getattr(import_module(f"tracelearn.cli.{module}"), function)
 
     @wraps(command)
     def interruptible(*args: Any, **options: Any) -> None:

@@ -50,8 +50,12 @@ def _truth(value: Any) -> bool:
     return type(value) is bool
 
 
+def _floats(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype in (np.float32, np.float64)  # those that LAPACK knows
+
+
 def _numbers(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype.kind == "f" and bool(np.all(np.isfinite(value)))
+    return _floats(value) and bool(np.all(np.isfinite(value)))
 
 
 def _row(value: Any) -> bool:
@@ -68,8 +72,7 @@ def _labels(value: Any) -> bool:
 
 def _curve(value: Any) -> bool:
     """Whether it is iterations and the gap after each."""
-    parts = [np.asarray(part) for part in value]
-    return len(parts) == 2 and all(part.dtype.kind == "f" and part.shape == (parts[0].size,) for part in parts)
+    return len(value) == 2 and all(_floats(part) and part.shape == (value[0].size,) for part in value)
 
 
 _FORMS: dict[str, Callable[[Any], bool]] = {
@@ -80,7 +83,7 @@ _FORMS: dict[str, Callable[[Any], bool]] = {
     "mode_weights_": lambda value: value is None or all(map(_size, value)), "best_score_": _number, "best_index_": _whole,
     "alphas_": _row, "ridges_": _row, "features_": lambda value: value is None or isinstance(value, TensorTransformer),
     "best_estimator_": lambda value: isinstance(value, TraceNormModel) and hasattr(value, "coef_"),
-    "calibration_": _number, "_dtype": lambda value: isinstance(value, np.dtype) and value.kind == "f",
+    "calibration_": _number, "_dtype": lambda value: value in (np.float32, np.float64),
     "_solution": lambda value: isinstance(value, Solution), "_solved": lambda value: len(value) == 4,
 }  # fmt: skip
 
@@ -186,7 +189,7 @@ def _shapes(split: Split) -> list[Any]:
 def _check_search(model: Any) -> None:
     """Compare what was measured with what was tried."""
     scores, rows = model.score_path_, len(model.cv_results_["params"])
-    expect(scores.dtype.kind == "f" and scores.ndim == 2, "score_path_ that is no table of numbers")
+    expect(_floats(scores) and scores.ndim == 2, "score_path_ that is no table of numbers")
     expect(len(scores) == len(model.alphas_) == len(model.ridges_) > 0, "a score for other alphas")
     expect(bool(np.any(np.all(np.isfinite(scores), axis=0))), "scores of no fold")
     expect(all(len(column) == rows for column in model.cv_results_.values()), "results of several lengths")

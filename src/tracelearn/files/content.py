@@ -210,7 +210,7 @@ def _mapping(pairs: list[Any]) -> dict[Any, Any]:
 def _made(name: str, state: dict[str, Any], known: dict[str, type]) -> Any:
     """Build an object from its parts, without its constructor."""
     if name not in known:
-        raise UnknownTypeError(str(name)[:200])
+        raise UnknownTypeError(name)
     kind: Any = known[name]
     made: Any = kind.__new__(kind)
     if isinstance(made, BaseEstimator):

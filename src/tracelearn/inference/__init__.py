@@ -2,16 +2,21 @@
 
 from tracelearn.inference.comparison import Comparison, compare
 from tracelearn.inference.decoding import Decoding, decode_over_time, searchlight
+from tracelearn.inference.intervals import Bootstrap, LearningCurve, bootstrap, learning_curve
 from tracelearn.inference.maps import MapTest, map_test
 from tracelearn.inference.permutation import PermutationTest, permutation_test
 
 __all__ = [
+    "Bootstrap",
     "Comparison",
     "Decoding",
+    "LearningCurve",
     "MapTest",
     "PermutationTest",
+    "bootstrap",
     "compare",
     "decode_over_time",
+    "learning_curve",
     "map_test",
     "permutation_test",
     "searchlight",

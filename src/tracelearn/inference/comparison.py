@@ -18,7 +18,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.estimators.base import ZeroWeightsWarning
-from tracelearn.inference.sets import check_count, read_groups
+from tracelearn.inference.sets import check_count, read_groups, score_name
 from tracelearn.samples.samples import as_raw
 from tracelearn.selection.cv import SelectionCV
 from tracelearn.selection.folds import folds_of
@@ -173,13 +173,13 @@ def compare(
     named |= {name: one for name, one in _yardsticks(classifier).items() if yardsticks and name not in named}
     if len(named) < 2:
         raise ValueError("Expected at least two models to compare, got one: add another, or yardsticks=True.")
-    groups = read_groups(groups, len(labels))
+    groups, name = read_groups(groups, len(labels)), score_name(scoring, classifier=classifier)
     metadata = {} if groups is None else {"groups": groups}
     folds = folds_of(cv, labels, None, metadata, classifier=classifier, repeats=check_count(repeats, "repeats"))
     if len(folds) < 2:
         raise ValueError(f"Expected at least two folds to compare models on, got {len(folds)}.")
     # Not each model's own score: that of a search may be another one.
-    judge = ("accuracy" if classifier else "r2") if scoring is None else scoring
+    judge = name if scoring is None else scoring
     scores = np.empty((len(named), len(folds)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ZeroWeightsWarning)
@@ -189,7 +189,7 @@ def compare(
                 fitted = clone(model).fit(X[train], labels[train], **own)
                 scores[m, f] = check_scoring(fitted, judge)(fitted, X[test], labels[test])
     ratio = float(np.mean([len(test) / len(train) for train, test in folds.splits]))
-    return Comparison.of(tuple(named), scores, ratio, judge if isinstance(judge, str) else "score")
+    return Comparison.of(tuple(named), scores, ratio, name)
 
 
 def _named(models: Any) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from sklearn.metrics import check_scoring
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.arrays.linalg import mode_scales
 from tracelearn.estimators.base import TraceNormModel, ZeroWeightsWarning
-from tracelearn.inference.sets import Reading, check_count, is_shared, judged, read_groups
+from tracelearn.inference.sets import Reading, check_count, is_shared, judged, read_groups, score_name
 from tracelearn.problems.batch import Problems
 from tracelearn.problems.datafits import Squares
 from tracelearn.problems.operators import Gram
@@ -231,8 +231,7 @@ def _decode(
     groups = read_groups(groups, len(labels))
     metadata = {} if groups is None else {"groups": groups}
     folds = folds_of(cv, labels, None, metadata, classifier=is_classifier(model))
-    name = scoring or ("accuracy" if is_classifier(model) else "r2")
-    name = name if isinstance(name, str) else "score"
+    name = score_name(scoring, classifier=is_classifier(model))
     shape = (len(folds), len(parts), len(parts)) if generalize else (len(folds), len(parts))
     scores = np.empty(shape)
     if not (is_shared(model) and isinstance(model, TraceNormModel) and model._loss().has_moments):

@@ -16,7 +16,7 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.estimators.base import ZeroWeightsWarning
 from tracelearn.inference.searches import best_scores, can_repeat
-from tracelearn.inference.sets import Reading, check_count, chunks, is_shared, judged, read_groups, solve
+from tracelearn.inference.sets import Reading, check_count, chunks, is_shared, judged, read_groups, score_name, solve
 from tracelearn.samples.samples import as_raw
 from tracelearn.selection.cv import SelectionCV
 from tracelearn.selection.folds import Folds, folds_of
@@ -209,6 +209,7 @@ def permutation_test(
         raise ValueError(f"Expected selection to be 'repeat' or 'fixed', got {selection!r}.")
     labels = to_numpy(as_raw(X, y).all_targets()[0])
     groups = read_groups(groups, len(labels))
+    name = score_name(scoring, classifier=is_classifier(model))
     searches = isinstance(model, SelectionCV)
     if searches:
         cv, scoring = model.cv if cv is None else cv, model.scoring if scoring is None else scoring
@@ -223,8 +224,6 @@ def permutation_test(
     scores, method = _scores(model, X, y, folds, scoring, order)
     if not np.all(np.isfinite(scores)):
         raise ValueError("Expected a score on every fold, got NaN: a fold may lack a class, so use fewer folds.")
-    name = scoring if isinstance(scoring, str) else getattr(scoring, "__name__", "score") if scoring else None
-    name = name or ("accuracy" if is_classifier(model) else "R²")
     found, null = float(scores[0]), scores[1:]
     return PermutationTest(found, float(p_value(found, null)), null, exchange.words, chosen, method, name)
 

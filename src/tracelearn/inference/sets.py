@@ -16,7 +16,7 @@ import numpy as np
 from scipy.stats import rankdata
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, UndefinedMetricWarning
-from sklearn.metrics import get_scorer
+from sklearn.metrics import get_scorer, get_scorer_names
 
 from tracelearn.arrays.array_api import Array, array_namespace, is_sparse, move_to, to_numpy
 from tracelearn.estimators.base import TraceNormModel
@@ -25,7 +25,7 @@ from tracelearn.problems.batch import Problems, choose_form, datafit
 from tracelearn.samples.samples import Block, Samples, as_raw
 from tracelearn.selection.session import with_scores
 
-__all__ = ["Reading", "check_count", "chunks", "is_shared", "judged", "read_groups", "solve"]
+__all__ = ["Reading", "check_count", "chunks", "is_shared", "judged", "read_groups", "score_name", "solve"]
 
 # Numbers in the weights of one batch: more would leave the cache without fewer calls.
 _LARGEST_BATCH = 200_000
@@ -41,6 +41,19 @@ def check_count(value: Any, name: str, least: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ValueError(f"Expected {name} to be a whole number of at least {least}, got {value!r}.")
     return int(value)
+
+
+def score_name(scoring: Any, *, classifier: bool) -> str:
+    """Name a score, and refuse one that is not known."""
+    if scoring is None:
+        return "accuracy" if classifier else "r2"
+    if isinstance(scoring, str):
+        if scoring not in get_scorer_names():
+            raise ValueError(f"Expected a score that scikit-learn knows, such as 'roc_auc', got {scoring!r}.")
+        return scoring
+    if not callable(scoring):
+        raise ValueError(f"Expected scoring to be a name, a function or None, got {scoring!r}.")
+    return str(getattr(scoring, "__name__", "score"))
 
 
 def read_groups(groups: Any, n: int) -> Array | None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tracelearn.plotting.canvas import COLOURS, INK, LIMIT, OnePanel, Panels, legend_above, plain, tick_names
 
-__all__ = ["draw_comparison", "draw_decoding", "draw_map", "draw_null"]
+__all__ = ["draw_bootstrap", "draw_comparison", "draw_curve", "draw_decoding", "draw_map", "draw_null"]
 
 
 def _axes(ax: Any) -> Any:
@@ -94,4 +94,37 @@ def draw_map(found: Any, ax: Any = None, level: float = 0.05) -> Any:
         axes.contour(kept.astype(float), levels=[0.5], colors=INK, linewidths=1.2)
     axes.set(xlabel="second mode" if found.map.ndim == 2 else "other modes", ylabel="first mode")
     axes.figure.colorbar(image, ax=axes, label=f"{found.what}, p ≤ {level:g} outlined")
+    return axes
+
+
+def draw_bootstrap(found: Any, ax: Any = None) -> Any:
+    """Draw the scores with their interval, how often each rank was found, and the angles of the subspaces."""
+    panels = Panels()
+    panels._open(ax, (1, 3), (3.4, 3.2), "for scores, ranks and angles")
+    scores, ranks, angles = panels.axes_
+    scores.hist(found.scores, bins="auto", color=COLOURS[5])
+    for end in found.interval("scores"):
+        scores.axvline(end, **LIMIT)
+    modes = np.arange(found.ranks.shape[1])
+    for mode in modes:
+        shares = found.rank_shares(int(mode))
+        sizes = [600.0 * share for share in shares.values()]
+        ranks.scatter([mode] * len(shares), list(shares), s=sizes, color=COLOURS[0], alpha=0.7)
+    angles.boxplot(found.angles, positions=modes, orientation="horizontal", medianprops={"color": COLOURS[1]})
+    scores.set(xlabel=found.scoring, ylabel="bootstraps")
+    ranks.set(xlabel="mode", ylabel="rank", xticks=modes, xlim=(-0.5, len(modes) - 0.5))
+    angles.set(xlabel="largest angle to all samples, degrees", ylabel="mode", xlim=(0, 90))
+    for axes in panels.axes_:
+        plain(axes)
+    return panels.axes_
+
+
+def draw_curve(found: Any, ax: Any = None) -> Any:
+    """Draw a learning curve with its standard error."""
+    axes = _axes(ax)
+    axes.fill_between(
+        found.sizes, found.mean - found.standard_error, found.mean + found.standard_error, color=COLOURS[5]
+    )
+    axes.plot(found.sizes, found.mean, "o-", color=COLOURS[0])
+    axes.set(xlabel="training samples", ylabel=found.scoring)
     return axes

@@ -1,0 +1,202 @@
+"""``tracelearn test``, ``compare`` and ``over-time``: p-values, comparisons and time courses of a file."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+import tracelearn
+from tracelearn.cli.mistakes import MistakeError, refuse
+from tracelearn.cli.options import AsJson, Data, Quiet, Samples, TaskName
+from tracelearn.cli.shared import check_out, open_data, show_table
+
+__all__ = ["compare_command", "over_time_command", "permutation_command"]
+
+Target = Annotated[str, typer.Option(help="Name of the targets in the file, or another file: .npy.")]
+Groups = Annotated[str | None, typer.Option(help="Name of groups, such as subjects, that no two folds may share.")]
+Scoring = Annotated[
+    str | None, typer.Option(help="Score of scikit-learn, such as roc_auc.", show_default="accuracy or R²")
+]
+FoldCount = Annotated[int, typer.Option(help="Number of folds.", min=2)]
+Plot = Annotated[Path | None, typer.Option(help="File for a figure: .png, .svg or .pdf.", show_default=False)]
+Force = Annotated[bool, typer.Option("--force", help="Replace the file of the figure if it is there.")]
+
+
+def _read(data: Path, target: str, samples: str, groups: str | None, task: str, cv: int) -> tuple[Any, bool]:
+    """Read samples, targets and groups, and say whether targets are labels."""
+    from tracelearn.cli import learning, progress
+
+    source = open_data(data, samples, target)
+    grouped = None if groups is None else open_data(data, samples, groups, "groups")
+    with progress.Bar(quiet=True) as bar:
+        found = learning.read(source, grouped, data, bar)
+    refuse(
+        (not isinstance(found.X, np.ndarray), f"Expected samples that fit in memory, got {data}: take some of them.")
+    )
+    chosen = learning.find_task(found.y, task)
+    learning.check_folds(found, cv, chosen)
+    return found, chosen.is_classification
+
+
+def _model(alpha: str, *, classes: bool, **search: Any) -> Any:
+    """Make a model with this alpha, or one that chooses it."""
+    kind = "TraceNormClassifier" if classes else "TraceNormRegressor"
+    if alpha == "auto":
+        return getattr(tracelearn, f"{kind}CV")(**search)
+    try:
+        value = float(alpha)
+    except ValueError:
+        value = math.nan
+    refuse(
+        (
+            not 0.0 <= value < math.inf,
+            f"Expected 'auto' or a number of at least 0 for --alpha, got {alpha!r}: correct it.",
+        )
+    )
+    return getattr(tracelearn, kind)(alpha=value)
+
+
+def _show(
+    found: Any, facts: dict[str, Any], rows: dict[str, str], plot: Path | None, *, as_json: bool, quiet: bool
+) -> None:
+    """Draw what was found where asked to, and print it for programs or for people."""
+    if plot is not None:
+        from tracelearn.optional import require
+
+        require("matplotlib", "plot").use("agg")
+        axes = np.ravel(np.array(found.plot(), dtype=object))[0]
+        try:
+            axes.figure.savefig(plot)
+        except ValueError as error:
+            raise MistakeError(
+                f"Expected a figure as .png, .svg or .pdf, got {plot}: name another with --plot."
+            ) from error
+        rows, facts = {**rows, "figure": str(plot)}, {**facts, "figure": str(plot)}
+    if as_json and not quiet:
+        typer.echo(json.dumps(facts))
+    elif not quiet:
+        show_table(rows)
+
+
+def permutation_command(
+    data: Data,
+    target: Target = "y",
+    samples: Samples = "X",
+    groups: Groups = None,
+    task: TaskName = "auto",
+    alpha: Annotated[
+        str, typer.Option(help="Strength of the trace norm, or auto: chosen by cross-validation.")
+    ] = "auto",
+    selection: Annotated[
+        str, typer.Option(help="repeat the choice of alpha for each permutation, or fixed.")
+    ] = "repeat",
+    permutations: Annotated[int, typer.Option(help="Number of permutations.", min=1)] = 1000,
+    cv: FoldCount = 5,
+    scoring: Scoring = None,
+    seed: Annotated[int, typer.Option(help="Of the permutations.")] = 0,
+    plot: Plot = None,
+    force: Force = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Test whether a score on held-out samples is better than chance, by permutations of the targets.
+
+    Targets are permuted within groups; where every group has one target, whole groups are.
+    """
+    check_out(plot, "figure", force=force, option="--plot", inputs=(data, target))
+    from tracelearn.inference import permutation_test
+
+    found, classes = _read(data, target, samples, groups, task, cv)
+    model = _model(alpha, classes=classes, views=None)
+    options: dict[str, Any] = {"n_permutations": permutations, "cv": cv, "scoring": scoring, "random_state": seed}
+    result = permutation_test(model, found.X, found.y, groups=found.groups, selection=selection, **options)
+    facts = {
+        "score": result.score,
+        "scoring": result.scoring,
+        "p_value": result.p_value,
+        "permutations": permutations,
+        "null_mean": float(np.mean(result.null)),
+        "null_95": float(np.quantile(result.null, 0.95)),
+        "exchanged": result.exchanged,
+        "selection": result.selection,
+    }
+    rows = {
+        result.scoring: f"{result.score:.3f} on {cv} held-out folds",
+        "p": f"{result.p_value:.3g}",
+        "by chance": f"{facts['null_mean']:.3f}, and below {facts['null_95']:.3f} in 95 % of {permutations:,} permutations",
+        "permuted": result.exchanged,
+        "alpha": {None: alpha, "repeat": "chosen for each permutation", "fixed": "chosen once: p is optimistic"}[
+            result.selection
+        ],
+    }
+    _show(result, facts, rows, plot, as_json=as_json, quiet=quiet)
+
+
+def compare_command(
+    data: Data,
+    target: Target = "y",
+    samples: Samples = "X",
+    groups: Groups = None,
+    task: TaskName = "auto",
+    alpha: Annotated[
+        str, typer.Option(help="Strength of the trace norm, or auto: chosen by cross-validation.")
+    ] = "auto",
+    cv: FoldCount = 5,
+    repeats: Annotated[int, typer.Option(help="How often folds are drawn.", min=1)] = 4,
+    scoring: Scoring = None,
+    plot: Plot = None,
+    force: Force = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Compare the trace norm with ridge and logistic regression on flat samples, on the same folds."""
+    check_out(plot, "figure", force=force, option="--plot", inputs=(data, target))
+    from tracelearn.inference import compare
+
+    found, classes = _read(data, target, samples, groups, task, cv)
+    model = {"trace norm": _model(alpha, classes=classes)}
+    result = compare(model, found.X, found.y, cv=cv, repeats=repeats, groups=found.groups, scoring=scoring)
+    columns = ("means", "difference", "standard_error", "p_value", "low", "high")
+    facts: dict[str, Any] = {"scoring": result.scoring, "names": list(result.names)}
+    facts |= {name: np.asarray(getattr(result, name)).tolist() for name in columns}
+    lines = str(result).splitlines()
+    _show(result, facts, dict(line.split(": ", 1) for line in lines), plot, as_json=as_json, quiet=quiet)
+
+
+def over_time_command(
+    data: Data,
+    target: Target = "y",
+    samples: Samples = "X",
+    groups: Groups = None,
+    task: TaskName = "auto",
+    alpha: Annotated[str, typer.Option(help="Strength of the trace norm.")] = "0.01",
+    axis: Annotated[int, typer.Option(help="Axis of the samples to decode along, the first mode is 1.")] = -1,
+    window: Annotated[int, typer.Option(help="Entries of a window.", min=1)] = 1,
+    step: Annotated[int, typer.Option(help="Entries from one window to the next.", min=1)] = 1,
+    generalize: Annotated[bool, typer.Option("--generalize", help="Test every model at every position.")] = False,
+    cv: FoldCount = 5,
+    scoring: Scoring = None,
+    plot: Plot = None,
+    force: Force = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fit and score a model at each position along a mode, such as time."""
+    check_out(plot, "figure", force=force, option="--plot", inputs=(data, target))
+    from tracelearn.inference import decode_over_time
+
+    found, classes = _read(data, target, samples, groups, task, cv)
+    model = _model(alpha, classes=classes, views=None)
+    options: dict[str, Any] = {"axis": axis, "window": window, "step": step, "generalize": generalize}
+    result = decode_over_time(model, found.X, found.y, cv=cv, groups=found.groups, scoring=scoring, **options)
+    facts = {"scoring": result.scoring, "positions": result.positions.tolist(), "mean": result.mean.tolist()}
+    facts["standard_error"] = result.standard_error.tolist()
+    course = result.mean if not generalize else np.diagonal(result.mean)
+    error = result.standard_error if not generalize else np.diagonal(result.standard_error)
+    rows = {str(at): f"{score:.3f} ± {own:.3f}" for at, score, own in zip(result.positions, course, error, strict=True)}
+    _show(result, facts, {"position": result.scoring, **rows}, plot, as_json=as_json, quiet=quiet)

@@ -1,0 +1,323 @@
+"""Intervals: how much scores, weights, patterns and ranks depend on the samples that happened to come; learning curves."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone, is_classifier
+from sklearn.metrics import check_scoring
+
+from tracelearn.arrays.array_api import Array, to_numpy
+from tracelearn.estimators.base import TraceNormModel, ZeroWeightsWarning
+from tracelearn.inference.sets import Reading, check_count, is_shared, judged, read_groups, score_name
+from tracelearn.moments import Moments
+from tracelearn.problems.batch import Problems, Solution, in_basis
+from tracelearn.problems.datafits import Squares
+from tracelearn.samples.samples import as_raw
+from tracelearn.selection.folds import folds_of
+
+__all__ = ["Bootstrap", "LearningCurve", "bootstrap", "learning_curve"]
+
+
+@dataclass(frozen=True, eq=False)
+class Bootstrap:
+    """A model fitted to many samples of the samples.
+
+    Attributes
+    ----------
+    scores : array of shape (n_bootstraps,)
+        On the samples that were not drawn.
+    coefs, patterns : arrays of shape (n_bootstraps, *coef_.shape)
+    ranks : array of shape (n_bootstraps, n_modes)
+        Of all targets together.
+    angles : array of shape (n_bootstraps, n_modes)
+        The largest principal angle, in degrees, between the subspace of a mode and that of the model of all samples, each of
+        the rank of the latter: small where a subspace is stable.
+    coef : array
+        Weights of the model of all samples.
+    level : float
+        What intervals cover.
+    scoring : str
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.inference import Bootstrap
+    >>> coefs = np.arange(101.0)[:, None, None]
+    >>> found = Bootstrap(np.ones(101), coefs, coefs, np.full((101, 2), 1), np.zeros((101, 2)), np.ones((1, 1)), 0.9, "r2")
+    >>> found.interval("coefs").ravel(), found.rank_shares(0)
+    (array([ 5., 95.]), {1: 1.0})
+    """
+
+    scores: Array
+    coefs: Array
+    patterns: Array
+    ranks: Array
+    angles: Array
+    coef: Array
+    level: float
+    scoring: str
+
+    def interval(self, what: str = "scores") -> Array:
+        """Find the percentile interval of "scores", "coefs", "patterns" or "angles": low and high, (2, ...)."""
+        if what not in ("scores", "coefs", "patterns", "angles"):
+            raise ValueError(f"Expected 'scores', 'coefs', 'patterns' or 'angles', got {what!r}.")
+        ends = (0.5 - 0.5 * self.level, 0.5 + 0.5 * self.level)
+        return np.asarray(np.quantile(getattr(self, what), ends, axis=0))
+
+    def rank_shares(self, mode: int) -> dict[int, float]:
+        """Tell how often each rank of a mode was found."""
+        ranks, counts = np.unique(self.ranks[:, mode], return_counts=True)
+        return dict(zip(ranks.tolist(), (counts / counts.sum()).tolist(), strict=True))
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the scores, the ranks and the angles of the modes."""
+        from tracelearn.plotting.inference import draw_bootstrap  # noqa: PLC0415 - matplotlib is optional
+
+        return draw_bootstrap(self, ax)
+
+
+def bootstrap(
+    model: Any,
+    X: Any,
+    y: Any,
+    *,
+    n_bootstraps: int = 200,
+    groups: Any = None,
+    scoring: Any = None,
+    level: float = 0.95,
+    random_state: int | None = None,
+) -> Bootstrap:
+    """Fit a model to samples drawn with replacement, many times.
+
+    A sample that is drawn twice has weight two; those that were not drawn are scored.
+
+    Parameters
+    ----------
+    model : TraceNormClassifier or TraceNormRegressor
+    X, y : samples and targets, in memory
+    n_bootstraps : int, default=200
+    groups : array of shape (n_samples,), default=None
+        Whole groups are drawn, where samples of one group depend on each other.
+    scoring : str or callable, default=None
+        As in scikit-learn; None is accuracy or R².
+    level : float, default=0.95
+    random_state : int, default=None
+
+    Returns
+    -------
+    Bootstrap
+
+    Examples
+    --------
+    >>> from tracelearn import TraceNormRegressor
+    >>> from tracelearn.datasets import make_low_rank_regression
+    >>> from tracelearn.inference import bootstrap
+    >>> X, y, W = make_low_rank_regression(200, (5, 4, 3), rank=1, random_state=0)
+    >>> found = bootstrap(TraceNormRegressor(alpha=1.0), X, y, n_bootstraps=20, random_state=0)
+    >>> low, high = found.interval("scores")
+    >>> bool(0.5 < low < high < 1.0), found.interval("coefs").shape
+    (True, (2, 5, 4, 3))
+    """
+    count, random = check_count(n_bootstraps, "n_bootstraps", 2), np.random.default_rng(random_state)
+    if not 0 < level < 1:
+        raise ValueError(f"Expected a level between 0 and 1, got {level}.")
+    if not isinstance(model, TraceNormModel):
+        raise ValueError(
+            f"Expected a TraceNormClassifier or TraceNormRegressor, got {model!r}: pass the best_estimator_ of a search."
+        )
+    X, labels = to_numpy(X), to_numpy(as_raw(X, y).all_targets()[0])
+    given = np.arange(len(labels)) if groups is None else read_groups(groups, len(labels))
+    numbers = np.unique(to_numpy(given), return_inverse=True)[1]
+    name = score_name(scoring, classifier=is_classifier(model))
+    judge = scoring or name
+    whole = clone(model).fit(X, labels)
+    found: list[tuple[Any, ...]] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ZeroWeightsWarning)
+        while len(found) < count:
+            weight = _drawn(numbers, labels, random, classifier=is_classifier(model))
+            one, left = clone(model).fit(X, labels, sample_weight=weight), np.flatnonzero(weight == 0)
+            score = check_scoring(one, judge)(one, X[left], labels[left])
+            found.append((score, one.coef_, one.patterns_, *zip(*_subspaces(one, whole), strict=True)))
+    scores, coefs, patterns, ranks, angles = (np.array(own) for own in zip(*found, strict=True))
+    return Bootstrap(scores, coefs, patterns, ranks, angles, whole.coef_, level, name)
+
+
+def _drawn(numbers: Array, labels: Array, random: np.random.Generator, *, classifier: bool) -> Array:
+    """Draw groups with replacement until something is left out, and every class drawn; return weights (n,)."""
+    size = int(numbers.max()) + 1
+    for _ in range(1000):
+        counts = np.bincount(random.integers(size, size=size), minlength=size)
+        weight = counts[numbers].astype(float)
+        every = not classifier or len(np.unique(labels[weight > 0])) == len(np.unique(labels))
+        if every and np.sum(weight == 0) >= 2:
+            return weight
+    raise ValueError(
+        "Expected samples that can be drawn with every class among them, got none in 1000 draws: pass more of them."
+    )
+
+
+def _subspaces(one: Any, whole: Any) -> list[tuple[int, float]]:
+    """Find for each mode the rank, and the angle from the subspace of the model of all samples."""
+    found = []
+    for (U, s), (V, t) in zip(one.mode_factors_, whole.mode_factors_, strict=True):
+        kept = int(np.sum(t > 1e-6 * max(t[0], 1e-300)))
+        cosine = np.linalg.svd(U[:, :kept].T @ V[:, :kept], compute_uv=False).min(initial=1.0) if s[0] > 0 else 0.0
+        rank = int(np.sum(s > 1e-6 * s[0])) if s[0] > 0 else 0
+        found.append((rank, float(np.degrees(np.arccos(np.clip(cosine, 0.0, 1.0))))))
+    return found
+
+
+# --- learning curves --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class LearningCurve:
+    """Held-out scores for growing numbers of training samples.
+
+    Attributes
+    ----------
+    sizes : array of shape (n_sizes,)
+        Training samples; of folds that differ in size the smallest.
+    scores : array of shape (n_folds, n_sizes)
+    scoring : str
+    method : "batch" or "refit"
+        Whether models were solved from growing moments, or fitted to the samples themselves.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.inference import LearningCurve
+    >>> LearningCurve(np.array([10, 20]), np.array([[0.5, 0.6], [0.7, 0.8]]), "accuracy", "batch").mean
+    array([0.6, 0.7])
+    """
+
+    sizes: Array
+    scores: Array
+    scoring: str
+    method: str
+
+    @property
+    def mean(self) -> Array:
+        """The mean over folds."""
+        return np.asarray(self.scores.mean(axis=0))
+
+    @property
+    def standard_error(self) -> Array:
+        """The standard deviation over folds, divided by the root of their number."""
+        return np.asarray(self.scores.std(axis=0, ddof=1) / np.sqrt(len(self.scores)))
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the curve with its standard error."""
+        from tracelearn.plotting.inference import draw_curve  # noqa: PLC0415 - matplotlib is optional
+
+        return draw_curve(self, ax)
+
+
+def learning_curve(
+    model: Any,
+    X: Any,
+    y: Any,
+    *,
+    sizes: Any = 8,
+    cv: Any = 5,
+    groups: Any = None,
+    scoring: Any = None,
+    random_state: int | None = None,
+) -> LearningCurve:
+    """Score a model on held-out samples for growing numbers of training samples.
+
+    With the squared loss every sample is read once for each fold: moments grow, and each solve starts from the one before.
+
+    Parameters
+    ----------
+    model : estimator
+    X, y : samples and targets, in memory
+    sizes : int or sequence of ints, default=8
+        Numbers of training samples; a number of them is spread evenly over those that a fold has.
+    cv, groups, scoring : as in ``decode_over_time``
+    random_state : int, default=None
+        Of the order in which training samples come.
+
+    Returns
+    -------
+    LearningCurve
+
+    Examples
+    --------
+    >>> from tracelearn import TraceNormRegressor
+    >>> from tracelearn.datasets import make_low_rank_regression
+    >>> from tracelearn.inference import learning_curve
+    >>> X, y, W = make_low_rank_regression(200, (5, 4, 3), rank=1, random_state=0)
+    >>> found = learning_curve(TraceNormRegressor(alpha=1.0), X, y, sizes=[20, 160], random_state=0)
+    >>> bool(found.mean[1] > found.mean[0] + 0.1), found.method
+    (True, 'batch')
+    """
+    random, labels = np.random.default_rng(random_state), to_numpy(as_raw(X, y).all_targets()[0])
+    groups = read_groups(groups, len(labels))
+    metadata = {} if groups is None else {"groups": groups}
+    folds = folds_of(cv, labels, None, metadata, classifier=is_classifier(model))
+    numbers = _sizes(sizes, min(len(train) for train, _ in folds.splits))
+    orders = [random.permutation(train) for train, _ in folds.splits]
+    if is_classifier(model):
+        orders = [_classes_first(order, labels) for order in orders]
+    name = score_name(scoring, classifier=is_classifier(model))
+    judge = scoring or name
+    scores = np.empty((len(folds), len(numbers)))
+    batch = is_shared(model) and not model.scaling and model._loss().has_moments
+    reading = Reading.of(model, X, y) if batch else None
+    rows = to_numpy(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ZeroWeightsWarning)
+        for f, (order, (_, test)) in enumerate(zip(orders, folds.splits, strict=True)):
+            if reading is not None:
+                scores[f] = _grown(reading, order, test, numbers, scoring)
+                continue
+            for i, size in enumerate(numbers):
+                one = clone(model).fit(rows[order[:size]], labels[order[:size]])
+                scores[f, i] = check_scoring(one, judge)(one, rows[test], labels[test])
+    return LearningCurve(numbers, scores, name, "batch" if batch else "refit")
+
+
+def _sizes(sizes: Any, most: int) -> Array:
+    if isinstance(sizes, int | np.integer):
+        return np.unique(np.linspace(0, most, check_count(sizes, "sizes") + 1).round().astype(int)[1:])
+    found = np.unique(np.asarray(sizes))
+    if found.dtype.kind not in "iu" or not found.size or found[0] < 2 or found[-1] > most:
+        raise ValueError(f"Expected sizes from 2 to the {most} training samples of the smallest fold, got {sizes}.")
+    return found
+
+
+def _classes_first(order: Array, labels: Array) -> Array:
+    """Let one sample of each class come first, so that the smallest part has all classes."""
+    first = np.sort(np.unique(labels[order], return_index=True)[1])
+    return np.concatenate([order[first], np.delete(order, first)])
+
+
+def _grown(reading: Reading, order: Array, test: Array, sizes: Array, scoring: Any) -> Array:
+    """Add training samples to moments in their order; solve and score at each size."""
+    model, samples = reading.model, reading.part(order)
+    K, basis, origin = samples.n_targets, None, None
+    if 2 * len(order) < samples.n_features:
+        basis, origin, samples = in_basis(samples, fit_intercept=model.fit_intercept)
+    (block,), past, solution = samples.blocks, None, None
+    held, found = reading.part(test).rows, np.empty(len(sizes))
+    for i, (start, stop) in enumerate(zip([0, *sizes[:-1]], sizes, strict=True)):
+        more = Moments.of(block.X[start:stop], block.Y[start:stop])
+        past = more if past is None else past + more
+        known = past if model.fit_intercept else past.uncentred()
+        fit = Squares.of(known, ridge=model.ridge, joint=model._joint(K), basis=basis, origin=origin)
+        alpha = np.full(fit.n_problems, float(model.alpha))
+        problems = Problems(fit, model._penalty(K), alpha, model._weight_shape(K))
+        start_from: Solution | None = solution
+        solution = model._solver(fit)(
+            problems, tol=model.tol, max_iter=model.max_iter, start=start_from, exact_ranks=False
+        )
+        W = problems.rows(solution.W)
+        scores = to_numpy(held @ W.T + (fit.intercept(W) if model.fit_intercept else 0.0))
+        found[i] = judged(reading, scoring, test[None], scores[None])[0]
+    return found

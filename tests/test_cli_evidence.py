@@ -1,0 +1,82 @@
+"""The commands test, compare and over-time: what they print, draw and refuse."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tracelearn.cli import main
+
+
+@pytest.fixture
+def epochs(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((80, 4, 6)), np.arange(80) % 2
+    X[:, :, 3] += 1.5 * y[:, None]
+    monkeypatch.chdir(tmp_path)
+    np.savez("epochs.npz", X=X, label=np.where(y, "b", "a"), subject=np.arange(80) // 8)
+    return "epochs.npz"
+
+
+def call(capsys, *arguments):
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    printed = capsys.readouterr()
+    return ended.value.code or 0, printed.out, printed.err
+
+
+def test_a_test_prints_score_and_p_value(epochs, capsys):
+    code, out, _ = call(
+        capsys, "test", epochs, "--target", "label", "--alpha", "0.05", "--permutations", "19", "--json"
+    )
+    found = json.loads(out)
+    assert code == 0
+    assert found["p_value"] == 0.05
+    assert found["score"] > 0.8
+    assert found["selection"] is None
+    options = ("--groups", "subject", "--permutations", "19", "--plot", "null.png")
+    code, out, _ = call(capsys, "test", epochs, "--target", "label", *options)
+    assert code == 0
+    assert "targets within groups" in out
+    assert "chosen for each permutation" in out
+    assert Path("null.png").stat().st_size > 1000
+
+
+def test_a_comparison_prints_differences(epochs, capsys):
+    options = ("--alpha", "0.05", "--repeats", "1", "--cv", "3")
+    code, out, _ = call(capsys, "compare", epochs, "--target", "label", *options, "--json")
+    assert code == 0
+    assert json.loads(out)["names"] == ["trace norm", "ridge", "logistic"]
+    code, out, _ = call(capsys, "compare", epochs, "--target", "label", *options)
+    assert "difference" in out
+
+
+def test_a_time_course_is_best_where_the_signal_is(epochs, capsys):
+    code, out, _ = call(capsys, "over-time", epochs, "--target", "label", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert int(np.argmax(found["mean"])) == 3
+    code, out, _ = call(capsys, "over-time", epochs, "--target", "label", "--generalize")
+    assert code == 0
+    assert len(out.splitlines()) == 7
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["over-time", "epochs.npz", "--target", "label", "--axis", "9"], "axis"),
+        (["test", "epochs.npz", "--target", "label", "--selection", "no"], "'repeat' or 'fixed'"),
+        (["test", "epochs.npz", "--target", "label", "--alpha", "strong"], "--alpha"),
+        (["test", "epochs.npz", "--target", "nothing"], "--target"),
+        (["test", "epochs.npz", "--target", "label", "--scoring", "nothing"], "scikit-learn knows"),
+        (["compare", "missing.npz"], "does not exist"),
+        (["over-time", "epochs.npz", "--target", "label", "--plot", "figure.zzz"], "--plot"),
+        (["over-time", "epochs.npz", "--target", "label", "--plot", "epochs.npz"], "--plot"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(epochs, capsys, arguments, words):
+    code, _, err = call(capsys, *arguments)
+    assert code == 2
+    assert words in err
+    assert len(err.splitlines()) == 1
