@@ -16,14 +16,10 @@ from tracelearn.problems.batch import alpha_max
 from tracelearn.samples.samples import Samples
 from tracelearn.selection.folds import Design, Folds
 from tracelearn.selection.path import read_alphas
-from tracelearn.selection.search import Group, calibrated, path
+from tracelearn.selection.search import RIDGES, Group, calibrated, path
 from tracelearn.selection.session import Session
 
 __all__ = ["best_scores", "can_repeat"]
-
-# As in the search itself: scores differ by far more than this between neighbouring alphas.
-_TOL, _ITERATIONS = 2e-3, 6
-_RIDGES = np.geomspace(1.0, 1e-6, 13)  # shares of the total variance of the features
 
 
 def can_repeat(cv: Any) -> bool:
@@ -58,7 +54,7 @@ def _ridges(design: Design) -> Path:
     """Solve ridge regression for one ridge after the other."""
     fit = design.coordinates
     xp = array_namespace(fit.cross)
-    for ridge in _RIDGES * (float(xp.max(xp.sum(fit.variances, axis=-1))) or 1.0):
+    for ridge in RIDGES * (float(xp.max(xp.sum(fit.variances, axis=-1))) or 1.0):
         W = fit.operator.solver(xp.full_like(fit.target, 2.0 * float(ridge)))(2.0 * fit.cross)
         yield W, fit.intercept(W)
 
@@ -71,8 +67,7 @@ def _alphas(design: Design, cv: Any, norm: Any, n_targets: int) -> Path:
     top = move_to(np.tile(np.repeat(np.max(tops, axis=1), n_targets), design.n_folds), rough.ridge, rough.ridge.dtype)
     alphas, given = read_alphas(cv.alphas, cv.eps)
     group = Group(rough, fit, norm, top, tuple(range(design.n_folds)), (0,))
-    limit = 20 * _ITERATIONS if given else _ITERATIONS
-    for W, b in path(group, shape, alphas, absolute=given, tol=_TOL, max_iter=limit):
+    for W, b in path(group, shape, alphas, absolute=given, max_iter=cv.max_iter):
         yield design.reduced(W, b)
 
 

@@ -22,13 +22,17 @@ from tracelearn.problems.datafits import Squares
 from tracelearn.selection.folds import Design
 from tracelearn.solvers import SOLVERS
 
-__all__ = ["Candidate", "Group", "Judge", "Table", "path", "walk", "walk_ridges"]
+__all__ = ["RIDGES", "Candidate", "Group", "Judge", "Table", "path", "walk", "walk_ridges"]
 
 # Numbers in the weights of one batch: more would leave the cache without fewer calls.
 _LARGEST_BATCH = 2_000_000
 
+# Held-out scores differ by far more than this between neighbouring alphas: paths need no tighter gap to choose one.
+_TOL = 2e-3
+_GIVEN = 120  # iterations for an alpha that was given, and may be far from the one before
+
 # Ridges that are tried alone, as shares of the total variance of the features.
-_RIDGES = np.geomspace(1.0, 1e-6, 13)
+RIDGES = np.geomspace(1.0, 1e-6, 13)
 
 
 @dataclass(frozen=True)
@@ -183,10 +187,13 @@ def _group(
 
 
 def path(
-    group: Group, shape: tuple[int, ...], alphas: Array, *, absolute: bool, tol: float, max_iter: int
+    group: Group, shape: tuple[int, ...], alphas: Array, *, absolute: bool, max_iter: int
 ) -> Iterator[tuple[Array, Array]]:
     """Solve for each alpha in turn, from the one before; yield rows (B K, p) and intercepts (B K,)."""
     fit = group.fit
+    limit = min(max_iter, _GIVEN if absolute else _iterations(fit))
+    # Few iterations from the alpha before are enough to choose by, and a certificate would end none of them.
+    options = {"check_every": 10 if limit > 10 else None} if fit.path_solver == "admm" else {}
     found: Solution | None = None
     before, xp = 1.0, array_namespace(group.top)
     top = xp.where(group.top > 0, group.top, xp.ones_like(group.top))
@@ -195,14 +202,17 @@ def path(
             found = replace(found, rho=found.rho * float(alpha / before))  # forces, and so the step, scale with alpha
         strength = xp.full_like(top, float(alpha)) if absolute else top * float(alpha)
         problems = Problems(fit, group.penalty, strength, shape)
-        name = fit.path_solver
-        # Few iterations from the alpha before are enough to choose by. A certificate would end none of them.
-        options = {"check_every": max_iter // 2 if absolute else None} if name == "admm" else {}
-        limit = max_iter if found is not None else 2 * max_iter
-        found = SOLVERS[name](problems, tol=tol, max_iter=limit, start=found, exact_ranks=False, **options)
+        most = limit if found is not None else 2 * limit
+        solver = SOLVERS[fit.path_solver]
+        found = solver(problems, tol=_TOL, max_iter=most, start=found, exact_ranks=False, **options)
         before = float(alpha)
         W = as_dtype(problems.rows(found.W), group.exact.ridge.dtype)
         yield W, group.exact.intercept(W)
+
+
+def _iterations(fit: Any) -> int:
+    """Bound the iterations for each alpha on our own grid: the more features, the fewer, since each costs their square."""
+    return int(np.clip(4e6 / fit.n_features**2, 4, 60)) if fit.path_solver == "admm" else 12
 
 
 def walk(
@@ -215,8 +225,7 @@ def walk(
     shape: tuple[int, ...],
     penalty: Callable[[Candidate], Any] | None = None,
     absolute: bool = False,
-    tol: float = 1e-3,
-    max_iter: int = 100,
+    max_iter: int = 1000,
     n_jobs: int | None = None,
     deadline: float = np.inf,
 ) -> list[Table]:
@@ -239,7 +248,7 @@ def walk(
         own = list(group.candidates)
         each = group.fit.n_problems // len(group.folds) // len(own)
         tops[own] = to_numpy(group.top)[: each * len(own) : each]
-        points = path(group, shape, alphas, absolute=absolute, tol=tol, max_iter=max_iter)
+        points = path(group, shape, alphas, absolute=absolute, max_iter=max_iter)
         for a, (W, b) in enumerate(points):
             found.judge(a, group.folds, own, *design.reduced(W, b), judge)
             # No sooner: where groups of samples differ, the held-out error has several minima.
@@ -262,7 +271,7 @@ def walk_ridges(design: Design, view: str, judge: Judge | None, *, by_score: boo
     fit = design.coordinates
     xp = array_namespace(fit.cross)
     variance = float(xp.max(xp.sum(fit.variances, axis=-1)))
-    ridges = _RIDGES * (variance or 1.0)
+    ridges = RIDGES * (variance or 1.0)
     found = _Found.empty(len(ridges), 1, design)
     for a, ridge in enumerate(ridges):
         W, b = _ridge(design, float(ridge))

@@ -28,10 +28,6 @@ from tracelearn.selection.search import Candidate, Table, walk, walk_ridges
 
 __all__ = ["VIEWS", "Session", "calibration", "parts_of", "possible_views", "shares_of", "with_scores"]
 
-# Held-out scores differ by far more than this between neighbouring alphas: paths need no tighter gap to choose one.
-_PATH_TOL = 2e-3
-_PATH_ITERATIONS = 4
-
 # Views of a sample whose share in the best combination of all is below this are left out, and so are all but the best few.
 LEAST_SHARE, MOST_VIEWS = 0.1, 4
 
@@ -220,8 +216,7 @@ class Session:
                 shape=shape,
                 penalty=self._penalty(view, shape),
                 absolute=given,
-                tol=max(self.cv.tol, _PATH_TOL),
-                max_iter=min(self.cv.max_iter, 30 * _PATH_ITERATIONS if given else _PATH_ITERATIONS),
+                max_iter=self.cv.max_iter,
                 n_jobs=self.cv.n_jobs,
                 deadline=self.deadline,
             )
