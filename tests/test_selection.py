@@ -31,7 +31,7 @@ from tracelearn.losses import Squared
 from tracelearn.moments import Fold
 from tracelearn.samples.samples import Block, Samples
 from tracelearn.selection.folds import Design, Folds
-from tracelearn.selection.search import Candidate, calibrated, ridge_scores, walk
+from tracelearn.selection.search import Candidate, calibrated, walk, walk_ridges
 from tracelearn.selection.session import VIEWS, possible_views
 
 SHAPE = (5, 4, 3)
@@ -84,8 +84,9 @@ def test_ridge_alone_is_ridge_regression(problem):
     splits = list(KFold(3).split(X))
     rows, folds = X.reshape(len(X), -1), Folds(splits, len(y))
     design = Design(Samples.of(Block(X.reshape(90, -1), y[:, None]), SHAPE), folds, Squared(), False, True)
-    for ridge in (1e-3, 1.0):
-        for (train, test), found in zip(splits, ridge_scores(design, ridge), strict=True):
+    table = walk_ridges(design, "raw", None)
+    for ridge, held in zip(table.ridges, table.held, strict=True):
+        for (train, test), found in zip(splits, held, strict=True):
             alone = Ridge(alpha=ridge * len(train)).fit(rows[train], y[train])
             assert_allclose(found[:, 0], alone.predict(rows[test]), rtol=1e-8)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,12 +11,22 @@ import typer
 
 import tracelearn
 from tracelearn.cli.mistakes import MistakeError, refuse
-from tracelearn.cli.shared import AsJson, Data, Quiet, Samples, TaskName, check_out, open_data, show_table
+from tracelearn.cli.shared import (
+    AsJson,
+    Data,
+    Groups,
+    Quiet,
+    Samples,
+    Target,
+    TaskName,
+    check_out,
+    open_data,
+    read_alpha,
+    show_table,
+)
 
 __all__ = ["compare_command", "over_time_command", "permutation_command"]
 
-Target = Annotated[str, typer.Option(help="Name of the targets in the file, or another file: .npy.")]
-Groups = Annotated[str | None, typer.Option(help="Name of groups, such as subjects, that no two folds may share.")]
 Scoring = Annotated[
     str | None, typer.Option(help="Score of scikit-learn, such as roc_auc.", show_default="accuracy or R²")
 ]
@@ -45,18 +54,9 @@ def _read(data: Path, target: str, samples: str, groups: str | None, task: str, 
 def _model(alpha: str, *, classes: bool, **search: Any) -> Any:
     """Make a model with this alpha, or one that chooses it."""
     kind = "TraceNormClassifier" if classes else "TraceNormRegressor"
-    if alpha == "auto":
+    value = read_alpha(alpha)
+    if value is None:
         return getattr(tracelearn, f"{kind}CV")(**search)
-    try:
-        value = float(alpha)
-    except ValueError:
-        value = math.nan
-    refuse(
-        (
-            not 0.0 <= value < math.inf,
-            f"Expected 'auto' or a number of at least 0 for --alpha, got {alpha!r}: correct it.",
-        )
-    )
     return getattr(tracelearn, kind)(alpha=value)
 
 

@@ -14,13 +14,16 @@ from tracelearn.cli.mistakes import refuse
 from tracelearn.cli.shared import (
     AsJson,
     Data,
+    Groups,
     Html,
     ModeNames,
     Quiet,
     Samples,
+    Target,
     TaskName,
     check_out,
     open_data,
+    read_alpha,
     read_names,
     show_table,
     write_page,
@@ -33,19 +36,6 @@ _SHOWN_CLASSES = 20
 
 
 # --- model ------------------------------------------------------------------------------------------------------------
-
-
-def _alpha(text: str) -> float | None:
-    """Read the strength of the norm; None where it is to be chosen."""
-    if text == "auto":
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    sentence = f"Expected 'auto' or a number of at least 0 for --alpha, got {text!r}: correct it."
-    refuse((not 0.0 <= value < math.inf, sentence))
-    return value
 
 
 def _shape(text: str | None) -> tuple[int, ...] | None:
@@ -112,11 +102,9 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
 def fit_command(
     context: typer.Context,
     data: Data,
-    target: Annotated[str, typer.Option(help="Name of the targets in the file, or another file: .npy.")] = "y",
+    target: Target = "y",
     samples: Samples = "X",
-    groups: Annotated[
-        str | None, typer.Option(help="Name of groups, such as subjects, that no two folds may share.")
-    ] = None,
+    groups: Groups = None,
     task: TaskName = "auto",
     alpha: Annotated[
         str, typer.Option(help="Strength of the trace norm, or auto: chosen by cross-validation.")
@@ -152,7 +140,7 @@ def fit_command(
     """
     check_out(out, "model", force=force, inputs=(data, target))
     check_out(html, "page", force=force, option="--html", inputs=(data, target, out))
-    strength, shape = _alpha(alpha), _shape(tensor_shape)
+    strength, shape = read_alpha(alpha), _shape(tensor_shape)
     refuse((not ridge < math.inf, f"Expected a number of at least 0 for --ridge, got {ridge}: correct it."))
     source = open_data(data, samples, target)
     grouped = None if groups is None else open_data(data, samples, groups, "groups")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
 import shlex
@@ -20,10 +21,12 @@ from tracelearn.cli.mistakes import MistakeError, printable, refuse
 __all__ = [
     "AsJson",
     "Data",
+    "Groups",
     "Html",
     "ModeNames",
     "Quiet",
     "Samples",
+    "Target",
     "TaskName",
     "as_text",
     "check_apart",
@@ -32,6 +35,7 @@ __all__ = [
     "load_file",
     "missing_targets",
     "open_data",
+    "read_alpha",
     "read_names",
     "show_table",
     "write_page",
@@ -43,6 +47,8 @@ Data = Annotated[
     Path, typer.Argument(help="File of samples and targets: .npz, .npy, .zarr, .h5 or .parquet.", show_default=False)
 ]
 Samples = Annotated[str, typer.Option(help="Name of the samples in the file.")]
+Target = Annotated[str, typer.Option(help="Name of the targets in the file, or another file: .npy.")]
+Groups = Annotated[str | None, typer.Option(help="Name of groups, such as subjects, that no two folds may share.")]
 TaskName = Annotated[str, typer.Option("--task", help="auto, classification or regression.")]
 Html = Annotated[
     Path | None, typer.Option(help="File for a page about the model, to open in a browser.", show_default=False)
@@ -139,6 +145,19 @@ def write_page(html: Path, facts: Any, evaluation: Any, model: Path, context: ty
         command=printable(shlex.join(["tracelearn", *context.obj])),
     )
     write_atomically(html, page.encode("utf-8", "backslashreplace"))
+
+
+def read_alpha(text: str) -> float | None:
+    """Read the strength of the norm; None where it is to be chosen."""
+    if text == "auto":
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    sentence = f"Expected 'auto' or a number of at least 0 for --alpha, got {text!r}: correct it."
+    refuse((not 0.0 <= value < math.inf, sentence))
+    return value
 
 
 def read_names(text: str | None, shape: Sequence[int]) -> list[str] | None:

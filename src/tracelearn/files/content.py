@@ -62,6 +62,7 @@ def known_types() -> dict[str, type]:
     """Collect what a file may hold: estimators and values of this package, by their names, and scikit-learn's Pipeline."""
     for name in (
         "estimators.hierarchy",
+        "estimators.lagged",
         "features",
         "selection",
         "paper",

@@ -197,10 +197,9 @@ class SelectionCV(BaseEstimator):
             if found and time.monotonic() > session.deadline:
                 break
             table = some.walk_ridges(name, screening=True)
-            held = some.held_out(table, table.best, screening=True)
             found.append(name)
             values.append(table.value if name in FIRST_ORDER else -1.0)
-            scores.append(np.concatenate([to_numpy(part) for part in held]))
+            scores.append(np.concatenate([to_numpy(part) for part in table.held[table.best]]))
             session.model._report(f"{name}: {table.value:.4g} selects", paths_done=(len(found), total))
         parts = some.design(names[0], (), joint=False, screening=True).held
         share = shares_of(scores, np.concatenate([to_numpy(held.Y) for held in parts]))
@@ -271,8 +270,7 @@ class SelectionCV(BaseEstimator):
             model._learn_from(samples, session.loss)
         self.features_, self.best_estimator_, self.view_ = view.features, model, chosen.view
         if self._classifier and not session.loss.has_probabilities:
-            held = session.held_out(best, at) if samples.in_memory else []
-            self.calibration_ = calibration(held, design) if held else 1.0
+            self.calibration_ = calibration(best.held[at], design) if samples.in_memory else 1.0
         self.sample_shape_ = session.samples.shape
         self._show(session.model)
 
@@ -432,7 +430,7 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
 
     Parameters
     ----------
-    alphas : int or array, default=8
+    alphas : int or array, default=12
         Number of alphas on a grid from ``alpha_max``, where all weights are zero, down to ``eps`` times it; or the alphas.
     eps : float, default=1e-3
     views : "auto", name, list of names or None, default="auto"
@@ -498,7 +496,7 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
 
     def __init__(
         self,
-        alphas: Any = 8,
+        alphas: Any = 12,
         *,
         eps: float = 1e-3,
         views: Any = "auto",
@@ -614,7 +612,7 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
 
     def __init__(
         self,
-        alphas: Any = 8,
+        alphas: Any = 12,
         *,
         eps: float = 1e-3,
         views: Any = "auto",

@@ -22,7 +22,7 @@ from tracelearn.problems.datafits import Squares
 from tracelearn.selection.folds import Design
 from tracelearn.solvers import SOLVERS
 
-__all__ = ["Candidate", "Group", "Judge", "Table", "held_out_scores", "path", "ridge_scores", "walk", "walk_ridges"]
+__all__ = ["Candidate", "Group", "Judge", "Table", "path", "walk", "walk_ridges"]
 
 # Numbers in the weights of one batch: more would leave the cache without fewer calls.
 _LARGEST_BATCH = 2_000_000
@@ -76,6 +76,7 @@ class Table:
     scores: Array  # (A, F), higher is better; NaN where a fold has none
     weights: Array  # of the folds
     selecting: Array  # (A,), higher is better
+    held: list[list[Any]]  # for each alpha and fold the scores of what is held out, (n_f, K); None if not in memory
 
     @cached_property
     def means(self) -> Array:
@@ -283,12 +284,14 @@ class _Found:
     design: Design
     scores: Array  # (A, C, F)
     statistics: Array  # (A, C, F, K, 5)
+    held: Array  # (A, C, F), of arrays (n_f, K)
 
     @classmethod
     def empty(cls, n_alphas: int, n_candidates: int, design: Design) -> _Found:
         """Begin with nothing."""
         shape = (n_alphas, n_candidates, design.n_folds)
-        return cls(design, np.full(shape, np.nan), np.full((*shape, design.n_targets, 5), np.nan))
+        statistics = np.full((*shape, design.n_targets, 5), np.nan)
+        return cls(design, np.full(shape, np.nan), statistics, np.full(shape, None))
 
     def judge(self, a: int, folds: Any, own: list[int], W: Array, b: Array, judge: Judge | None) -> None:
         """Judge the models of some folds and candidates, given as rows of coordinates (folds x candidates x K, r)."""
@@ -307,8 +310,9 @@ class _Found:
             moved = scores if design.loss.curvature is None else moved
             statistics = design.statistics(f, W[part, :], shift[part], moved)
             self.statistics[a, own, f] = to_numpy(statistics).reshape(len(own), K, 5)
-            for j, c in enumerate(own if judge is not None and scores is not None else ()):
-                self.scores[a, c, f] = judge(f, scores[:, j * K : (j + 1) * K])  # type: ignore[misc,index]
+            for j, c in enumerate(own if scores is not None else ()):
+                self.held[a, c, f] = part_of = scores[:, j * K : (j + 1) * K]  # type: ignore[index]
+                self.scores[a, c, f] = np.nan if judge is None else judge(f, part_of)
 
     def _selecting(self, c: int, upto: int, *, by_score: bool) -> Array:
         if by_score:
@@ -325,32 +329,5 @@ class _Found:
         if np.all(np.isnan(scores)) and not by_score:  # numbers, or samples that are not in memory
             scores = explained
         selecting = self._selecting(c, upto, by_score=by_score)
-        return Table(candidate, alphas[:upto], ridges[:upto], scores, weights, selecting)
-
-
-def held_out_scores(
-    design: Design,
-    candidate: Candidate,
-    alpha: float,
-    *,
-    shape: tuple[int, ...],
-    penalty: Callable[[Candidate], Any] | None,
-    tol: float,
-    max_iter: int,
-) -> list[Array]:
-    """Score what each fold holds out with the model of one alpha, (n_f, K) each; samples must be in memory."""
-    found: list[Any] = [None] * design.n_folds
-    for group in _groups(design, [candidate], shape, penalty):
-        ((W, b),) = path(group, shape, np.array([alpha]), absolute=True, tol=tol, max_iter=max_iter)
-        W, b = design.reduced(W, b)
-        for i, f in enumerate(group.folds):
-            rows = slice(i * design.n_targets, (i + 1) * design.n_targets)
-            found[f] = design.scores(f, W[rows, :], b[rows])
-    return found
-
-
-def ridge_scores(design: Design, ridge: float) -> list[Array]:
-    """Score what each fold holds out by ridge regression alone, (n_f, K) each; samples must be in memory."""
-    K, (W, b) = design.n_targets, _ridge(design, ridge)
-    parts = [slice(f * K, (f + 1) * K) for f in range(design.n_folds)]
-    return [design.scores(f, W[part, :], b[part]) for f, part in enumerate(parts)]
+        held = [list(folds) for folds in self.held[:upto, c]]
+        return Table(candidate, alphas[:upto], ridges[:upto], scores, weights, selecting, held)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,13 +24,13 @@ from tracelearn.penalties import Blocks, as_penalty
 from tracelearn.samples.samples import Samples
 from tracelearn.selection.folds import Design, Folds
 from tracelearn.selection.path import read_alphas
-from tracelearn.selection.search import Candidate, Table, held_out_scores, ridge_scores, walk, walk_ridges
+from tracelearn.selection.search import Candidate, Table, walk, walk_ridges
 
 __all__ = ["VIEWS", "Session", "calibration", "parts_of", "possible_views", "shares_of", "with_scores"]
 
 # Held-out scores differ by far more than this between neighbouring alphas: paths need no tighter gap to choose one.
 _PATH_TOL = 2e-3
-_PATH_ITERATIONS = 6
+_PATH_ITERATIONS = 4
 
 # Views of a sample whose share in the best combination of all is below this are left out, and so are all but the best few.
 LEAST_SHARE, MOST_VIEWS = 0.1, 4
@@ -221,25 +221,12 @@ class Session:
                 penalty=self._penalty(view, shape),
                 absolute=given,
                 tol=max(self.cv.tol, _PATH_TOL),
-                max_iter=min(self.cv.max_iter, 20 * _PATH_ITERATIONS if given else _PATH_ITERATIONS),
+                max_iter=min(self.cv.max_iter, 30 * _PATH_ITERATIONS if given else _PATH_ITERATIONS),
                 n_jobs=self.cv.n_jobs,
                 deadline=self.deadline,
             )
         self._keep(tables, "trace norm")
         return tables
-
-    def held_out(self, table: Table, at: int, *, screening: bool = False) -> list[Array]:
-        """Score what the folds hold out with the candidate of a table, at one of its alphas."""
-        chosen = replace(table.candidate, ridge=float(table.ridges[at]))
-        name, strengths = parts_of(chosen.view)
-        design = self.design(name, strengths, joint=chosen.target_mode, screening=screening)
-        if table.alphas[at] == 0.0 and self.loss.has_moments and not chosen.target_mode:
-            return ridge_scores(design, chosen.ridge)
-        view = self.view(name, strengths)
-        shape = (design.n_targets, *view.samples.shape) if chosen.target_mode else view.samples.shape
-        penalty, limit = self._penalty(view, shape), min(self.cv.max_iter, _PATH_ITERATIONS)
-        options: dict[str, Any] = {"penalty": penalty, "tol": max(self.cv.tol, _PATH_TOL), "max_iter": limit}
-        return held_out_scores(design, chosen, float(table.alphas[at]), shape=shape, **options)
 
     def _penalty(self, view: _View, shape: tuple[int, ...]) -> Any:
         """Return the penalty of a candidate as a function; None where the search knows it itself."""
