@@ -18,7 +18,7 @@ from tracelearn import TraceNormClassifier, TraceNormClassifierCV
 from tracelearn.datasets import make_epochs
 from tracelearn.inference import compare, map_test, permutation_test
 
-epochs = make_epochs(200, n_sensors=8, random_state=0)
+epochs = make_epochs(300, n_sensors=8, random_state=0)
 print(epochs.X.shape)
 
 # %%
