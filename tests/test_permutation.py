@@ -75,6 +75,15 @@ def test_a_larger_gap_hardly_moves_scores_in_any_unit(unit):
     assert rough.p_value == exact.p_value
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_the_p_value_is_that_of_exact_fits(seed):
+    X, y = _samples(60, seed=seed, noise=3.0)
+    options = {"n_permutations": 60, "random_state": seed}
+    rough, exact = (permutation_test(TraceNormClassifier(0.02), X, y > 0, tol=tol, **options) for tol in (1e-3, 0.0))
+    assert rough.score == exact.score
+    assert rough.p_value == exact.p_value
+
+
 def test_a_signal_is_found_and_noise_is_not():
     X, y = _samples(100, noise=0.3)
     options = {"n_permutations": 199, "random_state": 0}

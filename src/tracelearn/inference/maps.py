@@ -92,7 +92,9 @@ def map_test(
     """Test every entry of the weights, or of the pattern, of a model on all samples, corrected for all entries.
 
     The statistic of an entry is its size over its spread under permutations; the largest of each permutation is what entries are
-    compared with, so that the chance of any false one is below the level (max-T; Westfall and Young, 1993).
+    compared with, so that without any relation a false one is as rare as the level says (max-T; Westfall and Young, 1993).
+    What is refuted is that samples and targets have nothing to do with each other; where they do, a model of low rank also gives
+    entries that carry nothing some of what others carry, so read the size of an entry together with its p-value.
     Clusters of neighbouring entries are compared with the heaviest of each permutation (Maris and Oostenveld, 2007).
 
     Parameters

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from array_api_compat import device
 from scipy.stats import rankdata
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, UndefinedMetricWarning
@@ -155,21 +156,30 @@ def solve(reading: Reading, samples: Samples, n_sets: int = 1, tol: float = 0.0)
 
 
 def _solved(reading: Reading, fit: Any, n_targets: int, tol: float) -> Array:
-    """Solve all problems of a data fit to a gap, batch by batch, in single precision where that can prove it: (S K, p)."""
-    model, solver = reading.model, reading.model._solver(fit)
+    """Solve all problems of a data fit to a gap, batch by batch: (S K, p).
+
+    Single precision comes first where it can prove that gap; what it leaves open is solved in double.
+    """
+    model, solver, xp = reading.model, reading.model._solver(fit), array_namespace(fit.ridge)
     norm, shape = model._penalty(n_targets), model._weight_shape(n_targets)
-    rough = [fit.single()] if tol >= _SINGLE_TOL and isinstance(fit, Squares) and solver is admm else []
-    xp, rows, gap = array_namespace(fit.ridge), [], 0.0
+    tries = [(fit, {"max_iter": model.max_iter})]
+    if tol >= _SINGLE_TOL and model.alpha > 0 and isinstance(fit, Squares) and solver is admm:
+        tries.insert(0, (fit.single(), _SINGLE))
+    gap, numbers, parts = 0.0, [], []
     for part in chunks(fit.n_problems, math.prod(shape)):
-        index = xp.arange(part.start, part.stop)
-        for one, options in [*((single, _SINGLE) for single in rough), (fit, {"max_iter": model.max_iter})]:
-            own = one.take(index) if part.stop - part.start < fit.n_problems else one
+        left = xp.arange(part.start, part.stop, device=device(fit.ridge))
+        for one, options in tries:
+            own = one if left.shape[0] == fit.n_problems else one.take(left)
             problems = Problems(own, norm, xp.full_like(own.ridge, float(model.alpha)), shape)
             found = solver(problems, tol=tol, exact_ranks=False, **options)
-            if float(xp.max(found.gap)) <= tol:
+            done = found.gap <= (tol if one is not fit else math.inf)
+            W = xp.reshape(as_dtype(found.W, fit.ridge.dtype), (left.shape[0], -1, fit.n_features))
+            numbers.append(left[done])
+            parts.append(W[done, ...])
+            left = left[~done]
+            if left.shape[0] == 0:
                 break
         gap = max(gap, float(xp.max(found.gap)))
-        rows.append(as_dtype(problems.rows(found.W), fit.ridge.dtype))
     if gap > tol:
         warnings.warn(
             f"Expected relative duality gaps of {tol:g} in all fits, got {gap:.1e} in some: increase max_iter, scale the "
@@ -177,7 +187,8 @@ def _solved(reading: Reading, fit: Any, n_targets: int, tol: float) -> Array:
             ConvergenceWarning,
             stacklevel=4,
         )
-    return xp.concat(rows)
+    order = xp.argsort(xp.concat(numbers))
+    return xp.reshape(xp.take(xp.concat(parts), order, axis=0), (-1, fit.n_features))
 
 
 def _apart(samples: Samples, n_sets: int) -> Iterator[Samples]:
