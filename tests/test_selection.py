@@ -30,6 +30,7 @@ from tracelearn.datasets import make_low_rank_regression
 from tracelearn.losses import Squared
 from tracelearn.moments import Fold
 from tracelearn.samples.samples import Block, Samples
+from tracelearn.selection import search
 from tracelearn.selection.folds import Design, Folds
 from tracelearn.selection.search import Candidate, calibrated, walk, walk_ridges
 from tracelearn.selection.session import VIEWS, possible_views
@@ -233,17 +234,18 @@ def test_auto_mode_weights_try_equal_weights_and_each_mode_alone(problem):
     assert tried == {None, (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)}
 
 
-def test_candidates_in_one_batch_give_what_each_gives_alone(problem):
+def test_candidates_in_one_batch_give_what_each_gives_alone(problem, monkeypatch):
+    monkeypatch.setattr(search, "_iterations", lambda fit: 500)  # all go to the end, in a batch or alone
+    monkeypatch.setattr(search, "_TOL", 0.0)
     X, y = problem
     folds = Folds(list(KFold(3).split(X)), len(y))
     samples = Samples.of(Block(X.reshape(90, -1), np.stack([y, -y + X[:, 0, 0, 0]], 1)), SHAPE)
     design = Design(samples, folds, Squared(), False, True)
     candidates = [Candidate(), Candidate(mode_weights=(0.0, 1.0, 0.0)), Candidate(ridge=0.3)]
-    options = {"shape": SHAPE, "tol": 1e-7, "max_iter": 2000}
     alphas = np.array([0.3, 0.1])
-    together = walk(design, candidates, alphas, None, **options)
+    together = walk(design, candidates, alphas, None, shape=SHAPE)
     for candidate, table in zip(candidates, together, strict=True):
-        (alone,) = walk(design, [candidate], alphas, None, **options)
+        (alone,) = walk(design, [candidate], alphas, None, shape=SHAPE)
         assert_allclose(table.selecting, alone.selecting, rtol=1e-3)
         assert_allclose(table.alphas, alone.alphas)
 
