@@ -1,7 +1,6 @@
 """The command line and what it cannot trust: labels, names of files, targets of any kind, terminals, its own outputs."""
 
 import csv
-import importlib
 import inspect
 import io
 import json
@@ -315,5 +314,4 @@ def test_help_and_mistakes_wait_for_no_library_that_computes(folder, arguments):
 
 def test_the_list_of_commands_says_of_each_what_its_own_page_says():
     for name, summary in app._COMMANDS.items():
-        command = getattr(importlib.import_module(f"tracelearn.cli.{name}"), f"{name}_command")
-        assert inspect.getdoc(command).splitlines()[0] == summary
+        assert inspect.getdoc(app._command(name)).splitlines()[0] == summary
