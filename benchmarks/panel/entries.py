@@ -6,10 +6,16 @@ function and a line in ``ENTRIES``.
 
 from __future__ import annotations
 
+import atexit
+import os
+import shutil
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from joblib import Memory
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
 from sklearn.cross_decomposition import PLSRegression
 from sklearn.decomposition import PCA
@@ -24,6 +30,9 @@ from sklearn.svm import LinearSVC
 from benchmarks.panel.data import DataSet
 from tracelearn import TraceNormClassifierCV, TraceNormRegressorCV
 from tracelearn.features import ModePCA
+
+CACHE = Path(tempfile.gettempdir()) / f"tracelearn_panel_{os.getpid()}"
+atexit.register(shutil.rmtree, CACHE, ignore_errors=True)
 
 Folds = list[tuple[np.ndarray, np.ndarray]]
 Entry = Callable[[DataSet, Folds], Any]
@@ -90,7 +99,8 @@ def flat(model: Any, grid: dict[str, Any], inner: Folds) -> GridSearchCV:
 
 
 def searched(steps: list[tuple[str, Any]], grid: dict[str, Any], inner: Folds) -> GridSearchCV:
-    return GridSearchCV(Pipeline(steps), grid, cv=inner)
+    # What comes before the model is computed once for all its strengths.
+    return GridSearchCV(Pipeline(steps, memory=Memory(CACHE, verbose=0)), grid, cv=inner)
 
 
 def ours(data: DataSet, inner: Folds) -> Any:
