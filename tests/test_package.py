@@ -25,6 +25,7 @@ OPTIONAL = [
 PUBLIC = {
     "HierarchicalTraceNormClassifier",
     "LaggedRegressor",
+    "Logarithm",
     "ModePCA",
     "ModeWhitener",
     "Moments",

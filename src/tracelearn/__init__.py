@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
     from tracelearn.estimators.hierarchy import HierarchicalTraceNormClassifier
     from tracelearn.estimators.lagged import LaggedRegressor
-    from tracelearn.features import ModePCA, ModeWhitener, SecondOrder, TensorStandardScaler, Views
+    from tracelearn.features import Logarithm, ModePCA, ModeWhitener, SecondOrder, TensorStandardScaler, Views
     from tracelearn.files.models import load, save
     from tracelearn.files.onnx import to_onnx
     from tracelearn.moments import Moments
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "HierarchicalTraceNormClassifier",
     "LaggedRegressor",
+    "Logarithm",
     "ModePCA",
     "ModeWhitener",
     "Moments",
@@ -47,7 +48,7 @@ _MODULES = {
     "estimators": ("TraceNormClassifier", "TraceNormRegressor"),
     "estimators.hierarchy": ("HierarchicalTraceNormClassifier",),
     "estimators.lagged": ("LaggedRegressor",),
-    "features": ("ModePCA", "ModeWhitener", "SecondOrder", "TensorStandardScaler", "Views"),
+    "features": ("Logarithm", "ModePCA", "ModeWhitener", "SecondOrder", "TensorStandardScaler", "Views"),
     "files.models": ("load", "save"),
     "files.onnx": ("to_onnx",),
     "moments": ("Moments",),

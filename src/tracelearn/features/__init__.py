@@ -1,9 +1,10 @@
-"""Transformers of samples that are tensors: scaling, whitening, compression, second order, and several views at once.
+"""Transformers of samples that are tensors: scaling, logarithms, whitening, compression, second order, and several views at once.
 
 Invariant: everything learned here adds over batches, centred and merged by the formula of Chan, Golub and LeVeque, so
 ``partial_fit`` over any batches ends where ``fit`` on all samples does, to rounding.
 """
 
+from tracelearn.features.logarithm import Logarithm
 from tracelearn.features.mode_pca import ModePCA
 from tracelearn.features.scaler import TensorStandardScaler
 from tracelearn.features.second_order import SecondOrder, SpatialFilters, find_time_axis
@@ -11,6 +12,7 @@ from tracelearn.features.union import Views
 from tracelearn.features.whitening import ModeWhitener
 
 __all__ = [
+    "Logarithm",
     "ModePCA",
     "ModeWhitener",
     "SecondOrder",

@@ -181,7 +181,7 @@ class SelectionCV(BaseEstimator):
         views, samples = self.views, session.samples
         if views is None or not samples.in_memory or is_sparse(samples.like):
             return "raw"
-        names, reason = possible_views(samples.shape, self.time_axis)
+        names, reason = possible_views(samples.shape, self.time_axis, positive=_positive(samples.rows))
         if not isinstance(views, str) or views != "auto":
             names, reason = [str(views)] if isinstance(views, str) else [str(name) for name in views], "as given"
         # Views are screened one by one; then come ridge regression and the trace norm, which takes as long as some of them.
@@ -413,6 +413,11 @@ class SelectionCV(BaseEstimator):
         return tags
 
 
+def _positive(rows: Array | None) -> bool:
+    """Tell whether all entries are positive, so that they have logarithms."""
+    return rows is not None and bool(array_namespace(rows).all(rows > 0))
+
+
 def _masked(values: list[Any]) -> Any:
     """Make a column of any values, tuples included, as scikit-learn's searches do."""
     masked: Any = np.ma
@@ -434,12 +439,12 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
         Number of alphas on a grid from ``alpha_max``, where all weights are zero, down to ``eps`` times it; or the alphas.
     eps : float, default=1e-3
     views : "auto", name, list of names or None, default="auto"
-        How samples are shown: "raw", "whitened" (every mode, by half), "second_order" (the covariance of channels over time),
-        "second_order_difference", "second_order_lags" and "second_order_slow_lags" (the same with differences or delayed
-        copies of the signals), "second_order_two_windows" and "second_order_three_windows" (in each window). "auto" tries
-        all that suit the shape of a sample; a list tries those. The ones that add something are put into one convex problem,
-        each with a norm of its own. "raw+whitened" is such a problem by hand, "raw+whitened 1:0.5" one with strengths. None
-        is "raw".
+        How samples are shown: "raw", "log" (where all entries are positive), "whitened" (every mode, by half), "second_order"
+        (the covariance of channels over time), "second_order_difference", "second_order_lags" and "second_order_slow_lags"
+        (the same with differences or delayed copies of the signals), "second_order_two_windows" and
+        "second_order_three_windows" (in each window). "auto" tries all that suit the samples; a list tries those. The ones
+        that add something are put into one convex problem, each with a norm of its own. "raw+whitened" is such a problem by
+        hand, "raw+whitened 1:0.5" one with strengths. None is "raw".
     time_axis : int, "auto" or None, default="auto"
         The mode of a sample that is time, for second order; "auto" takes a mode that is long enough and has few enough
         channels. None: there is none.

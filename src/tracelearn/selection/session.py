@@ -18,7 +18,7 @@ from sklearn.utils.metaestimators import available_if
 from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
 from tracelearn.estimators.base import TraceNormModel
 from tracelearn.estimators.scores import r_squared
-from tracelearn.features import ModeWhitener, SecondOrder, TensorStandardScaler, Views, find_time_axis
+from tracelearn.features import Logarithm, ModeWhitener, SecondOrder, TensorStandardScaler, Views, find_time_axis
 from tracelearn.losses import Loss, Multinomial
 from tracelearn.penalties import Blocks, as_penalty
 from tracelearn.samples.samples import Samples
@@ -34,13 +34,14 @@ LEAST_SHARE, MOST_VIEWS = 0.1, 4
 # Small sets are split several times: so many samples are held out in all, each at most so often.
 HELD_OUT, MOST_REPEATS = 400, 4
 
-FIRST_ORDER = ("raw", "whitened")
+FIRST_ORDER = ("raw", "log", "whitened")
 
 # So many samples, drawn at random, tell which views are worth showing.
 SCREENED = 400
 
 VIEWS: dict[str, Any] = {
     "raw": lambda axis: None,
+    "log": lambda axis: Logarithm(),
     "whitened": lambda axis: ModeWhitener(power=-0.25),
     "second_order": lambda axis: SecondOrder(axis, standardize=True),
     "second_order_difference": lambda axis: SecondOrder(axis, standardize=True, difference=True),
@@ -51,8 +52,8 @@ VIEWS: dict[str, Any] = {
 }
 
 
-def possible_views(shape: tuple[int, ...], time_axis: Any) -> tuple[list[str], str]:
-    """List the views that suit samples of a shape, and say why: second order where a mode can be time.
+def possible_views(shape: tuple[int, ...], time_axis: Any, *, positive: bool = False) -> tuple[list[str], str]:
+    """List the views that suit samples: logarithms where all entries are positive, second order where a mode can be time.
 
     Examples
     --------
@@ -61,8 +62,8 @@ def possible_views(shape: tuple[int, ...], time_axis: Any) -> tuple[list[str], s
     (['raw', 'whitened'], ['raw', 'whitened', 'second_order'])
     """
     if len(shape) < 2:
-        return ["raw"], "samples have one mode"
-    names = ["raw", "whitened"]
+        return ["raw", "log"] if positive else ["raw"], "samples have one mode"
+    names = ["raw", "log", "whitened"] if positive else ["raw", "whitened"]
     axis, reason = (None, "time_axis=None") if time_axis is None else find_time_axis(shape, time_axis)
     if axis is None:
         return names, reason
@@ -87,7 +88,7 @@ class _View:
     @property
     def has_modes(self) -> bool:
         """Whether the modes of a sample are still what they were, so that mode weights mean something."""
-        return self.features is None or isinstance(self.features, ModeWhitener)
+        return self.features is None or isinstance(self.features, ModeWhitener | Logarithm)
 
 
 @dataclass(eq=False)

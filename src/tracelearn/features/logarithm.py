@@ -1,0 +1,88 @@
+"""Logarithm: positive entries on the scale of their ratios."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.base import OneToOneFeatureMixin
+
+from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, widest
+from tracelearn.features.base import Second, Summary, TensorTransformer, squares
+
+__all__ = ["Logarithm"]
+
+# Logarithms further below their mean, in standard deviations, count as that: one entry near zero is not to outweigh all others.
+_FARTHEST = 6.0
+
+
+class Logarithm(OneToOneFeatureMixin, TensorTransformer):
+    """Take the natural logarithm of samples whose entries are all positive: power, intensities, concentrations.
+
+    What multiplies such entries, as gains and noise do, is added to their logarithms, and a few large ones no longer drown
+    the others.
+
+    Parameters
+    ----------
+    tensor_shape : sequence of ints, default=None
+        The shape of a sample when X comes flat, as (n_samples, n_features).
+
+    Attributes
+    ----------
+    mean_, var_ : arrays of the shape of a sample
+        Mean and variance of the logarithm of every entry.
+    n_samples_seen_ : int, or float with sample weights
+    sample_shape_ : tuple of ints
+    n_features_in_ : int
+        Number of entries of a sample.
+
+    Notes
+    -----
+    Logarithms more than six standard deviations below the mean of their entry count as that, and so do entries of new samples
+    that are not positive.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn import Logarithm
+    >>> X = np.exp(np.random.default_rng(0).normal(size=(100, 3, 2)))
+    >>> Z = Logarithm().fit_transform(X)
+    >>> bool(np.allclose(np.exp(Z), X))
+    True
+    """
+
+    mean_: Array
+    var_: Array
+
+    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012 - scikit-learn's convention
+        "tensor_shape": ["array-like", None],
+    }
+
+    def __init__(self, *, tensor_shape: Any = None) -> None:
+        self.tensor_shape = tensor_shape
+
+    def _features(self, T: Array) -> Array:
+        xp = array_namespace(T)
+        smallest = float(xp.min(T))
+        if smallest <= 0:
+            raise ValueError(
+                f"Expected samples of positive entries for their logarithm, got {smallest:g}: leave it out."
+            )
+        return xp.log(as_dtype(T, widest(T)["dtype"]))
+
+    def _rules(self) -> tuple[Second, Sequence[int]]:
+        return functools.partial(squares, (), self.sample_shape_), ()
+
+    def _keep(self, summary: Summary) -> None:
+        self.mean_, self.var_ = summary.mean, summary.sums[0] / summary.weight
+
+    def _known(self) -> tuple[Array, list[Array]]:
+        return self.mean_, [self.var_]
+
+    def _map(self, T: Array) -> Array:
+        xp = array_namespace(T)
+        least = move_to(self.mean_ - _FARTHEST * np.sqrt(self.var_), T, T.dtype)
+        positive = T > 0
+        return xp.where(positive, xp.maximum(xp.log(xp.where(positive, T, xp.ones_like(T))), least), least)
