@@ -25,7 +25,8 @@ from tracelearn.errors import warn
 from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
 from tracelearn.estimators.base import TraceNormModel
 from tracelearn.estimators.online import has_moments
-from tracelearn.features import ModeWhitener
+from tracelearn.features import ModeWhitener, SecondOrder, Views
+from tracelearn.features.second_order import SpatialFilters
 from tracelearn.losses import Loss, Multinomial
 from tracelearn.problems.batch import choose_form
 from tracelearn.samples.checks import check_place, learning
@@ -179,6 +180,7 @@ class SelectionCV(BaseEstimator):
         out; the others are multiplied by their shares, so that weights on a good view cost less.
         """
         views, samples = self.views, session.samples
+        self.__dict__.pop("view_shares_", None)
         if views is None or not samples.in_memory or is_sparse(samples.like):
             return "raw"
         names, reason = possible_views(samples.shape, self.time_axis)
@@ -335,9 +337,51 @@ class SelectionCV(BaseEstimator):
         shown = ("coef_", "coef_tensor_", "patterns_", "mode_ranks_", "mode_factors_", "convergence_", "moments_")
         if name not in shown or "best_estimator_" not in vars(self):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        found = getattr(self.best_estimator_, name)
-        linear = isinstance(self.features_, ModeWhitener)
-        return self.features_.coef_to_input(found) if linear and name in ("coef_", "coef_tensor_") else found
+        if isinstance(self.features_, ModeWhitener) and name in ("coef_", "coef_tensor_", "patterns_"):
+            (found,) = self._by_view(name).values()
+            return found
+        return getattr(self.best_estimator_, name)
+
+    @property
+    def views_(self) -> dict[str, Any]:
+        """The fitted transformer of each view of the model, by its name; None: samples as they are."""
+        check_is_fitted(self)
+        if isinstance(self.features_, Views):
+            return dict(zip(self.features_.view_names_, self.features_.transformers_, strict=True))
+        return {"raw" if self.features_ is None else parts_of(self.view_)[0]: self.features_}
+
+    @property
+    def coef_by_view_(self) -> dict[str, Array]:
+        """The weights of each view: of raw and whitened samples those of the samples, of second order those of its matrices."""
+        return self._by_view("coef_tensor_")
+
+    @property
+    def patterns_by_view_(self) -> dict[str, Array]:
+        """How each view changes with the scores: covariances of its entries, in the units of ``coef_by_view_``, with them."""
+        return self._by_view("patterns_")
+
+    @property
+    def filters_by_view_(self) -> dict[str, SpatialFilters]:
+        """The weights of second order as spatial filters with their patterns, of each window; see ``SecondOrder.filters``."""
+        coefs, views = self.coef_by_view_, self.views_
+        return {name: view.filters(coefs[name]) for name, view in views.items() if isinstance(view, SecondOrder)}
+
+    def _by_view(self, name: str) -> dict[str, Array]:
+        """Take weights or patterns apart; predictions are the sum over views of weights times samples, and the intercept."""
+        views, best, features = self.views_, self.best_estimator_, self.features_
+        whole = getattr(best, name)
+        xp, targets = array_namespace(whole), tuple(whole.shape[: whole.ndim - len(best.sample_shape_)])
+        parts, factors = [whole], np.ones(1)
+        if isinstance(features, Views):
+            parts, factors = features.split(whole), features.view_factors_
+        found = {}
+        for (view, transformer), part, factor in zip(views.items(), parts, factors.tolist(), strict=True):
+            shape = best.sample_shape_ if transformer is None else transformer._shape_out()
+            rows = xp.reshape(part / factor if name == "patterns_" else part * factor, (-1, *shape))
+            if isinstance(transformer, ModeWhitener):
+                rows = (transformer.inverse_transform if name == "patterns_" else transformer.coef_to_input)(rows)
+            found[view] = xp.reshape(rows, (*targets, *rows.shape[1:]))
+        return found
 
     def predict(self, X: Any) -> Array:
         """Predict each sample with the model that was found."""
@@ -476,8 +520,19 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
         All candidates and alphas in scikit-learn's form: ``pandas.DataFrame(model.cv_results_)``.
     best_index_, best_params_
         Which row of ``cv_results_`` was chosen, and its parameters.
+    view_shares_ : dict of floats
+        Where several views were tried: the share of each in the best combination of their held-out scores, with weights that
+        are not negative. Shares sum to one, the largest first; a view of no use beside the others has none.
+    views_ : dict
+        The fitted transformer of each view of the model, by its name; None: samples as they are.
+    coef_by_view_, patterns_by_view_ : dicts of arrays
+        Weights and patterns of each view: of raw and whitened samples in the units of the samples, of second order in those
+        of its matrices. Predictions are the sum over views of weights times samples, and the intercept.
+    filters_by_view_ : dict of SpatialFilters
+        The weights of each second order view as spatial filters with their patterns; ``views_[name].channel_names()`` names
+        the entries of both.
     features_ : transformer or None
-        What shows samples as the chosen view does.
+        What shows samples as the chosen views do: all at once, as ``Views``, where there are several.
     best_estimator_ : TraceNormRegressor
         Fitted on all samples, as ``features_`` shows them; its fitted attributes are attributes here too.
 
@@ -588,10 +643,24 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
         All candidates and alphas in scikit-learn's form: ``pandas.DataFrame(model.cv_results_)``.
     best_index_, best_params_
         Which row of ``cv_results_`` was chosen, and its parameters.
+    view_shares_ : dict of floats
+        Where several views were tried: the share of each in the best combination of their held-out scores, with weights that
+        are not negative. Shares sum to one, the largest first; a view of no use beside the others has none.
+    views_ : dict
+        The fitted transformer of each view of the model, by its name; None: samples as they are.
+    coef_by_view_, patterns_by_view_ : dicts of arrays
+        Weights and patterns of each view: of raw and whitened samples in the units of the samples, of second order in those
+        of its matrices. Predictions are the sum over views of weights times samples, and the intercept.
+    filters_by_view_ : dict of SpatialFilters
+        The weights of each second order view as spatial filters with their patterns; ``views_[name].channel_names()`` names
+        the entries of both.
     features_ : transformer or None
-        What shows samples as the chosen view does.
+        What shows samples as the chosen views do: all at once, as ``Views``, where there are several.
     best_estimator_ : TraceNormClassifier
         Fitted on all samples, as ``features_`` shows them; its fitted attributes are attributes here too.
+    calibration_ : float
+        What scores are multiplied by before their softmax is ``predict_proba``, found on held-out folds; not there for losses
+        that have probabilities of their own.
 
     Examples
     --------
