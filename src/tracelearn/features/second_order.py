@@ -321,7 +321,8 @@ class SecondOrder(TensorTransformer):
         -------
         SpatialFilters
             ``values`` (..., c) by decreasing size, ``filters`` and ``patterns`` (..., c, c), one row for each value, over the
-            channels with their copies and, last, the mean. The entry of largest size of every pattern is positive.
+            channels with their copies and, last, the mean, as ``channel_names`` names them. The entry of largest size of every
+            pattern is positive. With ``standardize`` both are those of channels divided by ``channel_scale_``.
         """
         check_is_fitted(self)
         W, shape = to_numpy(W), self._shape_out()
