@@ -92,7 +92,7 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
                 f"Expected a model that is linear in samples, got one of the view {model.view_!r}: a graph has no covariances, "
                 "so fit with views=['raw', 'whitened'], or export best_estimator_ and show it what features_ makes of samples."
             )
-        coef = sum(model.coef_by_view_.values())  # all are weights of the samples themselves
+        coef = sum(model.views_[name].coef_to_input(W) for name, W in model.coef_by_view_.items())
     built = _build(onnx, plain, to_numpy(coef), model.sample_shape_)
     if path is not None:
         write_atomically(path, built.SerializeToString())

@@ -94,20 +94,27 @@ def parts_of_model(
     return found
 
 
-def what_was_found(estimator: Any, parts: Sequence[ViewPart]) -> dict[str, str]:
-    """Say of each view how much of it the model needs, and where its leading source is.
+def what_was_found(estimator: Any, parts: Sequence[ViewPart] | None = None) -> dict[str, str]:
+    """Say of each view of a fitted CV estimator how much of it the model needs, and where its strongest source is.
+
+    Fewest components, or sources of second order, are counted that carry 99 % of the squared weights of the view.
+
+    Parameters
+    ----------
+    estimator : fitted TraceNormClassifierCV or TraceNormRegressorCV
+    parts : list of ViewPart, default=None
+        Those of the estimator with names of modes and channels; None: without names.
 
     Examples
     --------
     >>> from tracelearn import TraceNormRegressorCV
     >>> from tracelearn.datasets import make_low_rank_regression
-    >>> from tracelearn.plotting.views import parts_of_model, what_was_found
+    >>> from tracelearn.report import what_was_found
     >>> X, y, W = make_low_rank_regression(300, (6, 5), rank=1, noise=0.1, random_state=0)
-    >>> model = TraceNormRegressorCV(views="raw", ridges=(0.0,)).fit(X, y)
-    >>> what_was_found(model, parts_of_model(model, ("channel", "time")))
-    {'raw': '1 component of channel and 1 of time carry 99 %'}
+    >>> what_was_found(TraceNormRegressorCV(views="raw", ridges=(0.0,)).fit(X, y))
+    {'raw': '1 component of mode 0 and 1 of mode 1 carry 99 %'}
     """
-    found = {}
+    found, parts = {}, parts_of_model(estimator) if parts is None else parts
     for view in dict.fromkeys(part.view for part in parts):
         own = [part for part in parts if part.view == view]
         squares = [[s.astype(float) ** 2 for _, s in part.factors()] for part in own]
@@ -163,7 +170,7 @@ def _leading(estimator: Any, parts: list[ViewPart]) -> str:
 class ViewsDisplay(Panels):
     """What a model reads from each view: a row of two panels for each, and how much views add to held-out scores.
 
-    Raw and whitened views have their weights on the left and their patterns on the right, both in the units of the samples; of
+    Raw and whitened views have their weights on the left and their patterns on the right, for samples as the view shows them; of
     higher orders the slice with the largest pattern. Second order has its leading spatial filters and their patterns, over
     channels with their copies, a row for each window. The last panel has the shares of all views that were tried.
 
@@ -249,6 +256,7 @@ class ViewsDisplay(Panels):
         labels = [f"source {k} ({share:.0%})" for k, share in enumerate(shares, start=1)]
         for axes, kind, curves in ((left, "filters", filters), (right, "patterns", patterns)):
             part.modes[0].draw(axes, list(curves), labels)
+            axes.tick_params(axis="x", labelsize="x-small" if len(part.modes[0].values) > 20 else "medium")
             plain(axes)
             if labels:
                 legend_above(axes, 3)
@@ -256,9 +264,13 @@ class ViewsDisplay(Panels):
 
     def _plot_shares(self, axes: Any) -> None:
         used = {part.view for part in self.parts}
-        names = list(self.shares)[::-1]
-        colours = [COLOURS[0] if name in used else INK for name in names]
-        bars = axes.barh([view_in_words(name) for name in names], [self.shares[name] for name in names], color=colours)
-        axes.bar_label(bars, fmt="%.2f", padding=3, fontsize="small")
-        axes.set(xlim=(0.0, 1.15), xlabel="share in held-out scores (blue: in the model)")
+        values, colours = list(self.shares.values()), [COLOURS[0] if name in used else INK for name in self.shares]
+        bars = axes.barh(range(len(values)), values, color=colours)
+        # Beside their bars, since names at the axis would take room from all panels.
+        names = [f"{share:.2f}  {view_in_words(name)}" for name, share in self.shares.items()]
+        axes.bar_label(bars, names, padding=3, fontsize="small")
+        axes.set(
+            xlim=(0.0, 2.2), xticks=(0.0, 0.5, 1.0), yticks=(), xlabel="share in held-out scores (blue: in the model)"
+        )
+        axes.invert_yaxis()
         plain(axes)

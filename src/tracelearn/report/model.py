@@ -101,6 +101,7 @@ class ModelFacts:
     n_samples: float | None
     views: list[View]  # where there is more to say than that samples are seen as they are
     is_apart: bool  # whether weights are those of views, not of the entries of a sample
+    linear_view: str  # the view whose weights are then shown
 
     @property
     def is_zero(self) -> bool:
@@ -180,11 +181,9 @@ def gather(
     is_apart = getattr(last, "best_estimator_", last).sample_shape_ != shape
     parts = parts_of_model(last, names, coordinates, units) if hasattr(last, "views_") else []
     if is_apart:
-        # Weights of raw and of whitened samples are both weights of the samples: they add up, and have the same patterns.
-        linear = [part for part in parts if part.maps is None]
         components = [one for part in parts for one in _of_view(part)]
-        coef = np.sum([part.coef for part in linear], axis=0) if linear else np.zeros((0, *shape))
-        patterns = linear[0].patterns if linear else None
+        linear = [part for part in parts if part.maps is None]
+        coef, patterns = (linear[0].coef, linear[0].patterns) if linear else (np.zeros((0, *shape)), None)
     else:
         coef = to_numpy(last.coef_).reshape(-1, *shape)
         patterns, components = _patterns(last, coef.shape), _components(last, coef, names, coordinates, units)
@@ -205,6 +204,7 @@ def gather(
         n_samples=None if moments is None else float(moments.weight),
         views=_views(last, parts),
         is_apart=is_apart,
+        linear_view=next((part.label for part in parts if is_apart and part.maps is None), ""),
     )
 
 

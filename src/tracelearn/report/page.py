@@ -292,7 +292,7 @@ def _weights(facts: ModelFacts) -> dict[str, Any]:
         "has_weights": bool(np.any(weights.coef)),
         "has_patterns": bool(np.any(weights.coef)) and weights.patterns is not None,
         "is_apart": facts.is_apart,
-        "is_apart_weights": facts.is_apart and bool(np.any(weights.coef)),
+        "linear_view": facts.linear_view if np.any(weights.coef) else "",
         "weight_target": selector(facts, "weight-target"),
         "sliders": "".join(sliders),
         "thinned": "" if facts.is_zero else " and ".join(thinned),

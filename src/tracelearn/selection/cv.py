@@ -337,10 +337,9 @@ class SelectionCV(BaseEstimator):
         shown = ("coef_", "coef_tensor_", "patterns_", "mode_ranks_", "mode_factors_", "convergence_", "moments_")
         if name not in shown or "best_estimator_" not in vars(self):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        if isinstance(self.features_, ModeWhitener) and name in ("coef_", "coef_tensor_", "patterns_"):
-            (found,) = self._by_view(name).values()
-            return found
-        return getattr(self.best_estimator_, name)
+        found = getattr(self.best_estimator_, name)
+        linear = isinstance(self.features_, ModeWhitener)
+        return self.features_.coef_to_input(found) if linear and name in ("coef_", "coef_tensor_") else found
 
     @property
     def views_(self) -> dict[str, Any]:
@@ -352,13 +351,13 @@ class SelectionCV(BaseEstimator):
 
     @property
     def coef_by_view_(self) -> dict[str, Array]:
-        """The weights of each view: of raw and whitened samples those of the samples, of second order those of its matrices."""
-        return self._by_view("coef_tensor_")
+        """The weights of each view, for samples as the view shows them; the weights of all, and the intercept, predict."""
+        return self._by_view("coef_tensor_", 1.0)
 
     @property
     def patterns_by_view_(self) -> dict[str, Array]:
-        """How each view changes with the scores: covariances of its entries, in the units of ``coef_by_view_``, with them."""
-        return self._by_view("patterns_")
+        """The covariance of the entries of each view with what the model predicts of it."""
+        return self._by_view("patterns_", -1.0)
 
     @property
     def filters_by_view_(self) -> dict[str, SpatialFilters]:
@@ -366,22 +365,16 @@ class SelectionCV(BaseEstimator):
         coefs, views = self.coef_by_view_, self.views_
         return {name: view.filters(coefs[name]) for name, view in views.items() if isinstance(view, SecondOrder)}
 
-    def _by_view(self, name: str) -> dict[str, Array]:
-        """Take weights or patterns apart; predictions are the sum over views of weights times samples, and the intercept."""
+    def _by_view(self, name: str, power: float) -> dict[str, Array]:
+        """Take weights or patterns of all views apart, in the units of each view: ``Views`` has multiplied it by a factor."""
         views, best, features = self.views_, self.best_estimator_, self.features_
         whole = getattr(best, name)
-        xp, targets = array_namespace(whole), tuple(whole.shape[: whole.ndim - len(best.sample_shape_)])
-        parts, factors = [whole], np.ones(1)
+        targets = tuple(whole.shape[: whole.ndim - len(best.sample_shape_)])
         if isinstance(features, Views):
-            parts, factors = features.split(whole), features.view_factors_
-        found = {}
-        for (view, transformer), part, factor in zip(views.items(), parts, factors.tolist(), strict=True):
-            shape = best.sample_shape_ if transformer is None else transformer._shape_out()
-            rows = xp.reshape(part / factor if name == "patterns_" else part * factor, (-1, *shape))
-            if isinstance(transformer, ModeWhitener):
-                rows = (transformer.inverse_transform if name == "patterns_" else transformer.coef_to_input)(rows)
-            found[view] = xp.reshape(rows, (*targets, *rows.shape[1:]))
-        return found
+            parts = zip(features.split(whole), (features.view_factors_**power).tolist(), strict=True)
+            return dict(zip(views, (part * factor for part, factor in parts), strict=True))
+        shape = best.sample_shape_ if features is None else features._shape_out()
+        return dict.fromkeys(views, array_namespace(whole).reshape(whole, (*targets, *shape)))
 
     def predict(self, X: Any) -> Array:
         """Predict each sample with the model that was found."""
@@ -526,8 +519,8 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
     views_ : dict
         The fitted transformer of each view of the model, by its name; None: samples as they are.
     coef_by_view_, patterns_by_view_ : dicts of arrays
-        Weights and patterns of each view: of raw and whitened samples in the units of the samples, of second order in those
-        of its matrices. Predictions are the sum over views of weights times samples, and the intercept.
+        Weights and patterns of each view, for samples as ``views_[name]`` shows them. Predictions are the sum over views of
+        weights times such samples, and the intercept.
     filters_by_view_ : dict of SpatialFilters
         The weights of each second order view as spatial filters with their patterns; ``views_[name].channel_names()`` names
         the entries of both.
@@ -649,8 +642,8 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
     views_ : dict
         The fitted transformer of each view of the model, by its name; None: samples as they are.
     coef_by_view_, patterns_by_view_ : dicts of arrays
-        Weights and patterns of each view: of raw and whitened samples in the units of the samples, of second order in those
-        of its matrices. Predictions are the sum over views of weights times samples, and the intercept.
+        Weights and patterns of each view, for samples as ``views_[name]`` shows them. Predictions are the sum over views of
+        weights times such samples, and the intercept.
     filters_by_view_ : dict of SpatialFilters
         The weights of each second order view as spatial filters with their patterns; ``views_[name].channel_names()`` names
         the entries of both.
