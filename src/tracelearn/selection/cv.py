@@ -356,7 +356,7 @@ class SelectionCV(BaseEstimator):
 
     @property
     def patterns_by_view_(self) -> dict[str, Array]:
-        """The covariance of the entries of each view with what the model predicts of it."""
+        """The patterns of each view: the covariances of its entries with the scores of the model."""
         return self._by_view("patterns_", -1.0)
 
     @property
