@@ -19,6 +19,8 @@ import numpy as np
 from sklearn.linear_model import RidgeClassifierCV
 
 from tracelearn import ModeWhitener, SecondOrder, TraceNormClassifierCV
+from tracelearn.plotting import ViewsDisplay
+from tracelearn.report import what_was_found
 
 rng = np.random.default_rng(0)
 times, angles = np.arange(100) / 100, np.linspace(0.0, 2.0 * np.pi, 24, endpoint=False)
@@ -42,7 +44,8 @@ X = np.einsum("n,c,t->nct", 0.25 * go, wave_map, wave)
 X += np.einsum("c,nt->nct", rhythm_map, gain * rhythm(n, 20.0))
 X += np.einsum("c,nt->nct", 2.0 * other_map, rhythm(n, 10.0))
 X += 0.6 * rng.standard_normal(X.shape)
-X, X_test, y, y_test = X[:300], X[300:], go[:300], go[300:]
+label = np.where(go, "go", "base")
+X, X_test, y, y_test = X[:300], X[300:], label[:300], label[300:]
 print(X.shape)
 
 # %%
@@ -60,7 +63,7 @@ shown = {
 }
 fig, axes = plt.subplots(1, 3, figsize=(10, 3.2), layout="constrained")
 for ax, (name, Z) in zip(axes, shown.items(), strict=True):
-    difference = Z[y].mean(axis=0) - Z[~y].mean(axis=0)
+    difference = Z[y == "go"].mean(axis=0) - Z[y == "base"].mean(axis=0)
     size = np.abs(difference).max()
     ax.imshow(difference, aspect="auto", cmap="RdBu_r", vmin=-size, vmax=size, interpolation="nearest")
     ax.set(title=name, xlabel="sensor" if name == "second order" else "time, 10 ms", ylabel="sensor")
@@ -85,37 +88,54 @@ for name, share in model.view_shares_.items():
 print("chosen:", model.view_)
 
 # %%
-# Read the weights
-# ----------------
-# Weights also cancel what disturbs, so we look at patterns: how the signals change with what a model reads from them.
+# Read each view
+# --------------
+# ``coef_by_view_`` and ``patterns_by_view_`` have the weights and patterns of each view of a model. For second order the weights
+# are a symmetric matrix, and ``filters_by_view_`` reads it: its eigenvectors are spatial filters, each with its pattern over the
+# sensors and, last, the mean. Weights and filters also cancel what disturbs, so look at patterns, on the right: how the
+# signals change with what the model reads. First the three models of one view each.
+
+names = {"mode_names": ("sensor", "time"), "coordinates": [np.arange(24), times], "units": [None, "s"]}
+fig, axes = plt.subplots(3, 2, figsize=(9, 8.5), layout="constrained")
+for row, one in zip(axes, alone.values(), strict=True):
+    ViewsDisplay.from_estimator(one, n_sources=2, ax=row, **names)
+plt.show()
+
+# %%
+# The pattern of raw signals is mostly the rhythm at 10 Hz, which says nothing: a pattern is a covariance, and that of a strong
+# signal with anything is large by chance. Whitened, the wave stands out. Second order has two sources: the first is about the
+# mean of the sensors near the wave, the second about the power of those near the rhythm.
 #
-# For whitened signals that is ``patterns_``, a tensor like the weights, in units of the view; its first pair of singular
-# vectors is a topography and a time course.
+# Now the default. It chose second order in two windows, with differences in time as further channels, and the whitened signals.
+# The last panel has the shares.
 
-U, _, V = np.linalg.svd(alone["whitened"].patterns_[0], full_matrices=False)
+ViewsDisplay.from_estimator(model, n_sources=1, **names)
+plt.show()
+
+# %%
+# The same in words, as ``tracelearn inspect`` and the page of a model have it. The whitened signals were put into the problem,
+# and the trace norm left their weights at zero: the means in windows of time already tell of the wave.
+
+for view, found in what_was_found(model).items():
+    print(f"{view}: {found}")
+
+# %%
+# What was put in, and what was found
+# -----------------------------------
+# The pattern of whitened signals is a tensor like a sample; its first pair of singular vectors is a topography and a time
+# course. Of second order we draw the sensors of the first pattern of each window, and print how much of it is about the mean. A
+# positive eigenvalue: the more of it, the more the epoch looks like "go". Dashed: what was put in.
+
+U, _, V = np.linalg.svd(alone["whitened"].patterns_by_view_["whitened"][0], full_matrices=False)
 sign = np.sign(U[np.argmax(np.abs(U[:, 0])), 0])
-
-# %%
-# For second order, ``features_`` is the transformer of the chosen view, or a union of several; ``split`` then takes the
-# weights apart. ``SecondOrder.filters`` reads those of each window: the eigenvectors are spatial filters, each with its
-# pattern over the sensors, their differences in time if the view has these, and the mean. A positive eigenvalue: the more of
-# it, the more the epoch looks like "go". The last entry of a pattern says whether it is about means or about power.
-
-features, weights = model.features_, model.coef_[0]
-if hasattr(features, "split"):
-    views = zip(features.view_names_, features.transformers_, features.split(weights), strict=True)
-    _, features, weights = next(view for view in views if view[0].startswith("second_order"))
-found = features.filters(weights)
-values, patterns = np.atleast_2d(found.values)[:, 0], np.reshape(found.patterns, (-1, *found.patterns.shape[-2:]))[:, 0]
-maps = patterns[:, : len(angles)]
-for window, (value, whole, channels) in enumerate(zip(values, patterns, maps, strict=True), start=1):
-    like = [np.corrcoef(channels, truth)[0, 1] for truth in (wave_map, rhythm_map)]
-    mean = abs(whole[-1]) / np.abs(channels).max()
-    print(f"window {window}: eigenvalue {value:.2f}, entry of the mean {mean:.2f} of the largest sensor,")
+(found,) = model.filters_by_view_.values()
+maps = []
+for window, (values, patterns) in enumerate(zip(found.values[0], found.patterns[0], strict=True), start=1):
+    maps.append(patterns[0, : len(angles)])
+    like = [np.corrcoef(maps[-1], truth)[0, 1] for truth in (wave_map, rhythm_map)]
+    mean = abs(patterns[0, -1]) / np.abs(maps[-1]).max()
+    print(f"window {window}: eigenvalue {values[0]:.2f}, entry of the mean {mean:.2f} of the largest sensor,")
     print(f"    correlation with the wave {like[0]:.2f}, with the rhythm {like[1]:.2f}")
-
-# %%
-# Dashed: what was put in.
 
 degrees = np.degrees(angles)
 fig, axes = plt.subplots(1, 3, figsize=(10, 3.4), layout="constrained")
@@ -143,7 +163,7 @@ plt.show()
 # but no model that is linear in the signals can see the rhythm, whose phase is another one in every epoch. So the default is
 # better than raw, whitened or second order alone, and flat ridge regression is far behind.
 #
-# A share is what a view adds to the others, not what it can do: whitened signals alone do well here, and get a small share
-# because the means in windows of time tell much of the same. Shares are found with ridge regression, which does not know of
-# low rank: where a signal is a weak wave of low rank, ``views="whitened"`` can be better than the default, so
-# try it too.
+# A share is what a view adds to the others, not what it can do: whitened signals alone do well here, and get a small share, and
+# in the end no weights, because the means in windows of time tell much of the same. Shares are found with ridge regression,
+# which does not know of low rank: where a signal is a weak wave of low rank, ``views="whitened"`` can be better than the
+# default, so try it too.

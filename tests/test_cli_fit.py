@@ -277,6 +277,35 @@ def test_modes_are_called_by_their_names_without_a_page_too(capsys, folder, more
     assert [f"{name} {rank}" for name, rank in zip(called, facts["mode_ranks"], strict=True)] == ranks.split(", ")
 
 
+def test_views_are_chosen_and_told(capsys, folder):
+    rng = np.random.default_rng(0)
+    X, label = rng.standard_normal((90, 3, 40)), np.where(np.arange(90) % 2, "up", "down")
+    X[:, 1] *= np.where(label == "up", 2.0, 1.0)[:, None]
+    np.savez(folder / "signals.npz", X=X, y=label)
+    asked = ("fit", "signals.npz", "--views", "raw,second_order", "--time-axis", "-1", "--cv", "3", "--out", "seen")
+    code, out, err = call(capsys, *asked, "--html", "seen.html")
+    words = " ".join(out.split())
+    assert (code, err) == (0, "")
+    assert (
+        "1 source carries 99 %; the strongest is largest at channel 1, and the more of it, the more likely is up"
+        in words
+    )
+    assert "left out (share) raw (0.0" in words
+    model = load(folder / "seen")
+    assert (model.views, model.time_axis, model.view_) == (["raw", "second_order"], -1, "second_order")
+    assert "What it sees of a sample" in (folder / "seen.html").read_text()
+    facts = json.loads(call(capsys, *asked, "--force", "--json")[1])
+    told = json.loads(call(capsys, "inspect", "seen", "--json")[1])
+    assert facts["views"] == told["views"]
+    assert facts["weights_of"] == told["weights_of"] == "views"
+    assert [one["view"] for one in told["views"]] == ["second order", "raw"]
+    assert sum(one["share"] for one in told["views"]) == pytest.approx(1.0)
+    assert "second order, values" in call(capsys, "inspect", "seen")[1]
+    for more in (["--alpha", "1"], ["--time-axis", "last"]):
+        code, out, err = call(capsys, "fit", "signals.npz", "--views", "raw", "--out", "none", *more)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+
+
 @pytest.mark.parametrize("names", ["channel,time", "channel,time,band,more", "channel,,band", "time,time,band"])
 @pytest.mark.parametrize("more", [[], ["--html", "page"]])
 def test_names_that_do_not_fit_are_refused_before_anything_is_read(capsys, folder, monkeypatch, names, more):

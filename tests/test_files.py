@@ -492,6 +492,8 @@ WRONG_SEARCH = {
     "no model": {"best_estimator_": ...},
     "a model that is none": {"best_estimator_": 3},
     "features that are none": {"features_": 3},
+    "a view without a name": {"view_": 3},
+    "shares that are text": {"view_shares_": {"raw": "all"}},
     "an alpha below zero": {"alpha_": -1.0},
 }
 WRONG_TREE = {

@@ -83,9 +83,17 @@ def test_the_model_found_by_cross_validation_is_what_is_translated(samples, tmp_
         ) if found.dtype == object else np.testing.assert_allclose(found, model.predict(X[:1]))
 
 
-def test_a_model_that_sees_its_samples_otherwise_is_refused(samples):
-    model = TraceNormRegressorCV(alphas=3, cv=2, views="whitened").fit(*samples)
-    with pytest.raises(ValueError, match=r"^Expected a model of samples as they are, got one of the view 'whitened'"):
+@pytest.mark.parametrize("views", ["whitened", "raw+whitened 1:0.5"])
+def test_views_that_are_linear_in_the_samples_are_translated(samples, views):
+    X, y = samples
+    model = TraceNormRegressorCV(alphas=3, cv=2, views=views).fit(X, y)
+    np.testing.assert_allclose(run(to_onnx(model), X)["prediction"], model.predict(X), atol=1e-10)
+
+
+def test_second_order_is_refused(samples):
+    X, y = np.random.default_rng(0).normal(size=(60, 2, 30)), samples[1][:60]
+    model = TraceNormRegressorCV(alphas=3, cv=2, views="second_order").fit(X, y)
+    with pytest.raises(ValueError, match=r"^Expected a model that is linear in samples, got one of the view 'second"):
         to_onnx(model)
 
 

@@ -32,6 +32,7 @@ from tracelearn.plotting import (
     ModeSpectrumDisplay,
     PathDisplay,
     PrequentialDisplay,
+    ViewsDisplay,
     WeightsDisplay,
 )
 from tracelearn.plotting.modes import as_modes
@@ -497,3 +498,57 @@ def test_the_record_survives_files_and_pickle(tiny, tmp_path):
     save(model, tmp_path / "model.tracelearn")
     for again in (load(tmp_path / "model.tracelearn"), pickle.loads(pickle.dumps(model))):
         np.testing.assert_array_equal(again.convergence_, model.convergence_)
+
+
+# --- views ------------------------------------------------------------------------------------------------------------
+
+
+@cache
+def seen(views, n_classes=2, shape=(4, 40)):
+    """Fit a search to signals of which the first is stronger in the last class."""
+    rng = np.random.default_rng(0)
+    label = rng.integers(n_classes, size=90)
+    X = rng.standard_normal((90, *shape))
+    X[:, 0] *= (1.0 + 0.6 * label).reshape(-1, *[1] * (len(shape) - 1))
+    return TraceNormClassifierCV(4, cv=3, views=list(views.split(",")), ridges=(0.0,)).fit(X, label)
+
+
+def test_each_view_has_its_panels_and_numbers():
+    model = seen("second_order_two_windows+raw")
+    display = ViewsDisplay.from_estimator(
+        model, mode_names=("channel", "time"), coordinates=[["a", "b", "c", "d"], None]
+    )
+    titles = [ax.get_title() for ax in display.axes_]
+    windows = [f"second order, two windows, window {k}: {what}" for k in (1, 2) for what in ("filters", "patterns")]
+    assert titles == [*windows, "raw: weights", "raw: patterns"]
+    (found,) = model.filters_by_view_.values()
+    drawn = [display.axes_[place].lines[1].get_ydata() for place in range(4)]
+    for place, (window, numbers) in enumerate([(0, "filters"), (0, "patterns"), (1, "filters"), (1, "patterns")]):
+        np.testing.assert_allclose(drawn[place], getattr(found, numbers)[0, window, 0], atol=1e-8)
+    assert display.axes_[0].get_xticklabels()[0].get_text() == "a"
+    np.testing.assert_allclose(display.axes_[4].images[0].get_array(), model.coef_by_view_["raw"][0])
+
+
+def test_shares_are_bars_of_all_views_that_were_tried():
+    model = seen("raw,second_order")
+    axes = ViewsDisplay.from_estimator(model).axes_[-1]
+    assert [text.get_text()[6:] for text in axes.texts] == ["second order", "raw"]
+    np.testing.assert_allclose([bar.get_width() for bar in axes.patches], list(model.view_shares_.values()))
+
+
+@pytest.mark.parametrize("shape", [(4, 40), (2, 2, 40)])
+def test_views_of_several_classes_and_orders_are_drawn(shape):
+    model = seen("raw+second_order", 3, shape)
+    display = ViewsDisplay.from_estimator(model, target=2)
+    np.testing.assert_allclose(display.parts[0].coef[0], model.coef_by_view_["raw"][2])
+    assert len(display.axes_) == 4
+
+
+def test_weights_of_views_have_no_place_in_the_modes_of_samples():
+    for display in (ModeSpectrumDisplay, ModeFactorsDisplay, WeightsDisplay):
+        with pytest.raises(
+            ValueError, match=r"^Expected weights in the modes of samples.*: draw them with ViewsDisplay"
+        ):
+            display.from_estimator(seen("second_order"))
+    with pytest.raises(ValueError, match=r"^Expected a model with coef_by_view_, got TraceNormRegressor"):
+        ViewsDisplay.from_estimator(fitted((5, 4)))

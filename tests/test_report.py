@@ -164,7 +164,7 @@ def test_cross_validation_is_read_from_the_model(classifier, samples):
     assert cv_curve(cv).quantity == "held-out R²"
     assert 0.0 < cv_curve(cv).mean[cv_curve(cv).at] < 1.0
     scored = TraceNormRegressorCV(alphas=5, mode_weights=None, scoring="r2").fit(X[:100], y[:100])
-    assert cv_curve(scored).mean.max() == pytest.approx(scored.best_score_)
+    assert cv_curve(scored).mean[cv_curve(scored).at] == pytest.approx(scored.best_score_)  # smoothed values select
     assert cv_curve(scored).baseline is None
 
 
@@ -276,6 +276,45 @@ def test_every_kind_of_model_has_a_page(kind, samples):
         "zero": "All its weights are zero",
     }[kind]
     assert expected in text
+
+
+@pytest.fixture(scope="module")
+def signals():
+    rng = np.random.default_rng(0)
+    label = np.where(np.arange(90) % 2, "up", "down")
+    X = rng.standard_normal((90, 3, 40))
+    X[:, 1] *= np.where(label == "up", 2.0, 1.0)[:, None]
+    return X, label
+
+
+def test_the_page_shows_each_view_with_its_share_and_what_was_found(signals):
+    X, label = signals
+    model = TraceNormClassifierCV(4, cv=3, views=["raw", "second_order_difference"], ridges=(0.0,)).fit(X, label)
+    html = model_page(model, X, label, mode_names=("channel", "time"))
+    text = str(Text(html))
+    assert "what is seen of a sample, 3 × 40 (channel × time), by second order, difference" in text
+    assert f'<meter value="{model.view_shares_["second_order_difference"]:.3f}">' in html
+    found = "3 sources carry 99 %; the strongest is largest at channel 1, and the more of it, the more likely is up"
+    assert found in text
+    assert "raw 0.0" in text
+    assert "left out" in text
+    (component,) = data_of(html)["components"]
+    assert component["names"] == ["0", "1", "2", "0 difference", "1 difference", "2 difference", "mean"]
+    pattern = model.filters_by_view_["second_order_difference"].patterns[0, 0]
+    np.testing.assert_allclose(component["factors"][0], pattern / np.linalg.norm(pattern), atol=1e-4)
+    assert 'id="on-weights"' not in html
+
+
+def test_of_several_views_each_has_components_and_the_first_of_samples_its_weights(signals):
+    X, _ = signals
+    y = X[:, 0, :5].mean(axis=1)
+    model = TraceNormRegressorCV([0.01], cv=3, views="raw+whitened+second_order_two_windows", ridges=(0.0,)).fit(X, y)
+    facts = gather(model)
+    names = ["raw: mode 1", "raw: mode 2", "whitened: mode 1", "whitened: mode 2"]
+    assert facts.names_of_weights == [*names, *(f"second order, two windows, window {k}" for k in (1, 2))]
+    np.testing.assert_allclose(facts.weights.coef[0], model.coef_by_view_["raw"])
+    np.testing.assert_allclose(facts.weights.patterns[0], model.patterns_by_view_["raw"])
+    assert "Shown are those of the view raw" in str(Text(model_page(model)))
 
 
 def test_what_is_no_fitted_model_is_refused_in_one_sentence(samples, tmp_path):

@@ -308,6 +308,73 @@ def test_views_in_one_problem_have_a_norm_each(epochs):
     assert [part.shape for part in parts] == [(1, 4, 60), (1, 5, 5)]
 
 
+@pytest.mark.parametrize(
+    "views", ["raw", "whitened", "second_order_two_windows", "second_order_difference+raw 1:0.3", "whitened+raw"]
+)
+def test_scores_are_the_sum_over_views_of_weights_times_samples(epochs, views):
+    X, y = epochs
+    model = TraceNormClassifierCV([0.01], cv=3, views=views, ridges=(0.0,)).fit(X, y)
+    scores, expected = np.full(len(y), model.intercept_[0]), model.decision_function(X)
+    assert list(model.coef_by_view_) == list(model.patterns_by_view_) == views.partition(" ")[0].split("+")
+    for name, W in model.coef_by_view_.items():
+        seen = X if model.views_[name] is None else model.views_[name].transform(X)
+        assert W.shape == (1, *seen.shape[1:])
+        scores += seen.reshape(len(y), -1) @ W.ravel()
+        about = seen.reshape(len(y), -1) - seen.reshape(len(y), -1).mean(axis=0)
+        pattern = about.T @ (expected - expected.mean()) / len(y)
+        assert_allclose(model.patterns_by_view_[name].ravel(), pattern, atol=1e-10)
+    assert_allclose(scores, expected, atol=1e-10)
+
+
+def test_filters_by_view_are_those_of_each_window(epochs):
+    X, y = epochs
+    model = TraceNormClassifierCV([0.01], cv=3, views="second_order_two_windows+raw", ridges=(0.0,)).fit(X, y)
+    (name,) = found = model.filters_by_view_
+    assert name == "second_order_two_windows"
+    names = model.views_[name].channel_names()
+    assert names == [*"0123", *(f"{k} difference" for k in range(4)), "mean"]
+    assert found[name].filters.shape == (1, 2, len(names), len(names))
+    values, filters, patterns = (part[0, 1] for part in found[name])  # of the second window
+    R, W = model.views_[name].whitener_[1], model.coef_by_view_[name][0, 1]
+    assert_allclose((filters.T * values) @ filters, R.T @ (W + W.T) @ R / 2, atol=1e-10)
+    assert_allclose(patterns, filters @ model.views_[name].reference_[1], atol=1e-10)
+
+
+def test_shares_of_views_are_those_of_this_search(epochs):
+    X, y = epochs
+    names = ["raw", "second_order", "whitened"]
+    model = TraceNormClassifierCV(4, cv=3, views=names).fit(X, y)
+    shares = model.view_shares_
+    assert set(shares) == set(names)
+    assert sum(shares.values()) == pytest.approx(1.0)
+    assert min(shares.values()) >= 0.0
+    assert next(iter(shares)) == "second_order" == max(shares, key=shares.get)
+    assert not hasattr(model.set_params(views="raw").fit(X, y), "view_shares_")
+
+
+def test_views_in_one_problem_are_the_pipeline_of_views_and_estimator(epochs):
+    X, y = epochs
+    model = TraceNormClassifierCV([0.02], cv=3, views="raw+second_order 1:0.5", ridges=(0.0,)).fit(X, y)
+    views = Views([("raw", VIEWS["raw"](1)), ("second_order", VIEWS["second_order"](1))], view_weights=(1.0, 0.5))
+    by_hand = make_pipeline(views, clone(model.best_estimator_)).fit(X, y)
+    assert_allclose(model.decision_function(X), by_hand.decision_function(X), atol=1e-10)
+
+
+def test_learning_goes_on_with_the_views_that_were_chosen(epochs):
+    X, y = epochs
+    order = np.random.default_rng(1).permutation(len(y))
+    X, y = X[order], y[order]
+    model = TraceNormClassifierCV(4, cv=3, views="raw+second_order", ridges=(0.0,), keep_moments=True)
+    model.fit(X[:100], y[:100])
+    shown, chosen = model.features_, (model.view_, model.alpha_)
+    before = shown.transform(X[:3])
+    model.partial_fit(X[100:], y[100:])
+    whole = clone(model.best_estimator_).fit(shown.transform(X), y)
+    assert_allclose(model.features_.transform(X[:3]), before)
+    assert (model.view_, model.alpha_) == chosen
+    assert_allclose(model.decision_function(X), whole.decision_function(shown.transform(X)), atol=1e-4)
+
+
 def test_weights_of_whitened_samples_are_shown_as_weights_of_samples(problem):
     X, y = problem
     model = TraceNormRegressorCV([0.1], cv=3, views="whitened", ridges=(0.0,)).fit(X, y)

@@ -26,6 +26,7 @@ from tracelearn.cli.shared import (
     read_alpha,
     read_names,
     show_table,
+    views_in_rows,
     write_page,
 )
 
@@ -45,6 +46,25 @@ def _shape(text: str | None) -> tuple[int, ...] | None:
     sentence = f"Expected sizes such as 8,100,20 for --tensor-shape, got {text!r}: name every mode's size."
     refuse((min(sizes) < 1, sentence))
     return sizes
+
+
+def _views(views: str, time_axis: str, alpha: float | None) -> dict[str, Any]:
+    """Read how samples are to be seen, which is a question for the search."""
+    given = (views, time_axis) != ("auto", "auto")
+    refuse(
+        (
+            given and alpha is not None,
+            "Expected --alpha auto beside --views or --time-axis, got a number: leave it out.",
+        )
+    )
+    axis: Any = {"auto": "auto", "none": None}.get(time_axis, time_axis)
+    whole = axis in ("auto", None) or time_axis.removeprefix("-").isdecimal()
+    refuse((not whole, f"Expected a mode such as -1, auto or none for --time-axis, got {time_axis!r}: correct it."))
+    names = [name.strip() for name in views.split(",")]
+    return {
+        "views": names[0] if len(names) == 1 else names,
+        "time_axis": int(axis) if axis not in ("auto", None) else axis,
+    }
 
 
 def _make_model(task: Any, alpha: float | None, options: dict[str, Any]) -> Any:
@@ -80,6 +100,7 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
         "loss": facts["loss"],
         "scaling": facts["scaling"] or "none",
         "view": facts["view"] or "",
+        **views_in_rows(facts["views"]),
         "alpha": f"{facts['alpha']:.4g}" + (" (chosen)" if is_chosen else ""),
         "ridge": f"{facts['ridge']:.4g}",
         "mode weights": "equal" if weights is None else ", ".join(f"{weight:g}" for weight in weights),
@@ -88,7 +109,7 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
         ),
         f"{score['baseline_is']} alone": f"{score['baseline']:.3f}",
         "note": "alpha and the rest chosen on these folds: slightly optimistic" if is_chosen else "",
-        "mode ranks": spans(facts["mode_ranks"], facts["mode_names"]),
+        "mode ranks": spans(facts["mode_ranks"], facts["mode_names"]) if facts["weights_of"] == "samples" else "",
         "duality gap": f"{facts['dual_gap']:.1e} after {facts['n_iter']} iterations",
         "seconds": f"{facts['seconds']:.1f}",
         "file": facts["file"],
@@ -114,6 +135,15 @@ def fit_command(
     ] = "squared",
     penalty: Annotated[str, typer.Option(help="overlapped, latent or scaled_latent.")] = "overlapped",
     ridge: Annotated[float, typer.Option(help="Strength of the squared norm.", min=0.0)] = 0.0,
+    views: Annotated[
+        str,
+        typer.Option(
+            help="How samples are seen: auto, raw, whitened, second_order and so on, or several: raw,whitened."
+        ),
+    ] = "auto",
+    time_axis: Annotated[
+        str, typer.Option(help="The mode of a sample that is time, counted from 0 or -1 from the end; auto or none.")
+    ] = "auto",
     cv: Annotated[int, typer.Option(help="Number of folds.", min=2)] = 5,
     target_mode: Annotated[
         bool,
@@ -141,6 +171,7 @@ def fit_command(
     check_out(out, "model", force=force, inputs=(data, target))
     check_out(html, "page", force=force, option="--html", inputs=(data, target, out))
     strength, shape = read_alpha(alpha), _shape(tensor_shape)
+    seen = _views(views, time_axis, strength)
     refuse((not ridge < math.inf, f"Expected a number of at least 0 for --ridge, got {ridge}: correct it."))
     source = open_data(data, samples, target)
     grouped = None if groups is None else open_data(data, samples, groups, "groups")
@@ -155,13 +186,13 @@ def fit_command(
         chosen = learning.find_task(found.y, task)
         learning.check_folds(found, cv, chosen)
         splits = learning.draw_folds(found, cv, chosen)
-        model = _make_model(chosen, strength, options | ({"cv": splits} if strength is None else {}))
+        model = _make_model(chosen, strength, options | ({"cv": splits, **seen} if strength is None else {}))
         facts, evaluation = learning.learn(found, chosen, model, splits, bar)
         tracelearn.save(model, out)
         learned = gather(model, mode_names=names)
         if html is not None:
             write_page(html, learned, evaluation, out, context)
-    facts |= {"mode_names": None if names is None else learned.names_of_weights, "file": str(out)}
+    facts |= {**learned.for_table(named=names is not None), "file": str(out)}
     facts |= {} if html is None else {"page": str(html)}
     if as_json and not quiet:
         typer.echo(json.dumps(facts))

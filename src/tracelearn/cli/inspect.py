@@ -22,6 +22,7 @@ from tracelearn.cli.shared import (
     open_data,
     read_names,
     show_table,
+    views_in_rows,
     write_page,
 )
 
@@ -40,7 +41,7 @@ _LINES = {  # each with the fact without which it is left out
 
 def _of_model(model: Any, names: list[str] | None) -> dict[str, Any]:
     """Gather what a model knows of itself; transformers, pipelines and models that are not fitted know less."""
-    from tracelearn.report.model import changed_parameters, gather, plain, ranks_of
+    from tracelearn.report.model import changed_parameters, gather, plain
 
     facts: dict[str, Any] = {"parameters": changed_parameters(model)}
     if getattr(model, "alpha_", None) is not None:
@@ -50,8 +51,7 @@ def _of_model(model: Any, names: list[str] | None) -> dict[str, Any]:
     if hasattr(model, "coef_") and hasattr(model, "dual_gap_"):  # those of the paper prove nothing
         learned, moments = gather(model, mode_names=names), getattr(model, "moments_", None)
         facts |= {
-            "mode_names": None if names is None else learned.names_of_weights,
-            "mode_ranks": plain(ranks_of(model)),
+            **learned.for_table(named=names is not None),
             "singular_values": [plain(one.values) for one in learned.components],
             "moments": moments is not None,
             "weight": None if moments is None else float(moments.weight),
@@ -109,9 +109,12 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
     rows["shape"] = " × ".join(map(str, facts.get("sample_shape", ())))
     rows["classes"] = ", ".join(map(str, classes[:_SHOWN])) + more
     if "mode_ranks" in facts:
-        rows["mode ranks"] = spans(facts["mode_ranks"], facts["mode_names"])
+        rows |= views_in_rows(facts["views"])
+        if facts["weights_of"] == "samples":
+            rows["mode ranks"] = spans(facts["mode_ranks"], facts["mode_names"])
         names = facts["mode_names"] or range(1, len(facts["singular_values"]) + 1)
-        rows |= {f"mode {name}": _bars(one) for name, one in zip(names, facts["singular_values"], strict=True)}
+        row = "mode {}" if facts["weights_of"] == "samples" else "{}, values"
+        rows |= {row.format(name): _bars(one) for name, one in zip(names, facts["singular_values"], strict=True)}
     rows |= {name: line.format(**facts) for name, (key, line) in _LINES.items() if facts.get(key) is not None}
     if facts.get("moments") is False:
         rows["moments"] = "no: it cannot merge or go on learning"

@@ -228,7 +228,7 @@ def _describe(model: Any, data: Dataset, task: Task) -> dict[str, Any]:
         "sample_shape": [int(size) for size in model.sample_shape_],
         "classes": classes or None,
         "loss": plain.loss,
-        "penalty": plain.penalty,
+        "penalty": model.penalty,
         "alpha": float(plain.alpha),
         "ridge": float(plain.ridge),
         "mode_weights": None if plain.mode_weights is None else [float(weight) for weight in plain.mode_weights],

@@ -38,6 +38,7 @@ __all__ = [
     "read_alpha",
     "read_names",
     "show_table",
+    "views_in_rows",
     "write_page",
 ]
 
@@ -196,3 +197,21 @@ def show_table(rows: dict[str, str]) -> None:
         if value:
             lines.add_row(printable(name), text.Text(printable(value)))  # labels may contain what rich takes for markup
     console.Console().print(lines)
+
+
+def views_in_rows(views: list[dict[str, Any]]) -> dict[str, str]:
+    """Write a row for each view of a model, and one for the views that were tried and left out.
+
+    Examples
+    --------
+    >>> from tracelearn.cli.shared import views_in_rows
+    >>> views_in_rows([{"view": "second order", "share": 0.9, "found": "2 sources carry 99 %"}])
+    {'second order': 'share 0.90; 2 sources carry 99 %'}
+    """
+    shares = ["" if one["share"] is None else f"{one['share']:.2f}" for one in views]
+    pairs = list(zip(views, shares, strict=True))
+    rows = {
+        one["view"]: f"share {share}; {one['found']}" if share else one["found"] for one, share in pairs if one["found"]
+    }
+    left = [f"{one['view']} ({share})" for one, share in pairs if not one["found"]]
+    return rows | ({"left out (share)": "; ".join(left)} if left else {})

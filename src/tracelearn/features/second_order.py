@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -280,6 +281,31 @@ class SecondOrder(TensorTransformer):
 
     # --- reading a weight --------------------------------------------------------------------------------------------
 
+    def channel_names(self, names: Sequence[Any] | None = None) -> list[str]:
+        """Name the rows of the matrices: channels, their differences and delayed copies, and the mean.
+
+        Parameters
+        ----------
+        names : one for each channel, default=None
+            None: their places, such as "3", or "3,1" where several modes are channels.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tracelearn import SecondOrder
+        >>> view = SecondOrder(difference=True, lags=1).fit(np.random.default_rng(0).normal(size=(9, 2, 30)))
+        >>> view.channel_names(["C3", "C4"])[:5]
+        ['C3', 'C4', 'C3 difference', 'C4 difference', 'C3 lag 1']
+        """
+        check_is_fitted(self)
+        places = np.ndindex(*(self.sample_shape_[mode] for mode in self._axes()[1]))
+        channels = [",".join(map(str, place)) for place in places] if names is None else [str(name) for name in names]
+        kinds = ["", " difference"] if self.difference else [""]
+        copies = [
+            f"{kind} lag {lag * self.lag_step}" if lag else kind for lag in range(self.lags + 1) for kind in kinds
+        ]
+        return [channel + copy for copy in copies for channel in channels] + ["mean"] * self.mean
+
     def filters(self, W: Array) -> SpatialFilters:
         """Read a weight that was learned on transformed samples as spatial filters.
 
@@ -295,7 +321,8 @@ class SecondOrder(TensorTransformer):
         -------
         SpatialFilters
             ``values`` (..., c) by decreasing size, ``filters`` and ``patterns`` (..., c, c), one row for each value, over the
-            channels with their copies and, last, the mean. The entry of largest size of every pattern is positive.
+            channels with their copies and, last, the mean, as ``channel_names`` names them. The entry of largest size of every
+            pattern is positive. With ``standardize`` both are those of channels divided by ``channel_scale_``.
         """
         check_is_fitted(self)
         W, shape = to_numpy(W), self._shape_out()

@@ -83,6 +83,8 @@ _FORMS: dict[str, Callable[[Any], bool]] = {
     "mode_weights_": lambda value: value is None or all(map(_size, value)), "best_score_": _number, "best_index_": _whole,
     "alphas_": _row, "ridges_": _row, "features_": lambda value: value is None or isinstance(value, TensorTransformer),
     "best_estimator_": lambda value: isinstance(value, TraceNormModel) and hasattr(value, "coef_"),
+    "view_": lambda value: isinstance(value, str),
+    "view_shares_": lambda value: all(isinstance(name, str) and _size(share) for name, share in value.items()),
     "calibration_": _number, "_dtype": lambda value: value in (np.float32, np.float64),
     "_solution": lambda value: isinstance(value, Solution), "_solved": lambda value: len(value) == 4,
 }  # fmt: skip

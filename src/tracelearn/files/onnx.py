@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import to_numpy
 from tracelearn.estimators.base import TraceNormModel
+from tracelearn.features import SecondOrder
 from tracelearn.files.models import write_atomically
 from tracelearn.optional import require
 from tracelearn.selection.cv import SelectionCV
@@ -59,6 +60,7 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
     Parameters
     ----------
     model : TraceNormRegressor, TraceNormClassifier, TraceNormRegressorCV or TraceNormClassifierCV
+        One that sees samples as they are, whitened, or both; second order is refused.
     path : str or path, default=None
         File to write as well; one that is there is replaced.
 
@@ -83,20 +85,23 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
         )
     check_is_fitted(model)
     plain: Any = getattr(model, "best_estimator_", model)
+    coef = plain.coef_
     if getattr(model, "features_", None) is not None:
-        raise ValueError(
-            f"Expected a model of samples as they are, got one of the view {model.view_!r}: a graph holds no views, so fit with "
-            "views=None, or export best_estimator_ and show it what features_ makes of samples."
-        )
-    built = _build(onnx, plain)
+        if any(isinstance(view, SecondOrder) for view in model.views_.values()):
+            raise ValueError(
+                f"Expected a model that is linear in samples, got one of the view {model.view_!r}: a graph has no covariances, "
+                "so fit with views=['raw', 'whitened'], or export best_estimator_ and show it what features_ makes of samples."
+            )
+        coef = sum(model.views_[name].coef_to_input(W) for name, W in model.coef_by_view_.items())
+    built = _build(onnx, plain, to_numpy(coef), model.sample_shape_)
     if path is not None:
         write_atomically(path, built.SerializeToString())
     return built
 
 
-def _build(onnx: Any, model: Any) -> Any:
+def _build(onnx: Any, model: Any, coef: NDArray[Any], shape: tuple[int, ...]) -> Any:
     """Write the text of a graph, have it read, and let ONNX check it."""
-    coef, intercept = to_numpy(model.coef_), np.atleast_1d(to_numpy(model.intercept_))
+    intercept = np.atleast_1d(to_numpy(model.intercept_))
     kind, count = _KINDS[coef.dtype.name], len(intercept)
     constants = {"coef": coef.reshape(count, -1).T, "intercept": intercept.astype(coef.dtype), "axis": np.array([1])}
     if hasattr(model, "classes_"):
@@ -112,7 +117,7 @@ def _build(onnx: Any, model: Any) -> Any:
     else:
         nodes = [_SCORES, (_ONE if model._single else _SEVERAL).format("prediction")]
         outputs = [f"{kind}[n_samples{'' if model._single else f', {count}'}] prediction"]
-    sample = ", ".join(map(str, ("n_samples", *model.sample_shape_)))
+    sample = ", ".join(map(str, ("n_samples", *shape)))
     text = f"{type(model).__name__} ({kind}[{sample}] X) => ({', '.join(outputs)}) {{ {' '.join(nodes)} }}"
     graph = require("onnx.parser", "onnx").parse_graph(text)
     hold = require("onnx.numpy_helper", "onnx").from_array

@@ -5,6 +5,7 @@ returned by what draws it. Colours are those of Okabe and Ito (2008), together w
 """
 
 from tracelearn.plotting.curves import ConvergenceDisplay, PathDisplay, PrequentialDisplay
+from tracelearn.plotting.views import ViewsDisplay
 from tracelearn.plotting.weights import ModeFactorsDisplay, ModeSpectrumDisplay, WeightsDisplay
 
 __all__ = [
@@ -13,5 +14,6 @@ __all__ = [
     "ModeSpectrumDisplay",
     "PathDisplay",
     "PrequentialDisplay",
+    "ViewsDisplay",
     "WeightsDisplay",
 ]

@@ -23,6 +23,8 @@ __all__ = [
     "target_names",
 ]
 
+_IN_MODES = ("coef_", "patterns_", "mode_factors_")
+
 
 @dataclass(frozen=True, eq=False)
 class Mode:
@@ -121,6 +123,11 @@ def check_model(estimator: Any, attribute: str) -> Any:
     if value is None:
         advice = "one of its estimators_" if hasattr(estimator, "estimators_") else "a fitted model of tracelearn"
         raise ValueError(f"Expected a model with {attribute}, got {type(estimator).__name__}: pass {advice}.")
+    best = getattr(estimator, "best_estimator_", estimator)
+    if attribute in _IN_MODES and best.sample_shape_ != estimator.sample_shape_:
+        raise ValueError(
+            f"Expected weights in the modes of samples, got those of the view {estimator.view_!r}: draw them with ViewsDisplay."
+        )
     return value
 
 

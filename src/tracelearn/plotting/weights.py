@@ -13,7 +13,7 @@ from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.plotting.canvas import COLOURS, INK, LIMIT, Panels, legend_above, plain, whole_ticks
 from tracelearn.plotting.modes import Mode, as_modes, check_model, leading_factors, modes_of_weights, target_names
 
-__all__ = ["ModeFactorsDisplay", "ModeSpectrumDisplay", "WeightsDisplay"]
+__all__ = ["ModeFactorsDisplay", "ModeSpectrumDisplay", "WeightsDisplay", "choose_targets"]
 
 _KINDS = {"weights": ("coef_", "weight"), "patterns": ("patterns_", "pattern")}
 _COLUMNS = 3
@@ -270,7 +270,7 @@ class WeightsDisplay(Panels):
         attribute, quantity = _KINDS[kind]
         whole, shape = to_numpy(check_model(estimator, attribute)), tuple(estimator.sample_shape_)
         whole, found = whole.reshape(-1, *shape), as_modes(shape, mode_names, coordinates, units)
-        chosen, names = _choose(estimator, len(whole), target)
+        chosen, names = choose_targets(estimator, len(whole), target)
         display = cls(tensors=[whole[k] for k in chosen], targets=names, modes=found, quantity=quantity)
         return display.plot(ax, modes=modes, slices=slices, colorbar=colorbar, cmap=cmap)
 
@@ -350,7 +350,7 @@ class WeightsDisplay(Panels):
                 axes.tick_params(labelbottom=False)
 
 
-def _choose(estimator: Any, n_targets: int, target: Any) -> tuple[list[int], list[str]]:
+def choose_targets(estimator: Any, n_targets: int, target: Any) -> tuple[list[int], list[str]]:
     """Find the numbers of the targets that are asked for, and what to call them."""
     kind, names = target_names(estimator, n_targets)
     if len(names) != n_targets:

@@ -7,11 +7,12 @@ from typing import Any
 
 from tracelearn.arrays.array_api import to_numpy
 from tracelearn.files.models import write_atomically
+from tracelearn.plotting.views import what_was_found
 from tracelearn.report.model import gather
 from tracelearn.report.page import Evaluation, render
 from tracelearn.report.scores import compare
 
-__all__ = ["model_page", "write_model_page"]
+__all__ = ["model_page", "what_was_found", "write_model_page"]
 
 
 def model_page(

@@ -13,15 +13,16 @@ from tracelearn.arrays.array_api import to_numpy
 from tracelearn.arrays.tensors import Array, unfold
 from tracelearn.plotting.canvas import COLOURS
 from tracelearn.plotting.modes import CVCurve, Mode, as_modes, cv_curve, leading_factors, modes_of_weights, target_names
+from tracelearn.plotting.views import ViewPart, parts_of_model, view_in_words, what_was_found
 
 __all__ = [
     "Components",
     "ModelFacts",
+    "View",
     "Weights",
     "changed_parameters",
     "gather",
     "plain",
-    "ranks_of",
     "spans",
 ]
 
@@ -74,6 +75,15 @@ class Weights:
 
 
 @dataclass(frozen=True, eq=False)
+class View:
+    """One view that was tried: its share in held-out scores, if known, and what was found in it, if the model has it."""
+
+    label: str
+    share: float | None
+    found: str
+
+
+@dataclass(frozen=True, eq=False)
 class ModelFacts:
     """All that a page tells of a model by itself."""
 
@@ -89,11 +99,28 @@ class ModelFacts:
     convergence: Array  # iterations and gaps, of a tree of classes those of the decision that was hardest to find
     chosen: CVCurve | None
     n_samples: float | None
+    views: list[View]  # where there is more to say than that samples are seen as they are
+    is_apart: bool  # whether weights are those of views, not of the entries of a sample
+    linear_view: str  # the view whose weights are then shown
 
     @property
     def is_zero(self) -> bool:
         """Whether the samples are ignored."""
         return not np.any(self.last.coef_)
+
+    @property
+    def ranks(self) -> Array:
+        """The ranks in each mode, a row for each target or step of a tree of classes; of views the lowest and the highest."""
+        if self.is_apart:
+            return np.array([[one.ranks[at] for one in self.components] for at in (0, -1)])
+        return _ranks(self.last)
+
+    def for_table(self, *, named: bool) -> dict[str, Any]:
+        """Gather what a command prints of the weights; modes have names where these were given, or say which view is meant."""
+        views = [{"view": one.label, "share": one.share, "found": one.found} for one in self.views]
+        names = self.names_of_weights if named or self.is_apart else None
+        found = {"views": views, "weights_of": "views" if self.is_apart else "samples"}
+        return {**found, "mode_names": names, "mode_ranks": plain(self.ranks)}
 
     @property
     def names_of_weights(self) -> list[str]:
@@ -151,8 +178,16 @@ def gather(
     shape = tuple(last.sample_shape_)
     names = [f"mode {n}" for n in range(1, len(shape) + 1)] if mode_names is None else mode_names
     modes = as_modes(shape, names, coordinates, units)
-    coef = to_numpy(last.coef_).reshape(-1, *shape)
-    kind, targets = _targets(last, len(coef))
+    is_apart = getattr(last, "best_estimator_", last).sample_shape_ != shape
+    parts = parts_of_model(last, names, coordinates, units) if hasattr(last, "views_") else []
+    if is_apart:
+        components = [one for part in parts for one in _of_view(part)]
+        linear = [part for part in parts if part.maps is None]
+        coef, patterns = (linear[0].coef, linear[0].patterns) if linear else (np.zeros((0, *shape)), None)
+    else:
+        coef = to_numpy(last.coef_).reshape(-1, *shape)
+        patterns, components = _patterns(last, coef.shape), _components(last, coef, names, coordinates, units)
+    kind, targets = _targets(last, len(parts[0].coef) if is_apart else len(coef))
     moments = getattr(last, "moments_", None)
     return ModelFacts(
         model=model,
@@ -162,12 +197,42 @@ def gather(
         target_kind=kind,
         targets=targets,
         classes=[str(label) for label in to_numpy(last.classes_).tolist()] if hasattr(last, "classes_") else None,
-        components=_components(last, coef, names, coordinates, units),
-        weights=Weights.thinned(coef, _patterns(last, coef.shape), modes, most),
+        components=components,
+        weights=Weights.thinned(coef, patterns, modes, most),
         convergence=_convergence(last),
         chosen=cv_curve(last) if hasattr(last, "cv_results_") else None,
         n_samples=None if moments is None else float(moments.weight),
+        views=_views(last, parts),
+        is_apart=is_apart,
+        linear_view=next((part.label for part in parts if is_apart and part.maps is None), ""),
     )
+
+
+def _views(last: Any, parts: list[ViewPart]) -> list[View]:
+    """List the views of the model, and all that were tried."""
+    shares = getattr(last, "view_shares_", {})
+    if not shares and getattr(last, "features_", None) is None:
+        return []
+    found = what_was_found(last, parts)
+    names = dict.fromkeys([*shares, *found])
+    return [View(view_in_words(name), shares.get(name), found.get(name, "")) for name in names]
+
+
+def _of_view(part: ViewPart) -> list[Components]:
+    """Find the components of a view: of its modes, or of second order its sources, which are drawn as their patterns."""
+    found = []
+    for n, (mode, (U, s)) in enumerate(zip(part.modes, part.factors(), strict=True)):
+        leading, together, above = leading_factors(U, s, MOST_COMPONENTS)
+        drawn = leading.T
+        if part.maps is not None:
+            patterns = part.sources(MOST_COMPONENTS)[1]
+            drawn = patterns / np.linalg.norm(patterns, axis=1, keepdims=True)
+        spectra = (np.linalg.svd(unfold(one[None], n + 1), full_matrices=False) for one in part.coef)
+        ranks = {leading_factors(U_k, s_k, 1)[2] for U_k, s_k, _ in spectra}
+        named = Mode(part.label if part.maps else f"{part.label}: {mode.name}", mode.values, mode.unit)
+        shares = np.vstack([together, _own_shares(part.coef, leading, n)])
+        found.append(Components(named, s, drawn, shares, sorted(ranks), above))
+    return found
 
 
 def _targets(last: Any, count: int) -> tuple[str, list[str]]:
@@ -198,8 +263,7 @@ def _factors(last: Any, coef: Array) -> list[tuple[Array, Array]]:
     return found
 
 
-def ranks_of(last: Any) -> Array:
-    """Return the ranks of a model in each mode, or those of every step of a tree of classes."""
+def _ranks(last: Any) -> Array:
     if hasattr(last, "estimators_"):
         return np.array([to_numpy(one.mode_ranks_) for one in last.estimators_], dtype=int)
     return to_numpy(last.mode_ranks_)
@@ -213,7 +277,7 @@ def _components(last: Any, coef: Array, names: Any, coordinates: Any, units: Any
         modes = modes_of_weights(last, names, coordinates, units)
     else:
         modes = as_modes(last.sample_shape_, names, coordinates, units)
-    ranks, extra = ranks_of(last).reshape(-1, len(modes)), len(modes) - (coef.ndim - 1)
+    ranks, extra = _ranks(last).reshape(-1, len(modes)), len(modes) - (coef.ndim - 1)
     found = []
     for n, (mode, (U, s)) in enumerate(zip(modes, factors, strict=True)):
         leading, together, above = leading_factors(U, s, MOST_COMPONENTS)

@@ -75,6 +75,9 @@ def _lead(facts: ModelFacts) -> str:
     size = f"{_times(shape)} = {int(np.prod(shape)):,}" if len(shape) > 1 else f"{shape[0]:,}"
     named = escape(" × ".join(mode.name for mode in facts.modes))
     weighted = f"a weighted sum of the {size} entries of a sample ({named}), plus a constant"
+    if facts.is_apart:
+        seen = " and ".join(escape(one.label) for one in facts.views if one.found)
+        weighted = f"a weighted sum of what is seen of a sample, {_times(shape)} ({named}), by {seen}, plus a constant"
     if classes is None:
         does = f"predicts {'a number' if count == 1 else f'{count} numbers, each'} as {weighted}"
     elif facts.target_kind == "step":
@@ -286,13 +289,27 @@ def _weights(facts: ModelFacts) -> dict[str, Any]:
     scale = "One colour scale for all slices, symmetric about zero. " if len(weights.modes) > 1 else ""
     drawing = "image" if scale else "line"
     return {
-        "has_weights": not facts.is_zero and len(weights.coef) > 0,
-        "has_patterns": not facts.is_zero and weights.patterns is not None,
+        "has_weights": bool(np.any(weights.coef)),
+        "has_patterns": bool(np.any(weights.coef)) and weights.patterns is not None,
+        "is_apart": facts.is_apart,
+        "linear_view": facts.linear_view if np.any(weights.coef) else "",
         "weight_target": selector(facts, "weight-target"),
         "sliders": "".join(sliders),
         "thinned": "" if facts.is_zero else " and ".join(thinned),
         "slice_caption": f"{scale}Move over the {drawing}, or use the arrow keys, to read a value.",
     }
+
+
+def _views(facts: ModelFacts) -> str:
+    """Make a table of the views that were tried, with bars of their shares."""
+    bars = [
+        "" if one.share is None else f'<meter value="{one.share:.3f}">{one.share:.2f}</meter> {one.share:.2f}'
+        for one in facts.views
+    ]
+    rows = [
+        [escape(one.label), bar, escape(one.found or "left out")] for one, bar in zip(facts.views, bars, strict=True)
+    ]
+    return table(["view", "share", "what was found"], rows, "views") if rows else ""
 
 
 def _path(facts: ModelFacts) -> dict[str, Any]:
@@ -363,6 +380,7 @@ def render(facts: ModelFacts, evaluation: Evaluation | None = None, **origin: st
         "what": _what(facts),
         "before": _listed(facts.before),
         **_score(facts, evaluation),
+        "views": _views(facts),
         **_components(facts),
         **_weights(facts),
         **_path(facts),

@@ -25,7 +25,8 @@ from tracelearn.errors import warn
 from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
 from tracelearn.estimators.base import TraceNormModel
 from tracelearn.estimators.online import has_moments
-from tracelearn.features import ModeWhitener
+from tracelearn.features import ModeWhitener, SecondOrder, Views
+from tracelearn.features.second_order import SpatialFilters
 from tracelearn.losses import Loss, Multinomial
 from tracelearn.problems.batch import choose_form
 from tracelearn.samples.checks import check_place, learning
@@ -179,6 +180,7 @@ class SelectionCV(BaseEstimator):
         out; the others are multiplied by their shares, so that weights on a good view cost less.
         """
         views, samples = self.views, session.samples
+        self.__dict__.pop("view_shares_", None)
         if views is None or not samples.in_memory or is_sparse(samples.like):
             return "raw"
         names, reason = possible_views(samples.shape, self.time_axis, positive=_positive(samples.rows))
@@ -339,6 +341,41 @@ class SelectionCV(BaseEstimator):
         linear = isinstance(self.features_, ModeWhitener)
         return self.features_.coef_to_input(found) if linear and name in ("coef_", "coef_tensor_") else found
 
+    @property
+    def views_(self) -> dict[str, Any]:
+        """The fitted transformer of each view of the model, by its name; None: samples as they are."""
+        check_is_fitted(self)
+        if isinstance(self.features_, Views):
+            return dict(zip(self.features_.view_names_, self.features_.transformers_, strict=True))
+        return {"raw" if self.features_ is None else parts_of(self.view_)[0]: self.features_}
+
+    @property
+    def coef_by_view_(self) -> dict[str, Array]:
+        """The weights of each view, for samples as the view shows them; the weights of all, and the intercept, predict."""
+        return self._by_view("coef_tensor_", 1.0)
+
+    @property
+    def patterns_by_view_(self) -> dict[str, Array]:
+        """The patterns of each view: the covariances of its entries with the scores of the model."""
+        return self._by_view("patterns_", -1.0)
+
+    @property
+    def filters_by_view_(self) -> dict[str, SpatialFilters]:
+        """The weights of second order as spatial filters with their patterns, of each window; see ``SecondOrder.filters``."""
+        coefs, views = self.coef_by_view_, self.views_
+        return {name: view.filters(coefs[name]) for name, view in views.items() if isinstance(view, SecondOrder)}
+
+    def _by_view(self, name: str, power: float) -> dict[str, Array]:
+        """Take weights or patterns of all views apart, in the units of each view: ``Views`` has multiplied it by a factor."""
+        views, best, features = self.views_, self.best_estimator_, self.features_
+        whole = getattr(best, name)
+        targets = tuple(whole.shape[: whole.ndim - len(best.sample_shape_)])
+        if isinstance(features, Views):
+            parts = zip(features.split(whole), (features.view_factors_**power).tolist(), strict=True)
+            return dict(zip(views, (part * factor for part, factor in parts), strict=True))
+        shape = best.sample_shape_ if features is None else features._shape_out()
+        return dict.fromkeys(views, array_namespace(whole).reshape(whole, (*targets, *shape)))
+
     def predict(self, X: Any) -> Array:
         """Predict each sample with the model that was found."""
         return self._passed_on("predict", X)
@@ -481,8 +518,19 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
         All candidates and alphas in scikit-learn's form: ``pandas.DataFrame(model.cv_results_)``.
     best_index_, best_params_
         Which row of ``cv_results_`` was chosen, and its parameters.
+    view_shares_ : dict of floats
+        Where several views were tried: the share of each in the best combination of their held-out scores, with weights that
+        are not negative. Shares sum to one, the largest first; a view of no use beside the others has none.
+    views_ : dict
+        The fitted transformer of each view of the model, by its name; None: samples as they are.
+    coef_by_view_, patterns_by_view_ : dicts of arrays
+        Weights and patterns of each view, for samples as ``views_[name]`` shows them. Predictions are the sum over views of
+        weights times such samples, and the intercept.
+    filters_by_view_ : dict of SpatialFilters
+        The weights of each second order view as spatial filters with their patterns; ``views_[name].channel_names()`` names
+        the entries of both.
     features_ : transformer or None
-        What shows samples as the chosen view does.
+        What shows samples as the chosen views do: all at once, as ``Views``, where there are several.
     best_estimator_ : TraceNormRegressor
         Fitted on all samples, as ``features_`` shows them; its fitted attributes are attributes here too.
 
@@ -593,10 +641,24 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
         All candidates and alphas in scikit-learn's form: ``pandas.DataFrame(model.cv_results_)``.
     best_index_, best_params_
         Which row of ``cv_results_`` was chosen, and its parameters.
+    view_shares_ : dict of floats
+        Where several views were tried: the share of each in the best combination of their held-out scores, with weights that
+        are not negative. Shares sum to one, the largest first; a view of no use beside the others has none.
+    views_ : dict
+        The fitted transformer of each view of the model, by its name; None: samples as they are.
+    coef_by_view_, patterns_by_view_ : dicts of arrays
+        Weights and patterns of each view, for samples as ``views_[name]`` shows them. Predictions are the sum over views of
+        weights times such samples, and the intercept.
+    filters_by_view_ : dict of SpatialFilters
+        The weights of each second order view as spatial filters with their patterns; ``views_[name].channel_names()`` names
+        the entries of both.
     features_ : transformer or None
-        What shows samples as the chosen view does.
+        What shows samples as the chosen views do: all at once, as ``Views``, where there are several.
     best_estimator_ : TraceNormClassifier
         Fitted on all samples, as ``features_`` shows them; its fitted attributes are attributes here too.
+    calibration_ : float
+        What scores are multiplied by before their softmax is ``predict_proba``, found on held-out folds; not there for losses
+        that have probabilities of their own.
 
     Examples
     --------

@@ -1,0 +1,276 @@
+"""What a model reads from each view of its samples, as numbers, words and panels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Self
+
+import numpy as np
+
+from tracelearn.arrays.array_api import Array, to_numpy
+from tracelearn.arrays.tensors import unfold
+from tracelearn.features import SecondOrder
+from tracelearn.plotting.canvas import COLOURS, INK, Panels, legend_above, plain
+from tracelearn.plotting.modes import Mode, as_modes, check_model, leading_factors
+from tracelearn.plotting.weights import WeightsDisplay, choose_targets
+
+__all__ = ["ViewPart", "ViewsDisplay", "parts_of_model", "view_in_words", "what_was_found"]
+
+_MOST = 0.99  # of the squared weights: what is said to carry them
+
+
+@dataclass(frozen=True, eq=False)
+class ViewPart:
+    """Weights (K, ...) and patterns of one view: in the modes of a sample, or of second order, and then of one window."""
+
+    view: str
+    window: int | None
+    modes: list[Mode]  # of second order one, the channels with their copies
+    coef: Array
+    patterns: Array
+    maps: tuple[Array, Array] | None = (
+        None  # of second order, whitener and reference: from eigenvectors to filters and patterns
+    )
+
+    @property
+    def label(self) -> str:
+        """The name of the view in words, with the window."""
+        return view_in_words(self.view) + ("" if self.window is None else f", window {self.window}")
+
+    def factors(self) -> list[tuple[Array, Array]]:
+        """Find left singular vectors and singular values of every mode; several targets are unfolded side by side."""
+        found = (np.linalg.svd(unfold(self.coef, n + 1), full_matrices=False) for n in range(len(self.modes)))
+        return [(U * np.where(U.max(axis=0) >= -U.min(axis=0), 1.0, -1.0), s) for U, s, _ in found]
+
+    def sources(self, most: int) -> tuple[Array, Array, Array]:
+        """Read the weights of second order as leading filters (n, c), their patterns, and their shares of the squared weights.
+
+        The entry of largest size of every pattern is positive.
+        """
+        assert self.maps is not None
+        (factors,) = self.factors()
+        vectors, shares, _ = leading_factors(*factors, most)
+        filters = vectors.T @ self.maps[0]
+        patterns = filters @ self.maps[1]
+        signs = np.where(patterns.max(axis=1) >= -patterns.min(axis=1), 1.0, -1.0)[:, None]
+        return signs * filters, signs * patterns, shares
+
+
+def view_in_words(name: str) -> str:
+    """Write the name of a view as people do.
+
+    Examples
+    --------
+    >>> from tracelearn.plotting.views import view_in_words
+    >>> view_in_words("second_order_slow_lags"), view_in_words("raw")
+    ('second order, slow lags', 'raw')
+    """
+    return name.replace("second_order_", "second order, ").replace("_", " ")
+
+
+def parts_of_model(
+    estimator: Any, mode_names: Any = None, coordinates: Any = None, units: Any = None
+) -> list[ViewPart]:
+    """Take a model that was chosen by cross-validation apart: a part for each view, and for each window of it."""
+    coefs, patterns = check_model(estimator, "coef_by_view_"), estimator.patterns_by_view_
+    modes, found = as_modes(estimator.sample_shape_, mode_names, coordinates, units), []
+    for view, transformer in estimator.views_.items():
+        W, P = to_numpy(coefs[view]), to_numpy(patterns[view])
+        if not isinstance(transformer, SecondOrder):
+            shape = (-1, *estimator.sample_shape_)
+            found.append(ViewPart(view, None, modes, W.reshape(shape), P.reshape(shape)))
+            continue
+        used = [mode for n, mode in enumerate(modes) if n != transformer.time_axis_]
+        names = [",".join(map(str, place)) for place in product(*(mode.values.tolist() for mode in used))]
+        named = " × ".join("channel" if mode.name.startswith("mode ") else mode.name for mode in used)
+        rows = Mode(named, np.array(transformer.channel_names(names)))
+        windows, (R, M), c = transformer.windows, (transformer.whitener_, transformer.reference_), len(rows.values)
+        parts = zip(*(np.moveaxis(part.reshape(-1, windows, c, c), 1, 0) for part in (W, P)), strict=True)
+        maps = zip(R.reshape(-1, c, c), M.reshape(-1, c, c), strict=True)
+        for w, ((own_W, own_P), own) in enumerate(zip(parts, maps, strict=True), start=1):
+            found.append(ViewPart(view, w if windows > 1 else None, [rows], own_W, own_P, own))
+    return found
+
+
+def what_was_found(estimator: Any, parts: Sequence[ViewPart] | None = None) -> dict[str, str]:
+    """Say of each view of a fitted CV estimator how much of it the model needs, and where its strongest source is.
+
+    Fewest components, or sources of second order, are counted that carry 99 % of the squared weights of the view.
+
+    Parameters
+    ----------
+    estimator : fitted TraceNormClassifierCV or TraceNormRegressorCV
+    parts : list of ViewPart, default=None
+        Those of the estimator with names of modes and channels; None: without names.
+
+    Examples
+    --------
+    >>> from tracelearn import TraceNormRegressorCV
+    >>> from tracelearn.datasets import make_low_rank_regression
+    >>> from tracelearn.report import what_was_found
+    >>> X, y, W = make_low_rank_regression(300, (6, 5), rank=1, noise=0.1, random_state=0)
+    >>> what_was_found(TraceNormRegressorCV(views="raw", ridges=(0.0,)).fit(X, y))
+    {'raw': '1 component of mode 0 and 1 of mode 1 carry 99 %'}
+    """
+    found, parts = {}, parts_of_model(estimator) if parts is None else parts
+    for view in dict.fromkeys(part.view for part in parts):
+        own = [part for part in parts if part.view == view]
+        squares = [[s.astype(float) ** 2 for _, s in part.factors()] for part in own]
+        if not any(np.any(part.coef) for part in own):
+            found[view] = "its weights are zero"
+        elif own[0].maps is None:
+            counts = [_carrying(one, one) for one in squares[0]]
+            names = [mode.name for mode in own[0].modes]
+            found[view] = _counted("component", "of", counts, names)
+        else:
+            whole = np.concatenate([one for (one,) in squares])
+            counts = [_carrying(one, whole) for (one,) in squares]
+            names = ["" if part.window is None else f"window {part.window}" for part in own]
+            found[view] = _counted("source", "in", counts, names) + _leading(estimator, own)
+    return found
+
+
+def _carrying(squares: Array, whole: Array) -> int:
+    """Count the squares that belong to the fewest of all that carry most of their sum."""
+    ordered = np.sort(whole)[::-1]
+    last = ordered[min(int(np.searchsorted(np.cumsum(ordered), _MOST * ordered.sum())), len(ordered) - 1)]
+    return int(np.sum(squares >= last))
+
+
+def _counted(what: str, where: str, counts: list[int], names: list[str]) -> str:
+    pairs = [(count, name) for count, name in zip(counts, names, strict=True) if count]
+    told = [f"{count}" + (f" {where} {name}" if name else "") for count, name in pairs]
+    told[0] = told[0].replace(f"{pairs[0][0]}", f"{pairs[0][0]} {what}{'s' if pairs[0][0] > 1 else ''}", 1)
+    verb = "carries" if sum(count for count, _ in pairs) == 1 else "carry"
+    return f"{' and '.join([', '.join(told[:-1]), told[-1]] if len(told) > 1 else told)} {verb} {_MOST:.0%}".replace(
+        "%", " %"
+    )
+
+
+def _leading(estimator: Any, parts: list[ViewPart]) -> str:
+    """Say where the strongest source is, and for one weight tensor what it speaks for."""
+    sizes = [float(np.linalg.norm(part.coef, 2, axis=(1, 2)).max()) for part in parts]
+    part = parts[int(np.argmax(sizes))]
+    at = int(np.argmax(part.sources(1)[1][0]))
+    where = "the mean" if part.modes[0].values[at] == "mean" else part.modes[0].entry(at)
+    if len(part.coef) > 1:
+        return f"; the strongest is largest at {where}"
+    eigenvalues = np.linalg.eigvalsh((part.coef[0] + part.coef[0].T) / 2)
+    larger = bool(eigenvalues[np.argmax(np.abs(eigenvalues))] > 0)
+    if hasattr(estimator, "classes_"):
+        return f"; the strongest is largest at {where}, and the more of it, the more likely is {estimator.classes_[int(larger)]}"
+    return (
+        f"; the strongest is largest at {where}, and the more of it, the {'larger' if larger else 'smaller'} the target"
+    )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ViewsDisplay(Panels):
+    """What a model reads from each view: a row of two panels for each, and how much views add to held-out scores.
+
+    Raw and whitened views have their weights on the left and their patterns on the right, for samples as the view shows them; of
+    higher orders the slice with the largest pattern. Second order has its leading spatial filters and their patterns, over
+    channels with their copies, a row for each window. The last panel has the shares of all views that were tried.
+
+    Parameters
+    ----------
+    parts : list of ViewPart
+    shares : dict of floats, by the name of the view; may be empty
+    n_sources : int, default=2
+        How many sources of second order to draw, at most.
+
+    Attributes
+    ----------
+    axes_ : array of matplotlib axes
+    figure_ : matplotlib figure
+
+    Examples
+    --------
+    >>> from tracelearn import TraceNormRegressorCV
+    >>> from tracelearn.datasets import make_low_rank_regression
+    >>> from tracelearn.plotting import ViewsDisplay
+    >>> X, y, W = make_low_rank_regression(200, (6, 5), rank=1, random_state=0)
+    >>> model = TraceNormRegressorCV(alphas=4, cv=3, views="raw+whitened").fit(X, y)
+    >>> display = ViewsDisplay.from_estimator(model, mode_names=("channel", "time"))
+    >>> [ax.get_title() for ax in display.axes_]
+    ['raw: weights', 'raw: patterns', 'whitened: weights', 'whitened: patterns']
+    """
+
+    parts: Sequence[ViewPart]
+    shares: dict[str, float]
+    n_sources: int = 2
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        *,
+        target: Any = None,
+        n_sources: int = 2,
+        mode_names: Any = None,
+        coordinates: Any = None,
+        units: Any = None,
+        ax: Any = None,
+    ) -> Self:
+        """Draw the views of a model.
+
+        Parameters
+        ----------
+        estimator : fitted TraceNormClassifierCV or TraceNormRegressorCV
+        target : class label, or number of a target, default=None
+            Whose weights; None is the first that has some.
+        n_sources : int, default=2
+        mode_names, units : sequences of N str or None, default=None
+        coordinates : sequence of N arrays or None, default=None
+        ax : matplotlib axes, two for each part and one for shares, default=None
+        """
+        parts = parts_of_model(estimator, mode_names, coordinates, units)
+        (k, *_), _ = choose_targets(estimator, len(parts[0].coef), target)
+        own = [ViewPart(p.view, p.window, p.modes, p.coef[k : k + 1], p.patterns[k : k + 1], p.maps) for p in parts]
+        return cls(parts=own, shares=getattr(estimator, "view_shares_", {}), n_sources=n_sources).plot(ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw on the axes that are given, or on a new figure."""
+        rows, last = len(self.parts), bool(self.shares)
+        self._open(ax, (rows + last, 2), (4.4, 2.7), "two for each view and one for shares", 2 * rows + last)
+        for part, left, right in zip(self.parts, self.axes_[::2], self.axes_[1::2], strict=False):
+            (self._plot_tensors if part.maps is None else self._plot_sources)(part, left, right)
+        if self.shares:
+            self._plot_shares(self.axes_[-1])
+        return self
+
+    def _plot_tensors(self, part: ViewPart, left: Any, right: Any) -> None:
+        peak = np.unravel_index(int(np.argmax(np.abs(part.patterns[0]))), part.patterns[0].shape)
+        for axes, kind, tensors in ((left, "weight", part.coef), (right, "pattern", part.patterns)):
+            title = f"{part.label}: {kind}s"
+            display = WeightsDisplay(tensors=[tensors[0]], targets=[title], modes=part.modes, quantity=kind)
+            display.plot(axes, slices=[peak[:-2]], colorbar=len(part.modes) > 1)
+            if len(part.modes) == 1:
+                axes.get_legend().remove()
+                axes.set_title(title, fontsize="medium")
+
+    def _plot_sources(self, part: ViewPart, left: Any, right: Any) -> None:
+        filters, patterns, shares = part.sources(self.n_sources)
+        labels = [f"source {k} ({share:.0%})" for k, share in enumerate(shares, start=1)]
+        for axes, kind, curves in ((left, "filters", filters), (right, "patterns", patterns)):
+            part.modes[0].draw(axes, list(curves), labels)
+            axes.tick_params(axis="x", labelsize="x-small" if len(part.modes[0].values) > 20 else "medium")
+            plain(axes)
+            if labels:
+                legend_above(axes, 3)
+            axes.set_title(f"{part.label}: {kind}", fontsize="medium", pad=22)
+
+    def _plot_shares(self, axes: Any) -> None:
+        used = {part.view for part in self.parts}
+        values, colours = list(self.shares.values()), [COLOURS[0] if name in used else INK for name in self.shares]
+        bars = axes.barh(range(len(values)), values, color=colours)
+        # Beside their bars, since names at the axis would take room from all panels.
+        names = [f"{share:.2f}  {view_in_words(name)}" for name, share in self.shares.items()]
+        axes.bar_label(bars, names, padding=3, fontsize="small")
+        axes.set(
+            xlim=(0.0, 2.2), xticks=(0.0, 0.5, 1.0), yticks=(), xlabel="share in held-out scores (blue: in the model)"
+        )
+        axes.invert_yaxis()
+        plain(axes)
