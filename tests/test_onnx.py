@@ -90,10 +90,11 @@ def test_views_that_are_linear_in_the_samples_are_translated(samples, views):
     np.testing.assert_allclose(run(to_onnx(model), X)["prediction"], model.predict(X), atol=1e-10)
 
 
-def test_second_order_is_refused(samples):
-    X, y = np.random.default_rng(0).normal(size=(60, 2, 30)), samples[1][:60]
-    model = TraceNormRegressorCV(alphas=3, cv=2, views="second_order").fit(X, y)
-    with pytest.raises(ValueError, match=r"^Expected a model that is linear in samples, got one of the view 'second"):
+@pytest.mark.parametrize("views", ["second_order", "log", "raw+log"])
+def test_views_that_are_not_linear_in_the_samples_are_refused(samples, views):
+    X, y = np.random.default_rng(0).normal(size=(60, 2, 30)) ** 2 + 0.1, samples[1][:60]
+    model = TraceNormRegressorCV(alphas=3, cv=2, views=views).fit(X, y)
+    with pytest.raises(ValueError, match=r"^Expected a model that is linear in samples, got one of the view '"):
         to_onnx(model)
 
 

@@ -305,6 +305,14 @@ def test_the_page_shows_each_view_with_its_share_and_what_was_found(signals):
     assert 'id="on-weights"' not in html
 
 
+def test_the_page_says_that_samples_are_seen_as_logarithms(signals):
+    X, _ = signals
+    model = TraceNormRegressorCV([0.01], cv=3, views="log", ridges=(0.0,)).fit(np.exp(X), X[:, 0, :5].mean(axis=1))
+    assert "a weighted sum of what is seen of a sample, 3 × 40 (mode 1 × mode 2), by log, plus" in str(
+        Text(model_page(model))
+    )
+
+
 def test_of_several_views_each_has_components_and_the_first_of_samples_its_weights(signals):
     X, _ = signals
     y = X[:, 0, :5].mean(axis=1)

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import to_numpy
 from tracelearn.estimators.base import TraceNormModel
-from tracelearn.features import SecondOrder
+from tracelearn.features.base import LinearTransformer
 from tracelearn.files.models import write_atomically
 from tracelearn.optional import require
 from tracelearn.selection.cv import SelectionCV
@@ -60,7 +60,7 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
     Parameters
     ----------
     model : TraceNormRegressor, TraceNormClassifier, TraceNormRegressorCV or TraceNormClassifierCV
-        One that sees samples as they are, whitened, or both; second order is refused.
+        One that sees samples as they are, whitened, or both; logarithms and second order are refused.
     path : str or path, default=None
         File to write as well; one that is there is replaced.
 
@@ -87,9 +87,9 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
     plain: Any = getattr(model, "best_estimator_", model)
     coef = plain.coef_
     if getattr(model, "features_", None) is not None:
-        if any(isinstance(view, SecondOrder) for view in model.views_.values()):
+        if not all(isinstance(view, LinearTransformer) for view in model.views_.values()):
             raise ValueError(
-                f"Expected a model that is linear in samples, got one of the view {model.view_!r}: a graph has no covariances, "
+                f"Expected a model that is linear in samples, got one of the view {model.view_!r}: a graph has no such view, "
                 "so fit with views=['raw', 'whitened'], or export best_estimator_ and show it what features_ makes of samples."
             )
         coef = sum(model.views_[name].coef_to_input(W) for name, W in model.coef_by_view_.items())

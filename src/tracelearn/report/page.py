@@ -75,8 +75,9 @@ def _lead(facts: ModelFacts) -> str:
     size = f"{_times(shape)} = {int(np.prod(shape)):,}" if len(shape) > 1 else f"{shape[0]:,}"
     named = escape(" × ".join(mode.name for mode in facts.modes))
     weighted = f"a weighted sum of the {size} entries of a sample ({named}), plus a constant"
-    if facts.is_apart:
-        seen = " and ".join(escape(one.label) for one in facts.views if one.found)
+    views = [one.label for one in facts.views if one.found]
+    if not {"raw", "whitened"}.issuperset(views) or facts.is_apart:
+        seen = " and ".join(map(escape, views))
         weighted = f"a weighted sum of what is seen of a sample, {_times(shape)} ({named}), by {seen}, plus a constant"
     if classes is None:
         does = f"predicts {'a number' if count == 1 else f'{count} numbers, each'} as {weighted}"
