@@ -198,6 +198,7 @@ def _cross_validate(model: Any, data: Dataset, splits: Splits, task: Task, bar: 
     measure = accuracy if task.is_classification else r_squared
     baseline = DummyClassifier() if task.is_classification else DummyRegressor()
     fresh, features = getattr(model, "best_estimator_", model), getattr(model, "features_", None)
+    fresh = clone(fresh).set_params(keep_moments=False)  # of few samples there are better forms than moments
     fresh = fresh if features is None else make_pipeline(features, fresh)
     scores, truths, predictions = [], [], []
     for number, (train, test) in enumerate(splits):

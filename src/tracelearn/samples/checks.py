@@ -28,6 +28,7 @@ from tracelearn.arrays.array_api import (
     unique_values,
     widest,
 )
+from tracelearn.arrays.threads import few_threads
 from tracelearn.samples.scikit_learn import check_feature_names, check_n_features, fit_context
 
 __all__ = [
@@ -399,7 +400,8 @@ def learning(learn: Method) -> Method:
     def attempt(self: Any, *args: Any, **options: Any) -> Any:
         before = dict(vars(self))
         try:
-            return learn(self, *args, **options)
+            with few_threads(args[0] if args else options.get("X")):
+                return learn(self, *args, **options)
         except MemoryError as error:
             self.__dict__ = before
             raise out_of_memory(error) from error
