@@ -247,7 +247,7 @@ def test_what_is_not_given_is_searched_with_alpha(capsys, folder, target, more, 
     assert type(model) is kind
     assert {name: getattr(model, name) for name in wanted} == wanted
     plain = getattr(model, "best_estimator_", model)
-    shown = dict(re.split(r"  +", line.strip(), maxsplit=1) for line in out.splitlines())
+    shown = dict(re.findall(r"^(\S.*?)  +(.*?) *$", out, re.M))
     assert shown["loss"] == plain.loss
     assert shown["scaling"] == (plain.scaling or "none")
 

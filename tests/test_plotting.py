@@ -524,7 +524,7 @@ def test_each_view_has_its_panels_and_numbers():
     (found,) = model.filters_by_view_.values()
     drawn = [display.axes_[place].lines[1].get_ydata() for place in range(4)]
     for place, (window, numbers) in enumerate([(0, "filters"), (0, "patterns"), (1, "filters"), (1, "patterns")]):
-        np.testing.assert_allclose(drawn[place], getattr(found, numbers)[0, window, 0], atol=1e-8)
+        np.testing.assert_allclose(drawn[place], getattr(found, numbers)[0, window, 0], atol=1e-6)
     assert display.axes_[0].get_xticklabels()[0].get_text() == "a"
     np.testing.assert_allclose(display.axes_[4].images[0].get_array(), model.coef_by_view_["raw"][0])
 
