@@ -91,8 +91,8 @@ def test_every_solver_proves_huber_with_targets_far_from_zero(solver, offset):
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("offset", [0, 1000])
-@pytest.mark.parametrize("tol", [1e-4, 1e-7])
+@pytest.mark.parametrize("offset", [0, 1000, -100_000])
+@pytest.mark.parametrize("tol", [1e-4, 1e-6, 1e-7])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_weights_of_single_precision_are_judged_as_they_are_handed_out(loss, offset, tol):
     for seed in range(4):

@@ -197,7 +197,7 @@ class TraceNormModel(BaseEstimator):
             fit_intercept=self.fit_intercept,
         )
         W = self._solve(fit, samples.n_targets, self.warm_start, scales)
-        self.patterns_ = self._shaped(samples.covariance_times(W), self.sample_shape_)
+        self.patterns_ = self._shaped(narrowed(samples.covariance_times(W), self._dtype), self.sample_shape_)
 
     def _gathered(self, raw: Raw, loss: Loss) -> Raw:
         """Read samples on disk into memory where every iteration would read them again."""
@@ -246,7 +246,7 @@ class TraceNormModel(BaseEstimator):
         W = self._solve(fit, moments.n_targets, warm, scales)
         if keep:
             self.moments_ = moments
-        self.patterns_ = self._shaped(W @ moments.gram / moments.weight, shape)
+        self.patterns_ = self._shaped(narrowed(W @ moments.gram / moments.weight, self._dtype), shape)
 
     def _weight_shape(self, n_targets: int) -> tuple[int, ...]:
         """Return the shape of one weight tensor: with ``target_mode`` the targets are its first mode."""

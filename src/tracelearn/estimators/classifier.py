@@ -14,7 +14,7 @@ from tracelearn.estimators.classes import recode, union
 from tracelearn.estimators.online import OnlineModel, has_moments
 from tracelearn.estimators.scores import accuracy
 from tracelearn.moments import Moments
-from tracelearn.samples.checks import float_dtype, learning, narrowed, read_labels, read_samples, read_weights
+from tracelearn.samples.checks import float_dtype, learning, read_labels, read_samples, read_weights
 from tracelearn.samples.samples import Block, LabelCount, Raw, label_counts
 from tracelearn.samples.scikit_learn import StrOptions
 
@@ -171,7 +171,7 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
     _learns_classes = True
 
     def _shaped(self, rows: Array, shape: tuple[int, ...]) -> Array:
-        return narrowed(array_namespace(rows).reshape(rows, (-1, *shape)), self._dtype)
+        return array_namespace(rows).reshape(rows, (-1, *shape))
 
     def _scalar(self, intercept: Array) -> Array:
         return intercept

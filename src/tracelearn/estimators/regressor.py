@@ -12,7 +12,7 @@ from sklearn.utils.metaestimators import available_if
 from tracelearn.arrays.array_api import Array, array_namespace, is_foreign
 from tracelearn.estimators.online import OnlineModel, has_moments
 from tracelearn.estimators.scores import r_squared
-from tracelearn.samples.checks import float_dtype, learning, narrowed, read_samples, read_targets, read_weights
+from tracelearn.samples.checks import float_dtype, learning, read_samples, read_targets, read_weights
 from tracelearn.samples.samples import Block, Raw
 
 __all__ = ["TraceNormRegressor"]
@@ -148,8 +148,7 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
     _single: bool  # whether y has one axis
 
     def _shaped(self, rows: Array, shape: tuple[int, ...]) -> Array:
-        rows = array_namespace(rows).reshape(rows, shape if self._single else (-1, *shape))
-        return narrowed(rows, self._dtype)
+        return array_namespace(rows).reshape(rows, shape if self._single else (-1, *shape))
 
     def _scalar(self, intercept: Array) -> Any:
         return float(intercept[0]) if self._single else intercept
