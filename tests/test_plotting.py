@@ -43,14 +43,12 @@ DISPLAYS = [ModeSpectrumDisplay, ModeFactorsDisplay, WeightsDisplay, Convergence
 
 
 @pytest.fixture(autouse=True)
-def no_warning_and_no_figure_is_left():
-    plt.close("all")  # those of examples that ran before
+def no_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         yield
         for number in plt.get_fignums():
             plt.figure(number).canvas.draw()  # layout and texts are made here, and so are most warnings
-    plt.close("all")
 
 
 @cache
