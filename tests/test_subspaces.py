@@ -11,7 +11,7 @@ from tracelearn import TraceNormClassifier, TraceNormRegressor
 from tracelearn.arrays.subspaces import Subspaces
 from tracelearn.datasets import make_low_rank_regression
 from tracelearn.losses import LOSSES, Squared
-from tracelearn.penalties import PENALTIES, L1, Nuclear
+from tracelearn.penalties import L1, PENALTIES, Nuclear
 from tracelearn.problems.batch import Form, Problems, alpha_max, datafit
 from tracelearn.problems.sample_loss import SampleLoss
 from tracelearn.samples.samples import Block, Samples
