@@ -93,6 +93,11 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None, *, dtype: An
             f"TensorStandardScaler, ModePCA or ModeWhitener, got {type([*others, last][0]).__name__}: a graph has no such step."
         )
     check_is_fitted(last)
+    plain = getattr(last, "best_estimator_", last)
+    if hasattr(plain, "confound_coef_"):
+        raise ValueError(
+            "Expected a model of samples alone, got one that was fitted with confounds: a graph has no input for them."
+        )
     if not getattr(last, "_is_linear", lambda: True)():
         raise ValueError(
             f"Expected a model that is linear in samples, got one of the view {last.view_!r}: a graph has no such view, "
@@ -106,7 +111,6 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None, *, dtype: An
         constant = np.asarray(step._map(np.zeros((1, *step.sample_shape_)))).reshape(1, *coef.shape[1:])
         intercept = intercept + np.sum(coef * constant, axis=tuple(range(1, coef.ndim)))
         coef = np.asarray(step.coef_to_input(coef))
-    plain = getattr(last, "best_estimator_", last)
     built = _build(onnx, plain, coef.astype(kept), intercept, dtype or kept.name)
     if path is not None:
         write_atomically(path, built.SerializeToString())
