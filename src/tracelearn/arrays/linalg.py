@@ -296,7 +296,8 @@ def few_threads(X: Any) -> Iterator[None]:
     A thread of BLAS or PyTorch that waits for another one does so in a busy loop. Where cores are taken, small products then
     take a hundred times as long as on one thread; where they are free, a second thread gains nothing on them.
     """
-    shape = getattr(X, "shape", None)
+    is_query = hasattr(X, "__arrow_c_stream__") and not hasattr(X, "__array__")  # it would count its rows first
+    shape = None if is_query else getattr(X, "shape", None)
     small = isinstance(shape, tuple) and not hasattr(X, "dask") and math.prod(shape) <= _SMALL
     # The limit is one for the whole process: in several threads each would restore what another had set.
     if not small or threading.current_thread() is not threading.main_thread():
