@@ -63,7 +63,8 @@ class OnlineModel(TraceNormModel):
     ) -> None:
         """Add samples to ``moments_`` and leave the weights as they are, until ``_refresh``; a part may weigh nothing."""
         self._refuse_without_moments()
-        raw, past = as_raw(X, y, sample_weight), getattr(self, "moments_", None)
+        past = getattr(self, "moments_", None)
+        raw = as_raw(X, y, sample_weight, None if past is None else getattr(self, "modes_", None))
         if raw.repeatable or past is not None:
             before = getattr(self, "classes_", None)
             samples = self._read(raw, reset=past is None, part=part, **self._known(classes, grow=grow))
@@ -73,7 +74,7 @@ class OnlineModel(TraceNormModel):
             return
         found = self._summarised(raw)  # the first samples of a model come only once
         moments, known = self._coded_alike(found, classes)
-        for name in ("sample_shape_", "n_features_in_", "_dtype", "_flat", "_single"):
+        for name in ("sample_shape_", "n_features_in_", "_dtype", "_flat", "_single", "modes_"):
             if hasattr(found, name):
                 setattr(self, name, getattr(found, name))
         self.__dict__.update(known, moments_=moments)
@@ -120,7 +121,8 @@ class OnlineModel(TraceNormModel):
             with, for samples that k calls of ``partial_fit`` followed.
         """
         past, dtype = self._moments_of(self), self._dtype
-        samples = self._read(as_raw(X, y, sample_weight), reset=False, **self._known(None, grow=False))
+        raw = as_raw(X, y, sample_weight, getattr(self, "modes_", None))
+        samples = self._read(raw, reset=False, **self._known(None, grow=False))
         self._dtype = dtype
         self._fit_moments(_remainder(past, samples.moments()), warm=True)
         return self

@@ -22,7 +22,7 @@ from tracelearn.arrays.memory import available_memory
 from tracelearn.moments import Fold, Moments
 from tracelearn.samples.checks import check_finite, check_range
 
-__all__ = ["Again", "Block", "Column", "Local", "Raw", "Samples", "as_raw", "is_dask"]
+__all__ = ["Again", "Block", "Column", "Local", "Raw", "Samples", "as_raw", "is_dask", "is_named", "unnamed"]
 
 Column = Iterable[Any]  # one value for each block: the value, or Dask's promise of it
 
@@ -108,6 +108,7 @@ class Raw:
     execution: Any = Local()
     in_memory: bool = False
     repeatable: bool = True
+    modes: Any = None  # of the samples, where they have names
 
     def gathered(self) -> Raw:
         """Read samples from a file into memory where they fit there: for losses that read them in every iteration."""
@@ -116,7 +117,8 @@ class Raw:
         if 32.0 * self.n_samples * math.prod(self.sample_shape or ()) > available_memory():
             return self
         _, X, y, weight = zip(*self.batches, strict=True)
-        return _in_memory(np.concatenate(X), np.concatenate(y), None if weight[0] is None else np.concatenate(weight))
+        weights = None if weight[0] is None else np.concatenate(weight)
+        return replace(_in_memory(np.concatenate(X), np.concatenate(y), weights), modes=self.modes)
 
     def all_targets(self) -> tuple[Array, Array | None]:
         """Read all targets and weights: scikit-learn's splitters look at them."""
@@ -135,16 +137,39 @@ def is_dask(X: Any) -> bool:
     return hasattr(X, "__dask_graph__") and hasattr(X, "to_delayed") and hasattr(X, "chunks")
 
 
+def is_named(X: Any) -> bool:
+    """Tell whether samples bring names of modes: of xarray, MNE, or pandas with several levels of columns."""
+    is_mne = hasattr(X, "get_data") and hasattr(X, "ch_names")
+    return (
+        is_mne or (hasattr(X, "dims") and hasattr(X, "coords")) or getattr(getattr(X, "columns", 0), "nlevels", 1) > 1
+    )
+
+
+def unnamed(X: Any, y: Any = None, known: Any = None) -> tuple[Any, Any, Any]:
+    """Take names off samples: return an array, targets and modes; samples without names stay, and have no modes."""
+    if not is_named(X):
+        return X, y, None
+    from tracelearn.samples.modes import read_named  # noqa: PLC0415 - it knows all kinds
+
+    return read_named(X, y, known)
+
+
 def _in_memory(X: Any, y: Any, sample_weight: Any) -> Raw:
     return Raw([(0, X, y, sample_weight)], [(y, sample_weight)], in_memory=True)
 
 
-def as_raw(X: Any, y: Any = None, sample_weight: Any = None) -> Raw:
-    """See samples as blocks: an array in memory as one, a Dask array, a file, a lazy array or an iterable as many."""
+def as_raw(X: Any, y: Any = None, sample_weight: Any = None, known: Any = None) -> Raw:
+    """See samples as blocks: an array in memory as one, a Dask array, a file, a lazy array or an iterable as many.
+
+    Samples with names of modes must have those that are ``known``, if any are.
+    """
     if isinstance(X, Raw):
         return X
     if type(X) is np.ndarray and X.dtype != object:
         return _in_memory(X, y, sample_weight)
+    if is_named(X):
+        values, y, modes = unnamed(X, y, known)
+        return replace(as_raw(values, y, sample_weight), modes=modes)
     if is_dask(X):
         from tracelearn.samples.execution import dask_blocks  # noqa: PLC0415 - Dask is imported where it is used
 
@@ -162,7 +187,8 @@ def as_raw(X: Any, y: Any = None, sample_weight: Any = None) -> Raw:
             first += len(block[0])
 
     shape, n = source.sample_shape, source.n_samples
-    return Raw(Again(batches), Again(source.targets), shape, n, source.dtype, repeatable=source.repeatable)
+    blocks, targets = Again(batches), Again(source.targets)
+    return Raw(blocks, targets, shape, n, source.dtype, repeatable=source.repeatable, modes=source.modes)
 
 
 # --- checked ----------------------------------------------------------------------------------------------------------
