@@ -29,7 +29,8 @@ def _controller() -> ThreadpoolController:
 @contextmanager
 def few_threads(X: Any) -> Iterator[None]:
     """Use one thread where samples are small arrays in memory; leave all others as they are."""
-    shape = getattr(X, "shape", None)
+    is_query = hasattr(X, "__arrow_c_stream__") and not hasattr(X, "__array__")  # it would count its rows first
+    shape = None if is_query else getattr(X, "shape", None)
     small = isinstance(shape, tuple) and not hasattr(X, "dask") and math.prod(shape) <= _SMALL
     # The limit is one for the whole process: in several threads each would restore what another had set.
     if not small or threading.current_thread() is not threading.main_thread():

@@ -185,7 +185,7 @@ def as_raw(X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = No
 
 def _in_blocks(X: Any, y: Any, sample_weight: Any) -> Raw:
     """See what is read block by block as many blocks, and all else as one."""
-    from tracelearn.samples.source import as_source  # noqa: PLC0415 - it knows all formats
+    from tracelearn.samples.opening import as_source  # noqa: PLC0415 - it knows all formats
 
     source = as_source(X, y, sample_weight)
     if source is None:
