@@ -292,10 +292,10 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
         return np.concatenate([self._transformed(block[0]) for block in source.batches()])
 
     def _transformed(self, X: Any) -> Array:
-        X = X if hasattr(X, "ndim") else np.asarray(X)
-        wanted, flat = get_output_config("transform", self)["dense"], self._keeps_layout and X.ndim == 2
+        X = X if hasattr(X, "shape") else np.asarray(X)
+        wanted, flat = get_output_config("transform", self)["dense"], self._keeps_layout and len(X.shape) == 2
         # Tables have rows and columns: flat samples can become some, tensors cannot.
-        if wanted != "default" and X.ndim > 2 and len(self._shape_out()) > 1:
+        if wanted != "default" and len(X.shape) > 2 and len(self._shape_out()) > 1:
             raise ValueError(
                 f"Expected flat samples for the output that set_output asks for, {wanted}, got tensors: pass flat samples and "
                 "tensor_shape, or call set_output(transform='default')."
