@@ -43,6 +43,7 @@ _VALUES = (
     "moments",
     "problems",
     "solvers",
+    "samples.modes",
     "paper.algorithms",
 )  # where the frozen dataclasses that models hold are
 _PLAIN = "biufcSUmM"  # kinds of arrays without Python objects

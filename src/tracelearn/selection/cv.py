@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 from tracelearn.arrays.array_api import Array, array_namespace, is_foreign, is_sparse, move_to, to_numpy, widest
 from tracelearn.errors import warn
 from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
-from tracelearn.estimators.base import TraceNormModel
+from tracelearn.estimators.base import NamedWeights, TraceNormModel
 from tracelearn.estimators.online import has_moments
 from tracelearn.features import SecondOrder, Views
 from tracelearn.features.base import LinearTransformer
@@ -31,7 +31,7 @@ from tracelearn.features.second_order import SpatialFilters
 from tracelearn.losses import Loss, Multinomial
 from tracelearn.problems.batch import choose_form
 from tracelearn.samples.checks import check_place, is_frame, learning
-from tracelearn.samples.samples import Samples, as_raw, is_dask
+from tracelearn.samples.samples import Samples, as_raw, is_dask, unnamed
 from tracelearn.samples.scikit_learn import Interval, StrOptions, check_feature_names, raise_for_params
 from tracelearn.selection.folds import folds_of
 from tracelearn.selection.search import Candidate, Table
@@ -52,7 +52,16 @@ from tracelearn.selection.session import (
 __all__ = ["TraceNormClassifierCV", "TraceNormRegressorCV"]
 
 # What the model has learned and is shown here too.
-_SHOWN = ("n_features_in_", "feature_names_in_", "classes_", "intercept_", "n_iter_", "objective_", "dual_gap_")
+_SHOWN = (
+    "n_features_in_",
+    "feature_names_in_",
+    "modes_",
+    "classes_",
+    "intercept_",
+    "n_iter_",
+    "objective_",
+    "dual_gap_",
+)
 
 
 def _goes_on(estimator: Any) -> bool:
@@ -62,7 +71,7 @@ def _goes_on(estimator: Any) -> bool:
     return has_moments(estimator)
 
 
-class SelectionCV(BaseEstimator):
+class SelectionCV(NamedWeights, BaseEstimator):
     """What both CV estimators share: the search, and delegation to the model that was found."""
 
     _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 - scikit-learn's convention
@@ -264,6 +273,8 @@ class SelectionCV(BaseEstimator):
         for attribute in ("classes_", "_single", "_dtype", "_flat", "n_features_in_", "feature_names_in_"):
             if hasattr(session.model, attribute):
                 setattr(model, attribute, getattr(session.model, attribute))
+        if view.features is None and hasattr(session.model, "modes_"):
+            model.modes_ = session.model.modes_
         if view.features is not None:
             model.tensor_shape, model.scaling = None, None
             model._flat, model.n_features_in_ = False, math.prod(view.samples.shape)
@@ -286,7 +297,7 @@ class SelectionCV(BaseEstimator):
         best = self.best_estimator_
         for shown in _SHOWN:
             self.__dict__.pop(shown, None)
-            source = model if shown in ("n_features_in_", "feature_names_in_", "classes_") else best
+            source = model if shown in _SHOWN[:4] else best
             if hasattr(source, shown):
                 setattr(self, shown, getattr(source, shown))
         for name in ("alphas_", "ridges_", "score_path_") if is_foreign(best.coef_) else ():
@@ -418,7 +429,7 @@ class SelectionCV(BaseEstimator):
         """Show samples as the model sees them; flat ones get their shape back first."""
         if self.features_ is None:
             return X
-        features = self.features_
+        features, (X, _, _) = self.features_, unnamed(X, 0, getattr(self, "modes_", None))
         check_feature_names(self, X, reset=False)
         X = np.asarray(X) if is_frame(X) else X
         if getattr(X, "ndim", 0) == 2 and len(self.sample_shape_) > 1:
@@ -439,7 +450,7 @@ class SelectionCV(BaseEstimator):
         """Learn from more samples with everything that was chosen fixed (with ``keep_moments``)."""
         check_is_fitted(self)
         self.best_estimator_.partial_fit(self._seen(X), y, sample_weight=sample_weight, confounds=confounds)
-        for shown in _SHOWN[3:]:
+        for shown in _SHOWN[4:]:
             setattr(self, shown, getattr(self.best_estimator_, shown))
         return self
 
