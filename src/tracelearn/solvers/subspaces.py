@@ -56,7 +56,7 @@ def subspaces(
         return _whole(problems, start, 0, max_iter, options)
     if fit.n_problems > 1:  # every problem has subspaces of its own
         one = [xp.asarray([k], device=device(problems.alpha)) for k in range(fit.n_problems)]
-        starts = [None if start is None else start.take(k, k) for k in one]
+        starts = [None if start is None else start.take(k) for k in one]
         pairs = zip(one, starts, strict=True)
         return Solution.joined([subspaces(problems.take(k), start=s, max_iter=max_iter, **options) for k, s in pairs])
     found = best = problems.begin(start)
