@@ -19,6 +19,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from tracelearn.arrays.array_api import Array
 from tracelearn.estimators.base import ZeroWeightsWarning
 from tracelearn.inference.sets import check_count, check_scores, read_groups, read_labels, score_name, scored
+from tracelearn.samples.samples import unnamed
 from tracelearn.selection.cv import SelectionCV
 from tracelearn.selection.folds import folds_of
 
@@ -166,6 +167,7 @@ def compare(
     >>> found.names, bool(found.p_value[1] < 0.05)
     (('TraceNormRegressor', 'ridge'), True)
     """
+    X, y, _ = unnamed(X, y)
     X, labels = np.asarray(X), read_labels(X, y)
     named = _named(models)
     classifier = is_classifier(next(iter(named.values())))

@@ -26,6 +26,7 @@ from tracelearn.inference.sets import (
 from tracelearn.moments import Moments
 from tracelearn.problems.batch import Problems, Solution, in_basis
 from tracelearn.problems.datafits import Squares
+from tracelearn.samples.samples import unnamed
 from tracelearn.selection.folds import folds_of
 
 __all__ = ["Bootstrap", "LearningCurve", "bootstrap", "learning_curve"]
@@ -141,6 +142,7 @@ def bootstrap(
         raise ValueError(
             f"Expected a TraceNormClassifier or TraceNormRegressor, got {model!r}: pass the best_estimator_ of a search."
         )
+    X, y, _ = unnamed(X, y)
     X, labels = to_numpy(X), read_labels(X, y)
     given = np.arange(len(labels)) if groups is None else read_groups(groups, len(labels))
     numbers = np.unique(to_numpy(given), return_inverse=True)[1]
@@ -273,6 +275,7 @@ def learning_curve(
     >>> bool(found.mean[1] > found.mean[0] + 0.1), found.method
     (True, 'batch')
     """
+    X, y, _ = unnamed(X, y)
     random, labels = np.random.default_rng(random_state), read_labels(X, y)
     groups = read_groups(groups, len(labels))
     metadata = {} if groups is None else {"groups": groups}
