@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -72,15 +73,17 @@ def measure(path: Path, case: str, patience: float) -> dict:
         pass
     read = time.perf_counter() - began
     before, passes[0] = _peak(), 0
-    began = time.perf_counter()
+    began, busy = time.perf_counter(), time.process_time()
     model = TraceNormRegressor(alpha, tol=TOL, verbose=2).fit(path)
-    took = time.perf_counter() - began
+    took, busy = time.perf_counter() - began, time.process_time() - busy
     found = {
         "case": f"{n:,} of {'×'.join(map(str, shape))}",
         "gap": model.dual_gap_,
         "ranks": model.mode_ranks_.tolist(),
         "passes": passes[0],
         "seconds": round(took, 1),
+        "processor_seconds": round(busy, 1),
+        "load": round(os.getloadavg()[0], 1),
         "seconds_to_read_once": round(read, 2),
         "reads": round(took / read, 1),
         "peak_gib": round(_peak() / 2**20, 2),
