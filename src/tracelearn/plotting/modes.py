@@ -49,7 +49,7 @@ def draw_over(mode: Mode, axes: Any, curves: Sequence[Array], labels: Sequence[s
             looks |= {"marker": marker if few else None, "markersize": 4}
         drawn += axes.plot(x, curve, label=label, zorder=3, **looks)
     if mode.has_names:
-        name_ticks(mode, axes.xaxis)
+        name_ticks(mode, axes.xaxis, 3.0 if len(mode.values) <= 24 else 6.0)
     elif mode.is_counted:
         whole_ticks(axes.xaxis)
     return drawn
