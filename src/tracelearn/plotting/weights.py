@@ -185,7 +185,7 @@ class ModeFactorsDisplay(Panels):
                 self.lines_.append(draw_heads(axes, mode.positions, list(factors.T), labels))
                 axes.set_title(mode.label, fontsize="medium")
                 continue
-            self.lines_.append(draw_over(mode, axes, list(factors.T), labels))
+            self.lines_.append(draw_over(mode, axes, list(factors.T), labels, shares))
             plain(axes)
             if labels:
                 legend_above(axes, 3, handlelength=1.8, columnspacing=1.0, handletextpad=0.4)

@@ -156,13 +156,12 @@ function drawHeads(holder, mode) {
   const radius = Math.min(0.4 * cell, 88), tall = 2 * radius + 52, circle = `m${radius} 0a${radius} ${radius} 0 1 0 ${-2 * radius} 0a${radius} ${radius} 0 1 0 ${2 * radius} 0`;
   const svg = element(holder, "svg", { viewBox: `0 0 ${cell * columns} ${tall * Math.ceil(many / columns)}` });
   grids.forEach((grid, k) => {
-    const x = (0.5 + (k % columns)) * cell, y = Math.floor(k / columns) * tall + radius + 16, name = `head-${holder.dataset.mode}-${k}`;
+    const x = (0.5 + (k % columns)) * cell, y = Math.floor(k / columns) * tall + radius + 16;
     const group = element(svg, "g", { "data-component": k + 1, class: "head" });
     element(group, "title", {}, `component ${k + 1}`);
-    element(element(group, "clipPath", { id: name }), "path", { d: `M${x} ${y}${circle}` });
     const largest = Math.max(...mode.factors[k].map(Math.abs)) || 1;
     const href = imageOf(size, size, (row, column) => (grid.parts[(size - 1 - row) * size + column] * grid.limit) / weights.whole / largest);
-    element(group, "image", { x: x - radius, y: y - radius, width: 2 * radius, height: 2 * radius, href, "clip-path": `url(#${name})` });
+    element(group, "image", { x: x - radius, y: y - radius, width: 2 * radius, height: 2 * radius, href, style: "clip-path: circle(50%)" });
     element(group, "path", { class: "axis", d: `M${x} ${y}${circle}M${x - 0.12 * radius} ${y - 0.99 * radius}L${x} ${y - 1.13 * radius}L${x + 0.12 * radius} ${y - 0.99 * radius}` });
     places.forEach(([a, b], i) => {
       const dot = element(group, "circle", { class: "sensor", cx: x + a * radius, cy: y - b * radius, r: 1.6 });
