@@ -12,10 +12,11 @@ from sklearn.metrics import check_scoring
 
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.estimators.base import TraceNormModel, ZeroWeightsWarning
-from tracelearn.inference.sets import Reading, check_count, is_shared, judged, read_groups, score_name
+from tracelearn.inference.sets import Reading, check_count, cleaned, is_shared, judged, read_groups, score_name
 from tracelearn.moments import Moments
 from tracelearn.problems.batch import Problems, Solution, in_basis
 from tracelearn.problems.datafits import Squares
+from tracelearn.samples.checks import read_confounds
 from tracelearn.samples.samples import as_raw
 from tracelearn.selection.folds import folds_of
 
@@ -87,6 +88,7 @@ def bootstrap(
     *,
     n_bootstraps: int = 200,
     groups: Any = None,
+    confounds: Any = None,
     scoring: Any = None,
     level: float = 0.95,
     random_state: int | None = None,
@@ -102,6 +104,8 @@ def bootstrap(
     n_bootstraps : int, default=200
     groups : array of shape (n_samples,), default=None
         Whole groups are drawn, where samples of one group depend on each other.
+    confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
+        Regressed out of samples in each draw anew, and out of those that were not drawn as learned there.
     scoring : str or callable, default=None
         As in scikit-learn; None is accuracy or R².
     level : float, default=0.95
@@ -134,14 +138,16 @@ def bootstrap(
     numbers = np.unique(to_numpy(given), return_inverse=True)[1]
     name = score_name(scoring, classifier=is_classifier(model))
     judge = scoring or name
-    whole = clone(model).fit(X, labels)
+    confounds = None if confounds is None else read_confounds(confounds, len(labels))
+    whole = clone(model).fit(cleaned(X, confounds, np.ones(len(labels))), labels)
     found: list[tuple[Any, ...]] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ZeroWeightsWarning)
         while len(found) < count:
             weight = _drawn(numbers, labels, random, classifier=is_classifier(model))
-            one, left = clone(model).fit(X, labels, sample_weight=weight), np.flatnonzero(weight == 0)
-            score = check_scoring(one, judge)(one, X[left], labels[left])
+            clean, left = cleaned(X, confounds, weight), np.flatnonzero(weight == 0)
+            one = clone(model).fit(clean, labels, sample_weight=weight)
+            score = check_scoring(one, judge)(one, clean[left], labels[left])
             found.append((score, one.coef_, one.patterns_, *zip(*_subspaces(one, whole), strict=True)))
     scores, coefs, patterns, ranks, angles = (np.array(own) for own in zip(*found, strict=True))
     return Bootstrap(scores, coefs, patterns, ranks, angles, whole.coef_, level, name)
@@ -226,6 +232,7 @@ def learning_curve(
     sizes: Any = 8,
     cv: Any = 5,
     groups: Any = None,
+    confounds: Any = None,
     scoring: Any = None,
     random_state: int | None = None,
 ) -> LearningCurve:
@@ -239,7 +246,8 @@ def learning_curve(
     X, y : samples and targets, in memory
     sizes : int or sequence of ints, default=8
         Numbers of training samples; a number of them is spread evenly over those that a fold has.
-    cv, groups, scoring : as in ``decode_over_time``
+    cv, groups, confounds, scoring : as in ``decode_over_time``
+        With confounds models are fitted to the samples themselves.
     random_state : int, default=None
         Of the order in which training samples come.
 
@@ -268,7 +276,8 @@ def learning_curve(
     name = score_name(scoring, classifier=is_classifier(model))
     judge = scoring or name
     scores = np.empty((len(folds), len(numbers)))
-    batch = is_shared(model) and not model.scaling and model._loss().has_moments
+    confounds = None if confounds is None else read_confounds(confounds, len(labels))
+    batch = is_shared(model) and not model.scaling and model._loss().has_moments and confounds is None
     reading = Reading.of(model, X, y) if batch else None
     rows = to_numpy(X)
     with warnings.catch_warnings():
@@ -278,8 +287,9 @@ def learning_curve(
                 scores[f] = _grown(reading, order, test, numbers, scoring)
                 continue
             for i, size in enumerate(numbers):
-                one = clone(model).fit(rows[order[:size]], labels[order[:size]])
-                scores[f, i] = check_scoring(one, judge)(one, rows[test], labels[test])
+                clean = cleaned(rows, confounds, order[:size])
+                one = clone(model).fit(clean[order[:size]], labels[order[:size]])
+                scores[f, i] = check_scoring(one, judge)(one, clean[test], labels[test])
     return LearningCurve(numbers, scores, name, "batch" if batch else "refit")
 
 
