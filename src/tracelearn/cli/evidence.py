@@ -21,7 +21,9 @@ from tracelearn.cli.shared import (
     TaskName,
     check_out,
     open_data,
+    open_groups,
     read_alpha,
+    reads_samples,
     show_table,
 )
 
@@ -42,13 +44,22 @@ Force = Annotated[bool, typer.Option("--force", help="Replace the file of the fi
 
 
 def _read(
-    data: Path, target: str, samples: str, groups: str | None, confounds: str | None, task: str, cv: int
+    data: str,
+    target: str,
+    samples: str,
+    groups: str | None,
+    confounds: str | None,
+    task: str,
+    cv: int,
+    reading: dict[str, Any],
 ) -> tuple[Any, Any, bool]:
     """Read samples, targets and groups, and confounds; say whether targets are labels."""
     from tracelearn.cli import learning, progress
 
-    source = open_data(data, samples, target)
-    grouped = None if groups is None else open_data(data, samples, groups, "groups")
+    names = [] if confounds is None else confounds.split(",")
+    if names:  # of a wide table they are no columns of the samples
+        reading = {**reading, "ignore": (*reading["ignore"], *names, target)}
+    source, grouped = open_groups(data, samples, target, groups, reading)
     with progress.Bar(quiet=True) as bar:
         found = learning.read(source, grouped, data, bar)
     refuse(
@@ -56,8 +67,7 @@ def _read(
     )
     chosen = learning.find_task(found.y, task)
     learning.check_folds(found, cv, chosen)
-    names = [] if confounds is None else confounds.split(",")
-    columns = [learning.targets_of(open_data(data, samples, name, "confounds"), data) for name in names]
+    columns = [learning.targets_of(open_data(data, samples, name, reading, "confounds"), data) for name in names]
     return found, np.column_stack(columns) if columns else None, chosen.is_classification
 
 
@@ -92,6 +102,7 @@ def _show(
         show_table(rows)
 
 
+@reads_samples
 def permutation_command(
     data: Data,
     target: Target = "y",
@@ -113,6 +124,8 @@ def permutation_command(
     force: Force = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
+    *,
+    reading: dict[str, Any],
 ) -> None:
     """Test whether a score on held-out samples is better than chance, by permutations of the targets.
 
@@ -121,7 +134,7 @@ def permutation_command(
     check_out(plot, "figure", force=force, option="--plot", inputs=(data, target))
     from tracelearn.inference import permutation_test
 
-    found, confounding, classes = _read(data, target, samples, groups, confounds, task, cv)
+    found, confounding, classes = _read(data, target, samples, groups, confounds, task, cv, reading)
     model = _model(alpha, classes=classes, views=None)
     options: dict[str, Any] = {"n_permutations": permutations, "cv": cv, "scoring": scoring, "random_state": seed}
     result = permutation_test(
@@ -149,6 +162,7 @@ def permutation_command(
     _show(result, facts, rows, plot, as_json=as_json, quiet=quiet)
 
 
+@reads_samples
 def compare_command(
     data: Data,
     target: Target = "y",
@@ -166,12 +180,14 @@ def compare_command(
     force: Force = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
+    *,
+    reading: dict[str, Any],
 ) -> None:
     """Compare the trace norm with ridge and logistic regression on flat samples, on the same folds."""
     check_out(plot, "figure", force=force, option="--plot", inputs=(data, target))
     from tracelearn.inference import compare
 
-    found, confounding, classes = _read(data, target, samples, groups, confounds, task, cv)
+    found, confounding, classes = _read(data, target, samples, groups, confounds, task, cv, reading)
     model = {"trace norm": _model(alpha, classes=classes)}
     result = compare(
         model, found.X, found.y, cv=cv, repeats=repeats, groups=found.groups, confounds=confounding, scoring=scoring
@@ -183,6 +199,7 @@ def compare_command(
     _show(result, facts, dict(line.split(": ", 1) for line in lines), plot, as_json=as_json, quiet=quiet)
 
 
+@reads_samples
 def over_time_command(
     data: Data,
     target: Target = "y",
@@ -201,12 +218,14 @@ def over_time_command(
     force: Force = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
+    *,
+    reading: dict[str, Any],
 ) -> None:
     """Fit and score a model at each position along a mode, such as time."""
     check_out(plot, "figure", force=force, option="--plot", inputs=(data, target))
     from tracelearn.inference import decode_over_time
 
-    found, confounding, classes = _read(data, target, samples, groups, confounds, task, cv)
+    found, confounding, classes = _read(data, target, samples, groups, confounds, task, cv, reading)
     model = _model(alpha, classes=classes, views=None)
     options: dict[str, Any] = {"axis": axis, "window": window, "step": step, "generalize": generalize}
     result = decode_over_time(

@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -76,7 +75,7 @@ class Dataset:
         return np.asarray(model.predict(self.X[rows]))
 
 
-def targets_of(source: Source, data: Path) -> NDArray[Any]:
+def targets_of(source: Source, data: str) -> NDArray[Any]:
     """Read the targets of a file, all at once."""
     parts = [y for y, _ in source.targets()]
     if parts[0] is None:
@@ -84,7 +83,7 @@ def targets_of(source: Source, data: Path) -> NDArray[Any]:
     return np.concatenate(parts)
 
 
-def read(source: Source, groups: Source | None, data: Path, bar: Bar) -> Dataset:
+def read(source: Source, groups: Source | None, data: str, bar: Bar) -> Dataset:
     """Read what fits in memory, and leave the rest where it is; groups are targets of the same file."""
     y, named = targets_of(source, data), None if groups is None else targets_of(groups, data)
     assert source.sample_shape is not None

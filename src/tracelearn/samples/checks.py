@@ -28,7 +28,7 @@ from tracelearn.arrays.array_api import (
     unique_values,
     widest,
 )
-from tracelearn.arrays.threads import few_threads
+from tracelearn.arrays.linalg import few_threads
 from tracelearn.samples.scikit_learn import check_feature_names, check_n_features, fit_context
 
 __all__ = [

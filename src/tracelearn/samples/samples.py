@@ -156,7 +156,7 @@ def as_raw(X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = No
         from tracelearn.samples.execution import dask_blocks  # noqa: PLC0415 - Dask is imported where it is used
 
         return dask_blocks(X, y, sample_weight)
-    from tracelearn.samples.source import as_source  # noqa: PLC0415 - it knows all formats
+    from tracelearn.samples.opening import as_source  # noqa: PLC0415 - it knows all formats
 
     source = as_source(X, y, sample_weight)
     if source is None:
