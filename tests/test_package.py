@@ -44,6 +44,7 @@ PUBLIC = {
     "tensor_trace_norm",
     "to_onnx",
     "trace_norm_path",
+    "trusted_types",
 }
 
 

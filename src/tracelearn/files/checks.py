@@ -16,6 +16,7 @@ from tracelearn.features.base import TensorTransformer
 from tracelearn.moments import Moments
 from tracelearn.penalties import Split
 from tracelearn.problems.batch import Solution
+from tracelearn.samples.modes import fit_modes
 from tracelearn.samples.scikit_learn import make_constraint
 from tracelearn.selection.cv import SelectionCV
 
@@ -98,7 +99,7 @@ _NEEDED: dict[type, tuple[str, ...]] = {
     HierarchicalTraceNormClassifier: (*_LINEAR, "classes_", "nodes_", "estimators_"),
     SelectionCV: (*_LINEAR, "objective_", "alpha_", "ridge_", "mode_weights_", "target_mode_", "best_estimator_"),
 }
-_BEFORE = ("sample_shape_", "n_features_in_", "feature_names_in_", "classes_", "moments_")
+_BEFORE = ("sample_shape_", "n_features_in_", "feature_names_in_", "modes_", "classes_", "moments_")
 
 
 def check_parts(thing: Any) -> None:
@@ -153,6 +154,7 @@ def _check_shapes(model: Any) -> None:
     """Compare weights, intercepts, classes and moments with the shape of a sample."""
     shape, p = model.sample_shape_, math.prod(model.sample_shape_)
     expect(getattr(model, "n_features_in_", p) == p, "samples of no shape")
+    expect("modes_" not in vars(model) or fit_modes(model.modes_, shape), "modes of other samples")
     if "moments_" in vars(model):
         confounds = np.shape(getattr(model, "confound_coef_", ()))[-1:]
         size = p + sum(confounds)

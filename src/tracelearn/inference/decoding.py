@@ -21,7 +21,7 @@ from tracelearn.inference.sets import Reading, check_count, cleaned, is_shared, 
 from tracelearn.problems.batch import Problems
 from tracelearn.problems.datafits import Gram, Squares
 from tracelearn.samples.checks import read_confounds
-from tracelearn.samples.samples import as_raw
+from tracelearn.samples.samples import as_raw, unnamed
 from tracelearn.selection.folds import Folds, folds_of
 
 __all__ = ["Decoding", "decode_over_time", "searchlight"]
@@ -135,6 +135,7 @@ def decode_over_time(
     >>> int(np.argmax(decode_over_time(TraceNormClassifier(), X, y).mean))
     4
     """
+    X, y, _ = unnamed(X, y)
     shape, entries = _entries(X)
     check_count(window, "window")
     check_count(step, "step")
@@ -188,6 +189,7 @@ def searchlight(
     >>> searchlight(TraceNormClassifier(), X, y, chain).mean > 0.9
     array([False, False, False, False,  True,  True])
     """
+    X, y, _ = unnamed(X, y)
     shape, entries = _entries(X)
     mode = 0 if axis is None else axis - 1 if axis > 0 else axis + len(shape)
     entries = entries.ravel() if axis is None else entries

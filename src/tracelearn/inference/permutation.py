@@ -28,7 +28,7 @@ from tracelearn.inference.sets import (
     solve,
 )
 from tracelearn.samples.checks import read_confounds
-from tracelearn.samples.samples import as_raw
+from tracelearn.samples.samples import as_raw, unnamed
 from tracelearn.selection.cv import SelectionCV
 from tracelearn.selection.folds import Folds, folds_of
 
@@ -227,6 +227,7 @@ def permutation_test(
     >>> found.p_value, found.exchanged
     (0.01, 'targets of all samples')
     """
+    X, y, _ = unnamed(X, y)
     count, random = check_count(n_permutations, "n_permutations"), np.random.default_rng(random_state)
     if selection not in ("repeat", "fixed"):
         raise ValueError(f"Expected selection to be 'repeat' or 'fixed', got {selection!r}.")
