@@ -17,11 +17,11 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from tracelearn.arrays.array_api import Array, to_numpy
+from tracelearn.arrays.array_api import Array
 from tracelearn.estimators.base import ZeroWeightsWarning
-from tracelearn.inference.sets import check_count, cleaned, read_groups, score_name
+from tracelearn.inference.sets import check_count, check_scores, cleaned, read_groups, read_labels, score_name, scored
 from tracelearn.samples.checks import read_confounds
-from tracelearn.samples.samples import as_raw, unnamed
+from tracelearn.samples.samples import unnamed
 from tracelearn.selection.cv import SelectionCV
 from tracelearn.selection.folds import folds_of
 
@@ -174,7 +174,7 @@ def compare(
     (('TraceNormRegressor', 'ridge'), True)
     """
     X, y, _ = unnamed(X, y)
-    X, labels = np.asarray(X), to_numpy(as_raw(X, y).all_targets()[0])
+    X, labels = np.asarray(X), read_labels(X, y)
     named = _named(models)
     classifier = is_classifier(next(iter(named.values())))
     named |= {name: one for name, one in _yardsticks(classifier).items() if yardsticks and name not in named}
@@ -200,9 +200,9 @@ def compare(
                 A = X if searches else clean
                 fitted: Any = clone(model).fit(A[train], labels[train], **own)
                 fitted = _Informed(fitted, confounds[test]) if searches and confounds is not None else fitted
-                scores[m, f] = check_scoring(fitted, judge)(fitted, A[test], labels[test])
+                scores[m, f] = scored(check_scoring(fitted, judge), fitted, A[test], labels[test])
     ratio = float(np.mean([len(test) / len(train) for train, test in folds.splits]))
-    return Comparison.of(tuple(named), scores, ratio, name)
+    return Comparison.of(tuple(named), check_scores(scores), ratio, name)
 
 
 class _Informed:

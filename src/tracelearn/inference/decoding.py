@@ -17,11 +17,22 @@ from sklearn.metrics import check_scoring
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.arrays.linalg import mode_scales
 from tracelearn.estimators.base import TraceNormModel, ZeroWeightsWarning
-from tracelearn.inference.sets import Reading, check_count, cleaned, is_shared, judged, read_groups, score_name
+from tracelearn.inference.sets import (
+    Reading,
+    check_count,
+    check_scores,
+    cleaned,
+    is_shared,
+    judged,
+    read_groups,
+    read_labels,
+    score_name,
+    scored,
+)
 from tracelearn.problems.batch import Problems
 from tracelearn.problems.datafits import Gram, Squares
 from tracelearn.samples.checks import read_confounds
-from tracelearn.samples.samples import as_raw, unnamed
+from tracelearn.samples.samples import unnamed
 from tracelearn.selection.folds import Folds, folds_of
 
 __all__ = ["Decoding", "decode_over_time", "searchlight"]
@@ -214,8 +225,11 @@ def _lists(neighbours: Any, size: int) -> list[Array]:
         if table.shape != (size, size):
             raise ValueError(f"Expected a matrix of neighbours of shape {(size, size)}, got {table.shape}.")
         return [np.flatnonzero((row != 0) | (np.arange(size) == i)) for i, row in enumerate(table)]
-    lists = [np.asarray(own, dtype=int) for own in neighbours]
-    if not lists or any(own.ndim != 1 or not own.size or own.min() < 0 or own.max() >= size for own in lists):
+    lists = [np.asarray(own) for own in neighbours]
+    bad = [
+        own.ndim != 1 or own.dtype.kind not in "iu" or own.min() < 0 or own.max() >= size for own in lists if own.size
+    ]
+    if not lists or len(bad) < len(lists) or any(bad):
         raise ValueError(f"Expected lists of neighbours among 0 to {size - 1}, none of them empty, got others.")
     return lists
 
@@ -234,7 +248,7 @@ def _decode(
     generalize: bool,
 ) -> Decoding:
     """Score a model at each part of a sample, given as the numbers of its entries in its shape."""
-    labels = to_numpy(as_raw(X, y).all_targets()[0])
+    labels = read_labels(X, y)
     groups = read_groups(groups, len(labels))
     confounds = None if confounds is None else read_confounds(confounds, len(labels))
     metadata = {} if groups is None else {"groups": groups}
@@ -244,7 +258,7 @@ def _decode(
     scores = np.empty(shape)
     if not (is_shared(model) and isinstance(model, TraceNormModel) and model._loss().has_moments):
         _one_by_one(model, to_numpy(X), labels, confounds, parts, folds, scoring, scores)
-        return Decoding(scores, positions, name, "refit")
+        return Decoding(check_scores(scores), positions, name, "refit")
     reading = Reading.of(model, X, y, confounds)
     sizes = {part.shape for part in parts}
     for f, (train, test) in enumerate(folds.splits):
@@ -254,7 +268,7 @@ def _decode(
             index = np.stack([parts[i].ravel() for i in own])
             W, b = _solve(clean, index, size, train)
             _judge(clean, index, W, b, test, scoring, scores[f], own)
-    return Decoding(scores, positions, name, "batch")
+    return Decoding(check_scores(scores), positions, name, "batch")
 
 
 def _rows(reading: Reading, index: Array, samples: Array) -> Array:
@@ -350,6 +364,6 @@ def _one_by_one(
             for t, part in enumerate(parts):
                 fitted = clone(model).fit(at(part, train), y[train])
                 if scores.ndim == 2:
-                    scores[f, t] = scorer(fitted, at(part, test), y[test])
+                    scores[f, t] = scored(scorer, fitted, at(part, test), y[test])
                 else:
-                    scores[f, t] = [scorer(fitted, at(other, test), y[test]) for other in parts]
+                    scores[f, t] = [scored(scorer, fitted, at(other, test), y[test]) for other in parts]
