@@ -111,6 +111,8 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
         All that was learned from the samples, where it is kept (squared loss, unless n_samples is far below n_features);
         confounds are features after those of the samples.
     sample_shape_ : tuple of ints
+    modes_ : tuple of Mode
+        Names, coordinates and units of the modes of a sample, where samples of xarray, pandas or MNE brought them.
     n_features_in_ : int
         Number of entries of a sample.
 
@@ -284,9 +286,11 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
         Parameters
         ----------
         X : array of shape (n_samples, I1, ..., IN), or (n_samples, n_features) with ``tensor_shape``
-            Of NumPy, or of any library of the array API standard, in which and on whose device all is then computed.
+            Of NumPy, or of any library of the array API standard, in which and on whose device all is then computed. A
+            DataArray of xarray, a DataFrame with several levels of columns and epochs of MNE bring names: ``modes_``.
         y : array of labels of shape (n_samples,)
             Of NumPy, then also strings, and so are ``classes_`` and predictions; or of another library, then they are of X's.
+            None takes the names of the events of MNE's epochs.
         sample_weight : array of shape (n_samples,), default=None
         confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
             Numbers that are regressed out of the samples, such as movement or age. Predictions then need them too: the

@@ -97,6 +97,8 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
         All that was learned from the samples, where it is kept (squared loss, unless n_samples is far below n_features);
         confounds are features after those of the samples.
     sample_shape_ : tuple of ints
+    modes_ : tuple of Mode
+        Names, coordinates and units of the modes of a sample, where samples of xarray, pandas or MNE brought them.
     n_features_in_ : int
         Number of entries of a sample.
 
@@ -184,7 +186,8 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
         Parameters
         ----------
         X : array of shape (n_samples, I1, ..., IN), or (n_samples, n_features) with ``tensor_shape``
-            Of NumPy, or of any library of the array API standard, in which and on whose device all is then computed.
+            Of NumPy, or of any library of the array API standard, in which and on whose device all is then computed. A
+            DataArray of xarray, a DataFrame with several levels of columns and epochs of MNE bring names: ``modes_``.
         y : array of shape (n_samples,) or (n_samples, K)
             Of X's library, or of NumPy and then moved to X.
         sample_weight : array of shape (n_samples,), default=None

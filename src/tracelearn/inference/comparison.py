@@ -16,10 +16,10 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from tracelearn.arrays.array_api import Array, to_numpy
+from tracelearn.arrays.array_api import Array
 from tracelearn.estimators.base import ZeroWeightsWarning
-from tracelearn.inference.sets import check_count, read_groups, score_name
-from tracelearn.samples.samples import as_raw
+from tracelearn.inference.sets import check_count, check_scores, read_groups, read_labels, score_name, scored
+from tracelearn.samples.samples import unnamed
 from tracelearn.selection.cv import SelectionCV
 from tracelearn.selection.folds import folds_of
 
@@ -167,7 +167,8 @@ def compare(
     >>> found.names, bool(found.p_value[1] < 0.05)
     (('TraceNormRegressor', 'ridge'), True)
     """
-    X, labels = np.asarray(X), to_numpy(as_raw(X, y).all_targets()[0])
+    X, y, _ = unnamed(X, y)
+    X, labels = np.asarray(X), read_labels(X, y)
     named = _named(models)
     classifier = is_classifier(next(iter(named.values())))
     named |= {name: one for name, one in _yardsticks(classifier).items() if yardsticks and name not in named}
@@ -187,9 +188,9 @@ def compare(
             for m, model in enumerate(named.values()):
                 own = {} if groups is None or not isinstance(model, SelectionCV) else {"groups": groups[train]}
                 fitted = clone(model).fit(X[train], labels[train], **own)
-                scores[m, f] = check_scoring(fitted, judge)(fitted, X[test], labels[test])
+                scores[m, f] = scored(check_scoring(fitted, judge), fitted, X[test], labels[test])
     ratio = float(np.mean([len(test) / len(train) for train, test in folds.splits]))
-    return Comparison.of(tuple(named), scores, ratio, name)
+    return Comparison.of(tuple(named), check_scores(scores), ratio, name)
 
 
 def _named(models: Any) -> dict[str, Any]:

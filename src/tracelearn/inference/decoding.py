@@ -17,10 +17,21 @@ from sklearn.metrics import check_scoring
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.arrays.linalg import mode_scales
 from tracelearn.estimators.base import TraceNormModel, ZeroWeightsWarning
-from tracelearn.inference.sets import Reading, check_count, is_shared, judged, read_groups, score_name
+from tracelearn.inference.sets import (
+    Reading,
+    check_count,
+    check_scores,
+    is_shared,
+    judged,
+    read_groups,
+    read_labels,
+    score_name,
+    scored,
+)
 from tracelearn.problems.batch import Problems
-from tracelearn.problems.datafits import Gram, Squares
-from tracelearn.samples.samples import as_raw
+from tracelearn.problems.datafits import Squares
+from tracelearn.problems.operators import Gram
+from tracelearn.samples.samples import unnamed
 from tracelearn.selection.folds import Folds, folds_of
 
 __all__ = ["Decoding", "decode_over_time", "searchlight"]
@@ -131,6 +142,7 @@ def decode_over_time(
     >>> int(np.argmax(decode_over_time(TraceNormClassifier(), X, y).mean))
     4
     """
+    X, y, _ = unnamed(X, y)
     shape, entries = _entries(X)
     check_count(window, "window")
     check_count(step, "step")
@@ -183,6 +195,7 @@ def searchlight(
     >>> searchlight(TraceNormClassifier(), X, y, chain).mean > 0.9
     array([False, False, False, False,  True,  True])
     """
+    X, y, _ = unnamed(X, y)
     shape, entries = _entries(X)
     mode = 0 if axis is None else axis - 1 if axis > 0 else axis + len(shape)
     entries = entries.ravel() if axis is None else entries
@@ -207,8 +220,11 @@ def _lists(neighbours: Any, size: int) -> list[Array]:
         if table.shape != (size, size):
             raise ValueError(f"Expected a matrix of neighbours of shape {(size, size)}, got {table.shape}.")
         return [np.flatnonzero((row != 0) | (np.arange(size) == i)) for i, row in enumerate(table)]
-    lists = [np.asarray(own, dtype=int) for own in neighbours]
-    if not lists or any(own.ndim != 1 or not own.size or own.min() < 0 or own.max() >= size for own in lists):
+    lists = [np.asarray(own) for own in neighbours]
+    bad = [
+        own.ndim != 1 or own.dtype.kind not in "iu" or own.min() < 0 or own.max() >= size for own in lists if own.size
+    ]
+    if not lists or len(bad) < len(lists) or any(bad):
         raise ValueError(f"Expected lists of neighbours among 0 to {size - 1}, none of them empty, got others.")
     return lists
 
@@ -226,7 +242,7 @@ def _decode(
     generalize: bool,
 ) -> Decoding:
     """Score a model at each part of a sample, given as the numbers of its entries in its shape."""
-    labels = to_numpy(as_raw(X, y).all_targets()[0])
+    labels = read_labels(X, y)
     groups = read_groups(groups, len(labels))
     metadata = {} if groups is None else {"groups": groups}
     folds = folds_of(cv, labels, None, metadata, classifier=is_classifier(model))
@@ -235,7 +251,7 @@ def _decode(
     scores = np.empty(shape)
     if not (is_shared(model) and isinstance(model, TraceNormModel) and model._loss().has_moments):
         _one_by_one(model, to_numpy(X), labels, parts, folds, scoring, scores)
-        return Decoding(scores, positions, name, "refit")
+        return Decoding(check_scores(scores), positions, name, "refit")
     reading = Reading.of(model, X, y)
     sizes = {part.shape for part in parts}
     for f, (train, test) in enumerate(folds.splits):
@@ -244,7 +260,7 @@ def _decode(
             index = np.stack([parts[i].ravel() for i in own])
             W, b = _solve(reading, index, size, train)
             _judge(reading, index, W, b, test, scoring, scores[f], own)
-    return Decoding(scores, positions, name, "batch")
+    return Decoding(check_scores(scores), positions, name, "batch")
 
 
 def _rows(reading: Reading, index: Array, samples: Array) -> Array:
@@ -332,6 +348,6 @@ def _one_by_one(
             for t, part in enumerate(parts):
                 fitted = clone(model).fit(at(part, train), y[train])
                 if scores.ndim == 2:
-                    scores[f, t] = scorer(fitted, at(part, test), y[test])
+                    scores[f, t] = scored(scorer, fitted, at(part, test), y[test])
                 else:
-                    scores[f, t] = [scorer(fitted, at(other, test), y[test]) for other in parts]
+                    scores[f, t] = [scored(scorer, fitted, at(other, test), y[test]) for other in parts]

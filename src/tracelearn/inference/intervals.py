@@ -10,16 +10,28 @@ import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.metrics import check_scoring
 
-from tracelearn.arrays.array_api import Array, to_numpy
+from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
 from tracelearn.estimators.base import TraceNormModel, ZeroWeightsWarning
-from tracelearn.inference.sets import Reading, check_count, is_shared, judged, read_groups, score_name
+from tracelearn.inference.sets import (
+    Reading,
+    check_count,
+    check_scores,
+    is_shared,
+    judged,
+    read_groups,
+    read_labels,
+    score_name,
+    scored,
+)
 from tracelearn.moments import Moments
 from tracelearn.problems.batch import Problems, Solution, in_basis
 from tracelearn.problems.datafits import Squares
-from tracelearn.samples.samples import as_raw
+from tracelearn.samples.samples import unnamed
 from tracelearn.selection.folds import folds_of
 
 __all__ = ["Bootstrap", "LearningCurve", "bootstrap", "learning_curve"]
+
+_MOST_MISSED = 10  # draws without a score, for each that is wanted
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +105,8 @@ def bootstrap(
 ) -> Bootstrap:
     """Fit a model to samples drawn with replacement, many times.
 
-    A sample that is drawn twice has weight two; those that were not drawn are scored.
+    A sample that is drawn twice has weight two; those that were not drawn are scored, and where the score is not defined for
+    them, such as an area under a curve for one class, others are drawn.
 
     Parameters
     ----------
@@ -129,20 +142,25 @@ def bootstrap(
         raise ValueError(
             f"Expected a TraceNormClassifier or TraceNormRegressor, got {model!r}: pass the best_estimator_ of a search."
         )
-    X, labels = to_numpy(X), to_numpy(as_raw(X, y).all_targets()[0])
+    X, y, _ = unnamed(X, y)
+    X, labels = to_numpy(X), read_labels(X, y)
     given = np.arange(len(labels)) if groups is None else read_groups(groups, len(labels))
     numbers = np.unique(to_numpy(given), return_inverse=True)[1]
     name = score_name(scoring, classifier=is_classifier(model))
     judge = scoring or name
     whole = clone(model).fit(X, labels)
     found: list[tuple[Any, ...]] = []
+    missed = 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ZeroWeightsWarning)
         while len(found) < count:
             weight = _drawn(numbers, labels, random, classifier=is_classifier(model))
             one, left = clone(model).fit(X, labels, sample_weight=weight), np.flatnonzero(weight == 0)
-            score = check_scoring(one, judge)(one, X[left], labels[left])
-            found.append((score, one.coef_, one.patterns_, *zip(*_subspaces(one, whole), strict=True)))
+            score = scored(check_scoring(one, judge), one, X[left], labels[left])
+            if np.isfinite(score):
+                found.append((score, one.coef_, one.patterns_, *zip(*_subspaces(one, whole), strict=True)))
+            elif (missed := missed + 1) > _MOST_MISSED * count:
+                check_scores(np.array(score))
     scores, coefs, patterns, ranks, angles = (np.array(own) for own in zip(*found, strict=True))
     return Bootstrap(scores, coefs, patterns, ranks, angles, whole.coef_, level, name)
 
@@ -257,7 +275,8 @@ def learning_curve(
     >>> bool(found.mean[1] > found.mean[0] + 0.1), found.method
     (True, 'batch')
     """
-    random, labels = np.random.default_rng(random_state), to_numpy(as_raw(X, y).all_targets()[0])
+    X, y, _ = unnamed(X, y)
+    random, labels = np.random.default_rng(random_state), read_labels(X, y)
     groups = read_groups(groups, len(labels))
     metadata = {} if groups is None else {"groups": groups}
     folds = folds_of(cv, labels, None, metadata, classifier=is_classifier(model))
@@ -279,13 +298,13 @@ def learning_curve(
                 continue
             for i, size in enumerate(numbers):
                 one = clone(model).fit(rows[order[:size]], labels[order[:size]])
-                scores[f, i] = check_scoring(one, judge)(one, rows[test], labels[test])
-    return LearningCurve(numbers, scores, name, "batch" if batch else "refit")
+                scores[f, i] = scored(check_scoring(one, judge), one, rows[test], labels[test])
+    return LearningCurve(numbers, check_scores(scores), name, "batch" if batch else "refit")
 
 
 def _sizes(sizes: Any, most: int) -> Array:
     if isinstance(sizes, int | np.integer):
-        return np.unique(np.linspace(0, most, check_count(sizes, "sizes") + 1).round().astype(int)[1:])
+        return np.unique(np.linspace(0, most, check_count(sizes, "sizes") + 1)[1:].round().astype(int).clip(1))
     found = np.unique(np.asarray(sizes))
     if found.dtype.kind not in "iu" or not found.size or found[0] < 2 or found[-1] > most:
         raise ValueError(f"Expected sizes from 2 to the {most} training samples of the smallest fold, got {sizes}.")
@@ -311,7 +330,7 @@ def _grown(reading: Reading, order: Array, test: Array, sizes: Array, scoring: A
         past = more if past is None else past + more
         known = past if model.fit_intercept else past.uncentred()
         fit = Squares.of(known, ridge=model.ridge, joint=model._joint(K), basis=basis, origin=origin)
-        alpha = np.full(fit.n_problems, float(model.alpha))
+        alpha = array_namespace(fit.ridge).full_like(fit.ridge, float(model.alpha))
         problems = Problems(fit, model._penalty(K), alpha, model._weight_shape(K))
         start_from: Solution | None = solution
         solution = model._solver(fit)(

@@ -16,14 +16,26 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.estimators.base import ZeroWeightsWarning
 from tracelearn.inference.searches import best_scores, can_repeat
-from tracelearn.inference.sets import Reading, check_count, chunks, is_shared, judged, read_groups, score_name, solve
-from tracelearn.samples.samples import as_raw
+from tracelearn.inference.sets import (
+    Reading,
+    check_count,
+    check_scores,
+    chunks,
+    is_shared,
+    judged,
+    read_groups,
+    read_labels,
+    score_name,
+    scored,
+    solve,
+)
+from tracelearn.samples.samples import unnamed
 from tracelearn.selection.cv import SelectionCV
 from tracelearn.selection.folds import Folds, folds_of
 
 __all__ = ["Exchange", "PermutationTest", "exchange_of", "p_value", "permutation_test"]
 
-# Scores closer than this are equal: the solver's tolerance moves them by less.
+# Scores closer than this share of their size are equal: the solver's tolerance moves them by less.
 _EQUAL = 1e-9
 # Scores that are this close to the one that was found, in spreads of the null, could cross it: they are fitted exactly.
 _NEAR = 0.25
@@ -39,7 +51,8 @@ def p_value(found: Any, null: Array) -> Array:
     >>> float(p_value(0.9, np.array([0.4, 0.5, 0.6])))
     0.25
     """
-    return np.asarray((1 + np.sum(null >= np.asarray(found) - _EQUAL, axis=0)) / (1 + len(null)))
+    near = _EQUAL * np.maximum(np.abs(found), np.max(np.abs(null), axis=0))  # scores have the units of their targets
+    return np.asarray((1 + np.sum(null >= np.asarray(found) - near, axis=0)) / (1 + len(null)))
 
 
 # --- what may be exchanged --------------------------------------------------------------------------------------------
@@ -211,16 +224,17 @@ def permutation_test(
     >>> found.p_value, found.exchanged
     (0.01, 'targets of all samples')
     """
+    X, y, _ = unnamed(X, y)
     count, random = check_count(n_permutations, "n_permutations"), np.random.default_rng(random_state)
     if selection not in ("repeat", "fixed"):
         raise ValueError(f"Expected selection to be 'repeat' or 'fixed', got {selection!r}.")
-    labels = to_numpy(as_raw(X, y).all_targets()[0])
+    labels = read_labels(X, y)
     groups = read_groups(groups, len(labels))
-    name = score_name(scoring, classifier=is_classifier(model))
     searches = isinstance(model, SelectionCV)
     if searches:
         cv, scoring = model.cv if cv is None else cv, model.scoring if scoring is None else scoring
         model = clone(model).set_params(cv=cv, scoring=scoring)
+    name = score_name(scoring, classifier=is_classifier(model))
     folds, exchange = _folds(cv, labels, groups, classifier=is_classifier(model))
     order = np.concatenate([np.arange(len(labels))[None], exchange.draw(len(labels), count, random)])
     chosen: str | None = None
@@ -229,9 +243,7 @@ def permutation_test(
     elif searches:
         model, chosen = model.set_params(cv=folds.splits), "repeat"
     scores, method = _scores(model, X, y, folds, scoring, order, tol)
-    if not np.all(np.isfinite(scores)):
-        raise ValueError("Expected a score on every fold, got NaN: a fold may lack a class, so use fewer folds.")
-    found, null = float(scores[0]), scores[1:]
+    found, null = float(check_scores(scores)[0]), scores[1:]
     return PermutationTest(found, float(p_value(found, null)), null, exchange.words, chosen, method, name)
 
 
@@ -261,7 +273,7 @@ def _scores(model: Any, X: Any, y: Any, folds: Folds, scoring: Any, order: Array
     def refitted(own: Array) -> float:
         pairs = folds.splits
         fitted = [(clone(model).fit(X[train], y[own[train]]), test) for train, test in pairs]
-        return float(np.mean([scorer(one, X[test], y[own[test]]) for one, test in fitted]))
+        return float(np.mean([scored(scorer, one, X[test], y[own[test]]) for one, test in fitted]))
 
     return _one_by_one(refitted, order), "refit"
 

@@ -29,7 +29,19 @@ from tracelearn.samples.samples import Block, Samples, as_raw
 from tracelearn.selection.session import with_scores
 from tracelearn.solvers import admm
 
-__all__ = ["Reading", "check_count", "chunks", "is_shared", "judged", "read_groups", "score_name", "solve"]
+__all__ = [
+    "Reading",
+    "check_count",
+    "check_scores",
+    "chunks",
+    "is_shared",
+    "judged",
+    "read_groups",
+    "read_labels",
+    "score_name",
+    "scored",
+    "solve",
+]
 
 # Numbers in the weights of one batch: more would leave the cache without fewer calls.
 _LARGEST_BATCH = 1_000_000
@@ -62,6 +74,13 @@ def score_name(scoring: Any, *, classifier: bool) -> str:
     if not callable(scoring):
         raise ValueError(f"Expected scoring to be a name, a function or None, got {scoring!r}.")
     return str(getattr(scoring, "__name__", "score"))
+
+
+def read_labels(X: Any, y: Any) -> Array:
+    """Read targets as they came, and refuse where there are none."""
+    if y is None:
+        raise ValueError("Expected one target for each sample, got none: pass y.")
+    return to_numpy(as_raw(X, y).all_targets()[0])
 
 
 def read_groups(groups: Any, n: int) -> Array | None:
@@ -201,6 +220,27 @@ def _apart(samples: Samples, n_sets: int) -> Iterator[Samples]:
 # --- judging ----------------------------------------------------------------------------------------------------------
 
 
+def scored(scorer: Any, model: Any, X: Any, y: Array) -> float:
+    """Score one fitted model; NaN where the score is not defined, such as an area under a curve of one class."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UndefinedMetricWarning)
+        try:
+            return float(scorer(model, X, y))
+        except AttributeError as error:
+            raise ValueError(
+                f"Expected a score that fits the model, got another ({error}): choose another one."
+            ) from error
+
+
+def check_scores(scores: Array) -> Array:
+    """Refuse scores (..., folds) of which some are not defined."""
+    if not np.all(np.isfinite(scores)):
+        raise ValueError(
+            "Expected a score on every fold, got NaN or infinity: a fold may lack a class or have one sample, so use fewer folds."
+        )
+    return scores
+
+
 def judged(reading: Reading, scoring: Any, order: Array, scores: Array) -> Array:
     """Score predictions of many models for the same samples, (S,); higher is better.
 
@@ -219,11 +259,10 @@ def judged(reading: Reading, scoring: Any, order: Array, scores: Array) -> Array
     if fast is not None and _kind(model, scores) in fast[0]:
         return fast[1](codes, scores if model._learns_classes else reading.loss.inverse_link(scores))
     scorer = get_scorer(name) if isinstance(name, str) else name
-    rows = np.zeros((scores.shape[1], 1))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UndefinedMetricWarning)
-        pairs = zip(scores, np.broadcast_to(order, scores.shape[:2]), strict=True)
-        return np.array([scorer(with_scores(model, reading.loss, z), rows, reading.labels[own]) for z, own in pairs])
+    rows, pairs = np.zeros((scores.shape[1], 1)), zip(scores, np.broadcast_to(order, scores.shape[:2]), strict=True)
+    return np.array(
+        [scored(scorer, with_scores(model, reading.loss, z), rows, reading.labels[own]) for z, own in pairs]
+    )
 
 
 def _kind(model: Any, scores: Array) -> str:
@@ -247,7 +286,9 @@ def _balanced(codes: Array, scores: Array) -> Array:
 
 
 def _r_squared(y: Array, found: Array) -> Array:
-    """Average over targets the share of the variance that is explained, (S,), as scikit-learn does."""
+    """Average over targets the share of the variance that is explained, (S,), as scikit-learn does: NaN of one sample."""
+    if y.shape[1] < 2:
+        return np.full(len(found), np.nan)
     left = np.sum((y - found) ** 2, axis=1)
     spread = np.sum((y - y.mean(axis=1, keepdims=True)) ** 2, axis=1) + 0.0 * left
     share = np.where(spread > 0, 1.0 - left / np.where(spread > 0, spread, 1.0), np.where(left > 0, 0.0, 1.0))
