@@ -351,6 +351,10 @@ class TraceNormModel(NamedWeights, BaseEstimator):
             if self.verbose > 1:
                 self._report(f"iteration {so_far.n_iter}, relative duality gap {gap:.1e}")
 
+        if self.solver == "auto" and fit.best_solver == "subspaces":
+            few = "subspaces: two passes for the best weights in subspaces of the modes, which then grow"
+            many = "apg-adm: some term of the penalty is no trace norm, so every gradient is a pass"
+            self._report(few if penalty.is_invariant else many)
         found = self._solver(fit)(problems, tol=self.tol, max_iter=self.max_iter, start=start, on_iteration=watch)
         self._solution, self._solved = found, problem
         coef = self._keep(problems, found, scales)

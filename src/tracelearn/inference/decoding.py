@@ -29,8 +29,7 @@ from tracelearn.inference.sets import (
     scored,
 )
 from tracelearn.problems.batch import Problems
-from tracelearn.problems.datafits import Squares
-from tracelearn.problems.operators import Gram
+from tracelearn.problems.datafits import Gram, Squares
 from tracelearn.samples.samples import unnamed
 from tracelearn.selection.folds import Folds, folds_of
 
