@@ -201,14 +201,14 @@ def _solved(reading: Reading, fit: Any, n_targets: int, tol: float) -> Array:
     model, solver, xp = reading.model, reading.model._solver(fit), array_namespace(fit.ridge)
     norm, shape = model._penalty(n_targets), model._weight_shape(n_targets)
     tries = [(fit, {"max_iter": model.max_iter})]
-    if tol >= _SINGLE_TOL and model.alpha > 0 and isinstance(fit, Squares) and solver is admm:
+    if tol >= _SINGLE_TOL and model.alpha != 0 and isinstance(fit, Squares) and solver is admm:
         tries.insert(0, (fit.single(), _SINGLE))
     gap, numbers, parts = 0.0, [], []
     for part in chunks(fit.n_problems, math.prod(shape)):
         left = xp.arange(part.start, part.stop, device=device(fit.ridge))
         for one, options in tries:
             own = one if left.shape[0] == fit.n_problems else one.take(left)
-            problems = Problems(own, norm, xp.full_like(own.ridge, float(model.alpha)), shape)
+            problems = Problems(own, norm, model._alphas(own, norm, shape), shape)
             found = solver(problems, tol=tol, exact_ranks=False, **options)
             done = found.gap <= (tol if one is not fit else math.inf)
             W = xp.reshape(as_dtype(found.W, fit.ridge.dtype), (left.shape[0], -1, fit.n_features))
