@@ -9,7 +9,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 
-from tracelearn.arrays.array_api import Array, array_namespace, is_foreign
+from tracelearn.arrays.array_api import Array, is_foreign
 from tracelearn.estimators.online import OnlineModel, has_moments
 from tracelearn.estimators.scores import r_squared
 from tracelearn.samples.checks import float_dtype, learning, read_samples, read_targets, read_weights
@@ -53,8 +53,9 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
         The intercept is never penalised.
     tensor_shape : sequence of ints, default=None
         The shape of a sample when X comes flat, as (n_samples, n_features).
-    solver : {"auto", "admm", "newton", "apg-adm", "apg-dr"} or function, default="auto"
-        "auto" is "admm" for the squared loss and "newton" for the others. The last two are the paper's accelerated
+    solver : {"auto", "admm", "newton", "subspaces", "apg-adm", "apg-dr"} or function, default="auto"
+        "auto" is "admm" for the squared loss, "newton" for the others, and "subspaces" where square matrices do not fit in
+        memory: few passes over the samples for weights of low rank. The last two are the paper's accelerated
         proximal gradient with an inner loop by the alternating direction method or by Douglas-Rachford splitting.
     tol : float, default=1e-6
         Relative duality gap to reach.
@@ -150,14 +151,6 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
         self.keep_moments = keep_moments
         self.forgetting = forgetting
         self.verbose = verbose
-
-    _single: bool  # whether y has one axis
-
-    def _shaped(self, rows: Array, shape: tuple[int, ...]) -> Array:
-        return array_namespace(rows).reshape(rows, shape if self._single else (-1, *shape))
-
-    def _scalar(self, intercept: Array) -> Any:
-        return float(intercept[0]) if self._single else intercept
 
     def _block(
         self, X: Any, y: Any, sample_weight: Any, *, reset: bool, part: bool = False, **known: Any
