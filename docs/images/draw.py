@@ -37,7 +37,11 @@ def main() -> None:
     faces = 1e6 * eeg["epochs"]["face"].get_data()
     true = np.outer(eeg["topography"], np.exp(-(((times - 0.17) / 0.03) ** 2)))
     figure, axes = plt.subplots(1, 3, figsize=(9.5, 2.6), sharey=True)
-    shown = (faces[0], "one epoch"), (np.squeeze(eeg["model"].patterns_), "what the model found"), (true, "what was put in")
+    shown = (
+        (faces[0], "one epoch"),
+        (np.squeeze(eeg["model"].patterns_), "what the model found"),
+        (true, "what was put in"),
+    )
     for ax, (values, title) in zip(axes, shown, strict=True):
         image(ax, values, times, range(8), title=title, xlabel="time (s)")
     axes[0].set_yticks(range(8), names)
