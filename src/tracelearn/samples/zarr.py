@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from zarr.codecs import BloscCodec
 from zarr.storage import LocalStore
 
-from tracelearn.arrays.memory import available_memory
+from tracelearn.arrays.array_api import available_memory
 from tracelearn.samples.source import Column, array_column, look_through, other_than_opened, slices, stored_bytes
 
 __all__ = ["OPTIONS", "column", "names"]
