@@ -78,6 +78,7 @@ def _curve(value: Any) -> bool:
 _FORMS: dict[str, Callable[[Any], bool]] = {
     "sample_shape_": _shape, "n_features_in_": _whole, "n_samples_seen_": _size, "classes_": _labels,
     "coef_": _numbers, "intercept_": lambda value: _number(value) or _row(value), "patterns_": _numbers,
+    "confound_coef_": _numbers,
     "n_iter_": _whole, "objective_": _number, "dual_gap_": _size, "_convergence": _curve, "_flat": _truth, "_single": _truth,
     "moments_": lambda value: isinstance(value, Moments), "alpha_": _size, "ridge_": _size, "target_mode_": _truth,
     "mode_weights_": lambda value: value is None or all(map(_size, value)), "best_score_": _number, "best_index_": _whole,
@@ -153,7 +154,9 @@ def _check_shapes(model: Any) -> None:
     shape, p = model.sample_shape_, math.prod(model.sample_shape_)
     expect(getattr(model, "n_features_in_", p) == p, "samples of no shape")
     if "moments_" in vars(model):
-        expect(model.moments_.x_mean.shape == (p,), f"moments of other samples than those of shape {shape}")
+        confounds = np.shape(getattr(model, "confound_coef_", ()))[-1:]
+        size = p + sum(confounds)
+        expect(model.moments_.x_mean.shape == (size,), f"moments of other samples than those of shape {shape}")
     if isinstance(model, TraceNormModel | HierarchicalTraceNormClassifier) and "coef_" in vars(model):
         targets = np.shape(model.intercept_)
         expect(model.coef_.shape == (*targets, *((p,) if model._flat else shape)), "coef_ of another shape")
@@ -162,6 +165,8 @@ def _check_shapes(model: Any) -> None:
         expect(count == 0 or n in {count - 1, count if count > 2 else 1}, f"other classes than {n} intercepts")
     if isinstance(model, TraceNormModel) and "coef_" in vars(model):
         expect(model.patterns_.shape == (*targets, *shape), "patterns_ of another shape")
+        if "confound_coef_" in vars(model):
+            expect(model.confound_coef_.shape[:-1] == targets, "confound_coef_ of another shape")
         weights = () if model.mode_weights is None else model.mode_weights
         expect(len(weights) <= 1 + len(shape) and np.asarray(weights, float).ndim == 1, "mode weights of other modes")
         if "_solution" in vars(model):
@@ -220,8 +225,10 @@ def check_use(model: Any) -> None:
     if shape is None or math.prod(shape) > _LARGEST_SAMPLE:
         return
     samples = np.zeros((_SAMPLES, *shape), getattr(getattr(model, "coef_", None), "dtype", float))
+    weights = getattr(model, "confound_coef_", None)
+    known = {} if weights is None else {"confounds": np.zeros((_SAMPLES, weights.shape[-1]))}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name in ("predict", "decision_function", "predict_proba", "transform"):
             if hasattr(model, name):
-                expect(len(getattr(model, name)(samples)) == _SAMPLES, f"{name} of other samples")
+                expect(len(getattr(model, name)(samples, **known)) == _SAMPLES, f"{name} of other samples")

@@ -85,6 +85,10 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
         )
     check_is_fitted(model)
     plain: Any = getattr(model, "best_estimator_", model)
+    if hasattr(plain, "confound_coef_"):
+        raise ValueError(
+            "Expected a model of samples alone, got one that was fitted with confounds: a graph has no input for them."
+        )
     coef = plain.coef_
     if getattr(model, "features_", None) is not None:
         if not all(isinstance(view, LinearTransformer) for view in model.views_.values()):

@@ -19,8 +19,7 @@ from tracelearn.arrays.linalg import mode_scales
 from tracelearn.estimators.base import TraceNormModel, ZeroWeightsWarning
 from tracelearn.inference.sets import Reading, check_count, is_shared, judged, read_groups, score_name
 from tracelearn.problems.batch import Problems
-from tracelearn.problems.datafits import Squares
-from tracelearn.problems.operators import Gram
+from tracelearn.problems.datafits import Gram, Squares
 from tracelearn.samples.samples import as_raw
 from tracelearn.selection.folds import Folds, folds_of
 

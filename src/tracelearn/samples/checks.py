@@ -28,7 +28,7 @@ from tracelearn.arrays.array_api import (
     unique_values,
     widest,
 )
-from tracelearn.arrays.threads import few_threads
+from tracelearn.arrays.linalg import few_threads
 from tracelearn.samples.scikit_learn import check_feature_names, check_n_features, fit_context
 
 __all__ = [
@@ -291,6 +291,30 @@ def read_targets(y: Any, X: Array) -> Array:
     y = move_to(y, X, widest(X)["dtype"] if is_foreign(X) else np.float64)
     check_finite(y, "y")
     return y
+
+
+def read_confounds(confounds: Any, n_samples: int | None) -> Array:
+    """Check confounds, one row for each sample, and return them in memory as numbers of NumPy, (n, q)."""
+    found = to_numpy(confounds) if is_foreign(confounds) else np.asarray(confounds)
+    found = found[:, None] if found.ndim == 1 else found
+    if n_samples is None:
+        raise ValueError(
+            "Expected samples whose number is known where confounds are given, got an iterable: pass arrays or a file, or call "
+            "partial_fit with the confounds of each batch."
+        )
+    if found.ndim != 2 or found.shape[0] != n_samples or found.shape[1] == 0:
+        raise ValueError(
+            f"Expected confounds of shape ({n_samples}, n_confounds), got shape {found.shape}: give one row for each sample."
+        )
+    try:
+        found = found.astype(np.float64, casting="unsafe" if found.dtype.kind == "O" else "same_kind")
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"Expected numbers in confounds, got {found.dtype} values: code categories as columns of zeros and ones."
+        ) from None
+    check_finite(found, "confounds")
+    check_range(found, "confounds")
+    return found
 
 
 def read_labels(y: Any, X: Array, classes: Any = None, *, least: int = 2) -> tuple[Array, Array]:

@@ -122,14 +122,16 @@ class SelectionCV(BaseEstimator):
 
     # --- the search --------------------------------------------------------------------------------------------------
 
-    def _select_and_fit(self, X: Any, y: Any, sample_weight: Any, groups: Any, params: dict[str, Any]) -> Self:
+    def _select_and_fit(
+        self, X: Any, y: Any, sample_weight: Any, groups: Any, confounds: Any, params: dict[str, Any]
+    ) -> Self:
         """Choose by cross-validation, then learn from all samples."""
         metadata = self._for_splitter(groups, params)
         deadline = math.inf if self.max_time is None else time.monotonic() + float(self.max_time)
         model = self._new_model()
         model._validate_params()
         loss = model._loss()
-        raw = as_raw(X, y, sample_weight)
+        raw = as_raw(X, y, sample_weight, confounds)
         if not raw.repeatable:
             raise ValueError(
                 "Expected samples that can be read more than once to choose by cross-validation, got an iterator: pass arrays, "
@@ -334,7 +336,8 @@ class SelectionCV(BaseEstimator):
 
     def __getattr__(self, name: str) -> Any:
         """Show what the model that was found has learned."""
-        shown = ("coef_", "coef_tensor_", "patterns_", "mode_ranks_", "mode_factors_", "convergence_", "moments_")
+        described = ("patterns_", "mode_ranks_", "mode_factors_", "convergence_", "moments_")
+        shown = ("coef_", "coef_tensor_", "confound_coef_", *described)
         if name not in shown or "best_estimator_" not in vars(self):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         found = getattr(self.best_estimator_, name)
@@ -376,13 +379,13 @@ class SelectionCV(BaseEstimator):
         shape = best.sample_shape_ if features is None else features._shape_out()
         return dict.fromkeys(views, array_namespace(whole).reshape(whole, (*targets, *shape)))
 
-    def predict(self, X: Any) -> Array:
-        """Predict each sample with the model that was found."""
-        return self._passed_on("predict", X)
+    def predict(self, X: Any, confounds: Any = None) -> Array:
+        """Predict each sample with the model that was found, with the confounds of each where ``fit`` had some."""
+        return self._passed_on("predict", X, confounds)
 
-    def _passed_on(self, method: str, X: Any) -> Array:
+    def _passed_on(self, method: str, X: Any, confounds: Any) -> Array:
         self._check_place(X, method)
-        found: Array = getattr(self.best_estimator_, method)(self._seen(X))
+        found: Array = getattr(self.best_estimator_, method)(self._seen(X), confounds)
         return found
 
     def _check_place(self, X: Any, method: str) -> None:
@@ -403,17 +406,17 @@ class SelectionCV(BaseEstimator):
         flat = len(self.best_estimator_.sample_shape_) == 1 and not is_dask(found)
         return array_namespace(found).reshape(found, (found.shape[0], -1)) if flat else found
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: Any, sample_weight: Any = None, confounds: Any = None) -> float:
         """Score the model that was found, as it does itself."""
         check_is_fitted(self)
-        return float(self.best_estimator_.score(self._seen(X), y, sample_weight))
+        return float(self.best_estimator_.score(self._seen(X), y, sample_weight, confounds))
 
     @available_if(_goes_on)
     @learning
-    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> Self:
         """Learn from more samples with everything that was chosen fixed (with ``keep_moments``)."""
         check_is_fitted(self)
-        self.best_estimator_.partial_fit(self._seen(X), y, sample_weight=sample_weight)
+        self.best_estimator_.partial_fit(self._seen(X), y, sample_weight=sample_weight, confounds=confounds)
         for shown in _SHOWN[3:]:
             setattr(self, shown, getattr(self.best_estimator_, shown))
         return self
@@ -595,7 +598,15 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
         self.verbose = verbose
 
     @learning
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, **params: Any) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+        confounds: Any = None,
+        **params: Any,
+    ) -> Self:
         """Choose by cross-validation, then learn from all samples.
 
         Parameters
@@ -603,9 +614,12 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
         X : array of shape (n_samples, I1, ..., IN), or (n_samples, n_features) with ``tensor_shape``
         y : array of shape (n_samples,) or (n_samples, K)
         sample_weight, groups : arrays of shape (n_samples,), default=None
+        confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
+            Numbers that are regressed out of what each view shows of the samples, in each training fold anew; the regression
+            of a fold is applied to what it holds out, that of all samples to those that are predicted.
         **params : what a splitter asks for under other names, with scikit-learn's metadata routing
         """
-        return self._select_and_fit(X, y, sample_weight, groups, params)
+        return self._select_and_fit(X, y, sample_weight, groups, confounds, params)
 
     score = SelectionCV.score
 
@@ -727,7 +741,15 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
         self.verbose = verbose
 
     @learning
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, **params: Any) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+        confounds: Any = None,
+        **params: Any,
+    ) -> Self:
         """Choose by cross-validation, then learn from all samples.
 
         Parameters
@@ -735,28 +757,31 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
         X : array of shape (n_samples, I1, ..., IN), or (n_samples, n_features) with ``tensor_shape``
         y : array of labels of shape (n_samples,)
         sample_weight, groups : arrays of shape (n_samples,), default=None
+        confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
+            Numbers that are regressed out of what each view shows of the samples, in each training fold anew; the regression
+            of a fold is applied to what it holds out, that of all samples to those that are predicted.
         **params : what a splitter asks for under other names, with scikit-learn's metadata routing
         """
-        return self._select_and_fit(X, y, sample_weight, groups, params)
+        return self._select_and_fit(X, y, sample_weight, groups, confounds, params)
 
     score = SelectionCV.score
 
-    def decision_function(self, X: Any) -> Array:
+    def decision_function(self, X: Any, confounds: Any = None) -> Array:
         """Score every sample, as ``TraceNormClassifier.decision_function``."""
-        return self._passed_on("decision_function", X)
+        return self._passed_on("decision_function", X, confounds)
 
-    def predict_proba(self, X: Any) -> Array:
+    def predict_proba(self, X: Any, confounds: Any = None) -> Array:
         """Predict the probability of each class: of the logistic loss its own, else of scores calibrated on held-out folds."""
         self._check_place(X, "predict_proba")
-        logs = self.predict_log_proba(X)
+        logs = self.predict_log_proba(X, confounds)
         return array_namespace(logs).exp(logs)
 
-    def predict_log_proba(self, X: Any) -> Array:
+    def predict_log_proba(self, X: Any, confounds: Any = None) -> Array:
         """Predict the logarithm of the probability of each class."""
         self._check_place(X, "predict_log_proba")
         if self.best_estimator_._loss().has_probabilities:
-            return self._passed_on("predict_log_proba", X)
-        scores = self.decision_function(X)
+            return self._passed_on("predict_log_proba", X, confounds)
+        scores = self.decision_function(X, confounds)
         xp = array_namespace(scores)
         scores = xp.stack([xp.zeros_like(scores), scores], axis=1) if scores.ndim == 1 else scores
         return Multinomial().log_probabilities(self.calibration_ * scores)

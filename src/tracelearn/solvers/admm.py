@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.arrays.cuda import recorded
 from tracelearn.penalties import Split
-from tracelearn.problems.batch import CHECK_EVERY, Finish, Finished, Problems, Solution, Watcher
+from tracelearn.problems.batch import CHECK_EVERY, Finish, Problems, Solution, Watcher
 from tracelearn.problems.datafits import repeated, summed
 
 __all__ = ["admm", "guarded"]
@@ -72,7 +72,7 @@ def admm(
     # The problems of an earlier batch may have ended apart, each with a step of its own, or for an operator of another size.
     known = found.rho is not None and bool(xp.all(found.rho >= least))
     rho = _shared(found.rho, shares) if known else _first_rho(problems)
-    finish, finished = Finish(problems, tol, exact_ranks), Finished(problems)
+    finish = Finish(problems, tol, exact_ranks)
     iteration, advance = 0, None  # made anew for a new step
     while True:
         if advance is None:
@@ -81,21 +81,20 @@ def admm(
         before, W, split = advance(W, split, ahead)
         iteration += ahead
         if iteration == review:
-            primal, dual = problems.penalty.residuals(before, split, W, problems.each(rho))
+            primal, dual = problems.penalty.residuals(before, split, W, repeated(rho, W.shape[0]))
             rho = _balanced(rho, problems.gathered(primal), problems.gathered(dual), shares)
             rho, advance = xp.clip(rho, min=least), None
             # A new step costs a factorisation, about a hundred iterations' worth, unless the operator is spectral.
             review = 2 * review if shares else review + _REVIEW_EVERY
         if iteration % every == 0 or iteration == max_iter:
-            found, done = finish.judge(problems, problems.concluded(W, split, iteration, rho, proven=proven))
+            found, done = finish.judge(problems, problems.certified(W, split, iteration, rho, proven=proven))
             if on_iteration is not None:
                 on_iteration(found)
             if bool(xp.all(done)) or iteration == max_iter:
-                return finished.with_rest(found)
+                return finish.all(found)
             if bool(xp.any(done)) and problems.fit.n_groups == 1:  # the problems of several groups stay together
-                left = finished.add(found, done)
-                tensors = finished.tensors(left)
-                finish.take(left, tensors)
+                left = finish.keep(found, done)
+                tensors = found.tensors_of(left)
                 problems, rho, advance = problems.take(left), rho[left], None
                 W, split = xp.take(W, tensors, axis=0), split.take(tensors)
 
@@ -104,8 +103,8 @@ def _advancing(
     problems: Problems, rho: Array, W: Array, split: Split, most: int
 ) -> Callable[[Array, Split, int], tuple[Split, Array, Split]]:
     """Return the function that makes some iterations: of W, split and their number; also the split before the last one."""
-    penalty, level, strength = problems.penalty, problems.each(rho), problems.each(problems.alpha)
-    update = problems.fit.updater(rho)
+    penalty, update = problems.penalty, problems.fit.updater(rho)
+    level, strength = repeated(rho, W.shape[0]), repeated(problems.alpha, W.shape[0])
 
     def step(W: Array, split: Split) -> tuple[Array, Split]:
         W = problems.tensors(update(problems.rows(W), problems.rows(penalty.pull(split, level))))
