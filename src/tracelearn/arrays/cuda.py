@@ -1,8 +1,8 @@
 """PyTorch on CUDA devices: small eigendecompositions in one kernel, and steps that are recorded once and replayed.
 
 Everything here gives what the array API's own calls give, without waiting for the device. The rest of the package asks
-``serves`` and ``recorded`` and knows nothing of PyTorch. Measured on an H200 (``benchmarks/NOTES.md``): the library's ``eigh``
-takes 0.2 ms up to size 32 and waits; beyond that it takes 1 ms for each matrix, one after the other.
+``serves`` and ``recorded`` and knows nothing of PyTorch. On an H200 the library's ``eigh`` takes 0.2 ms up to size 32 and
+waits; beyond that it takes a millisecond for each matrix, one after the other (``benchmarks/NOTES.md``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from array_api_compat import device, is_torch_array
 
 from tracelearn.arrays.array_api import Array
 
-__all__ = ["Recorded", "eigh", "recorded", "serves"]
+__all__ = ["Recorded", "eigh", "is_on_gpu", "recorded", "serves"]
 
 _LARGEST = 64  # rows of a matrix that one kernel decomposes in registers
 _SWEEPS = 12  # at most; six or seven are enough, since convergence is quadratic
@@ -31,7 +31,7 @@ def _kernel() -> Any:
         return None
 
     @triton.jit
-    def jacobi(gram, values, vectors, m, P: tl.constexpr, SWEEPS: tl.constexpr, EPS: tl.constexpr):
+    def jacobi(gram, values, vectors, m, P: tl.constexpr, SWEEPS: tl.constexpr, EPS: tl.constexpr):  # type: ignore[no-untyped-def]
         """Rotate pairs of rows and columns until the matrix is diagonal, disjoint pairs at once: one program a matrix.
 
         In round r of a sweep k meets 2r - k, modulo the number of players but one; the last player meets who is left over.
@@ -77,9 +77,14 @@ def _kernel() -> Any:
     return jacobi
 
 
+def is_on_gpu(X: Array) -> bool:
+    """Whether X is an array of PyTorch on a CUDA device, where a launch costs more than most of our sums."""
+    return is_torch_array(X) and bool(device(X).type == "cuda")
+
+
 def serves(G: Array) -> bool:
-    """Whether ``eigh`` here is the quicker one for symmetric matrices (..., m, m)."""
-    return is_torch_array(G) and device(G).type == "cuda" and G.shape[-1] <= _LARGEST and _kernel() is not None
+    """Whether symmetric matrices (..., m, m) are decomposed by ``eigh`` here."""
+    return is_on_gpu(G) and G.shape[-1] <= _LARGEST and _kernel() is not None
 
 
 def eigh(G: Array) -> tuple[Array, Array]:
@@ -89,9 +94,7 @@ def eigh(G: Array) -> tuple[Array, Array]:
     values, vectors = flat.new_empty(flat.shape[:2]), flat.new_empty(flat.shape)
     size = max(4, 1 << (m - 1).bit_length())
     eps = 2.0 ** (-52 if flat.itemsize == 8 else -23)
-    _kernel()[(flat.shape[0],)](
-        flat, values, vectors, m, size, _SWEEPS, eps, num_warps=4 if size > 8 else 1
-    )
+    _kernel()[(flat.shape[0],)](flat, values, vectors, m, size, _SWEEPS, eps, num_warps=4 if size > 8 else 1)
     return values.reshape(G.shape[:-1]), vectors.reshape(G.shape)
 
 
@@ -107,6 +110,7 @@ class Recorded:
     def __init__(self, step: Step, W: Array, split: Any) -> None:
         import torch
 
+        self._step = step  # what it computes with must stay where it is
         self._W, self._split = W.clone(), split.map(torch.clone)
         self._graph = torch.cuda.CUDAGraph()
         here, aside = torch.cuda.current_stream(), torch.cuda.Stream()
@@ -132,7 +136,7 @@ class Recorded:
 
 def recorded(step: Step, W: Array, split: Any) -> Recorded | None:
     """Record a step where that is possible: on a CUDA device, and without an operation that waits for it."""
-    if not is_torch_array(W) or device(W).type != "cuda":
+    if not is_on_gpu(W):
         return None
     import torch
 

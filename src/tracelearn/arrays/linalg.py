@@ -99,7 +99,9 @@ def shrink(M: Array, threshold: Array) -> Array:
     # Eigenvalues of the gram are exact to eps sigma_max^2, so singular values to sqrt(eps) sigma_max and no better.
     # A threshold of zero changes nothing, so it needs none. To ask a GPU costs more than the shrinkage, and the certificate
     # would see what is lost.
-    if not cuda.serves(Q) and bool(xp.any((level < math.sqrt(float(xp.finfo(M.dtype).eps)) * sigma[..., -1:]) & (level > 0))):
+    if not cuda.serves(Q) and bool(
+        xp.any((level < math.sqrt(float(xp.finfo(M.dtype).eps)) * sigma[..., -1:]) & (level > 0))
+    ):
         U, sigma, Vt = xp.linalg.svd(M, full_matrices=False)
         return (U * positive_part(sigma - level)[..., None, :]) @ Vt
     left = positive_part(sigma - level)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tracelearn.arrays.array_api import Array, array_namespace
-from tracelearn.arrays.cuda import recorded
+from tracelearn.arrays.cuda import is_on_gpu, recorded
 from tracelearn.penalties import Split
 from tracelearn.problems.batch import CHECK_EVERY, Finish, Problems, Solution, Watcher
 from tracelearn.problems.datafits import repeated, summed
@@ -19,6 +19,7 @@ __all__ = ["admm", "guarded"]
 _RELAX = 1.6  # over-relaxation
 _REVIEW_EVERY = 10  # iterations before the step is looked at
 _FEW = 8  # iterations that cost a GPU less than recording them
+_GPU_PATIENCE = 3  # a certificate costs a GPU as much as ten recorded iterations
 _LEAST_STEP = 1e-12  # times the mean eigenvalue: a smaller shift is lost in the rounding of the system
 
 
@@ -63,6 +64,7 @@ def admm(
     """
     xp = array_namespace(problems.alpha)
     every, proven = check_every or max_iter, check_every is not None
+    every *= _GPU_PATIENCE if is_on_gpu(problems.alpha) else 1
     found = problems.begin(start, proven=proven)
     if bool(xp.all(found.gap <= tol)):
         return found
@@ -82,8 +84,9 @@ def admm(
         iteration += ahead
         if iteration == review:
             primal, dual = problems.penalty.residuals(before, split, W, repeated(rho, W.shape[0]))
-            rho = _balanced(rho, problems.gathered(primal), problems.gathered(dual), shares)
-            rho, advance = xp.clip(rho, min=least), None
+            better = _balanced(rho, problems.gathered(primal), problems.gathered(dual), shares)
+            better = xp.clip(better, min=least)
+            rho, advance = (better, None) if bool(xp.any(better != rho)) else (rho, advance)
             # A new step costs a factorisation, about a hundred iterations' worth, unless the operator is spectral.
             review = 2 * review if shares else review + _REVIEW_EVERY
         if iteration % every == 0 or iteration == max_iter:
