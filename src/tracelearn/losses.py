@@ -17,10 +17,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
 from array_api_compat import device
 
-from tracelearn.arrays.array_api import Array, array_namespace, move_to, to_numpy
+from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.arrays.linalg import positive_part
 
 __all__ = [
@@ -133,51 +132,49 @@ def as_loss(given: Any, *, classes: bool) -> Loss:
 
 
 def _balanced_intercept(loss: Loss, total: Total, start: Array) -> Array:
-    """Find the zero of the mean derivative in each column: Newton with a difference quotient, kept inside a bracket.
-
-    The samples are summed where they are; the few numbers that decide the next step are compared by NumPy.
-    """
-    b, eps = to_numpy(start), float(array_namespace(start).finfo(start.dtype).eps)
-    low, high = np.full_like(b, -math.inf), np.full_like(b, math.inf)
+    """Find the zero of the mean derivative in each column: Newton with a difference quotient, kept inside a bracket."""
+    xp = array_namespace(start)
+    b, eps = start, float(xp.finfo(start.dtype).eps)
+    low, high = xp.full_like(b, -math.inf), xp.full_like(b, math.inf)
     curvature = 1.0 if loss.curvature is None else loss.curvature
-    slope = np.full_like(b, curvature)
-    step_back = np.ones_like(b)
-    before = np.full_like(b, math.inf)
+    slope = xp.full_like(b, curvature)
+    step_back = xp.ones_like(b)
+    before = xp.full_like(b, math.inf)
 
-    def force(b: Array) -> Array:
+    def force(b: Array) -> tuple[Array, Array]:
         """Return the mean derivative, and its mean size, which bounds the rounding error."""
-        xp, shift = array_namespace(start), move_to(b, start)
 
-        def both(y: Array, z: Array, share: Array) -> Array:
-            d = loss.derivative(y, z + shift)
-            return share @ xp.concat([d, xp.abs(d)], axis=1)
+        def both(y: Array, z: Array, share: Array) -> tuple[Array, Array]:
+            d = loss.derivative(y, z + b)
+            return share @ d, share @ xp.abs(d)
 
-        return np.split(to_numpy(total(both)), 2)
+        mean, size = total(both)
+        return mean, size
 
     mean, size = force(b)
     for _ in range(300):
-        done = np.abs(mean) <= _ROUNDING * eps * size
-        if done.all():
+        done = xp.abs(mean) <= _ROUNDING * eps * size
+        if bool(xp.all(done)):
             break
-        low, high = np.where(mean < 0, b, low), np.where(mean > 0, b, high)
-        inside = np.isfinite(low) & np.isfinite(high)
-        middle = np.where(
-            inside, 0.5 * (np.where(inside, low, b) + np.where(inside, high, b)), b - np.sign(mean) * step_back
+        low, high = xp.where(mean < 0, b, low), xp.where(mean > 0, b, high)
+        inside = xp.isfinite(low) & xp.isfinite(high)
+        middle = xp.where(
+            inside, 0.5 * (xp.where(inside, low, b) + xp.where(inside, high, b)), b - xp.sign(mean) * step_back
         )
-        step_back = np.where(inside, step_back, 2.0 * step_back)
+        step_back = xp.where(inside, step_back, 2.0 * step_back)
         newton = b - mean / slope
         # A step that did not halve the mean is followed by a bisection: secants alone may creep.
-        good = (newton > low) & (newton < high) & (np.abs(newton - b) <= step_back) & (np.abs(mean) < 0.5 * before)
-        before = np.abs(mean)
-        following = np.where(done, b, np.where(good, newton, middle))  # a column that is done waits for the others
-        if (following == b).all():
+        good = (newton > low) & (newton < high) & (xp.abs(newton - b) <= step_back) & (xp.abs(mean) < 0.5 * before)
+        before = xp.abs(mean)
+        following = xp.where(done, b, xp.where(good, newton, middle))  # a column that is done waits for the others
+        if bool(xp.all(following == b)):
             break
-        moved = np.where(following != b, following - b, 1.0)
+        moved = xp.where(following != b, following - b, xp.ones_like(b))
         last, (mean, size) = mean, force(following)
         secant = (mean - last) / moved
-        slope = np.where(secant > 1e-12 * curvature, secant, curvature)
+        slope = xp.where(secant > 1e-12 * curvature, secant, xp.full_like(b, curvature))
         b = following
-    return move_to(b, start)
+    return b
 
 
 @dataclass(frozen=True)
