@@ -45,6 +45,7 @@ _FORMATS = {
     ".tsv": "csv",
     ".arrow": "arrow",
     ".feather": "arrow",
+    ".mat": "mat",
 }
 
 
