@@ -37,7 +37,7 @@ def table(place: Place, columns: Sequence[str] = ()) -> Table:
 def _open(place: Place, options: Any, stack: ExitStack) -> Any:
     """Open either form of such a file: with a directory of its batches at the end, or without."""
     name = opened(place)
-    file = stack.enter_context(pyarrow.OSFile(name) if isinstance(name, str) else pyarrow.PythonFile(name))
+    file = stack.enter_context(pyarrow.OSFile(name) if isinstance(name, str) else pyarrow.PythonFile(name, mode="r"))
     is_file = file.read(6) == b"ARROW1"
     file.seek(0)
     reader = (pyarrow.ipc.open_file if is_file else pyarrow.ipc.open_stream)(file, options=options)

@@ -24,6 +24,7 @@ from tracelearn.samples.source import (
     Source,
     array_column,
     beside,
+    image_files,
     is_lazy,
     one_sentence,
     parquet_files,
@@ -46,6 +47,9 @@ _FORMATS = {
     ".arrow": "arrow",
     ".feather": "arrow",
     ".mat": "mat",
+    ".fif": "mne",
+    ".nii": "nifti",
+    ".nii.gz": "nifti",
 }
 
 
@@ -352,7 +356,9 @@ def _format_of(path: Place) -> str | None:
         return None
     if any((path / mark).exists() for mark in ("zarr.json", ".zgroup", ".zarray")):
         return "zarr"
-    return "parquet" if path.suffix.lower() in (".parquet", ".pq") or parquet_files(path) else None
+    if path.suffix.lower() in (".parquet", ".pq") or parquet_files(path):
+        return "parquet"
+    return "images" if image_files(path) else None
 
 
 def shaped(column: Column, shape: Sequence[int], name: str) -> Column:
