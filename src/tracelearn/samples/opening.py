@@ -334,7 +334,7 @@ class _File:
                 return other._open(None if other.names is None else other.names[0])
             raise ValueError(
                 f"Expected {role} to be a file that is one array, got '{name}', which holds several: name one of them, as in "
-                f"'{name}:{other.names[0]}'."
+                f"'{name}:...'."
             )
         if self.names is not None:
             return self._named(name, role)

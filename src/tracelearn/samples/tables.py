@@ -81,7 +81,7 @@ def entries(
     """Find the columns of the samples, and their shape: () for one column that holds whole samples."""
     if len(set(schema.names)) < len(schema.names):
         twice = next(name for name in schema.names if schema.names.count(name) > 1)
-        raise ValueError(f"Expected columns of different names in {place}, got '{twice}' twice: rename one.")
+        raise ValueError(f"Expected columns of different names in {place}, got {twice!r} twice: rename one.")
     if isinstance(samples, str) and samples in schema.names:
         return (samples,), ()
     others = ("y", *others) if others[:1] == (None,) else others
@@ -94,13 +94,13 @@ def entries(
     if missing or not names:
         raise ValueError(
             f"Expected samples to be one of the names in {place}, such as {', '.join(map(repr, left[:5])) or 'none'}, or a "
-            f"pattern such as 'ch*', got '{missing[0] if missing else samples}': choose some with open_source(path, samples=...)."
+            f"pattern such as 'ch*', got {missing[0] if missing else samples!r}: choose some with open_source(path, samples=...)."
         )
     for name in names:
         if not _is_number(schema.field(name).type):
             raise ValueError(
                 f"Expected numbers in the columns of {place} that are entries of a sample, got {schema.field(name).type} in "
-                f"'{name}': choose columns with open_source(path, samples=...), such as 'ch*'."
+                f"{name!r}: choose columns with open_source(path, samples=...), such as 'ch*'."
             )
     grid, shape = _grid(names)
     if tensor_shape is None or tuple(tensor_shape) == shape:
@@ -172,7 +172,7 @@ def layout(kind: Any, name: str, first: Any = None) -> tuple[tuple[int, ...], np
     if not shape and (types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)):
         return shape, np.dtype(object)
     raise ValueError(
-        f"Expected column '{name}' to hold numbers, labels, or tensors or lists of numbers, got {whole}: cast it to one of these."
+        f"Expected column {name!r} to hold numbers, labels, or tensors or lists of numbers, got {whole}: cast it to one of these."
     )
 
 
@@ -226,7 +226,7 @@ def _refuse_lengths(lists: Any, size: int, name: str, row: int, width: int) -> N
     other = np.flatnonzero(lengths != size)
     if other.size:
         raise ValueError(
-            f"Expected lists of {size} entries in column '{name}', as in the first row, got {lengths[other[0]]} in row "
+            f"Expected lists of {size} entries in column {name!r}, as in the first row, got {lengths[other[0]]} in row "
             f"{row + int(other[0]) // width}: cut or fill such rows."
         )
 
@@ -235,5 +235,5 @@ def _refuse_nulls(values: Any, name: str, row: int, width: int) -> None:
     if values.null_count:
         place = row + int(np.argmax(values.is_null().to_numpy(zero_copy_only=False))) // width
         raise ValueError(
-            f"Expected a value in every row of column '{name}', got a null in row {place}: drop or fill such rows."
+            f"Expected a value in every row of column {name!r}, got a null in row {place}: drop or fill such rows."
         )
