@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_narrow, is_sparse, move_to, place
+from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_narrow, is_sparse, move_to, place, to_numpy
 from tracelearn.arrays.linalg import mode_scales
 from tracelearn.confounds import Regression
 from tracelearn.errors import warn
@@ -36,7 +36,8 @@ from tracelearn.samples.checks import (
     read_samples,
     sample_shape,
 )
-from tracelearn.samples.samples import Block, Raw, Samples, as_raw, is_dask, naming
+from tracelearn.samples.modes import to_dataset
+from tracelearn.samples.samples import Block, Raw, Samples, as_raw, is_dask, naming, unnamed
 from tracelearn.samples.scikit_learn import Interval, StrOptions
 from tracelearn.solvers import SOLVERS
 
@@ -65,7 +66,50 @@ def shown() -> Iterator[None]:
             logger.removeHandler(handler)
 
 
-class TraceNormModel(BaseEstimator):
+def target_names(estimator: Any, n_targets: int) -> tuple[str, list[Any]]:
+    """Say what the targets of a model are, and name those that have weights: of two classes the second."""
+    if hasattr(estimator, "classes_"):
+        classes = to_numpy(estimator.classes_).tolist()
+        return "class", classes[1:] if n_targets == 1 else classes
+    return "target", list(range(n_targets))
+
+
+class NamedWeights:
+    """Weights that come back with the names of modes."""
+
+    sample_shape_: tuple[int, ...]
+    coef_tensor_: Any
+    patterns_: Any
+
+    def to_xarray(self) -> Any:
+        """Return ``coef`` and ``patterns`` as a Dataset of xarray, with the names and coordinates of the samples of ``fit``.
+
+        ``coef_`` and ``patterns_`` are arrays whatever X was, as scikit-learn's tools expect them.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import xarray
+        >>> from tracelearn import TraceNormRegressor
+        >>> X = np.random.default_rng(0).normal(size=(50, 3, 4))
+        >>> samples = xarray.DataArray(X, dims=("trial", "channel", "time"), coords={"channel": ["C3", "Cz", "C4"]})
+        >>> model = TraceNormRegressor().fit(samples, X[:, 1, 2])
+        >>> found = model.to_xarray()
+        >>> found["patterns"].dims, float(found["coef"].sel(channel="Cz", time=2)) > 0.5
+        (('channel', 'time'), True)
+        """
+        check_is_fitted(self)
+        coef, patterns = to_numpy(self.coef_tensor_), to_numpy(self.patterns_)
+        shape = tuple(self.sample_shape_)
+        if coef.shape[coef.ndim - len(shape) :] != shape:
+            raise ValueError(
+                "Expected weights in the modes of samples, got those of views of them: take coef_by_view_ and patterns_by_view_."
+            )
+        names = target_names(self, coef.shape[0] if coef.ndim > len(shape) else 1)
+        return to_dataset({"coef": coef, "patterns": patterns}, shape, getattr(self, "modes_", None), names)
+
+
+class TraceNormModel(NamedWeights, BaseEstimator):
     """What regressor and classifier share: reading, solving, certifying, describing the weights."""
 
     _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 - scikit-learn's convention
@@ -116,6 +160,9 @@ class TraceNormModel(BaseEstimator):
 
     def _read(self, raw: Raw, *, reset: bool = True, **known: Any) -> Samples:
         """Check samples: those in memory at once, others whenever a block of them is read."""
+        if reset:
+            self.__dict__.pop("modes_", None)
+            self.__dict__.update({} if raw.modes is None else {"modes_": raw.modes})
         if raw.in_memory:
             ((_, X, y, weight),) = raw.batches
             block, shape = self._block(X, y, weight, reset=reset, **known)
@@ -221,7 +268,7 @@ class TraceNormModel(BaseEstimator):
                 "__iter__ begins anew, or a file."
             )
         found = self._summarised(raw)
-        for name in ("sample_shape_", "n_features_in_", "_dtype", "_flat", "classes_", "_single"):
+        for name in ("sample_shape_", "n_features_in_", "_dtype", "_flat", "classes_", "_single", "modes_"):
             if hasattr(found, name):
                 setattr(self, name, getattr(found, name))
         self._check_learned()
@@ -291,6 +338,10 @@ class TraceNormModel(BaseEstimator):
         problem = (penalty, self._loss(n_targets), n_targets, place(reference))
         start = self._solution if warm and getattr(self, "_solved", None) == problem else None
         record = Record(self._watch if self.verbose > 1 else None)
+        if self.solver == "auto" and fit.best_solver == "subspaces":
+            few = "subspaces: two passes for the best weights in subspaces of the modes, which then grow"
+            many = "apg-adm: some term of the penalty is no trace norm, so every gradient is a pass"
+            self._report(few if penalty.is_invariant else many)
         found = self._solver(fit)(problems, tol=self.tol, max_iter=self.max_iter, start=start, on_iteration=record)
         self._solution, self._solved = found, problem
         return self._keep(problems, found, record, scales)
@@ -373,7 +424,7 @@ class TraceNormModel(BaseEstimator):
         """Call the method of this name that takes arrays: at once, block by block, or for a Dask array when it is computed."""
         check_is_fitted(self)
         self._check_confounds(confounds)
-        function = f"_{method}"
+        function, (X, _, _) = f"_{method}", unnamed(X, 0, getattr(self, "modes_", None))
         if is_dask(X):
             from tracelearn.samples.execution import lazily  # noqa: PLC0415 - Dask is imported where it is used
 

@@ -65,8 +65,9 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
         The intercept is never penalised.
     tensor_shape : sequence of ints, default=None
         The shape of a sample when X comes flat, as (n_samples, n_features).
-    solver : {"auto", "admm", "newton", "apg-adm", "apg-dr"} or function, default="auto"
-        "auto" is "admm" for the squared loss and "newton" for the others. The last two are the paper's accelerated
+    solver : {"auto", "admm", "newton", "subspaces", "apg-adm", "apg-dr"} or function, default="auto"
+        "auto" is "admm" for the squared loss, "newton" for the others, and "subspaces" where square matrices do not fit in
+        memory: few passes over the samples for weights of low rank. The last two are the paper's accelerated
         proximal gradient with an inner loop by the alternating direction method or by Douglas-Rachford splitting.
     tol : float, default=1e-6
         Relative duality gap to reach.
@@ -111,6 +112,8 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
         All that was learned from the samples, where it is kept (squared loss, unless n_samples is far below n_features);
         confounds are features after those of the samples.
     sample_shape_ : tuple of ints
+    modes_ : tuple of Mode
+        Names, coordinates and units of the modes of a sample, where samples of xarray, pandas or MNE brought them.
     n_features_in_ : int
         Number of entries of a sample.
 
@@ -290,9 +293,11 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
         Parameters
         ----------
         X : array of shape (n_samples, I1, ..., IN), or (n_samples, n_features) with ``tensor_shape``
-            Of NumPy, or of any library of the array API standard, in which and on whose device all is then computed.
+            Of NumPy, or of any library of the array API standard, in which and on whose device all is then computed. A
+            DataArray of xarray, a DataFrame with several levels of columns and epochs of MNE bring names: ``modes_``.
         y : array of labels of shape (n_samples,)
             Of NumPy, then also strings, and so are ``classes_`` and predictions; or of another library, then they are of X's.
+            None takes the names of the events of MNE's epochs.
         sample_weight : array of shape (n_samples,), default=None
         confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
             Numbers that are regressed out of the samples, such as movement or age. Predictions then need them too: the

@@ -72,7 +72,8 @@ class OnlineModel(TraceNormModel):
     ) -> None:
         """Add samples to ``moments_`` and leave the weights as they are, until ``_refresh``; a part may weigh nothing."""
         self._refuse_without_moments()
-        raw, past = as_raw(X, y, sample_weight, confounds), getattr(self, "moments_", None)
+        past = getattr(self, "moments_", None)
+        raw = as_raw(X, y, sample_weight, confounds, None if past is None else getattr(self, "modes_", None))
         if past is not None:
             self._check_confounds(confounds)
         if raw.repeatable or past is not None:
@@ -84,7 +85,7 @@ class OnlineModel(TraceNormModel):
             return
         found = self._summarised(raw)  # the first samples of a model come only once
         moments, known = self._coded_alike(found, classes)
-        for name in ("sample_shape_", "n_features_in_", "_dtype", "_flat", "_single"):
+        for name in ("sample_shape_", "n_features_in_", "_dtype", "_flat", "_single", "modes_"):
             if hasattr(found, name):
                 setattr(self, name, getattr(found, name))
         self.__dict__.update(known, moments_=moments)
@@ -132,7 +133,7 @@ class OnlineModel(TraceNormModel):
         """
         past, dtype = self._moments_of(self), self._dtype
         self._check_confounds(confounds)
-        raw = as_raw(X, y, sample_weight, confounds)
+        raw = as_raw(X, y, sample_weight, confounds, getattr(self, "modes_", None))
         samples = self._read(raw, reset=False, **self._known(None, grow=False))
         self._dtype = dtype
         self._fit_moments(_remainder(past, samples.moments()), warm=True)

@@ -10,11 +10,12 @@ from typing import Any
 from array_api_compat import device
 
 from tracelearn.arrays.array_api import Array, array_namespace, is_sparse
-from tracelearn.arrays.linalg import coupled_gram, squared, with_ones
+from tracelearn.arrays.linalg import coupled_gram, positive_part, squared, with_ones
+from tracelearn.arrays.subspaces import Subspaces
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
-from tracelearn.problems.datafits import Squares, least_value, mean_row, repeated, span, summed
-from tracelearn.problems.operators import Centred, Coupled, Gram, InBasis, Operator, Passes, stacked
+from tracelearn.problems.datafits import Gram, InBasis, Squares, least_value, mean_row, repeated, span, stacked, summed
+from tracelearn.problems.operators import Centred, Coupled, Operator, Passes
 from tracelearn.problems.sparse import FEW, SparseGram
 from tracelearn.samples.samples import Block, Samples
 
@@ -92,27 +93,23 @@ class LossEvaluation:
     ridge_value: Array
     W: Array
 
-    def _sizes(self) -> Array:
-        """Bound the root mean square (B,) of the scores with their intercept."""
-        xp, fit = array_namespace(self.W), self.fit
-        shift = xp.sqrt(summed(self.shift**2, fit.n_problems))
-        return xp.sqrt(summed(self.W**2 @ fit.squares, fit.n_problems)) + shift
+    def errors(self, unit: float) -> tuple[Array, Array]:
+        """Estimate rounding from the mean squares of the products ``w_i x_i``, which cancel where features are collinear.
 
-    def rounding(self) -> tuple[Array, Array]:
-        """Estimate it from the mean squares of the products ``w_i x_i``, which cancel where features are collinear."""
-        xp, fit, sizes = array_namespace(self.W), self.fit, self._sizes()
-        curvature = fit.loss.curvature
-        forces = self.force + (self.force if curvature is None else curvature) * sizes
-        length = forces * xp.sqrt(xp.sum(fit.squares)) + 2.0 * xp.sqrt(fit.ridge * self.ridge_value)
-        return self.value + self.force * sizes, length
-
-    def imbalance_error(self) -> tuple[Array, Array]:
-        """Move all forces by their mean: the dual value changes by it times scores, the gradient by it times samples."""
-        xp, fit = array_namespace(self.W), self.fit
+        Where forces do not balance, all are moved by their mean: the dual value changes by it times scores, the gradient by it
+        times samples.
+        """
+        xp, fit, n = array_namespace(self.W), self.fit, self.value.shape[0]
+        # The root mean squares of the scores with their intercept, and of the samples.
+        sizes = xp.sqrt(summed(self.W**2 @ fit.squares, n)) + xp.sqrt(summed(self.shift**2, n))
+        length = xp.sqrt(xp.sum(fit.squares))
+        curvature = self.force if fit.loss.curvature is None else fit.loss.curvature
+        value = unit * (self.value + self.force * sizes)
+        gradient = unit * ((self.force + curvature * sizes) * length + 2.0 * xp.sqrt(fit.ridge * self.ridge_value))
         if not fit.fit_intercept:
-            return xp.zeros_like(self.value), xp.zeros_like(self.value)
-        rest = summed(xp.abs(self.imbalance), self.value.shape[0])
-        return rest * self._sizes(), rest * xp.sqrt(xp.sum(fit.squares))
+            return value, gradient
+        rest = summed(xp.abs(self.imbalance), n)
+        return value + rest * sizes, gradient + rest * length
 
     def least_value(self, error: Array) -> Array:
         """Bound the least loss from below, where there is a ridge and the length of the gradient may be off by an error."""
@@ -125,7 +122,7 @@ class LossEvaluation:
         def conjugate(X: Array, Y: Array, share: Array, z: Array) -> Array:
             return share @ loss.conjugate(Y, wide * loss.derivative(Y, z + shift))
 
-        mean = self.fit.samples.total(conjugate, self.scores)
+        mean = self.fit._targets.total(conjugate, self.scores)
         return -summed(mean, scale.shape[0]) - scale**2 * self.ridge_value
 
     def best_scale(self) -> Array:
@@ -202,8 +199,8 @@ class SampleLoss:
 
     @property
     def best_solver(self) -> str:
-        """Newton's method, where a Hessian can be factored."""
-        return "apg-adm" if self.matrix_free else "newton"
+        """Newton's method, where a Hessian can be factored; else that of weights in subspaces."""
+        return "subspaces" if self.matrix_free else "newton"
 
     @property
     def path_solver(self) -> str:
@@ -239,7 +236,7 @@ class SampleLoss:
         if not self.fit_intercept:
             return start
         return self.loss.intercept(
-            lambda term: self.samples.total(lambda X, Y, share, z: term(Y, z, share), scores), start
+            lambda term: self._targets.total(lambda X, Y, share, z: term(Y, z, share), scores), start
         )
 
     def evaluate(self, W: Array, near: Array | None = None) -> LossEvaluation:
@@ -380,6 +377,26 @@ class SampleLoss:
 
         grams = [Gram(one.gram if centre else one.second_moment) for one in samples.total(moments, scores)]
         return grams if basis is None else [InBasis(gram, basis[0]) for gram in grams]
+
+    @property
+    def mean_curvature(self) -> float:
+        """The mean variance of the features times the mean curvature of the loss at W = 0, plus the ridge."""
+        xp, at = array_namespace(self.x_mean), self.at_zero
+        bends = self._targets.total(lambda X, Y, share, z: share @ self._curvatures(Y, z + at.shift), at.scores)
+        variance = float(xp.mean(positive_part(self.squares - self.x_mean**2)))
+        return float(xp.mean(bends)) * variance + 2.0 * float(xp.mean(self.ridge))
+
+    def within(self, subspaces: Subspaces) -> SampleLoss:
+        """State the problems for cores: the samples are projected once and kept."""
+        samples = self.samples.mapped_rows(subspaces.project, subspaces.core_shape).kept()
+        squares = samples.total(lambda X, Y, share, z: share @ X**2)
+        x_mean, origin = (subspaces.project(row[None, :])[0, :] for row in (self.x_mean, self.origin))
+        return replace(self, samples=samples, x_mean=x_mean, squares=squares, origin=origin, matrix_free=False)
+
+    @cached_property
+    def _targets(self) -> Samples:
+        """The samples without their rows: sums over targets and scores alone need not read the rows again."""
+        return self.samples.mapped_rows(lambda X: X[:, :0], (0,)).kept()
 
     def lipschitz(self) -> float:
         """Return the largest eigenvalue of the bound of the Hessian, plus the ridge."""

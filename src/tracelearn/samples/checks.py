@@ -28,7 +28,7 @@ from tracelearn.arrays.array_api import (
     unique_values,
     widest,
 )
-from tracelearn.arrays.threads import few_threads
+from tracelearn.arrays.linalg import few_threads
 from tracelearn.samples.scikit_learn import check_feature_names, check_n_features, fit_context
 
 __all__ = [
@@ -142,9 +142,14 @@ def sample_shape(X: Any, tensor_shape: tuple[int, ...] | None) -> tuple[int, ...
     return wanted
 
 
+def is_frame(X: Any) -> bool:
+    """Tell whether samples are the rows of a data frame, of pandas, polars or another library."""
+    return hasattr(X, "columns") and hasattr(X, "shape")
+
+
 def flat_samples(X: Any) -> Any:
     """View samples as rows; data frames and sparse matrices pass as they are, for scikit-learn to judge."""
-    if hasattr(X, "iloc") or is_sparse(X):
+    if is_frame(X) or is_sparse(X):
         return X
     X = np.asarray(X)
     return X.reshape(X.shape[0], -1) if X.ndim > 2 and X.shape[0] > 0 else X
@@ -162,7 +167,7 @@ def read_samples(
     foreign = any_library and is_foreign(X)
     if foreign:
         X = detached(X)
-    elif not hasattr(X, "iloc") and not is_sparse(X):
+    elif not is_frame(X) and not is_sparse(X):
         X = np.asarray(X)
     if any_library and not reset:
         check_place(estimator, X, "partial_fit")

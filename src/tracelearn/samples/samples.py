@@ -23,7 +23,7 @@ from tracelearn.confounds import Regression
 from tracelearn.moments import Fold, Moments
 from tracelearn.samples.checks import check_finite, check_range, read_confounds
 
-__all__ = ["Again", "Block", "Column", "Local", "Raw", "Samples", "as_raw", "is_dask"]
+__all__ = ["Again", "Block", "Column", "Local", "Raw", "Samples", "as_raw", "is_dask", "is_named", "unnamed"]
 
 Column = Iterable[Any]  # one value for each block: the value, or Dask's promise of it
 
@@ -110,6 +110,7 @@ class Raw:
     in_memory: bool = False
     repeatable: bool = True
     confounds: Array | None = None  # (n, q), in memory wherever the samples are
+    modes: Any = None  # of the samples, where they have names
 
     def gathered(self) -> Raw:
         """Read samples from a file into memory where they fit there: for losses that read them in every iteration."""
@@ -119,7 +120,7 @@ class Raw:
             return self
         _, X, y, weight = zip(*self.batches, strict=True)
         found = _in_memory(np.concatenate(X), np.concatenate(y), None if weight[0] is None else np.concatenate(weight))
-        return replace(found, confounds=self.confounds)
+        return replace(found, confounds=self.confounds, modes=self.modes)
 
     def all_targets(self) -> tuple[Array, Array | None]:
         """Read all targets and weights: scikit-learn's splitters look at them."""
@@ -138,24 +139,52 @@ def is_dask(X: Any) -> bool:
     return hasattr(X, "__dask_graph__") and hasattr(X, "to_delayed") and hasattr(X, "chunks")
 
 
+def is_named(X: Any) -> bool:
+    """Tell whether samples bring names of modes: of xarray, MNE, or pandas with several levels of columns."""
+    is_mne = hasattr(X, "get_data") and hasattr(X, "ch_names")
+    return (
+        is_mne or (hasattr(X, "dims") and hasattr(X, "coords")) or getattr(getattr(X, "columns", 0), "nlevels", 1) > 1
+    )
+
+
+def unnamed(X: Any, y: Any = None, known: Any = None) -> tuple[Any, Any, Any]:
+    """Take names off samples: return an array, targets and modes; samples without names stay, and have no modes."""
+    if not is_named(X):
+        return X, y, None
+    from tracelearn.samples.modes import read_named  # noqa: PLC0415 - it knows all kinds
+
+    return read_named(X, y, known)
+
+
 def _in_memory(X: Any, y: Any, sample_weight: Any) -> Raw:
     return Raw([(0, X, y, sample_weight)], [(y, sample_weight)], in_memory=True)
 
 
-def as_raw(X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> Raw:
-    """See samples as blocks: an array in memory as one, a Dask array, a file, a lazy array or an iterable as many."""
+def as_raw(X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None, known: Any = None) -> Raw:
+    """See samples as blocks: an array in memory as one, a Dask array, a file, a lazy array or an iterable as many.
+
+    Samples with names of modes must have those that are ``known``, if any are.
+    """
     if confounds is not None:
-        found = as_raw(X, y, sample_weight)
-        n = (X.shape[0] if hasattr(X, "shape") else len(X)) if found.in_memory else found.n_samples
+        found = as_raw(X, y, sample_weight, None, known)
+        n = np.shape(found.first_samples())[0] if found.in_memory else found.n_samples
         return replace(found, confounds=read_confounds(confounds, n))
     if isinstance(X, Raw):
         return X
     if type(X) is np.ndarray and X.dtype != object:
         return _in_memory(X, y, sample_weight)
+    if is_named(X):
+        values, y, modes = unnamed(X, y, known)
+        return replace(as_raw(values, y, sample_weight), modes=modes)
     if is_dask(X):
         from tracelearn.samples.execution import dask_blocks  # noqa: PLC0415 - Dask is imported where it is used
 
         return dask_blocks(X, y, sample_weight)
+    return _in_blocks(X, y, sample_weight)
+
+
+def _in_blocks(X: Any, y: Any, sample_weight: Any) -> Raw:
+    """See what is read block by block as many blocks, and all else as one."""
     from tracelearn.samples.opening import as_source  # noqa: PLC0415 - it knows all formats
 
     source = as_source(X, y, sample_weight)
@@ -169,7 +198,8 @@ def as_raw(X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = No
             first += len(block[0])
 
     shape, n = source.sample_shape, source.n_samples
-    return Raw(Again(batches), Again(source.targets), shape, n, source.dtype, repeatable=source.repeatable)
+    blocks, targets = Again(batches), Again(source.targets)
+    return Raw(blocks, targets, shape, n, source.dtype, repeatable=source.repeatable, modes=source.modes)
 
 
 # --- checked ----------------------------------------------------------------------------------------------------------
@@ -280,6 +310,10 @@ class Samples:
         """Look at every number, and bring the rows to the precision that solvers work in."""
         shape = self.shape
         return self._mapped(lambda block: block.checked(shape))
+
+    def kept(self) -> Samples:
+        """Hold the blocks as they are now, where the samples are: what was projected to little is not read again."""
+        return replace(self, blocks=self.execution.map(lambda block: block, self.blocks))
 
     def rescaled(self, scales: Array | None) -> Samples:
         """Divide every entry by its scale (p,)."""

@@ -57,6 +57,8 @@ class Source:
         Reads (y, weight) of the blocks, without their samples where the format allows it.
     ahead : bool
         Whether a thread reads the next block while the last one is worked on.
+    modes : tuple of Mode or None
+        Names, coordinates and units of the modes of a sample, where they are known.
     """
 
     sample_shape: tuple[int, ...] | None
@@ -66,6 +68,7 @@ class Source:
     blocks: Callable[[int], Iterator[Block]]
     targets: Callable[[], Iterator[tuple[Any, Any | None]]]
     ahead: bool = True
+    modes: Any = None
 
     def batches(self, start: int = 0) -> Iterator[Block]:
         """Read blocks (X, y, weight) from sample ``start`` on.

@@ -23,15 +23,16 @@ from sklearn.utils.validation import check_is_fitted
 from tracelearn.arrays.array_api import Array, array_namespace, is_foreign, is_sparse, move_to, to_numpy, widest
 from tracelearn.errors import warn
 from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
-from tracelearn.estimators.base import TraceNormModel
+from tracelearn.estimators.base import NamedWeights, TraceNormModel
 from tracelearn.estimators.online import has_moments
-from tracelearn.features import ModeWhitener, SecondOrder, Views
+from tracelearn.features import SecondOrder, Views
+from tracelearn.features.base import LinearTransformer
 from tracelearn.features.second_order import SpatialFilters
 from tracelearn.losses import Loss, Multinomial
 from tracelearn.problems.batch import choose_form
-from tracelearn.samples.checks import check_place, learning
-from tracelearn.samples.samples import Samples, as_raw, is_dask
-from tracelearn.samples.scikit_learn import Interval, StrOptions, raise_for_params
+from tracelearn.samples.checks import check_place, is_frame, learning
+from tracelearn.samples.samples import Samples, as_raw, is_dask, unnamed
+from tracelearn.samples.scikit_learn import Interval, StrOptions, check_feature_names, raise_for_params
 from tracelearn.selection.folds import folds_of
 from tracelearn.selection.search import Candidate, Table
 from tracelearn.selection.session import (
@@ -51,7 +52,16 @@ from tracelearn.selection.session import (
 __all__ = ["TraceNormClassifierCV", "TraceNormRegressorCV"]
 
 # What the model has learned and is shown here too.
-_SHOWN = ("n_features_in_", "feature_names_in_", "classes_", "intercept_", "n_iter_", "objective_", "dual_gap_")
+_SHOWN = (
+    "n_features_in_",
+    "feature_names_in_",
+    "modes_",
+    "classes_",
+    "intercept_",
+    "n_iter_",
+    "objective_",
+    "dual_gap_",
+)
 
 
 def _goes_on(estimator: Any) -> bool:
@@ -61,7 +71,7 @@ def _goes_on(estimator: Any) -> bool:
     return has_moments(estimator)
 
 
-class SelectionCV(BaseEstimator):
+class SelectionCV(NamedWeights, BaseEstimator):
     """What both CV estimators share: the search, and delegation to the model that was found."""
 
     _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 - scikit-learn's convention
@@ -95,6 +105,7 @@ class SelectionCV(BaseEstimator):
 
     _estimator: type[TraceNormModel]
     _classifier: bool
+    _flat = False  # whether samples of more than one mode came flat
 
     def _new_model(self, **chosen: Any) -> Any:
         names = (
@@ -262,9 +273,12 @@ class SelectionCV(BaseEstimator):
         for attribute in ("classes_", "_single", "_dtype", "_flat", "n_features_in_", "feature_names_in_"):
             if hasattr(session.model, attribute):
                 setattr(model, attribute, getattr(session.model, attribute))
+        if view.features is None and hasattr(session.model, "modes_"):
+            model.modes_ = session.model.modes_
         if view.features is not None:
             model.tensor_shape, model.scaling = None, None
             model._flat, model.n_features_in_ = False, math.prod(view.samples.shape)
+            model.__dict__.pop("feature_names_in_", None)  # the names of samples are not those of their views
         model.sample_shape_ = view.samples.shape
         samples = session.samples if view.features is None else view.samples
         design = session.design(name, strengths, joint=chosen.target_mode)
@@ -275,7 +289,7 @@ class SelectionCV(BaseEstimator):
         self.features_, self.best_estimator_, self.view_ = view.features, model, chosen.view
         if self._classifier and not session.loss.has_probabilities:
             self.calibration_ = calibration(best.held[at], design) if samples.in_memory else 1.0
-        self.sample_shape_ = session.samples.shape
+        self.sample_shape_, self._flat = session.samples.shape, session.model._flat
         self._show(session.model)
 
     def _show(self, model: Any) -> None:
@@ -283,7 +297,7 @@ class SelectionCV(BaseEstimator):
         best = self.best_estimator_
         for shown in _SHOWN:
             self.__dict__.pop(shown, None)
-            source = model if shown in ("n_features_in_", "feature_names_in_", "classes_") else best
+            source = model if shown in _SHOWN[:4] else best
             if hasattr(source, shown):
                 setattr(self, shown, getattr(source, shown))
         for name in ("alphas_", "ridges_", "score_path_") if is_foreign(best.coef_) else ():
@@ -340,9 +354,26 @@ class SelectionCV(BaseEstimator):
         shown = ("coef_", "coef_tensor_", "confound_coef_", *described)
         if name not in shown or "best_estimator_" not in vars(self):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        found = getattr(self.best_estimator_, name)
-        linear = isinstance(self.features_, ModeWhitener)
-        return self.features_.coef_to_input(found) if linear and name in ("coef_", "coef_tensor_") else found
+        if self.features_ is not None and name in ("coef_", "coef_tensor_", "patterns_") and self._is_linear():
+            W = self._of_samples(name)
+            flat = self._flat and name == "coef_"
+            return array_namespace(W).reshape(W, (*W.shape[: W.ndim - len(self.sample_shape_)], -1)) if flat else W
+        return getattr(self.best_estimator_, name)
+
+    def _is_linear(self) -> bool:
+        """Tell whether all views are linear in the samples, so that the model has weights for the samples themselves."""
+        return self.features_ is None or all(isinstance(view, LinearTransformer) for view in self.views_.values())
+
+    def _of_samples(self, name: str) -> Array:
+        """Express weights or patterns of linear views in the modes of the samples."""
+        parts = self.patterns_by_view_ if name == "patterns_" else self.coef_by_view_
+        views = list(self.views_.values())
+        if name != "patterns_":
+            return sum(view.coef_to_input(W) for view, W in zip(views, parts.values(), strict=True))
+        # The covariances of entries with scores: each view knows all of them, and none of these subtracts a mean.
+        W, shape = next(iter(parts.values())), self.sample_shape_
+        xp, targets = array_namespace(W), tuple(W.shape[: W.ndim - len(shape)])
+        return xp.reshape(views[0].inverse_transform(xp.reshape(W, (-1, *shape))), (*targets, *shape))
 
     @property
     def views_(self) -> dict[str, Any]:
@@ -398,7 +429,9 @@ class SelectionCV(BaseEstimator):
         """Show samples as the model sees them; flat ones get their shape back first."""
         if self.features_ is None:
             return X
-        features = self.features_
+        features, (X, _, _) = self.features_, unnamed(X, 0, getattr(self, "modes_", None))
+        check_feature_names(self, X, reset=False)
+        X = np.asarray(X) if is_frame(X) else X
         if getattr(X, "ndim", 0) == 2 and len(self.sample_shape_) > 1:
             X = X if is_foreign(X) or is_sparse(X) else np.asarray(X)
             X = array_namespace(X).reshape(X, (X.shape[0], *self.sample_shape_))
@@ -417,7 +450,7 @@ class SelectionCV(BaseEstimator):
         """Learn from more samples with everything that was chosen fixed (with ``keep_moments``)."""
         check_is_fitted(self)
         self.best_estimator_.partial_fit(self._seen(X), y, sample_weight=sample_weight, confounds=confounds)
-        for shown in _SHOWN[3:]:
+        for shown in _SHOWN[4:]:
             setattr(self, shown, getattr(self.best_estimator_, shown))
         return self
 
