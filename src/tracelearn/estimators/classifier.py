@@ -178,12 +178,6 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
     classes_: Array
     _learns_classes = True
 
-    def _shaped(self, rows: Array, shape: tuple[int, ...]) -> Array:
-        return array_namespace(rows).reshape(rows, (-1, *shape))
-
-    def _scalar(self, intercept: Array) -> Array:
-        return intercept
-
     def _block(
         self,
         X: Any,

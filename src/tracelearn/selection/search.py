@@ -22,7 +22,7 @@ from tracelearn.problems.datafits import Squares
 from tracelearn.selection.folds import Design
 from tracelearn.solvers import SOLVERS
 
-__all__ = ["RIDGES", "Candidate", "Group", "Judge", "Table", "path", "walk", "walk_ridges"]
+__all__ = ["RIDGES", "Candidate", "Group", "Judge", "Table", "path", "read_alphas", "walk", "walk_ridges"]
 
 # Numbers in the weights of one batch: more would leave the cache without fewer calls.
 _LARGEST_BATCH = 2_000_000
@@ -33,6 +33,25 @@ _GIVEN = 120  # iterations for an alpha that was given, and may be far from the 
 
 # Ridges that are tried alone, as shares of the total variance of the features.
 RIDGES = np.geomspace(1.0, 1e-6, 13)
+
+
+def read_alphas(alphas: Any, eps: float) -> tuple[Array, bool]:
+    """Return decreasing alphas, and whether they were given; a number of them is a grid from 1 down to ``eps``.
+
+    Examples
+    --------
+    >>> from tracelearn.selection.search import read_alphas
+    >>> read_alphas(3, 0.01)
+    (array([1.  , 0.1 , 0.01]), False)
+    """
+    if isinstance(alphas, int | np.integer):
+        return np.geomspace(1.0, eps, int(alphas)), False
+    found = np.sort(np.atleast_1d(np.asarray(alphas, dtype=float)))[::-1]
+    if found.ndim != 1 or not found.size or not np.all(np.isfinite(found)) or np.any(found < 0):
+        raise ValueError(
+            f"Expected alphas to be a number of them, or at least one strength that is finite and not negative, got {alphas}."
+        )
+    return found, True
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,7 @@ from tracelearn.losses import Loss, Multinomial
 from tracelearn.penalties import Blocks, as_penalty
 from tracelearn.samples.samples import Samples
 from tracelearn.selection.folds import Design, Folds
-from tracelearn.selection.path import read_alphas
-from tracelearn.selection.search import Candidate, Table, walk, walk_ridges
+from tracelearn.selection.search import Candidate, Table, read_alphas, walk, walk_ridges
 
 __all__ = ["VIEWS", "Session", "calibration", "parts_of", "possible_views", "shares_of", "with_scores"]
 
