@@ -50,6 +50,9 @@ def test_events_are_the_targets_of_epochs(epochs):
         assert y.tolist() == (["left", "right"] * 10)[start:]
     assert_array_equal(read(open_source(path, target="rating"))[1], np.arange(20) / 2)
     assert read(open_source(path, target="subject"))[1][4] == "s1"
+    assert [mode.name for mode in source.modes] == ["channel", "time"]
+    assert source.modes[0].values.tolist() == ["Fz", "Cz", "Oz"]
+    assert_allclose(source.modes[1].values, made.times)
     model = TraceNormClassifier().fit(path)
     assert_allclose(model.coef_, TraceNormClassifier().fit(expected, ["left", "right"] * 10).coef_, atol=1e-8)
 

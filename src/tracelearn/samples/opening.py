@@ -283,10 +283,10 @@ class _File:
             return column if shape is None else shaped(column, shape, f"'{self.path}'")
         from tracelearn.samples import tables  # noqa: PLC0415 - only formats of pyarrow need it
 
-        names, found = tables.entries(self.schema, samples, others, shape, f"'{self.path}'")
+        names, found, modes = tables.entries(self.schema, samples, others, shape, f"'{self.path}'")
         column = self._open(names if len(found) else names[0])
         wanted = shape if shape is not None else found
-        return shaped(column, wanted, f"'{self.path}'") if len(wanted) else column
+        return replace(shaped(column, wanted, f"'{self.path}'"), modes=modes) if len(wanted) else column
 
     def _look_for_axis(self, X: Column, n: int, options: Any) -> None:
         """Where another axis is as long as the targets, it is the one that was meant."""
@@ -369,7 +369,7 @@ def shaped(column: Column, shape: Sequence[int], name: str) -> Column:
             f"Expected tensor_shape to be sizes whose product is {prod(column.shape)}, the entries of a sample of {name}, got "
             f"{sizes}: correct it."
         )
-    return replace(column, shape=sizes, read=partial(_read_shaped, column.read, sizes))
+    return replace(column, shape=sizes, read=partial(_read_shaped, column.read, sizes), modes=None)
 
 
 def _read_shaped(read: Any, shape: tuple[int, ...], start: int, rows: int) -> Any:

@@ -103,6 +103,8 @@ class Column:
         What is watched while it is read; none is the path that was opened.
     stored : int or None
         Bytes on disk, where they are not those of the files.
+    modes : tuple of Mode or None
+        Names and coordinates of the modes of a value, where the file has them.
     """
 
     n_rows: int
@@ -112,6 +114,7 @@ class Column:
     read: Callable[[int, int], Iterator[NDArray[Any]]]
     files: tuple[Place, ...] = ()
     stored: int | None = None
+    modes: Any = None
 
 
 def is_lazy(values: Any) -> bool:
@@ -303,7 +306,8 @@ def beside(
             _check_fits(column, rows, what)
     # Functions with names, so that a source of files can be sent to another process.
     blocks = partial(_side_by_side, (X, y, weight), X.n_rows, rows)
-    return Source(X.shape, X.n_rows, X.dtype, True, blocks, partial(_side_by_side, (y, weight), X.n_rows, rows, 0))
+    targets = partial(_side_by_side, (y, weight), X.n_rows, rows, 0)
+    return Source(X.shape, X.n_rows, X.dtype, True, blocks, targets, modes=X.modes)
 
 
 def _check_columns(X: Column, y: Column | None, weight: Column | None, name: str) -> None:
