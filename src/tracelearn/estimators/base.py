@@ -288,6 +288,7 @@ class TraceNormModel(BaseEstimator):
 
     def _keep(self, problems: Problems, found: Solution, record: Record, scales: Array | None) -> Array:
         """Set what was learned; the certificate is that of the weights as they are handed out."""
+        self.__dict__.pop("_class_map", None)  # it belonged to other weights
         W = problems.rows(found.W)
         xp, limit = array_namespace(W), max(self.tol, float(array_namespace(W).max(found.gap)))
         coef = W if scales is None else W / scales

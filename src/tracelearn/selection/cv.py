@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from itertools import product
 from numbers import Integral, Real
 from typing import Any, Self
@@ -27,11 +28,12 @@ from tracelearn.estimators.base import TraceNormModel
 from tracelearn.estimators.online import has_moments
 from tracelearn.features import ModeWhitener, SecondOrder, Views
 from tracelearn.features.second_order import SpatialFilters
-from tracelearn.losses import Loss, Multinomial
+from tracelearn.losses import Loss, Multinomial, as_loss
 from tracelearn.problems.batch import choose_form
 from tracelearn.samples.checks import check_place, learning
 from tracelearn.samples.samples import Samples, as_raw, is_dask
 from tracelearn.samples.scikit_learn import Interval, StrOptions, raise_for_params
+from tracelearn.selection.calibration import HeldOut, class_map, confirmed, factor, held_out, log_losses
 from tracelearn.selection.folds import folds_of
 from tracelearn.selection.search import Candidate, Table
 from tracelearn.selection.session import (
@@ -42,7 +44,6 @@ from tracelearn.selection.session import (
     MOST_VIEWS,
     SCREENED,
     Session,
-    calibration,
     parts_of,
     possible_views,
     shares_of,
@@ -111,7 +112,12 @@ class SelectionCV(BaseEstimator):
         shared = {name: getattr(self, name) for name in names}
         if self._classifier:
             shared["class_weight"] = self.class_weight
+            shared["loss"] = "squared" if self._asks_loss else self.loss
         return self._estimator(**(shared | chosen))
+
+    @property
+    def _asks_loss(self) -> bool:
+        return self._classifier and isinstance(self.loss, str) and self.loss == "auto"
 
     def _loss(self) -> Loss:
         found: Loss = self._new_model()._loss()
@@ -171,7 +177,35 @@ class SelectionCV(BaseEstimator):
         alone = session.first_order
         if alone not in ("", label) and time.monotonic() < session.deadline:
             tables += session.walk(alone, self._candidates(session, alone))
-        return max(tables, key=lambda table: table.value)
+        best = max(tables, key=lambda table: table.value)
+        return self._by_log_loss(session, best) if self._asks_more(session, best) else best
+
+    def _asks_more(self, session: Session, best: Table) -> bool:
+        """Tell whether more than squares may be learned: nothing was asked for by name, and there is memory and time."""
+        named = isinstance(self.views, str) and self.views != "auto"
+        asked = self.views is None or named or self.scoring is not None or not isinstance(self.ridges, str)
+        here = session.samples.in_memory and not is_sparse(session.samples.like)
+        free = self._asks_loss and not asked and not self.keep_moments and not best.candidate.target_mode
+        return free and here and time.monotonic() < session.deadline
+
+    def _by_log_loss(self, session: Session, best: Table) -> Table:
+        """Take logistic regression, or a map between the scores of all classes, where held-out folds confirm it."""
+        design = session.design(*parts_of(best.candidate.view), joint=False)
+        parts = held_out(best.held[best.best], design)
+        before = log_losses(parts)
+        found = {"map": log_losses(parts, mapped=True)} if session.samples.n_targets > 2 else {}
+        other = session.walk_logistic(best.candidate.view)
+        if other is not None:
+            found["logistic"] = log_losses(held_out(other.held[other.best], design))
+        right = {name: float(after.mean()) for name, after in found.items() if confirmed(before, after)}
+        chosen = min(right, key=lambda name: right[name], default="")
+        losses = ", ".join(f"{name} {after.mean():.4g}" for name, after in found.items())
+        session.model._report(
+            f"held-out log-loss: one factor {before.mean():.4g}, {losses}; {chosen or 'one factor'} it is"
+        )
+        if chosen == "map":
+            session.class_map = class_map(parts)
+        return other if chosen == "logistic" and other is not None else best
 
     def _label(self, session: Session) -> str:
         """Choose the views, and how strong each is: by how much ridge regression on each adds to that on the others.
@@ -252,10 +286,13 @@ class SelectionCV(BaseEstimator):
         self._describe(session.tables, best, at)
         name, strengths = parts_of(chosen.view)
         view = session.view(name, strengths)
-        options = {"alpha": alpha, "ridge": float(best.ridges[at]), "mode_weights": chosen.mode_weights}
+        options: dict[str, Any] = {"alpha": alpha, "ridge": float(best.ridges[at]), "mode_weights": chosen.mode_weights}
         options["target_mode"] = chosen.target_mode
         if view.penalty is not None:
             options["penalty"] = view.penalty
+        loss = session.loss
+        if chosen.logistic:
+            options["loss"], loss = "logistic", as_loss("logistic", classes=True).for_targets(session.samples.n_targets)
         model = self._new_model(**options)
         for attribute in ("classes_", "_single", "_dtype", "_flat", "n_features_in_", "feature_names_in_"):
             if hasattr(session.model, attribute):
@@ -266,15 +303,24 @@ class SelectionCV(BaseEstimator):
         model.sample_shape_ = view.samples.shape
         samples = session.samples if view.features is None else view.samples
         design = session.design(name, strengths, joint=chosen.target_mode)
-        if design.total is not None and view.features is None and not self.scaling:
+        if design.total is not None and view.features is None and not self.scaling and loss.has_moments:
             model._fit_moments(design.total, warm=False, keep=self.keep_moments)
         else:
-            model._learn_from(samples, session.loss)
+            model._learn_from(_for_softmax(samples) if chosen.logistic else samples, loss)
         self.features_, self.best_estimator_, self.view_ = view.features, model, chosen.view
-        if self._classifier and not session.loss.has_probabilities:
-            self.calibration_ = calibration(best.held[at], design) if samples.in_memory else 1.0
+        here = self._classifier and samples.in_memory
+        self._calibrate(session, model, held_out(best.held[at], design) if here else None)
         self.sample_shape_ = session.samples.shape
         self._show(session.model)
+
+    def _calibrate(self, session: Session, model: Any, parts: list[HeldOut] | None) -> None:
+        """Keep what makes probabilities of scores, unless the loss has its own."""
+        for name in ("calibration_", "class_map_"):
+            self.__dict__.pop(name, None)
+        if session.class_map is not None:
+            self.class_map_ = model._class_map = move_to(session.class_map, model.coef_, model.coef_.dtype)
+        if self._classifier and not model._loss().has_probabilities:
+            self.calibration_ = 1.0 if parts is None or session.class_map is not None else factor(parts)
 
     def _show(self, model: Any) -> None:
         """Show what was learned as attributes: what samples are like as they came, the rest of the model that was found."""
@@ -306,9 +352,11 @@ class SelectionCV(BaseEstimator):
                 "stratify the folds or use fewer.",
                 UndefinedMetricWarning,
             )
+        plain = self._new_model().loss
         rows = [(table, a) for table in tables for a in range(len(table.alphas))]
         parameters = [
-            {name: getattr(table.candidate, name) for name in _CHOICES}
+            {name: getattr(table.candidate, name) for name in _CHOICES[:-1]}
+            | {"loss": "logistic" if table.candidate.logistic else plain}
             | {"alpha": float(table.alphas[a]), "ridge": float(table.ridges[a])}
             for table, a in rows
         ]
@@ -455,6 +503,13 @@ def _positive(rows: Array | None) -> bool:
     return rows is not None and bool(array_namespace(rows).all(rows > 0))
 
 
+def _for_softmax(samples: Samples) -> Samples:
+    """Code several classes as zeros and ones, from -1 and 1."""
+    if samples.n_targets == 1:
+        return samples
+    return samples._mapped(lambda block: replace(block, Y=0.5 * (block.Y + 1.0)))
+
+
 def _masked(values: list[Any]) -> Any:
     """Make a column of any values, tuples included, as scikit-learn's searches do."""
     masked: Any = np.ma
@@ -464,7 +519,7 @@ def _masked(values: list[Any]) -> Any:
     return found
 
 
-_CHOICES = ("view", "mode_weights", "ridge", "target_mode")
+_CHOICES = ("view", "mode_weights", "ridge", "target_mode", "loss")
 
 
 class TraceNormRegressorCV(RegressorMixin, SelectionCV):
@@ -622,7 +677,11 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
     ----------
     alphas, eps, views, time_axis, ridges, mode_weights, target_mode, cv, one_standard_error, max_time, n_jobs
         As in ``TraceNormRegressorCV``.
-    loss, penalty, scaling, class_weight, fit_intercept, tensor_shape, tol, max_iter, keep_moments, verbose
+    loss : {"auto", "squared", "logistic", "squared_hinge"} or object, default="auto"
+        "auto" is the squared loss. Where views are chosen too, and ``keep_moments`` is False, it also tries logistic regression
+        on the chosen views, and a map between the scores of all classes (``class_map_``): each is taken where the held-out
+        log-loss falls by more than two standard errors over the folds.
+    penalty, scaling, class_weight, fit_intercept, tensor_shape, tol, max_iter, keep_moments, verbose
         As in ``TraceNormClassifier``.
     scoring : str or callable, default=None
         What selects. None is how much held-out scores, after an affine calibration, explain of the classes.
@@ -659,6 +718,9 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
     calibration_ : float
         What scores are multiplied by before their softmax is ``predict_proba``, found on held-out folds; not there for losses
         that have probabilities of their own.
+    class_map_ : array of shape (n_classes + 1, n_classes)
+        Only where folds confirmed it: scores are ``(X coef_ + intercept_) @ class_map_[:-1] + class_map_[-1]``. ``coef_``,
+        ``intercept_`` and ``dual_gap_`` are those of the convex problem, before the map.
 
     Examples
     --------
@@ -685,7 +747,7 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
         views: Any = "auto",
         time_axis: Any = "auto",
         ridges: Any = "auto",
-        loss: Any = "squared",
+        loss: Any = "auto",
         penalty: Any = "overlapped",
         scaling: Any = None,
         mode_weights: Any = None,
