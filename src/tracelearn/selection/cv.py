@@ -32,9 +32,10 @@ from tracelearn.losses import Loss, Multinomial, as_loss
 from tracelearn.problems.batch import choose_form
 from tracelearn.samples.checks import check_place, learning
 from tracelearn.samples.samples import Samples, as_raw, is_dask
-from tracelearn.samples.scikit_learn import Interval, StrOptions, raise_for_params
+from tracelearn.samples.scikit_learn import CallbackSupportMixin, Interval, StrOptions, raise_for_params, with_callbacks
 from tracelearn.selection.calibration import HeldOut, class_map, confirmed, factor, held_out, log_losses
 from tracelearn.selection.folds import folds_of
+from tracelearn.selection.progress import Progress
 from tracelearn.selection.search import Candidate, Table
 from tracelearn.selection.session import (
     FIRST_ORDER,
@@ -62,7 +63,11 @@ def _goes_on(estimator: Any) -> bool:
     return has_moments(estimator)
 
 
-class SelectionCV(BaseEstimator):
+# The share of all work that is done after each part of a search: as it was on real sets of some seconds.
+_SCREENED, _RIDGES, _PATH, _ALONE, _CHOSEN = 0.22, 0.3, 0.65, 0.7, 0.8
+
+
+class SelectionCV(CallbackSupportMixin, BaseEstimator):
     """What both CV estimators share: the search, and delegation to the model that was found."""
 
     _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 - scikit-learn's convention
@@ -131,7 +136,7 @@ class SelectionCV(BaseEstimator):
     def _select_and_fit(self, X: Any, y: Any, sample_weight: Any, groups: Any, params: dict[str, Any]) -> Self:
         """Choose by cross-validation, then learn from all samples."""
         metadata = self._for_splitter(groups, params)
-        deadline = math.inf if self.max_time is None else time.monotonic() + float(self.max_time)
+        until = math.inf if self.max_time is None else time.monotonic() + float(self.max_time)
         model = self._new_model()
         model._validate_params()
         loss = model._loss()
@@ -158,27 +163,33 @@ class SelectionCV(BaseEstimator):
             repeats = int(np.clip(round(HELD_OUT / len(labels)), 1, MOST_REPEATS))
         folds = folds_of(self.cv, labels, weight, metadata, classifier=self._classifier, repeats=repeats)
         model._report(": ".join(choose_form(samples, loss)))
-        session = Session(self, model, samples, folds, labels, weight, loss, deadline, len(folds) // repeats)
-        best = self._search(session)
-        self._finish(session, best)
+        progress = Progress(until, model._report if self.verbose else None)
+        session = Session(self, model, samples, folds, labels, weight, loss, progress, len(folds) // repeats)
+        with progress.shown_to_callbacks(self):
+            with progress.ended_by_interrupt():
+                best = self._search(session)
+            self._finish(session, best)
         return self
 
     def _search(self, session: Session) -> Table:
         """Find out which views to show, then whether the trace norm or ridge regression alone is better on them."""
-        label = self._label(session)
+        label, progress = self._label(session), session.progress
         name, strengths = parts_of(label)
         tables = []
         if session.loss.has_moments and isinstance(self.ridges, str):
             tables.append(session.walk_ridges(label))
+            progress.reach(_RIDGES, f"ridge regression on {label}")
         candidates = [Candidate(label)] if strengths else self._candidates(session, name)
-        if not tables or time.monotonic() < session.deadline:
-            tables += session.walk(label, candidates)
+        if not tables or not progress.is_over():
+            tables += session.walk(label, candidates, _RIDGES, _PATH)
         # Ridge regression does not see what only a low rank can find in samples of many entries: they get a path of their own.
         alone = session.first_order
-        if alone not in ("", label) and time.monotonic() < session.deadline:
-            tables += session.walk(alone, self._candidates(session, alone))
+        if alone not in ("", label) and not progress.is_over():
+            tables += session.walk(alone, self._candidates(session, alone), _PATH, _ALONE)
         best = max(tables, key=lambda table: table.value)
-        return self._by_log_loss(session, best) if self._asks_more(session, best) else best
+        best = self._by_log_loss(session, best) if self._asks_more(session, best) else best
+        progress.reach(_CHOSEN, f"chosen: {best.candidate.view}")
+        return best
 
     def _asks_more(self, session: Session, best: Table) -> bool:
         """Tell whether more than squares may be learned: nothing was asked for by name, and there is memory and time."""
@@ -186,7 +197,7 @@ class SelectionCV(BaseEstimator):
         asked = self.views is None or named or self.scoring is not None or not isinstance(self.ridges, str)
         here = session.samples.in_memory and not is_sparse(session.samples.like)
         free = self._asks_loss and not asked and not self.keep_moments and not best.candidate.target_mode
-        return free and here and time.monotonic() < session.deadline
+        return free and here and not session.progress.is_over()
 
     def _by_log_loss(self, session: Session, best: Table) -> Table:
         """Take logistic regression, or a map between the scores of all classes, where held-out folds confirm it."""
@@ -220,9 +231,7 @@ class SelectionCV(BaseEstimator):
         names, reason = possible_views(samples.shape, self.time_axis, positive=_positive(samples.rows))
         if not isinstance(views, str) or views != "auto":
             names, reason = [str(views)] if isinstance(views, str) else [str(name) for name in views], "as given"
-        # Views are screened one by one; then come ridge regression and the trace norm, which takes as long as some of them.
-        total = len(names) + 4
-        session.model._report(f"views: {', '.join(names)} ({reason})", paths_done=(0, total))
+        session.progress.reach(0.0, f"views: {', '.join(names)} ({reason})")
         if len(names) == 1 or not session.loss.has_moments:
             return names[0]
         found: list[str] = []
@@ -230,13 +239,13 @@ class SelectionCV(BaseEstimator):
         values: list[float] = []
         some = session.subset(SCREENED)
         for name in names:
-            if found and time.monotonic() > session.deadline:
+            if found and session.progress.is_over():
                 break
             table = some.walk_ridges(name, screening=True)
             found.append(name)
             values.append(table.value if name in FIRST_ORDER else -1.0)
             scores.append(np.concatenate([to_numpy(part) for part in table.held[table.best]]))
-            session.model._report(f"{name}: {table.value:.4g} selects", paths_done=(len(found), total))
+            session.progress.reach(_SCREENED * len(found) / len(names), f"{name}: {table.value:.4g} selects")
         parts = some.design(names[0], (), joint=False, screening=True).held
         share = shares_of(scores, np.concatenate([to_numpy(held.Y) for held in parts]))
         session.first_order = found[int(np.argmax(values))] if max(values) >= 0.0 else ""
@@ -284,6 +293,7 @@ class SelectionCV(BaseEstimator):
             at = int(np.argmax(best.means >= best.means[at] - best.errors[at]))
         chosen, alpha = best.candidate, float(best.alphas[at])
         self._describe(session.tables, best, at)
+        _warn_of_end(best, at)
         name, strengths = parts_of(chosen.view)
         view = session.view(name, strengths)
         options: dict[str, Any] = {"alpha": alpha, "ridge": float(best.ridges[at]), "mode_weights": chosen.mode_weights}
@@ -503,6 +513,20 @@ def _positive(rows: Array | None) -> bool:
     return rows is not None and bool(array_namespace(rows).all(rows > 0))
 
 
+def _warn_of_end(table: Table, at: int) -> None:
+    """Warn where the best alpha is the first or the last that was tried, and what selects still rises towards it."""
+    values, alphas = table.selecting, table.alphas
+    if at not in (0, len(values) - 1) or len(values) < 3 or not alphas[at] > 0:
+        return
+    rise = values[at] - values[1 if at == 0 else -2]
+    if rise > 0.01 * (np.max(values) - np.min(values)):
+        end, todo = ("largest", "larger ones") if at == 0 else ("smallest", "smaller ones, by eps or alphas")
+        warn(
+            f"Expected the best alpha among others, got the {end} that was tried, {alphas[at]:.3g}, and the score still rises "
+            f"towards it: try {todo}."
+        )
+
+
 def _for_softmax(samples: Samples) -> Samples:
     """Code several classes as zeros and ones, from -1 and 1."""
     if samples.n_targets == 1:
@@ -555,7 +579,8 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
     one_standard_error : bool, default=False
         Choose the largest alpha whose score is within one standard error of the best: a simpler model, as good.
     max_time : float, default=None
-        Seconds after which the search ends with the best so far.
+        Seconds after which the search ends with the best so far, fitted and certified as ever. The first Ctrl-C does the
+        same, with a warning; a second one stops at once.
     n_jobs : int, default=None
         Candidates at the same time, in threads.
 
@@ -650,6 +675,7 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
         self.verbose = verbose
 
     @learning
+    @with_callbacks
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, **params: Any) -> Self:
         """Choose by cross-validation, then learn from all samples.
 
@@ -789,6 +815,7 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
         self.verbose = verbose
 
     @learning
+    @with_callbacks
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, **params: Any) -> Self:
         """Choose by cross-validation, then learn from all samples.
 

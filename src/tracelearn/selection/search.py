@@ -5,7 +5,7 @@ Nothing here knows estimators: it is given designs and candidates, and returns w
 
 from __future__ import annotations
 
-import time
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -233,7 +233,8 @@ def walk(
     absolute: bool = False,
     max_iter: int = 1000,
     n_jobs: int | None = None,
-    deadline: float = np.inf,
+    progress: Callable[[float], None] = lambda share: None,
+    is_over: Callable[[], bool] = lambda: False,
 ) -> list[Table]:
     """Walk the path of every candidate in every fold; return a table for each.
 
@@ -244,9 +245,10 @@ def walk(
     by_score : whether that score selects, or the variance explained after calibration
     shape : of one weight tensor
     penalty : the penalty of a candidate; None is the overlapped trace norm with the candidate's mode weights
-    deadline : when, on the monotonic clock, the walk ends with the alphas it has
+    progress : is given the share of the walk that is done
+    is_over : tells whether the walk is to end with the alphas it has
     """
-    C = len(candidates)
+    C, work = len(candidates), itertools.count(1)
     found = _Found.empty(len(alphas), C, design)
     tops = np.ones(C)
 
@@ -257,8 +259,10 @@ def walk(
         points = path(group, shape, alphas, absolute=absolute, max_iter=max_iter)
         for a, (W, b) in enumerate(points):
             found.judge(a, group.folds, own, *design.reduced(W, b), judge)
+            done = next(work) * len(group.folds) * len(own)
+            progress(done / (len(alphas) * C * design.n_folds))
             # No sooner: where groups of samples differ, the held-out error has several minima.
-            if time.monotonic() > deadline:
+            if is_over():
                 break
 
     # Threads share the samples; most of the time is spent in BLAS and LAPACK, which let go of the interpreter.

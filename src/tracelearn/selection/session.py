@@ -24,6 +24,7 @@ from tracelearn.penalties import Blocks, as_penalty
 from tracelearn.samples.samples import Samples
 from tracelearn.selection.folds import Design, Folds
 from tracelearn.selection.path import read_alphas
+from tracelearn.selection.progress import Progress
 from tracelearn.selection.search import Candidate, Table, walk, walk_logistic, walk_ridges
 
 __all__ = ["VIEWS", "Session", "parts_of", "possible_views", "shares_of", "with_scores"]
@@ -102,7 +103,7 @@ class Session:
     labels: Array
     weight: Array | None
     loss: Loss
-    deadline: float
+    progress: Progress
     n_folds: int
     first_order: str = ""  # the best view that keeps the modes of a sample, where several were screened
     class_map: Array | None = None  # between the scores of all classes, where folds confirm it
@@ -180,7 +181,7 @@ class Session:
             self.labels[chosen],
             weight,
             self.loss,
-            self.deadline,
+            self.progress,
             self.n_folds,
         )
 
@@ -208,8 +209,8 @@ class Session:
             f"{what} on {best.candidate.view}: {best.means[best.best]:.4g} held out, {best.value:.4g} selects"
         )
 
-    def walk(self, label: str, candidates: Sequence[Candidate]) -> list[Table]:
-        """Walk the paths of candidates of one view."""
+    def walk(self, label: str, candidates: Sequence[Candidate], begin: float, end: float) -> list[Table]:
+        """Walk the paths of candidates of one view, from one share of all work to another."""
         name, strengths = parts_of(label)
         tables: list[Table] = []
         alphas, given = read_alphas(self.cv.alphas, self.cv.eps)
@@ -228,7 +229,8 @@ class Session:
                 absolute=given,
                 max_iter=self.cv.max_iter,
                 n_jobs=self.cv.n_jobs,
-                deadline=self.deadline,
+                progress=self.progress.part(begin, end, f"trace norm on {label}"),
+                is_over=self.progress.is_over,
             )
         self._keep(tables, "trace norm")
         return tables
