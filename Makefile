@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Two BLAS threads per test worker would fight over the cores.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: search demo test test-slow test-all properties format check paper bench suite panel experiments docs clean fuzz soak mutants coverage audit test-versions
+.PHONY: search demo test test-slow test-all test-tools release-check properties format check paper bench suite panel experiments docs clean fuzz soak mutants coverage audit test-versions
 
 demo: .venv/demo
 	$(BIN)/tracelearn reproduce --scale quick --out out/quick --force
@@ -20,6 +20,10 @@ test-slow: .venv/test
 	SCIPY_ARRAY_API=1 $(ONE_THREAD) $(BIN)/pytest -n 2 -k array_api tests/test_estimators.py tests/test_selection.py
 
 test-all: test test-slow
+
+# Every row of docs/tools.md, with the libraries that hold others back, in an environment of its own.
+test-tools: .venv-tools/ready
+	$(ONE_THREAD) .venv-tools/bin/python -m pytest tests/test_tools.py
 
 # Many inputs, other ones every time; their number goes to out/properties.json. FACTOR=40 tries four times as many.
 properties: .venv/test
@@ -96,8 +100,18 @@ test-versions: .venv-versions/oldest/ready .venv-versions/newest/ready
 	  SCIPY_ARRAY_API=1 $(ONE_THREAD) .venv-versions/$$age/bin/python -m pytest $(wildcard $(CORE_TESTS)) || exit 1; \
 	done
 
+# What docs/release.md asks for: wheel and sdist, and whether the wheel works where nothing else is.
+release-check: .venv-release/ready
+	rm -rf dist out/release
+	.venv-release/bin/python -m build
+	.venv-release/bin/twine check --strict dist/*
+	$(PYTHON) -m venv out/release
+	out/release/bin/python -m pip install --quiet "$$(echo dist/*.whl)[cli]"
+	cd out/release && bin/python -c 'import tracelearn; print(tracelearn.__file__); tracelearn.TraceNormClassifierCV'
+	out/release/bin/tracelearn --version
+
 clean:
-	rm -rf .venv .venv-versions out
+	rm -rf .venv .venv-release .venv-tools .venv-versions dist out
 
 # Environments: made once, made again when the requirements change.
 .venv/bin/python:
@@ -115,6 +129,16 @@ clean:
 .venv/test: pyproject.toml | .venv/bin/python
 	$(BIN)/python -m pip install --quiet --editable '.[test]'
 	@touch $@ .venv/demo
+
+.venv-tools/ready: pyproject.toml
+	$(PYTHON) -m venv .venv-tools
+	.venv-tools/bin/python -m pip install --quiet --editable '.[tools]'
+	@touch $@
+
+.venv-release/ready:
+	$(PYTHON) -m venv .venv-release
+	.venv-release/bin/python -m pip install --quiet build twine
+	@touch $@
 
 .venv/bench: pyproject.toml | .venv/bin/python
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'

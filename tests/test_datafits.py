@@ -17,8 +17,7 @@ from tracelearn.losses import LOSSES, Squared
 from tracelearn.moments import Fold
 from tracelearn.problems import sample_loss
 from tracelearn.problems.batch import Form, datafit
-from tracelearn.problems.datafits import Squares
-from tracelearn.problems.operators import Gram, InBasis
+from tracelearn.problems.datafits import Gram, InBasis, Squares
 from tracelearn.problems.sample_loss import SampleLoss, _Share
 from tracelearn.samples import samples as samples_module
 from tracelearn.samples.samples import Block, Samples
@@ -188,7 +187,7 @@ def test_squares_are_the_same_however_the_samples_are_read(problem, rng, reader,
     for at, other in ((found.evaluate(W), expected.evaluate(W)), (found.at_zero, expected.at_zero)):
         assert_allclose(at.value, other.value, rtol=1e-10)
         assert_allclose(at.gradient, other.gradient, rtol=1e-9, atol=1e-9)
-        for one, same in zip(at.rounding(), other.rounding(), strict=True):
+        for one, same in zip(at.errors(1.0), other.errors(1.0), strict=True):
             assert_allclose(one, same, rtol=1e-9)
     assert_allclose(found.variances, expected.variances, rtol=1e-9)
     assert_allclose(found.intercept(W), expected.intercept(W), atol=1e-10)
@@ -203,11 +202,11 @@ def test_rounding_is_that_of_the_terms_that_are_summed(problem):
     variance = share @ (X - share @ X) ** 2
     target, scatter = share @ (Y - share @ Y) ** 2, W**2 @ variance
     ridge = 0.5 * np.sum(W**2, axis=1)
-    value, gradient = fit.evaluate(W).rounding()
+    value, gradient = fit.evaluate(W).errors(1.0)
     assert_allclose(value, target + scatter + ridge)
     spread = np.sqrt(variance.sum()) * (np.sqrt(target) + np.sqrt(scatter))
     assert_allclose(gradient, 2.0 * (spread + np.sqrt(0.5 * ridge)))
-    value, gradient = fit.at_zero.rounding()
+    value, gradient = fit.at_zero.errors(1.0)
     assert_allclose(value, target)
     assert_allclose(gradient, 2.0 * np.sqrt(variance.sum() * target))
 
@@ -407,7 +406,7 @@ def test_rounding_of_a_loss_is_that_of_the_terms_that_are_summed(rng, name):
     rows = (lambda a: a) if loss.is_separable else (lambda a: np.sum(a, keepdims=True))
     sizes = np.sqrt(rows(W**2 @ squares)) + np.sqrt(rows(at.shift**2))
     force = np.sqrt(rows(share @ loss.derivative(Y, X @ W.T + at.shift) ** 2))
-    value, gradient = at.rounding()
+    value, gradient = at.errors(1.0)
     assert_allclose(value, at.value + force * sizes)
     ridge = 0.5 * rows(np.sum(W**2, axis=1))
     spread = force + (force if loss.curvature is None else loss.curvature) * sizes

@@ -51,6 +51,15 @@ def test_every_public_name_is_on_the_page_of_the_api():
     assert public - inside == set(documented())
 
 
+def test_every_row_of_the_table_of_tools_names_tests_that_exist():
+    tests = re.findall(r"^def (test_\w+)", (ROOT / "tests" / "test_tools.py").read_text(), flags=re.MULTILINE)
+    rows = [line for line in (ROOT / "docs" / "tools.md").read_text().splitlines() if line.startswith("| ")][1:]
+    named = [re.findall(r"`(test_\w+)\*?`", row.rpartition("|")[0].rpartition("|")[2]) for row in rows]
+    assert all(named)
+    for beginning in {one for row in named for one in row}:
+        assert any(test.startswith(beginning) for test in tests), beginning
+
+
 def blocks(page):
     """Return the fenced blocks of a page in their order: language and text."""
     return re.findall(r"^```(\w+)\n(.*?)^```", (ROOT / "docs" / page).read_text(), flags=re.MULTILINE | re.DOTALL)

@@ -19,7 +19,8 @@ from tracelearn.arrays.linalg import (
     unfold_rows,
 )
 from tracelearn.penalties import L1, Nuclear, Overlap
-from tracelearn.problems.operators import Gram, InBasis, largest_eigenvalue
+from tracelearn.problems.datafits import Gram, InBasis
+from tracelearn.problems.operators import largest_eigenvalue
 
 SHAPES = [(5,), (3, 4), (4, 3, 2), (3, 3, 3), (7, 2, 2), (2, 3, 2, 2)]
 

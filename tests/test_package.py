@@ -3,10 +3,15 @@
 import json
 import subprocess
 import sys
+import tomllib
 from importlib import metadata
 from pathlib import Path
 
+import pytest
+
 import tracelearn
+
+ROOT = Path(__file__).parents[1]
 
 OPTIONAL = [
     "torch",
@@ -44,6 +49,7 @@ PUBLIC = {
     "tensor_trace_norm",
     "to_onnx",
     "trace_norm_path",
+    "trusted_types",
 }
 
 
@@ -84,3 +90,13 @@ def test_the_version_is_one():
 
 def test_types_are_shipped():
     assert (Path(tracelearn.__file__).parent / "py.typed").exists()
+
+
+def test_the_recipe_and_the_citation_say_what_the_package_says():
+    yaml = pytest.importorskip("yaml", reason="PyYAML comes with Dask")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    recipe, citation = (yaml.safe_load((ROOT / name).read_text()) for name in ("recipe/recipe.yaml", "CITATION.cff"))
+    assert recipe["context"]["version"] == citation["version"] == tracelearn.__version__
+    assert recipe["about"]["license"] == citation["license"] == project["license"]
+    wanted = [f"python{project['requires-python']}", *project["dependencies"], *project["optional-dependencies"]["cli"]]
+    assert [one.replace(" ", "") for one in recipe["requirements"]["run"]] == wanted

@@ -10,7 +10,7 @@ from joblib import Parallel, delayed
 from workers import fitted, searched
 
 from tracelearn import TraceNormRegressor
-from tracelearn.problems.operators import Gram
+from tracelearn.problems.datafits import Gram
 
 pytestmark = pytest.mark.slow
 
@@ -52,7 +52,7 @@ class Raided(dict):
 def test_a_thread_that_forgets_a_shared_factor_leaves_it_to_the_others(rng):
     rows = rng.standard_normal((1, 5))
     system = Gram(np.cov(rng.standard_normal((80, 5)).T))
-    vars(system)["_factors"] = Raided()
+    vars(system)["_last"] = Raided()
     found = system.solver(np.array([0.5]))(rows)
     np.testing.assert_allclose(found @ system.matrix + 0.5 * found, rows, atol=1e-12)
 

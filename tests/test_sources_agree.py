@@ -68,6 +68,55 @@ def as_parquet(X, y, folder):
     return (folder / "data.parquet",)
 
 
+def wide(X, y):
+    """Make a table with one column for each entry, whose names say where it belongs."""
+    pa = pytest.importorskip("pyarrow", reason="tables need pyarrow, an extra")
+    names = ["_".join(f"{letter}{i}" for letter, i in zip("abc", place, strict=True)) for place in np.ndindex(SHAPE)]
+    return pa.table({"y": y, **dict(zip(names[::-1], X.reshape(len(X), -1).T[::-1], strict=True))})
+
+
+def as_wide_parquet(X, y, folder):
+    pytest.importorskip("pyarrow.parquet", reason="Parquet is an extra").write_table(wide(X, y), folder / "d.parquet")
+    return (folder / "d.parquet",)
+
+
+def as_csv(X, y, folder):
+    wide(X, y).to_pandas().to_csv(folder / "data.csv", index=False)
+    return (folder / "data.csv",)
+
+
+def as_feather(X, y, folder):
+    pytest.importorskip("pyarrow.feather", reason="Arrow is an extra").write_feather(wide(X, y), folder / "d.feather")
+    return (folder / "d.feather",)
+
+
+def as_lists(X, y, folder):
+    pq = pytest.importorskip("pyarrow.parquet", reason="Parquet is an extra")
+    pq.write_table(pytest.importorskip("pyarrow").table({"X": X.tolist(), "y": y}), folder / "lists.parquet")
+    return (folder / "lists.parquet",)
+
+
+def as_address(X, y, folder):
+    fsspec = pytest.importorskip("fsspec", reason="addresses are an extra")
+    path = as_csv(X, y, folder)[0]
+    fsspec.filesystem("memory").pipe("/agree/data.csv", path.read_bytes())
+    return ("memory://agree/data.csv",)
+
+
+def as_torch(X, y, folder, loaded=False):
+    data = pytest.importorskip("torch.utils.data", reason="PyTorch is an extra")
+
+    class Samples(data.Dataset):
+        def __len__(self):
+            return len(X)
+
+        def __getitem__(self, i):
+            return X[i], y[i]
+
+    collate = lambda pairs: tuple(np.stack(part) for part in zip(*pairs, strict=True))  # noqa: E731 - labels are text
+    return (data.DataLoader(Samples(), batch_size=13, collate_fn=collate) if loaded else Samples(),)
+
+
 def as_dask(X, y, folder):
     da = pytest.importorskip("dask.array", reason="Dask is an extra")
     return da.from_array(X, chunks=(13, 2, 3, 2)), da.from_array(y, chunks=20)
@@ -81,6 +130,15 @@ SOURCES = {
     "zarr arrays": as_zarr_arrays,
     "hdf5": as_hdf5,
     "parquet": as_parquet,
+    "wide parquet": as_wide_parquet,
+    "lists in parquet": as_lists,
+    "csv": as_csv,
+    "feather": as_feather,
+    "address": as_address,
+    "table": lambda X, y, folder: (wide(X, y), "y"),
+    "arrow stream": lambda X, y, folder: (wide(X, y).to_reader(7),),
+    "torch dataset": as_torch,
+    "torch loader": lambda X, y, folder: as_torch(X, y, folder, loaded=True),
     "batches": lambda X, y, folder: (Batches(X, y),),
     "list of batches": lambda X, y, folder: (Batches(X, y).parts,),
     "generator": lambda X, y, folder: ((part for part in Batches(X, y)),),
@@ -88,7 +146,20 @@ SOURCES = {
     "one sample at a time": lambda X, y, folder: ((part for part in Batches(X, y, range(1, N))),),
     "dask": as_dask,
 }
-ONCE = {name for name in SOURCES if "generator" in name or "one sample" in name}
+FILES = [
+    "npz",
+    "npy",
+    "memory map",
+    "zarr",
+    "zarr arrays",
+    "hdf5",
+    "parquet",
+    "wide parquet",
+    "csv",
+    "feather",
+    "address",
+]
+ONCE = {name for name in SOURCES if "generator" in name or "one sample" in name or "stream" in name}
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +223,7 @@ def test_cross_validation_chooses_the_same_from_every_source(source, data, tmp_p
     assert_allclose(found.coef_, expected.coef_, rtol=0, atol=1e-8)
 
 
-@pytest.mark.parametrize("source", ["npz", "npy", "memory map", "zarr", "zarr arrays", "hdf5", "parquet"])
+@pytest.mark.parametrize("source", FILES)
 def test_predictions_of_a_source_are_those_of_its_samples(source, data, tmp_path):
     X, y, _ = data
     model = TraceNormRegressor(alpha=0.05).fit(X, y)

@@ -7,7 +7,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from tracelearn import TraceNormRegressor
-from tracelearn.arrays.threads import few_threads
+from tracelearn.arrays.linalg import few_threads
 
 
 def counts():

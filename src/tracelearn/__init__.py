@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from tracelearn.estimators.hierarchy import HierarchicalTraceNormClassifier
     from tracelearn.estimators.lagged import LaggedRegressor
     from tracelearn.features import Logarithm, ModePCA, ModeWhitener, SecondOrder, TensorStandardScaler, Views
+    from tracelearn.files.content import trusted_types
     from tracelearn.files.models import load, save
     from tracelearn.files.onnx import to_onnx
     from tracelearn.moments import Moments
@@ -41,6 +42,7 @@ __all__ = [
     "tensor_trace_norm",
     "to_onnx",
     "trace_norm_path",
+    "trusted_types",
 ]
 __version__ = "0.1.0.dev0"
 
@@ -49,6 +51,7 @@ _MODULES = {
     "estimators.hierarchy": ("HierarchicalTraceNormClassifier",),
     "estimators.lagged": ("LaggedRegressor",),
     "features": ("Logarithm", "ModePCA", "ModeWhitener", "SecondOrder", "TensorStandardScaler", "Views"),
+    "files.content": ("trusted_types",),
     "files.models": ("load", "save"),
     "files.onnx": ("to_onnx",),
     "moments": ("Moments",),

@@ -14,9 +14,14 @@ value and dual norm take it as evidence.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+from array_api_compat import device
 
 from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.arrays.linalg import (
@@ -181,14 +186,14 @@ class Atom:
         """Count what is penalised: rows, entries or groups."""
         return math.prod(shape)
 
-    def fits(self, shape: tuple[int, ...]) -> bool:
-        """Tell whether weights of a shape have this view."""
-        return -len(shape) <= getattr(self, "mode", 0) < len(shape)
-
-    def at_order(self, order: int) -> Atom:
-        """Return the atom that stands for this one among tensors of an order, so that equal ones are found."""
+    def bound_to(self, shape: tuple[int, ...]) -> Atom:
+        """Return the atom that stands for this one among weights of a shape, so that equal ones are found."""
         mode = getattr(self, "mode", None)
-        return self if mode is None else replace(self, mode=mode % order)  # type: ignore[call-arg]
+        if mode is None:
+            return self
+        if not -len(shape) <= mode < len(shape):
+            raise ValueError(f"Expected terms that fit weights of shape {shape}, got {self}: modes are counted from 0.")
+        return replace(self, mode=mode % len(shape))  # type: ignore[call-arg]
 
     def __rmul__(self, weight: float) -> Overlap:
         return Overlap(((float(weight), self),))
@@ -212,21 +217,10 @@ class Nuclear(Atom):
         """Fold back."""
         return refold_rows(M, self.mode, shape)
 
-    def norms(self, M: Array) -> Array:
-        """Sum the singular values."""
-        return trace_norms(M)
-
-    def dual_norms(self, M: Array) -> Array:
-        """Find the largest singular value."""
-        return spectral_norms(M)
-
-    def prox(self, M: Array, threshold: Array) -> Array:
-        """Shrink the singular values."""
-        return shrink(M, threshold)
-
-    def support(self, M: Array) -> Array:
-        """Find orthonormal columns that span the columns of M."""
-        return left_singular_vectors(M)
+    norms = staticmethod(trace_norms)
+    dual_norms = staticmethod(spectral_norms)
+    prox = staticmethod(shrink)
+    support = staticmethod(left_singular_vectors)
 
     def restrict(self, M: Array, support: Array) -> Array:
         """Project the columns."""
@@ -236,9 +230,10 @@ class Nuclear(Atom):
         """Count the singular values."""
         return shape[self.mode]
 
-    def at_order(self, order: int) -> Atom:
+    def bound_to(self, shape: tuple[int, ...]) -> Atom:
         """Both unfoldings of a matrix have the same singular values."""
-        return Nuclear(0) if order == 2 else Nuclear(self.mode % order)
+        found = super().bound_to(shape)
+        return Nuclear(0) if len(shape) == 2 else found
 
 
 @dataclass(frozen=True)
@@ -312,7 +307,7 @@ def _column(x: Array, ndim: int) -> Array:
     return array_namespace(x).reshape(x, (-1, *(1,) * (ndim - 1)))
 
 
-def _norms(T: Array) -> Array:
+def _lengths(T: Array) -> Array:
     """Frobenius norm of each tensor of the batch over all parts: (M, B, ...) -> (B,)."""
     xp = array_namespace(T)
     return xp.sqrt(xp.sum(T**2, axis=(0, *range(2, T.ndim))))
@@ -324,60 +319,76 @@ def _ratio(x: Array, y: Array) -> Array:
     return xp.where(y > 0, x / xp.where(y > 0, y, xp.ones_like(y)), xp.zeros_like(x))
 
 
+@cache
+def _groups(atoms: tuple[Atom, ...], shape: tuple[int, ...]) -> list[list[int]]:
+    """Find the atoms of one kind that see weights of a shape as matrices of one size.
+
+    They are called together. A small decomposition is mostly overhead, on a GPU about a millisecond of it: a cube has its
+    modes done at once.
+    """
+    found: dict[Any, list[int]] = {}
+    for m, atom in enumerate(atoms):
+        kind: Any = atom
+        kind = replace(kind, mode=0) if hasattr(atom, "mode") else atom  # what acts on a view knows no mode
+        found.setdefault((kind, atom.view(np.zeros((1, *shape))).shape), []).append(m)
+    return list(found.values())
+
+
 @dataclass(frozen=True)
 class _Terms:
     """Atoms with their weights: numbers, or in the overlaps of a search arrays (B,), one weight for each problem."""
 
     terms: tuple[tuple[Any, Atom], ...]
 
-    def _each(self, name: str, tensors: Sequence[Array], *arguments: Any) -> list[Array]:
-        """Call one method of every atom for the view of its own tensor, atoms of one kind and size in one call.
+    @cached_property
+    def _atoms(self) -> tuple[Atom, ...]:
+        return tuple(atom for _, atom in self.terms)
 
-        A small decomposition is mostly overhead, on a GPU about a millisecond of it: a cube has its modes done at once.
-        """
-        views = [atom.view(T) for (_, atom), T in zip(self.terms, tensors, strict=True)]
-        groups: dict[Any, list[int]] = {}
-        for m, (view, (_, atom)) in enumerate(zip(views, self.terms, strict=True)):
-            same: Any = atom
-            same = replace(same, mode=0) if hasattr(atom, "mode") else atom  # what acts on a view knows no mode
-            groups.setdefault((same, tuple(view.shape)), []).append(m)
-        found: list[Array] = [None] * len(views)
-        xp = array_namespace(views[0])
-        for own in groups.values():
-            atom, given = self.terms[own[0]][1], [xp.stack([a[m] for m in own]) for a in arguments]
-            results = getattr(atom, name)(xp.stack([views[m] for m in own]), *given)
-            for place, m in enumerate(own):
+    def _weights(self, like: Array) -> Array:
+        """Return the weight of every term in every problem, (M, B), as numbers like those of a batch (B, ...)."""
+        xp = array_namespace(like)
+        zeros = xp.zeros(like.shape[0], dtype=like.dtype, device=device(like))
+        return xp.stack([zeros + weight for weight, _ in self.terms])
+
+    def _views(self, T: Array) -> Iterator[tuple[list[int], Atom, Array]]:
+        """Show every atom its own tensor of T (M, B, ...): for each group its terms, one of their atoms, all their views."""
+        for group in _groups(self._atoms, tuple(T.shape[2:])):
+            views = [self._atoms[m].view(T[m, ...]) for m in group]
+            yield group, self._atoms[group[0]], array_namespace(T).stack(views)
+
+    def _each(self, method: str, T: Array) -> list[Array]:
+        """Call a method of every atom with the view of its own tensor of T (M, B, ...)."""
+        found: list[Array] = [None] * len(self.terms)
+        for group, atom, views in self._views(T):
+            results = getattr(atom, method)(views)
+            for place, m in enumerate(group):
                 found[m] = results[place, ...]
         return found
 
-    def _norms_of(self, tensors: Sequence[Array]) -> Array:
-        """Sum the weighted norms of tensors, one for each term."""
-        values = self._each("norms", tensors)
-        return sum(weight * value for (weight, _), value in zip(self.terms, values, strict=True))
+    def _norms(self, method: str, T: Array) -> Array:
+        """Evaluate a norm of every atom for its own tensor of T (M, B, ...), or all for one of T (1, B, ...): (M, B)."""
+        xp = array_namespace(T)
+        return xp.stack(self._each(method, xp.broadcast_to(T, (len(self.terms), *T.shape[1:]))))
 
     def _shrunk(self, points: Array, level: Array) -> Array:
         """Find the proximal point of each term at its own point (M, B, ...), with thresholds ``level`` (B,) times weights."""
         xp, shape = array_namespace(points), tuple(points.shape[1:])
-        parts = [points[m, ...] for m in range(points.shape[0])]
-        found = self._each("prox", parts, [weight * level for weight, _ in self.terms])
-        return xp.stack([atom.back(M, shape) for (_, atom), M in zip(self.terms, found, strict=True)])
+        found: list[Array] = [None] * len(self.terms)
+        for group, atom, views in self._views(points):
+            parts = atom.prox(views, xp.stack([self.terms[m][0] * level for m in group]))
+            for place, m in enumerate(group):
+                found[m] = self._atoms[m].back(parts[place, ...], shape)
+        return xp.stack(found)
 
-    def _combined(self, order: int, combine: Callable[[Any, Any], Any]) -> Self:
-        """Merge terms that are the same norm for tensors of an order: a single term has a closed proximal point."""
+    def _merged(self, shape: tuple[int, ...], merge: Callable[[Any, Any], Any]) -> dict[Atom, Any]:
+        """Check terms for weights of a shape, and merge equal ones: a single term has a closed proximal point."""
         merged: dict[Atom, Any] = {}
-        for weight, atom in self.terms:
-            same = atom.at_order(order)
-            merged[same] = combine(merged[same], weight) if same in merged else weight
-        return replace(self, terms=tuple((weight, atom) for atom, weight in merged.items()))
-
-    def _check(self, shape: tuple[int, ...]) -> None:
         for weight, atom in self.terms:
             if not (isinstance(weight, float | int) and math.isfinite(weight) and weight >= 0):
                 raise ValueError(f"Expected weights of a penalty that are finite and not negative, got {weight}.")
-            if not atom.fits(shape):
-                raise ValueError(
-                    f"Expected terms that fit weights of shape {shape}, got {atom}: modes are counted from 0."
-                )
+            same = atom.bound_to(shape)
+            merged[same] = merge(merged[same], weight) if same in merged else weight
+        return merged
 
     def take(self, problems: Array) -> Self:
         """Keep some problems."""
@@ -397,23 +408,15 @@ class Overlap(_Terms):
     """The sum of weighted norms of the same W, ``sum_m theta_m |W|_m``: every term's structure at once."""
 
     def bound_to(self, shape: tuple[int, ...]) -> Overlap:
-        """Check modes and weights, leave out terms without weight, merge equal ones."""
-        self._check(shape)
-        kept = [term for term in self.terms if not (isinstance(term[0], float | int) and term[0] == 0)]
+        """Check modes and weights, merge equal terms, leave out those without weight."""
+        kept = tuple((weight, atom) for atom, weight in self._merged(shape, operator.add).items() if weight)
         if not kept:
             raise ValueError("Expected a penalty with some weight above zero, got none: use alpha=0 for no penalty.")
-        return Overlap(tuple(kept))._combined(len(shape), lambda a, b: a + b)
+        return Overlap(kept)
 
     def value(self, W: Array, split: Split | None = None) -> Array:
         """Evaluate the norm; the split is not needed."""
-        return self._norms_of([W] * len(self.terms))
-
-    def _shares(self) -> list[Any]:
-        """Share what is left over among the terms that have weight."""
-        if all(isinstance(weight, float | int) for weight, _ in self.terms):
-            return [1.0 / len(self.terms)] * len(self.terms)
-        active = [0.0 * sum(w for w, _ in self.terms) + (weight > 0) for weight, _ in self.terms]
-        return [a / sum(active) for a in active]
+        return array_namespace(W).sum(self._weights(W) * self._norms("norms", W[None, ...]), axis=0)
 
     def dual_norm(self, G: Array, split: Split | None = None) -> Array:
         """Bound the smallest ``s`` for which G is a sum of parts whose dual norms are at most ``s theta_m``.
@@ -421,30 +424,21 @@ class Overlap(_Terms):
         With a split, its duals are the parts, their rest spread evenly: tight at an optimum. Without one, G is shared out in
         proportion, which gives the harmonic mean of the dual norms: 1.00 to 1.26 times the true value.
         """
-        xp = array_namespace(G)
+        xp, weights = array_namespace(G), self._weights(G)
         if split is None:
-            norms = self._each("dual_norms", [G] * len(self.terms))
+            norms = self._norms("dual_norms", G[None, ...])
             # So small that a norm below it is zero, so large that no weight divided by it overflows.
-            tiny = float(xp.finfo(G.dtype).smallest_normal) * 4.0 * max(1.0, self._largest_weight() * len(norms))
-            parts = [weight / xp.clip(norm, min=tiny) for (weight, _), norm in zip(self.terms, norms, strict=True)]
-            bound = 1.0 / sum(parts)
-            return xp.where(norms[0] > 0, bound, xp.zeros_like(bound))  # of zero alone it is zero
-        rest = G - xp.sum(split.duals, axis=0)
-        shares = [s if isinstance(s, float) else _column(s, G.ndim) for s in self._shares()]
-        levels = self._each("dual_norms", [split.duals[m, ...] + share * rest for m, share in enumerate(shares)])
-        pairs = zip(self.terms, levels, strict=True)
-        # A term without weight takes no part: its force is exactly zero.
-        ratios = [n / w if isinstance(w, float | int) else n / xp.where(w > 0, w, n + 1.0) for (w, _), n in pairs]
-        return xp.max(xp.stack(ratios), axis=0)
-
-    def _largest_weight(self) -> float:
-        return max(float(w) if isinstance(w, float | int) else float(w.max()) for w, _ in self.terms)
+            tiny = float(xp.finfo(G.dtype).smallest_normal) * 4.0 * max(1.0, float(xp.max(weights)) * len(self.terms))
+            bound = 1.0 / xp.sum(weights / xp.clip(norms, min=tiny), axis=0)
+            return xp.where(norms[0, ...] > 0, bound, xp.zeros_like(bound))  # of zero alone it is zero
+        active = xp.astype(weights > 0, G.dtype)  # a term without weight takes no part: its force is exactly zero
+        shares = xp.reshape(active / xp.sum(active, axis=0), (*weights.shape, *(1,) * (G.ndim - 1)))
+        norms = self._norms("dual_norms", split.duals + shares * (G - xp.sum(split.duals, axis=0)))
+        return xp.max(norms / xp.where(weights > 0, weights, norms + 1.0), axis=0)
 
     def dual_bound(self, length: Array) -> Array:
         """Give all of it to the term with the largest weight: no dual norm of an atom exceeds the length."""
-        weights = [w + 0.0 * length for w, _ in self.terms]
-        xp = array_namespace(length)
-        return length / xp.max(xp.stack(weights), axis=0)
+        return length / array_namespace(length).max(self._weights(length), axis=0)
 
     def force(self, shape: tuple[int, ...]) -> float:
         """Sum the forces of the terms, each about the root of what it counts."""
@@ -479,8 +473,8 @@ class Overlap(_Terms):
 
     def residuals(self, before: Split, after: Split, W: Array, rho: Array) -> tuple[Array, Array]:
         """Compare W with its copies, and the copies with those before."""
-        primal = _ratio(_norms(W - after.parts), _norms(after.parts))
-        return primal, _ratio(rho / len(self.terms) * _norms(after.parts - before.parts), _norms(after.duals))
+        primal = _ratio(_lengths(W - after.parts), _lengths(after.parts))
+        return primal, _ratio(rho / len(self.terms) * _lengths(after.parts - before.parts), _lengths(after.duals))
 
     def reflect(self, split: Split, P: Array, alpha: Array, curvature: float, step: float) -> tuple[Array, Split]:
         """Step in the product space of the paper's Eq. 16: the quadratic term is one component more.
@@ -501,9 +495,7 @@ class Overlap(_Terms):
 
     def tidy(self, W: Array, split: Split) -> Array:
         """Give W the structure of each part, term after term."""
-        parts = [split.parts[m, ...] for m in range(split.parts.shape[0])]
-        supports = self._each("support", parts)
-        for (_, atom), support in zip(self.terms, supports, strict=True):
+        for atom, support in zip(self._atoms, self._each("support", split.parts), strict=True):
             W = atom.back(atom.restrict(atom.view(W), support), tuple(W.shape))
         return W
 
@@ -514,30 +506,28 @@ class Latent(_Terms):
 
     def bound_to(self, shape: tuple[int, ...]) -> Latent:
         """Check modes and weights; of equal terms the cheapest takes all."""
-        self._check(shape)
-        if not all(weight for weight, _ in self.terms):
+        merged = self._merged(shape, min)
+        if not all(merged.values()):
             raise ValueError("Expected weights above zero in a latent norm, got a zero: a free term leaves no norm.")
-        return self._combined(len(shape), min)
+        return Latent(tuple((weight, atom) for atom, weight in merged.items()))
 
     def value(self, W: Array, split: Split | None = None) -> Array:
         """Bound the norm from above by the split, its rest spread evenly; without one, by the best single term."""
         xp = array_namespace(W)
-        norms = self._each("norms", [W] * len(self.terms))
-        best = xp.min(xp.stack([w * norm for (w, _), norm in zip(self.terms, norms, strict=True)]), axis=0)
+        weights = self._weights(W)
+        best = xp.min(weights * self._norms("norms", W[None, ...]), axis=0)
         if split is None:
             return best
         rest = (W - xp.sum(split.parts, axis=0)) / len(self.terms)
-        return xp.minimum(best, self._norms_of([split.parts[m, ...] + rest for m in range(len(self.terms))]))
+        return xp.minimum(best, xp.sum(weights * self._norms("norms", split.parts + rest), axis=0))
 
     def dual_norm(self, G: Array, split: Split | None = None) -> Array:
         """Evaluate the largest dual norm over weight, exactly."""
-        xp = array_namespace(G)
-        norms = self._each("dual_norms", [G] * len(self.terms))
-        return xp.max(xp.stack([norm / w for (w, _), norm in zip(self.terms, norms, strict=True)]), axis=0)
+        return array_namespace(G).max(self._norms("dual_norms", G[None, ...]) / self._weights(G), axis=0)
 
     def dual_bound(self, length: Array) -> Array:
         """Divide by the smallest weight."""
-        return length / min(weight for weight, _ in self.terms)
+        return length / array_namespace(length).min(self._weights(length), axis=0)
 
     def force(self, shape: tuple[int, ...]) -> float:
         """Average the forces of the terms; W has the share of one part."""
@@ -574,9 +564,9 @@ class Latent(_Terms):
         """Compare the parts with those that sum to W, and with those before."""
         xp, count = array_namespace(W), len(self.terms)
         copies = before.anchors - (xp.sum(before.anchors, axis=0) - W)[None, ...] / count
-        primal = _ratio(_norms(copies - after.parts), _norms(after.parts))
-        dual = rho * count * _norms(after.parts - before.parts)
-        return primal, _ratio(dual, math.sqrt(count) * _norms(after.duals))
+        primal = _ratio(_lengths(copies - after.parts), _lengths(after.parts))
+        dual = rho * count * _lengths(after.parts - before.parts)
+        return primal, _ratio(dual, math.sqrt(count) * _lengths(after.duals))
 
     def reflect(self, split: Split, P: Array, alpha: Array, curvature: float, step: float) -> tuple[Array, Split]:
         """Step on the parts themselves: one proximal map couples them through their sum, the other shrinks them."""

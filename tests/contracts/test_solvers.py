@@ -13,8 +13,7 @@ from tracelearn.arrays.tensors import n_rank
 from tracelearn.losses import LOSSES, Squared
 from tracelearn.penalties import L1, PENALTIES, Nuclear, Overlap
 from tracelearn.problems.batch import Form, Problems, Solution, alpha_max, certify, datafit
-from tracelearn.problems.datafits import Squares
-from tracelearn.problems.operators import Gram
+from tracelearn.problems.datafits import Gram, Squares
 from tracelearn.problems.sample_loss import SampleLoss
 from tracelearn.samples.samples import Block, Samples
 from tracelearn.solvers import SOLVERS
@@ -475,7 +474,7 @@ def test_folds_that_are_stacked_have_the_answers_of_each_fold_alone(solver, form
         assert np.all(np.abs(found.objective[own] - alone.objective) <= 1e-7 * part.at_zero.value)
         np.testing.assert_allclose(found.W[own], alone.W, atol=3e-3 * np.abs(alone.W).max())
         np.testing.assert_allclose(fit.intercept(rows)[own], part.intercept(rows[own]), atol=1e-12)
-        for one, other in zip(fit.evaluate(rows).rounding(), part.evaluate(rows[own]).rounding(), strict=True):
+        for one, other in zip(fit.evaluate(rows).errors(1.0), part.evaluate(rows[own]).errors(1.0), strict=True):
             assert np.all(one[own] >= other * (1 - 1e-9))
 
 

@@ -13,8 +13,19 @@ from tracelearn.optional import MissingExtraError, check_installed
 __all__ = ["main"]
 
 
+def _is_interruption(error: BaseException | None) -> bool:
+    """Tell whether Ctrl-C is behind an error: a file that is closed half written has an error of its own."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt | InterruptionError) or type(error).__name__ == "Abort":
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
 def _ending(error: BaseException) -> tuple[object, int]:
     """Say how an error ends a command: with a sentence and an exit code; what is our mistake is raised again."""
+    if _is_interruption(error):
+        return "Interrupted.", INTERRUPTED
     if isinstance(error, MemoryError):
         from tracelearn.samples.checks import out_of_memory
 
@@ -23,8 +34,6 @@ def _ending(error: BaseException) -> tuple[object, int]:
         return f"cannot use {error.filename}: {error.strerror}.", 2
     if isinstance(error, MissingExtraError | ValueError | OSError):
         return error, 2
-    if isinstance(error, KeyboardInterrupt | InterruptionError) or type(error).__name__ == "Abort":
-        return "Interrupted.", INTERRUPTED
     if not hasattr(error, "exit_code"):
         raise error
     # Usage errors of typer, whichever click it carries: they know their sentence and their exit code.

@@ -20,8 +20,9 @@ from tracelearn.cli.shared import (
     Target,
     TaskName,
     check_out,
-    open_data,
+    open_groups,
     read_alpha,
+    reads_samples,
     show_table,
 )
 
@@ -35,12 +36,13 @@ Plot = Annotated[Path | None, typer.Option(help="File for a figure: .png, .svg o
 Force = Annotated[bool, typer.Option("--force", help="Replace the file of the figure if it is there.")]
 
 
-def _read(data: Path, target: str, samples: str, groups: str | None, task: str, cv: int) -> tuple[Any, bool]:
+def _read(
+    data: str, target: str, samples: str, groups: str | None, task: str, cv: int, reading: dict[str, Any]
+) -> tuple[Any, bool]:
     """Read samples, targets and groups, and say whether targets are labels."""
     from tracelearn.cli import learning, progress
 
-    source = open_data(data, samples, target)
-    grouped = None if groups is None else open_data(data, samples, groups, "groups")
+    source, grouped = open_groups(data, samples, target, groups, reading)
     with progress.Bar(quiet=True) as bar:
         found = learning.read(source, grouped, data, bar)
     refuse(
@@ -82,6 +84,7 @@ def _show(
         show_table(rows)
 
 
+@reads_samples
 def permutation_command(
     data: Data,
     target: Target = "y",
@@ -102,6 +105,8 @@ def permutation_command(
     force: Force = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
+    *,
+    reading: dict[str, Any],
 ) -> None:
     """Test whether a score on held-out samples is better than chance, by permutations of the targets.
 
@@ -110,7 +115,7 @@ def permutation_command(
     check_out(plot, "figure", force=force, option="--plot", inputs=(data, target))
     from tracelearn.inference import permutation_test
 
-    found, classes = _read(data, target, samples, groups, task, cv)
+    found, classes = _read(data, target, samples, groups, task, cv, reading)
     model = _model(alpha, classes=classes, views=None)
     options: dict[str, Any] = {"n_permutations": permutations, "cv": cv, "scoring": scoring, "random_state": seed}
     result = permutation_test(model, found.X, found.y, groups=found.groups, selection=selection, **options)
@@ -136,6 +141,7 @@ def permutation_command(
     _show(result, facts, rows, plot, as_json=as_json, quiet=quiet)
 
 
+@reads_samples
 def compare_command(
     data: Data,
     target: Target = "y",
@@ -152,12 +158,14 @@ def compare_command(
     force: Force = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
+    *,
+    reading: dict[str, Any],
 ) -> None:
     """Compare the trace norm with ridge and logistic regression on flat samples, on the same folds."""
     check_out(plot, "figure", force=force, option="--plot", inputs=(data, target))
     from tracelearn.inference import compare
 
-    found, classes = _read(data, target, samples, groups, task, cv)
+    found, classes = _read(data, target, samples, groups, task, cv, reading)
     model = {"trace norm": _model(alpha, classes=classes)}
     result = compare(model, found.X, found.y, cv=cv, repeats=repeats, groups=found.groups, scoring=scoring)
     columns = ("means", "difference", "standard_error", "p_value", "low", "high")
@@ -167,6 +175,7 @@ def compare_command(
     _show(result, facts, dict(line.split(": ", 1) for line in lines), plot, as_json=as_json, quiet=quiet)
 
 
+@reads_samples
 def over_time_command(
     data: Data,
     target: Target = "y",
@@ -184,12 +193,14 @@ def over_time_command(
     force: Force = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
+    *,
+    reading: dict[str, Any],
 ) -> None:
     """Fit and score a model at each position along a mode, such as time."""
     check_out(plot, "figure", force=force, option="--plot", inputs=(data, target))
     from tracelearn.inference import decode_over_time
 
-    found, classes = _read(data, target, samples, groups, task, cv)
+    found, classes = _read(data, target, samples, groups, task, cv, reading)
     model = _model(alpha, classes=classes, views=None)
     options: dict[str, Any] = {"axis": axis, "window": window, "step": step, "generalize": generalize}
     result = decode_over_time(model, found.X, found.y, cv=cv, groups=found.groups, scoring=scoring, **options)

@@ -22,9 +22,10 @@ from tracelearn.cli.shared import (
     Target,
     TaskName,
     check_out,
-    open_data,
+    open_groups,
     read_alpha,
     read_names,
+    reads_samples,
     show_table,
     views_in_rows,
     write_page,
@@ -37,15 +38,6 @@ _SHOWN_CLASSES = 20
 
 
 # --- model ------------------------------------------------------------------------------------------------------------
-
-
-def _shape(text: str | None) -> tuple[int, ...] | None:
-    if text is None:
-        return None
-    sizes = tuple(int(size) if size.strip().isdecimal() else 0 for size in text.split(","))
-    sentence = f"Expected sizes such as 8,100,20 for --tensor-shape, got {text!r}: name every mode's size."
-    refuse((min(sizes) < 1, sentence))
-    return sizes
 
 
 def _views(views: str, time_axis: str, alpha: float | None) -> dict[str, Any]:
@@ -120,6 +112,7 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
 # --- command ----------------------------------------------------------------------------------------------------------
 
 
+@reads_samples
 def fit_command(
     context: typer.Context,
     data: Data,
@@ -152,9 +145,6 @@ def fit_command(
     max_iter: Annotated[
         int | None, typer.Option(help="Iterations of a fit, at most.", min=1, show_default="as in Python")
     ] = None,
-    tensor_shape: Annotated[
-        str | None, typer.Option(help="Shape of a sample where samples are flat, such as 8,100,20.")
-    ] = None,
     out: Annotated[Path, typer.Option(help="File for the model.")] = _OUT,
     html: Html = None,
     mode_names: ModeNames = None,
@@ -163,6 +153,8 @@ def fit_command(
     ] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
+    *,
+    reading: dict[str, Any],
 ) -> None:
     """Fit a model to a file of samples, and say how well it predicts samples it has not seen.
 
@@ -170,11 +162,10 @@ def fit_command(
     """
     check_out(out, "model", force=force, inputs=(data, target))
     check_out(html, "page", force=force, option="--html", inputs=(data, target, out))
-    strength, shape = read_alpha(alpha), _shape(tensor_shape)
+    strength, shape = read_alpha(alpha), reading["tensor_shape"]
     seen = _views(views, time_axis, strength)
     refuse((not ridge < math.inf, f"Expected a number of at least 0 for --ridge, got {ridge}: correct it."))
-    source = open_data(data, samples, target)
-    grouped = None if groups is None else open_data(data, samples, groups, "groups")
+    source, grouped = open_groups(data, samples, target, groups, reading)
     names = read_names(mode_names, shape or source.sample_shape or ())
     options = {"loss": loss, "ridge": ridge, "penalty": penalty, "target_mode": target_mode, "tensor_shape": shape}
     options |= {"keep_moments": True} | ({} if max_iter is None else {"max_iter": max_iter})

@@ -21,6 +21,7 @@ from tracelearn.cli.shared import (
     missing_targets,
     open_data,
     read_names,
+    reads_samples,
     show_table,
     views_in_rows,
     write_page,
@@ -121,7 +122,7 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
     return rows | {"format": "{format}, written by tracelearn {tracelearn}".format(**facts)}
 
 
-def _evaluate(model: Any, source: Any, data: Path, *, quiet: bool) -> Any:
+def _evaluate(model: Any, source: Any, data: str, *, quiet: bool) -> Any:
     """Predict the samples of a file and compare with the truth."""
     from tracelearn.cli.progress import Bar
     from tracelearn.report.page import Evaluation
@@ -132,16 +133,17 @@ def _evaluate(model: Any, source: Any, data: Path, *, quiet: bool) -> Any:
     if found.truth is None:
         raise missing_targets(data)
     compared = compare(model, found.check_truth(model), found.prediction)
-    return Evaluation(compared, f"{len(found.truth):,} samples in {data.name}")
+    return Evaluation(compared, f"{len(found.truth):,} samples in {Path(data).name}")
 
 
+@reads_samples
 def inspect_command(
     context: typer.Context,
     model: Annotated[Path, typer.Argument(help="File of a model or of moments.", show_default=False)],
     as_json: AsJson = False,
     html: Html = None,
     data: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             help="File of samples that the model has not seen, for the page: how well it does.", show_default=False
         ),
@@ -150,6 +152,8 @@ def inspect_command(
     target: Annotated[str, typer.Option(help="Name of the targets in the file of --data, or another file.")] = "y",
     mode_names: ModeNames = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file of the page if it is there.")] = False,
+    *,
+    reading: dict[str, Any],
 ) -> None:
     """Say what is in a file: the model, its weights, and how well it is solved."""
     check_out(html, "page", force=force, option="--html", inputs=(model, data, target if data else None))
@@ -163,7 +167,7 @@ def inspect_command(
 
         seen = None
         if data is not None:
-            seen = _evaluate(loaded, open_data(data, samples, target), data, quiet=as_json)
+            seen = _evaluate(loaded, open_data(data, samples, target, reading), data, quiet=as_json)
         write_page(html, gather(loaded, mode_names=names), seen, model, context)
     if as_json:
         typer.echo(json.dumps(facts, default=str))

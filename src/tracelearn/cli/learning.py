@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -76,14 +75,14 @@ class Dataset:
         return np.asarray(model.predict(self.X[rows]))
 
 
-def _targets_of(source: Source, data: Path) -> NDArray[Any]:
+def _targets_of(source: Source, data: str) -> NDArray[Any]:
     parts = [y for y, _ in source.targets()]
     if parts[0] is None:
         raise missing_targets(data)
     return np.concatenate(parts)
 
 
-def read(source: Source, groups: Source | None, data: Path, bar: Bar) -> Dataset:
+def read(source: Source, groups: Source | None, data: str, bar: Bar) -> Dataset:
     """Read what fits in memory, and leave the rest where it is; groups are targets of the same file."""
     y, named = _targets_of(source, data), None if groups is None else _targets_of(groups, data)
     assert source.sample_shape is not None

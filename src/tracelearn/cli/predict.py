@@ -13,7 +13,7 @@ import typer
 from numpy.typing import NDArray
 
 from tracelearn.cli.mistakes import printable, refuse
-from tracelearn.cli.shared import Samples, as_text, check_out, echo, load_file, open_data
+from tracelearn.cli.shared import Data, Samples, as_text, check_out, echo, load_file, open_data, reads_samples
 
 __all__ = ["Found", "load_to_predict", "predict_all", "predict_command"]
 
@@ -133,11 +133,10 @@ def load_to_predict(model: Path) -> Any:
     return loaded
 
 
+@reads_samples
 def predict_command(
     model: Annotated[Path, typer.Argument(help="File of a model.", show_default=False)],
-    data: Annotated[
-        Path, typer.Argument(help="File of samples: .npz, .npy, .zarr, .h5 or .parquet.", show_default=False)
-    ],
+    data: Data,
     samples: Samples = "X",
     target: Annotated[
         str | None, typer.Option(help="Name of the targets in the file, or another file, to compare with.")
@@ -150,13 +149,15 @@ def predict_command(
     quiet: Annotated[
         bool, typer.Option("--quiet", help="Say nothing but the predictions and what went wrong.")
     ] = False,
+    *,
+    reading: dict[str, Any],
 ) -> None:
     """Predict the samples in a file with a model."""
     is_other = out is not None and out.suffix.lower() not in _SUFFIXES
     refuse((is_other, f"Expected a file that ends in {', '.join(_SUFFIXES)}, got {out}: name it so."))
     check_out(out, "predictions", force=force, inputs=(model, data, target))
     loaded = load_to_predict(model)
-    source = open_data(data, samples, target)
+    source = open_data(data, samples, target, reading)
     from tracelearn.cli.progress import Bar
     from tracelearn.files.models import write_atomically
 

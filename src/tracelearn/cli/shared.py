@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import math
 import os
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,8 +37,10 @@ __all__ = [
     "load_file",
     "missing_targets",
     "open_data",
+    "open_groups",
     "read_alpha",
     "read_names",
+    "reads_samples",
     "show_table",
     "views_in_rows",
     "write_page",
@@ -45,10 +49,18 @@ __all__ = [
 # --- options ----------------------------------------------------------------------------------------------------------
 
 Data = Annotated[
-    Path, typer.Argument(help="File of samples and targets: .npz, .npy, .zarr, .h5 or .parquet.", show_default=False)
+    str,
+    typer.Argument(
+        help="File of samples and targets, such as .npz, .h5, .csv, .parquet or .mat; a folder; or an address.",
+        show_default=False,
+    ),
 ]
-Samples = Annotated[str, typer.Option(help="Name of the samples in the file.")]
-Target = Annotated[str, typer.Option(help="Name of the targets in the file, or another file: .npy.")]
+Samples = Annotated[
+    str, typer.Option(help="Name of the samples in the file, or of columns that are their entries, such as 'ch*'.")
+]
+Target = Annotated[
+    str, typer.Option(help="Name of the targets in the file, or another file: y.npy, labels.csv:diagnosis.")
+]
 Groups = Annotated[str | None, typer.Option(help="Name of groups, such as subjects, that no two folds may share.")]
 TaskName = Annotated[str, typer.Option("--task", help="auto, classification or regression.")]
 Html = Annotated[
@@ -65,18 +77,70 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing but what went 
 _ADVICE = re.compile(r"with open_source\(path, (\w+)=\.\.\.\)")
 
 
-def open_data(path: Path, samples: str, target: str | None, role: str = "target") -> Any:
+def _reading(
+    tensor_shape: Annotated[
+        str | None, typer.Option(help="Shape of a sample where samples are flat, such as 8,100,20.")
+    ] = None,
+    sample_axis: Annotated[
+        int | None, typer.Option(help="Axis that counts samples, such as -1 for channels × time × trials.")
+    ] = None,
+    ignore: Annotated[
+        str | None, typer.Option(help="Columns of a table that are no entries of samples, such as id,age.")
+    ] = None,
+    mask: Annotated[str | None, typer.Option(help="NIfTI image of the voxels to use.")] = None,
+    flat: Annotated[
+        bool, typer.Option("--flat", help="The voxels of the mask in a row, not the box around it.")
+    ] = False,
+) -> dict[str, Any]:
+    """Gather what is said about the file of the samples."""
+    ignored = () if ignore is None else tuple(name.strip() for name in ignore.split(","))
+    shape = _read_shape(tensor_shape)
+    return {"tensor_shape": shape, "sample_axis": sample_axis, "ignore": ignored, "mask": mask, "flat": flat}
+
+
+def reads_samples(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of reading, which it gets as one argument, ``reading``."""
+    own, added = (inspect.signature(function, eval_str=True) for function in (command, _reading))
+
+    @wraps(command)
+    def reader(**options: Any) -> None:
+        reading = _reading(**{name: options.pop(name) for name in added.parameters})
+        command(**options, reading=reading)
+
+    kept = [one for one in own.parameters.values() if one.name != "reading"]
+    reader.__signature__ = own.replace(parameters=[*kept, *added.parameters.values()])  # type: ignore[attr-defined]
+    return reader
+
+
+def _read_shape(text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    sizes = tuple(int(size) if size.strip().isdecimal() else 0 for size in text.split(","))
+    sentence = f"Expected sizes such as 8,100,20 for --tensor-shape, got {text!r}: name every mode's size."
+    refuse((min(sizes) < 1, sentence))
+    return sizes
+
+
+def open_data(data: str, samples: str, target: str | None, reading: dict[str, Any], role: str = "target") -> Any:
     """Open a file of samples, or say in one sentence why not, with the options of the command line."""
     try:
-        return tracelearn.open_source(path, samples=samples, target=target)
+        return tracelearn.open_source(data, samples=samples, target=target, **reading)
     except (ValueError, OSError, ImportError) as error:
-        sentence = _ADVICE.sub(r"with --\1", str(error))
+        sentence = _ADVICE.sub(lambda found: f"with --{found[1].replace('_', '-')}", str(error))
         if role != "target":
             sentence = sentence.replace("Expected target ", f"Expected {role} ").replace("--target", f"--{role}")
         raise MistakeError(sentence) from error
 
 
-def missing_targets(data: Path) -> MistakeError:
+def open_groups(data: str, samples: str, target: str, groups: str | None, reading: dict[str, Any]) -> tuple[Any, Any]:
+    """Open a file of samples with their targets, and with their groups where there are any."""
+    if groups is None:
+        return open_data(data, samples, target, reading), None
+    apart = {**reading, "ignore": (*reading["ignore"], target, groups)}
+    return open_data(data, samples, target, apart), open_data(data, samples, groups, apart, "groups")
+
+
+def missing_targets(data: str) -> MistakeError:
     """Say that a file has samples alone."""
     return MistakeError(
         f"Expected targets with the samples, got {data}, which has none: name another file with --target."

@@ -21,6 +21,7 @@ from tracelearn.cli.shared import (
     check_out,
     missing_targets,
     open_data,
+    reads_samples,
 )
 from tracelearn.optional import check_installed
 
@@ -42,7 +43,7 @@ def _batches_of(source: Any, batch: int) -> Callable[[int], Iterator[tuple[Any, 
     return batches
 
 
-def _task_of(source: Any, task: str, data: Path) -> str:
+def _task_of(source: Any, task: str, data: str) -> str:
     """Decide between labels and numbers by the first targets."""
     from tracelearn.cli.learning import check_labels, find_task
 
@@ -55,6 +56,7 @@ def _task_of(source: Any, task: str, data: Path) -> str:
     return found.name
 
 
+@reads_samples
 def stream_command(
     data: Data,
     checkpoint: Annotated[Path, typer.Option(help="Folder for checkpoints.", show_default=False)],
@@ -76,6 +78,8 @@ def stream_command(
         bool, typer.Option("--force", help="Replace the files of model and figure if they are there.")
     ] = False,
     quiet: Quiet = False,
+    *,
+    reading: dict[str, Any],
 ) -> None:
     """Learn from a stream of samples, and measure how well on the way.
 
@@ -88,7 +92,7 @@ def stream_command(
     check_out(figure, "figure", force=force, option="--figure", inputs=(data, target, out))
     is_other = figure is not None and figure.suffix.lower() not in _FIGURES
     refuse((is_other, f"Expected a figure that ends in {', '.join(_FIGURES)}, got {figure}: name it so."))
-    source = open_data(data, samples, target)
+    source = open_data(data, samples, target, reading)
     chosen = _task_of(source, task, data)
     from rich.console import Console
 

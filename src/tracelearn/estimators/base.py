@@ -17,8 +17,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_narrow, is_sparse, move_to, place
+from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_narrow, is_sparse, move_to, place, to_numpy
 from tracelearn.arrays.linalg import mode_scales
+from tracelearn.confounds import Regression
 from tracelearn.errors import warn
 from tracelearn.losses import Loss, as_loss
 from tracelearn.moments import Moments
@@ -30,11 +31,13 @@ from tracelearn.samples.checks import (
     check_place,
     check_total_weight,
     narrowed,
+    read_confounds,
     read_numbers,
     read_samples,
     sample_shape,
 )
-from tracelearn.samples.samples import Block, Raw, Samples, as_raw, is_dask, naming
+from tracelearn.samples.modes import to_dataset
+from tracelearn.samples.samples import Block, Raw, Samples, as_raw, is_dask, naming, unnamed
 from tracelearn.samples.scikit_learn import Interval, StrOptions
 from tracelearn.solvers import SOLVERS
 
@@ -63,7 +66,50 @@ def shown() -> Iterator[None]:
             logger.removeHandler(handler)
 
 
-class TraceNormModel(BaseEstimator):
+def target_names(estimator: Any, n_targets: int) -> tuple[str, list[Any]]:
+    """Say what the targets of a model are, and name those that have weights: of two classes the second."""
+    if hasattr(estimator, "classes_"):
+        classes = to_numpy(estimator.classes_).tolist()
+        return "class", classes[1:] if n_targets == 1 else classes
+    return "target", list(range(n_targets))
+
+
+class NamedWeights:
+    """Weights that come back with the names of modes."""
+
+    sample_shape_: tuple[int, ...]
+    coef_tensor_: Any
+    patterns_: Any
+
+    def to_xarray(self) -> Any:
+        """Return ``coef`` and ``patterns`` as a Dataset of xarray, with the names and coordinates of the samples of ``fit``.
+
+        ``coef_`` and ``patterns_`` are arrays whatever X was, as scikit-learn's tools expect them.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import xarray
+        >>> from tracelearn import TraceNormRegressor
+        >>> X = np.random.default_rng(0).normal(size=(50, 3, 4))
+        >>> samples = xarray.DataArray(X, dims=("trial", "channel", "time"), coords={"channel": ["C3", "Cz", "C4"]})
+        >>> model = TraceNormRegressor().fit(samples, X[:, 1, 2])
+        >>> found = model.to_xarray()
+        >>> found["patterns"].dims, float(found["coef"].sel(channel="Cz", time=2)) > 0.5
+        (('channel', 'time'), True)
+        """
+        check_is_fitted(self)
+        coef, patterns = to_numpy(self.coef_tensor_), to_numpy(self.patterns_)
+        shape = tuple(self.sample_shape_)
+        if coef.shape[coef.ndim - len(shape) :] != shape:
+            raise ValueError(
+                "Expected weights in the modes of samples, got those of views of them: take coef_by_view_ and patterns_by_view_."
+            )
+        names = target_names(self, coef.shape[0] if coef.ndim > len(shape) else 1)
+        return to_dataset({"coef": coef, "patterns": patterns}, shape, getattr(self, "modes_", None), names)
+
+
+class TraceNormModel(NamedWeights, BaseEstimator):
     """What regressor and classifier share: reading, solving, certifying, describing the weights."""
 
     _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 - scikit-learn's convention
@@ -89,6 +135,7 @@ class TraceNormModel(BaseEstimator):
     _flat = False  # whether samples of more than one mode came flat
     _solution: Solution
     _solved: Any
+    intercept_: Any
     _learns_classes = False
     _goes_on = False  # whether somebody else keeps what was learned, as a tree of models does
 
@@ -113,25 +160,30 @@ class TraceNormModel(BaseEstimator):
 
     def _read(self, raw: Raw, *, reset: bool = True, **known: Any) -> Samples:
         """Check samples: those in memory at once, others whenever a block of them is read."""
+        if reset:
+            self.__dict__.pop("modes_", None)
+            self.__dict__.update({} if raw.modes is None else {"modes_": raw.modes})
         if raw.in_memory:
             ((_, X, y, weight),) = raw.batches
             block, shape = self._block(X, y, weight, reset=reset, **known)
+            block = _with_confounds(block, raw.confounds)
             if reset:
                 self.sample_shape_, self._flat = shape, len(shape) > 1 and len(np.shape(X)) == 2
             return Samples.of(block, shape)
         reader, survey = self._reader(raw, reset=reset, **known)
-        options = {**known, **survey["options"], "part": True}
+        options, confounds = {**known, **survey["options"], "part": True}, raw.confounds
 
         def checked(batch: tuple[int, Any, Any, Any]) -> Block:
             first, *parts = batch
             with naming(first):
                 block, _ = reader._block(*parts, reset=False, **options)
-            found: Block = replace(block, first=first)
+            found: Block = replace(_with_confounds(block, confounds, first), first=first)
             return found
 
         blocks = raw.execution.view(checked, raw.batches)
         n_targets, total = survey["n_targets"], survey["total"]
-        return Samples(blocks, reader.sample_shape_, n_targets, total, raw.n_samples, raw.execution)
+        found = Samples(blocks, reader.sample_shape_, n_targets, total, raw.n_samples, raw.execution)
+        return found if confounds is None else replace(found, n_confounds=confounds.shape[1])
 
     def _reader(self, raw: Raw, *, reset: bool, **known: Any) -> tuple[Any, dict[str, Any]]:
         """Find out what must be known before the first block; return a light model that knows it, and the rest."""
@@ -161,10 +213,10 @@ class TraceNormModel(BaseEstimator):
 
     # --- learning ----------------------------------------------------------------------------------------------------
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
+    def _fit(self, X: Any, y: Any, sample_weight: Any, confounds: Any = None) -> Self:
         """Learn from samples, wherever they are."""
         loss = self._loss()
-        raw = as_raw(X, y, sample_weight)
+        raw = as_raw(X, y, sample_weight, confounds)
         self.__dict__.pop("moments_", None)
         if not raw.repeatable:
             return self._fit_once(raw, loss)
@@ -187,6 +239,8 @@ class TraceNormModel(BaseEstimator):
             self._fit_moments(samples.moments(), self.warm_start, keep=self.keep_moments)
             return
         samples = samples.checked()
+        regression = samples.regression(centre=self.fit_intercept) if samples.n_confounds else None
+        samples = samples.residual(regression)
         scales = samples.mode_scales() if self.scaling else None
         fit = datafit(
             samples.rescaled(scales),
@@ -197,6 +251,7 @@ class TraceNormModel(BaseEstimator):
             fit_intercept=self.fit_intercept,
         )
         W = self._solve(fit, samples.n_targets, self.warm_start, scales)
+        self._weigh_confounds(regression, W)
         self.patterns_ = self._shaped(narrowed(samples.covariance_times(W), self._dtype), self.sample_shape_)
 
     def _gathered(self, raw: Raw, loss: Loss) -> Raw:
@@ -213,7 +268,7 @@ class TraceNormModel(BaseEstimator):
                 "__iter__ begins anew, or a file."
             )
         found = self._summarised(raw)
-        for name in ("sample_shape_", "n_features_in_", "_dtype", "_flat", "classes_", "_single"):
+        for name in ("sample_shape_", "n_features_in_", "_dtype", "_flat", "classes_", "_single", "modes_"):
             if hasattr(found, name):
                 setattr(self, name, getattr(found, name))
         self._check_learned()
@@ -237,16 +292,29 @@ class TraceNormModel(BaseEstimator):
         return bool(self.target_mode) and n_targets > 1
 
     def _fit_moments(self, moments: Moments, warm: bool, *, keep: bool = True) -> None:
-        """Solve the problem of moments; keep them where the model may go on learning."""
-        xp, shape = array_namespace(moments.gram), self.sample_shape_
+        """Solve the problem of moments, with confounds where a sample has fewer features; keep them to go on learning."""
+        xp, shape, joint = array_namespace(moments.gram), self.sample_shape_, moments
+        p, regression = math.prod(shape), None
+        if joint.n_features > p:
+            regression = Regression.of_joint(joint if self.fit_intercept else joint.uncentred(), p)
+            moments = regression.residual_moments(joint)
         scales = mode_scales(xp.linalg.diagonal(moments.gram) / moments.weight, shape) if self.scaling else None
         past = moments if scales is None else moments.rescaled(scales)
         past = past if self.fit_intercept else past.uncentred()
         fit = Squares.of(past, ridge=self.ridge, joint=self._joint(moments.n_targets))
         W = self._solve(fit, moments.n_targets, warm, scales)
+        self._weigh_confounds(regression, W)
         if keep:
-            self.moments_ = moments
+            self.moments_ = joint
         self.patterns_ = self._shaped(narrowed(W @ moments.gram / moments.weight, self._dtype), shape)
+
+    def _weigh_confounds(self, regression: Regression | None, W: Array) -> None:
+        """Set the weights of confounds, so that a score is linear in a sample and its confounds."""
+        self.__dict__.pop("confound_coef_", None)
+        if regression is not None:
+            weights = regression.weights(W)
+            self.intercept_ = self._scalar(self.intercept_ - weights @ regression.centre)
+            self.confound_coef_ = self._shaped(weights, weights.shape[1:])
 
     def _weight_shape(self, n_targets: int) -> tuple[int, ...]:
         """Return the shape of one weight tensor: with ``target_mode`` the targets are its first mode."""
@@ -349,22 +417,42 @@ class TraceNormModel(BaseEstimator):
 
     # --- the model ---------------------------------------------------------------------------------------------------
 
-    def _apply(self, method: str, X: Any) -> Any:
+    def _apply(self, method: str, X: Any, confounds: Any = None) -> Any:
         """Call the method of this name that takes arrays: at once, block by block, or for a Dask array when it is computed."""
         check_is_fitted(self)
-        function = f"_{method}"
+        self._check_confounds(confounds)
+        function, (X, _, _) = f"_{method}", unnamed(X, 0, getattr(self, "modes_", None))
         if is_dask(X):
             from tracelearn.samples.execution import lazily  # noqa: PLC0415 - Dask is imported where it is used
 
             call = getattr(self._light(), function)
-            return lazily(call, X, call(np.zeros((1, *self.sample_shape_)))[:0])
-        raw = as_raw(X)
+            C = None if confounds is None else read_confounds(confounds, int(X.shape[0]))
+            like = call(np.zeros((1, *self.sample_shape_)), None if C is None else 0.0 * C[:1])
+            return lazily(call, X, like[:0], C)
+        raw = as_raw(X, confounds=confounds)
         if raw.in_memory:
             check_place(self, X, method)
-            return getattr(self, function)(X)
-        return np.concatenate([getattr(self, function)(block[1]) for block in raw.batches])
+            return getattr(self, function)(X, raw.confounds)
+        call, C = getattr(self, function), raw.confounds
+        return np.concatenate(
+            [call(X, None if C is None else C[first : first + len(X)]) for first, X, *_ in raw.batches]
+        )
 
-    def _scores(self, X: Any) -> Array:
+    def _check_confounds(self, confounds: Any) -> None:
+        """Refuse a model of confounds without them, and confounds that it does not know."""
+        expected = 0
+        if hasattr(self, "confound_coef_"):
+            expected = int(self.confound_coef_.shape[-1])
+        elif hasattr(self, "moments_"):  # learned, and not solved yet
+            expected = self.moments_.n_features - math.prod(self.sample_shape_)
+        got = 0 if confounds is None else 1 if len(np.shape(confounds)) == 1 else int(np.shape(confounds)[-1])
+        if got != expected:
+            raise ValueError(
+                f"Expected {expected or 'no'} confounds of each sample, as in fit, got {got or 'none'}: pass "
+                f"{'confounds=' if expected else 'samples alone'}."
+            )
+
+    def _scores(self, X: Any, confounds: Array | None = None) -> Array:
         rows, _ = read_samples(self, X, reset=False, any_library=True)
         xp = array_namespace(rows)
         coef = xp.reshape(self.coef_, (-1, rows.shape[1]))
@@ -372,6 +460,9 @@ class TraceNormModel(BaseEstimator):
         shift = self.intercept_ if isinstance(self.intercept_, float) else as_dtype(self.intercept_, dtype)
         with np.errstate(over="ignore", invalid="ignore"):  # judged below
             scores = as_dtype(rows, dtype) @ as_dtype(coef, dtype).T + shift
+            if confounds is not None:
+                weights = as_dtype(xp.reshape(self.confound_coef_, (coef.shape[0], -1)), dtype)
+                scores = scores + move_to(confounds, rows, dtype) @ weights.T
         check_overflow(scores, "scores")
         return scores
 
@@ -438,6 +529,18 @@ class TraceNormModel(BaseEstimator):
         tags.input_tags.sparse = self.scaling is None  # the zeros of a sparse matrix would say nothing of scale
         tags.array_api_support = True
         return tags
+
+
+def _with_confounds(block: Block, confounds: Array | None, first: int = 0) -> Block:
+    """Add the confounds of a block, given those of all samples."""
+    if confounds is None:
+        return block
+    if is_sparse(block.X):
+        raise ValueError(
+            "Expected dense samples with confounds, got a sparse matrix: what is left of it is not sparse."
+        )
+    rows = confounds[first : first + block.X.shape[0], :]
+    return replace(block, confounds=move_to(rows, block.X, block.Y.dtype))
 
 
 class Record:

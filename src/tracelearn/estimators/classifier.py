@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 
@@ -103,9 +104,15 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
         Activation patterns ``Cov(X) W`` (Haufe et al., 2014): what the model reads, where weights also cancel noise.
         Positive where samples are larger for the second of two classes, or for the class of its row; in units of X times
         those of the score.
+    confound_coef_ : array of shape (1 or K, n_confounds)
+        Where ``fit`` had confounds, their weights in a score, those of ``coef_`` times the regression that was learned: scores
+        are linear in a sample and its confounds.
     moments_ : Moments
-        All that was learned from the samples, where it is kept (squared loss, unless n_samples is far below n_features).
+        All that was learned from the samples, where it is kept (squared loss, unless n_samples is far below n_features);
+        confounds are features after those of the samples.
     sample_shape_ : tuple of ints
+    modes_ : tuple of Mode
+        Names, coordinates and units of the modes of a sample, where samples of xarray, pandas or MNE brought them.
     n_features_in_ : int
         Number of entries of a sample.
 
@@ -280,22 +287,29 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
             )
 
     @learning
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> Self:
         """Learn from all samples at once.
 
         Parameters
         ----------
         X : array of shape (n_samples, I1, ..., IN), or (n_samples, n_features) with ``tensor_shape``
-            Of NumPy, or of any library of the array API standard, in which and on whose device all is then computed.
+            Of NumPy, or of any library of the array API standard, in which and on whose device all is then computed. A
+            DataArray of xarray, a DataFrame with several levels of columns and epochs of MNE bring names: ``modes_``.
         y : array of labels of shape (n_samples,)
             Of NumPy, then also strings, and so are ``classes_`` and predictions; or of another library, then they are of X's.
+            None takes the names of the events of MNE's epochs.
         sample_weight : array of shape (n_samples,), default=None
+        confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
+            Numbers that are regressed out of the samples, such as movement or age. Predictions then need them too: the
+            regression that was learned here is applied to new samples.
         """
-        return self._fit(X, y, sample_weight)
+        return self._fit(X, y, sample_weight, confounds)
 
     @available_if(has_moments)
     @learning
-    def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(
+        self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None, confounds: Any = None
+    ) -> Self:
         """Learn from more samples; afterwards the model is the one of all samples so far, to ``tol``.
 
         The samples are added to ``moments_``, those before multiplied by ``forgetting``, and the solver starts from the
@@ -303,55 +317,55 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
 
         Parameters
         ----------
-        X, y, sample_weight : as for ``fit``
+        X, y, sample_weight, confounds : as for ``fit``
         classes : array of all labels that will ever come, needed in the first call
         """
-        return self._learn_and_solve(X, y, sample_weight, classes)
+        return self._learn_and_solve(X, y, sample_weight, classes, confounds)
 
-    def decision_function(self, X: Any) -> Array:
+    def decision_function(self, X: Any, confounds: Any = None) -> Array:
         """Score every sample: one column for each class, or for two classes one score that is positive for the second."""
-        return self._apply("decision_function", X)
+        return self._apply("decision_function", X, confounds)
 
-    def _decision_function(self, X: Any) -> Array:
-        scores = self._scores(X)
+    def _decision_function(self, X: Any, confounds: Array | None = None) -> Array:
+        scores = self._scores(X, confounds)
         if self._class_map is not None:
             shown = move_to(self._class_map, scores, scores.dtype)
             scores = scores @ shown[:-1, :] + shown[-1, :]
         return scores[:, 0] if self.classes_.shape[0] == 2 else scores
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: Any, confounds: Any = None) -> Array:
         """Predict the label of each sample: in NumPy if the labels of ``fit`` were, else in the library of its samples."""
-        return self._apply("predict", X)
+        return self._apply("predict", X, confounds)
 
-    def _predict(self, X: Any) -> Array:
-        scores = self._decision_function(X)
+    def _predict(self, X: Any, confounds: Array | None = None) -> Array:
+        scores = self._decision_function(X, confounds)
         xp = array_namespace(scores)
         index = xp.astype(scores > 0, xp.int64) if scores.ndim == 1 else xp.argmax(scores, axis=1)
         return array_namespace(self.classes_).take(self.classes_, move_to(index, self.classes_), axis=0)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: Any, sample_weight: Any = None, confounds: Any = None) -> float:
         """Return the share of labels that are right."""
+        found = self.predict(X, confounds)
         if not is_foreign(self.classes_):
             weight = None if sample_weight is None else to_numpy(sample_weight)
-            return float(super().score(X, to_numpy(y) if is_foreign(y) else y, weight))
-        found = self.predict(X)
+            return float(accuracy_score(to_numpy(y) if is_foreign(y) else y, found, sample_weight=weight))
         y = array_namespace(found).reshape(move_to(y, found), found.shape)
         return accuracy(y, found, read_weights(sample_weight, found))
 
     @available_if(_has_probabilities)
-    def predict_proba(self, X: Any) -> Array:
+    def predict_proba(self, X: Any, confounds: Any = None) -> Array:
         """Predict the probability of each class (logistic loss)."""
-        return self._apply("predict_proba", X)
+        return self._apply("predict_proba", X, confounds)
 
-    def _predict_proba(self, X: Any) -> Array:
-        logs = self._predict_log_proba(X)
+    def _predict_proba(self, X: Any, confounds: Array | None = None) -> Array:
+        logs = self._predict_log_proba(X, confounds)
         return array_namespace(logs).exp(logs)
 
     @available_if(_has_probabilities)
-    def predict_log_proba(self, X: Any) -> Array:
+    def predict_log_proba(self, X: Any, confounds: Any = None) -> Array:
         """Predict the logarithm of the probability of each class (logistic loss)."""
-        return self._apply("predict_log_proba", X)
+        return self._apply("predict_log_proba", X, confounds)
 
-    def _predict_log_proba(self, X: Any) -> Array:
+    def _predict_log_proba(self, X: Any, confounds: Array | None = None) -> Array:
         with np.errstate(over="ignore"):  # scores so far apart that their difference is infinite: probability zero
-            return self._loss().log_probabilities(self._scores(X))
+            return self._loss().log_probabilities(self._scores(X, confounds))

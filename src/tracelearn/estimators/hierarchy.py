@@ -21,7 +21,7 @@ from tracelearn.arrays.array_api import Array
 from tracelearn.estimators import TraceNormClassifier
 from tracelearn.moments import Moments
 from tracelearn.samples.checks import check_overflow, learning, read_labels, read_samples, read_weights
-from tracelearn.samples.samples import Block, Samples
+from tracelearn.samples.samples import Block, Samples, unnamed
 from tracelearn.samples.scikit_learn import Interval, StrOptions
 
 __all__ = ["HierarchicalTraceNormClassifier"]
@@ -158,7 +158,7 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         self.verbose = verbose
 
     @learning
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn from all samples at once.
 
         Parameters
@@ -172,7 +172,7 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     @learning
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
         """Learn from more samples; afterwards the model is the one of all samples so far, to ``tol``.
 
         The samples are added to ``class_moments_``, the tree is found anew, and nodes that stay start from their last
@@ -198,6 +198,10 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def _learn(self, X: Any, y: Any, sample_weight: Any, classes: Any, *, first: bool) -> None:
+        if first:
+            self.__dict__.pop("modes_", None)
+        X, y, modes = unnamed(X, y, getattr(self, "modes_", None))
+        self.__dict__.update({} if modes is None else {"modes_": modes})
         rows, shape = read_samples(self, X, reset=first)
         labels, known = read_labels(y, rows, classes)
         weight = read_weights(sample_weight, rows)
@@ -333,6 +337,7 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
 
     def _class_scores(self, X: Any) -> Array:
         check_is_fitted(self)
+        X, _, _ = unnamed(X, 0, getattr(self, "modes_", None))
         rows, _ = read_samples(self, X, reset=False)
         with np.errstate(over="ignore", invalid="ignore"):  # judged below
             steps = rows @ self.coef_.reshape(-1, rows.shape[1]).T + self.intercept_

@@ -5,6 +5,7 @@ Invariant: whatever is added or removed, in any order, the model is the one of t
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any, Self
 
@@ -59,11 +60,22 @@ class OnlineModel(TraceNormModel):
             )
 
     def _learn(
-        self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None, *, grow: bool = False, part: bool = False
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        classes: Any = None,
+        confounds: Any = None,
+        *,
+        grow: bool = False,
+        part: bool = False,
     ) -> None:
         """Add samples to ``moments_`` and leave the weights as they are, until ``_refresh``; a part may weigh nothing."""
         self._refuse_without_moments()
-        raw, past = as_raw(X, y, sample_weight), getattr(self, "moments_", None)
+        past = getattr(self, "moments_", None)
+        raw = as_raw(X, y, sample_weight, confounds, None if past is None else getattr(self, "modes_", None))
+        if past is not None:
+            self._check_confounds(confounds)
         if raw.repeatable or past is not None:
             before = getattr(self, "classes_", None)
             samples = self._read(raw, reset=past is None, part=part, **self._known(classes, grow=grow))
@@ -73,14 +85,14 @@ class OnlineModel(TraceNormModel):
             return
         found = self._summarised(raw)  # the first samples of a model come only once
         moments, known = self._coded_alike(found, classes)
-        for name in ("sample_shape_", "n_features_in_", "_dtype", "_flat", "_single"):
+        for name in ("sample_shape_", "n_features_in_", "_dtype", "_flat", "_single", "modes_"):
             if hasattr(found, name):
                 setattr(self, name, getattr(found, name))
         self.__dict__.update(known, moments_=moments)
 
-    def _learn_and_solve(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
+    def _learn_and_solve(self, X: Any, y: Any, sample_weight: Any, classes: Any = None, confounds: Any = None) -> Self:
         """Do what ``partial_fit`` promises (the paper's Algorithm 2)."""
-        self._learn(X, y, sample_weight, classes)
+        self._learn(X, y, sample_weight, classes, confounds)
         self._refresh()
         return self
 
@@ -108,19 +120,21 @@ class OnlineModel(TraceNormModel):
 
     @available_if(has_moments)
     @learning
-    def forget(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def forget(self, X: Any, y: Any, sample_weight: Any = None, confounds: Any = None) -> Self:
         """Unlearn samples; afterwards the model is the one of all the others, to ``tol``.
 
         Their moments are subtracted from ``moments_``, and the solver starts from the last solution.
 
         Parameters
         ----------
-        X, y, sample_weight : as they were learned
+        X, y, sample_weight, confounds : as they were learned
             Where ``forgetting`` is below 1, weights are what it has left of them: ``forgetting ** k`` times those they came
             with, for samples that k calls of ``partial_fit`` followed.
         """
         past, dtype = self._moments_of(self), self._dtype
-        samples = self._read(as_raw(X, y, sample_weight), reset=False, **self._known(None, grow=False))
+        self._check_confounds(confounds)
+        raw = as_raw(X, y, sample_weight, confounds, getattr(self, "modes_", None))
+        samples = self._read(raw, reset=False, **self._known(None, grow=False))
         self._dtype = dtype
         self._fit_moments(_remainder(past, samples.moments()), warm=True)
         return self
@@ -168,6 +182,11 @@ class OnlineModel(TraceNormModel):
             raise ValueError(
                 f"Expected a model for samples of shape {self.sample_shape_}, got one for samples of shape "
                 f"{other.sample_shape_}: only models of samples of one kind can be merged."
+            )
+        if moments.n_features != len(like):
+            raise ValueError(
+                f"Expected a model of as many confounds, {len(like) - math.prod(self.sample_shape_)}, got one of "
+                f"{moments.n_features - math.prod(self.sample_shape_)}: only models of samples of one kind can be merged."
             )
         names = (getattr(model, "feature_names_in_", None) for model in (self, other))
         own, more = (None if name is None else list(name) for name in names)

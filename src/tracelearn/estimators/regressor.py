@@ -90,9 +90,15 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
     patterns_ : array of the shape of ``coef_``
         Activation patterns ``Cov(X) W`` (Haufe et al., 2014): what the model reads, where weights also cancel noise.
         Positive where samples are larger for larger predictions; in units of X times those of the score.
+    confound_coef_ : array of shape (n_confounds,) or (K, n_confounds)
+        Where ``fit`` had confounds, their weights in a prediction, those of ``coef_`` times the regression that was learned:
+        predictions are linear in a sample and its confounds.
     moments_ : Moments
-        All that was learned from the samples, where it is kept (squared loss, unless n_samples is far below n_features).
+        All that was learned from the samples, where it is kept (squared loss, unless n_samples is far below n_features);
+        confounds are features after those of the samples.
     sample_shape_ : tuple of ints
+    modes_ : tuple of Mode
+        Names, coordinates and units of the modes of a sample, where samples of xarray, pandas or MNE brought them.
     n_features_in_ : int
         Number of entries of a sample.
 
@@ -182,42 +188,46 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
         return {"n_targets": n_targets, "total": total, "attributes": learned, "parameters": {}, "options": {}}
 
     @learning
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> Self:
         """Learn from all samples at once.
 
         Parameters
         ----------
         X : array of shape (n_samples, I1, ..., IN), or (n_samples, n_features) with ``tensor_shape``
-            Of NumPy, or of any library of the array API standard, in which and on whose device all is then computed.
+            Of NumPy, or of any library of the array API standard, in which and on whose device all is then computed. A
+            DataArray of xarray, a DataFrame with several levels of columns and epochs of MNE bring names: ``modes_``.
         y : array of shape (n_samples,) or (n_samples, K)
             Of X's library, or of NumPy and then moved to X.
         sample_weight : array of shape (n_samples,), default=None
+        confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
+            Numbers that are regressed out of the samples, such as movement or age. Predictions then need them too: the
+            regression that was learned here is applied to new samples.
         """
-        return self._fit(X, y, sample_weight)
+        return self._fit(X, y, sample_weight, confounds)
 
     @available_if(has_moments)
     @learning
-    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> Self:
         """Learn from more samples; afterwards the model is the one of all samples so far, to ``tol``.
 
         The samples are added to ``moments_``, those before multiplied by ``forgetting``, and the solver starts from the
         last solution (the paper's Algorithm 2). Parameters are those of ``fit``.
         """
-        return self._learn_and_solve(X, y, sample_weight)
+        return self._learn_and_solve(X, y, sample_weight, confounds=confounds)
 
-    def predict(self, X: Any) -> Array:
-        """Predict the target of each sample."""
-        return self._apply("predict", X)
+    def predict(self, X: Any, confounds: Any = None) -> Array:
+        """Predict the target of each sample, with the confounds of each where ``fit`` had some."""
+        return self._apply("predict", X, confounds)
 
-    def _predict(self, X: Any) -> Array:
-        scores = self._loss().inverse_link(self._scores(X))
+    def _predict(self, X: Any, confounds: Array | None = None) -> Array:
+        scores = self._loss().inverse_link(self._scores(X, confounds))
         return scores[:, 0] if self._single else scores
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: Any, sample_weight: Any = None, confounds: Any = None) -> float:
         """Return the share of the variance of y that is explained, R², averaged over targets."""
-        if not is_foreign(X):
+        if not is_foreign(X) and confounds is None:
             return float(super().score(X, y, sample_weight))
-        found = self.predict(X)
+        found = self.predict(X, confounds)
         return r_squared(read_targets(y, found), found, read_weights(sample_weight, found))
 
     def __sklearn_tags__(self) -> Tags:

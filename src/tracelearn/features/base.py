@@ -42,7 +42,8 @@ from tracelearn.samples.checks import (
     read_weights,
 )
 from tracelearn.samples.execution import lazily
-from tracelearn.samples.samples import Local, as_raw, is_dask
+from tracelearn.samples.modes import like_input
+from tracelearn.samples.samples import Local, as_raw, is_dask, is_named, unnamed
 from tracelearn.samples.scikit_learn import check_feature_names_in, get_output_config
 
 __all__ = [
@@ -192,14 +193,20 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
         """
         learned = [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]
         self.__dict__ = {name: value for name, value in vars(self).items() if name not in learned}
-        self._learn(X, sample_weight)
+        self._learn_named(X, sample_weight)
         return self
 
     @learning
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn from more samples; afterwards what is learned is that of all samples so far."""
-        self._learn(X, sample_weight)
+        self._learn_named(X, sample_weight)
         return self
+
+    def _learn_named(self, X: Any, sample_weight: Any) -> None:
+        """Learn, and keep names of modes where samples bring them."""
+        X, _, modes = unnamed(X, 0, getattr(self, "modes_", None))
+        self.__dict__.update({} if modes is None else {"modes_": modes})
+        self._learn(X, sample_weight)
 
     def _learn(self, X: Any, sample_weight: Any) -> None:
         whole = self._total(self._measure, X, sample_weight)
@@ -268,10 +275,15 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> Array:
         """Transform samples; arrays stay in their library, on their device and in their precision.
 
-        A Dask array is transformed when it is computed, and samples in blocks become one array in memory. Where ``set_output``
-        asks for data frames, flat samples become tables with the columns of ``get_feature_names_out``.
+        A Dask array is transformed when it is computed, and samples in blocks become one array in memory. A DataArray of
+        xarray stays one where samples keep their modes. Where ``set_output`` asks for data frames, flat samples become tables
+        with the columns of ``get_feature_names_out``.
         """
         check_is_fitted(self)
+        if is_named(X):
+            known = getattr(self, "modes_", None)
+            found = self.transform(unnamed(X, 0, known)[0])
+            return like_input(found, X, known) if self._keeps_layout else found
         if is_dask(X):
             return lazily(self._transformed, X, self._transformed(np.zeros((1, *X.shape[1:]), X.dtype))[:0])
         source = as_source(X)
@@ -280,10 +292,10 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
         return np.concatenate([self._transformed(block[0]) for block in source.batches()])
 
     def _transformed(self, X: Any) -> Array:
-        X = X if hasattr(X, "ndim") else np.asarray(X)
-        wanted, flat = get_output_config("transform", self)["dense"], self._keeps_layout and X.ndim == 2
+        X = X if hasattr(X, "shape") else np.asarray(X)
+        wanted, flat = get_output_config("transform", self)["dense"], self._keeps_layout and len(X.shape) == 2
         # Tables have rows and columns: flat samples can become some, tensors cannot.
-        if wanted != "default" and X.ndim > 2 and len(self._shape_out()) > 1:
+        if wanted != "default" and len(X.shape) > 2 and len(self._shape_out()) > 1:
             raise ValueError(
                 f"Expected flat samples for the output that set_output asks for, {wanted}, got tensors: pass flat samples and "
                 "tensor_shape, or call set_output(transform='default')."

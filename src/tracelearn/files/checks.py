@@ -16,6 +16,7 @@ from tracelearn.features.base import TensorTransformer
 from tracelearn.moments import Moments
 from tracelearn.penalties import Split
 from tracelearn.problems.batch import Solution
+from tracelearn.samples.modes import fit_modes
 from tracelearn.samples.scikit_learn import make_constraint
 from tracelearn.selection.cv import SelectionCV
 
@@ -82,6 +83,7 @@ def _curve(value: Any) -> bool:
 _FORMS: dict[str, Callable[[Any], bool]] = {
     "sample_shape_": _shape, "n_features_in_": _whole, "n_samples_seen_": _size, "classes_": _labels,
     "coef_": _numbers, "intercept_": lambda value: _number(value) or _row(value), "patterns_": _numbers,
+    "confound_coef_": _numbers,
     "n_iter_": _whole, "objective_": _number, "dual_gap_": _size, "_convergence": _curve, "_flat": _truth, "_single": _truth,
     "moments_": lambda value: isinstance(value, Moments), "alpha_": _size, "ridge_": _size, "target_mode_": _truth,
     "mode_weights_": lambda value: value is None or all(map(_size, value)), "best_score_": _number, "best_index_": _whole,
@@ -101,7 +103,7 @@ _NEEDED: dict[type, tuple[str, ...]] = {
     HierarchicalTraceNormClassifier: (*_LINEAR, "classes_", "nodes_", "estimators_"),
     SelectionCV: (*_LINEAR, "objective_", "alpha_", "ridge_", "mode_weights_", "target_mode_", "best_estimator_"),
 }
-_BEFORE = ("sample_shape_", "n_features_in_", "feature_names_in_", "classes_", "moments_")
+_BEFORE = ("sample_shape_", "n_features_in_", "feature_names_in_", "modes_", "classes_", "moments_")
 
 
 def check_parts(thing: Any) -> None:
@@ -156,8 +158,11 @@ def _check_shapes(model: Any) -> None:
     """Compare weights, intercepts, classes and moments with the shape of a sample."""
     shape, p = model.sample_shape_, math.prod(model.sample_shape_)
     expect(getattr(model, "n_features_in_", p) == p, "samples of no shape")
+    expect("modes_" not in vars(model) or fit_modes(model.modes_, shape), "modes of other samples")
     if "moments_" in vars(model):
-        expect(model.moments_.x_mean.shape == (p,), f"moments of other samples than those of shape {shape}")
+        confounds = np.shape(getattr(model, "confound_coef_", ()))[-1:]
+        size = p + sum(confounds)
+        expect(model.moments_.x_mean.shape == (size,), f"moments of other samples than those of shape {shape}")
     if isinstance(model, TraceNormModel | HierarchicalTraceNormClassifier) and "coef_" in vars(model):
         targets = np.shape(model.intercept_)
         expect(model.coef_.shape == (*targets, *((p,) if model._flat else shape)), "coef_ of another shape")
@@ -167,6 +172,8 @@ def _check_shapes(model: Any) -> None:
         expect(getattr(model, "_class_map", None) is None or model._class_map.shape[1] == n, "a map of other classes")
     if isinstance(model, TraceNormModel) and "coef_" in vars(model):
         expect(model.patterns_.shape == (*targets, *shape), "patterns_ of another shape")
+        if "confound_coef_" in vars(model):
+            expect(model.confound_coef_.shape[:-1] == targets, "confound_coef_ of another shape")
         weights = () if model.mode_weights is None else model.mode_weights
         expect(len(weights) <= 1 + len(shape) and np.asarray(weights, float).ndim == 1, "mode weights of other modes")
         if "_solution" in vars(model):
@@ -225,8 +232,10 @@ def check_use(model: Any) -> None:
     if shape is None or math.prod(shape) > _LARGEST_SAMPLE:
         return
     samples = np.zeros((_SAMPLES, *shape), getattr(getattr(model, "coef_", None), "dtype", float))
+    weights = getattr(model, "confound_coef_", None)
+    known = {} if weights is None else {"confounds": np.zeros((_SAMPLES, weights.shape[-1]))}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name in ("predict", "decision_function", "predict_proba", "transform"):
             if hasattr(model, name):
-                expect(len(getattr(model, name)(samples)) == _SAMPLES, f"{name} of other samples")
+                expect(len(getattr(model, name)(samples, **known)) == _SAMPLES, f"{name} of other samples")

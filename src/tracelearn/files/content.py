@@ -33,7 +33,7 @@ from tracelearn.arrays.array_api import dtype_name, is_foreign, to_numpy
 from tracelearn.files.checks import check_parts, expect
 from tracelearn.samples.npy import read_npy_header
 
-__all__ = ["UnknownTypeError", "full_name", "known_types", "read_content", "write_content"]
+__all__ = ["UnknownTypeError", "full_name", "known_types", "read_content", "trusted_types", "write_content"]
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -43,6 +43,7 @@ _VALUES = (
     "moments",
     "problems",
     "solvers",
+    "samples.modes",
     "paper.algorithms",
 )  # where the frozen dataclasses that models hold are
 _PLAIN = "biufcSUmM"  # kinds of arrays without Python objects
@@ -79,6 +80,28 @@ def _is_ours(kind: Any, module: str) -> bool:
     in_place = module.removeprefix("tracelearn.").startswith(_VALUES)
     is_value = in_place and is_dataclass(kind) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
     return is_value or issubclass(kind, BaseEstimator)
+
+
+def trusted_types() -> list[str]:
+    """Name the types that models of this package are made of, for readers that ask which types to trust.
+
+    skops and MLflow refuse a file that holds a type they do not know. None of these runs code of the file when it is read.
+
+    Returns
+    -------
+    list of str
+
+    Examples
+    --------
+    >>> from tracelearn import trusted_types
+    >>> "tracelearn.estimators.regressor.TraceNormRegressor" in trusted_types()
+    True
+
+    ``skops.io.load(path, trusted=trusted_types())``, and in MLflow
+    ``mlflow.sklearn.log_model(model, name="model", skops_trusted_types=trusted_types())``.
+    """
+    # Arrays remember what kind of numbers they hold, and skops does not know that type.
+    return sorted({full_name(kind) for kind in known_types().values() if kind is not Pipeline} | {"numpy.dtype"})
 
 
 def full_name(kind: Any) -> str:

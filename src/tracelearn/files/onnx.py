@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import to_numpy
@@ -25,7 +26,8 @@ _OPSET, _IR = 17, 8
 
 # Text of a graph: what is computed of X and of constants. Two classes have one score, and so has a single target.
 _SCORES = """
-    flat = Flatten <axis = 1> (X)
+    numbers = CastLike (X, coef)
+    flat = Flatten <axis = 1> (numbers)
     product = MatMul (flat, coef)
     linear = Add (product, intercept)
 """
@@ -50,19 +52,23 @@ _PROBABILITIES = {
 _KINDS = {"float16": "float16", "float32": "float", "float64": "double", "int64": "int64", "object": "string"}
 
 
-def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
+def to_onnx(model: Any, path: str | os.PathLike[str] | None = None, *, dtype: Any = None) -> Any:
     """Translate a fitted model into an ONNX graph.
 
-    The input ``X`` has shape (n_samples, I1, ..., IN) and the precision of ``coef_``. The output ``prediction`` is what
-    ``predict`` returns, with labels as integers or text; classifiers also have ``scores``, as ``decision_function``, and with
-    the logistic loss ``probabilities``, as ``predict_proba``.
+    The input ``X`` has shape (n_samples, I1, ..., IN). The output ``prediction`` is what ``predict`` returns, with labels as
+    integers or text; classifiers also have ``scores``, as ``decision_function``, and with the logistic loss ``probabilities``,
+    as ``predict_proba``.
 
     Parameters
     ----------
-    model : TraceNormRegressor, TraceNormClassifier, TraceNormRegressorCV or TraceNormClassifierCV
-        One that sees samples as they are, whitened, or both; logarithms and second order are refused.
+    model : TraceNormRegressor, TraceNormClassifier, TraceNormRegressorCV, TraceNormClassifierCV, or a Pipeline
+        One that sees samples as they are, whitened, or both; logarithms and second order are refused. The steps of a Pipeline
+        before the model are transformers of this package that are linear: ``TensorStandardScaler``, ``ModePCA``,
+        ``ModeWhitener``. They become part of the weights.
     path : str or path, default=None
         File to write as well; one that is there is replaced.
+    dtype : "float32" or "float64", default=None
+        The precision of ``X``; None is that of ``coef_``. The graph computes in the precision of ``coef_`` in any case.
 
     Returns
     -------
@@ -78,33 +84,44 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
     ('X', ['prediction'])
     """
     onnx = require("onnx", "onnx")
-    if not isinstance(model, TraceNormModel | SelectionCV):
+    *steps, last = model.named_steps.values() if isinstance(model, Pipeline) else [model]
+    steps = [step for step in steps if step not in (None, "passthrough")]
+    others = [step for step in steps if not isinstance(step, LinearTransformer)]
+    if not isinstance(last, TraceNormModel | SelectionCV) or others:
         raise ValueError(
-            f"Expected a TraceNormRegressor, a TraceNormClassifier or one of their CV versions, got {type(model).__name__}: "
-            "convert the parts of a Pipeline one by one."
+            "Expected a TraceNormRegressor, a TraceNormClassifier or one of their CV versions, in a Pipeline after "
+            f"TensorStandardScaler, ModePCA or ModeWhitener, got {type([*others, last][0]).__name__}: a graph has no such step."
         )
-    check_is_fitted(model)
-    plain: Any = getattr(model, "best_estimator_", model)
-    coef = plain.coef_
-    if getattr(model, "features_", None) is not None:
-        if not all(isinstance(view, LinearTransformer) for view in model.views_.values()):
-            raise ValueError(
-                f"Expected a model that is linear in samples, got one of the view {model.view_!r}: a graph has no such view, "
-                "so fit with views=['raw', 'whitened'], or export best_estimator_ and show it what features_ makes of samples."
-            )
-        coef = sum(model.views_[name].coef_to_input(W) for name, W in model.coef_by_view_.items())
-    built = _build(onnx, plain, to_numpy(coef), model.sample_shape_)
+    check_is_fitted(last)
+    plain = getattr(last, "best_estimator_", last)
+    if hasattr(plain, "confound_coef_"):
+        raise ValueError(
+            "Expected a model of samples alone, got one that was fitted with confounds: a graph has no input for them."
+        )
+    if not getattr(last, "_is_linear", lambda: True)():
+        raise ValueError(
+            f"Expected a model that is linear in samples, got one of the view {last.view_!r}: a graph has no such view, "
+            "so fit with views=['raw', 'whitened'], or export best_estimator_ and show it what features_ makes of samples."
+        )
+    if dtype is not None and dtype not in ("float32", "float64"):
+        raise ValueError(f"Expected dtype to be 'float32', 'float64' or None, got {dtype!r}.")
+    coef, intercept = to_numpy(last.coef_tensor_), np.atleast_1d(to_numpy(last.intercept_))
+    kept, coef = coef.dtype, coef.reshape(len(intercept), *last.sample_shape_)
+    for step in reversed(steps):  # scores are <W, M X + c> + b = <M' W, X> + b + <W, c>
+        constant = np.asarray(step._map(np.zeros((1, *step.sample_shape_)))).reshape(1, *coef.shape[1:])
+        intercept = intercept + np.sum(coef * constant, axis=tuple(range(1, coef.ndim)))
+        coef = np.asarray(step.coef_to_input(coef))
+    built = _build(onnx, plain, coef.astype(kept), intercept, dtype or kept.name)
     if path is not None:
         write_atomically(path, built.SerializeToString())
     return built
 
 
-def _build(onnx: Any, model: Any, coef: NDArray[Any], shape: tuple[int, ...]) -> Any:
+def _build(onnx: Any, model: Any, coef: NDArray[Any], intercept: NDArray[Any], given: str) -> Any:
     """Write the text of a graph, have it read, and let ONNX check it."""
-    intercept = np.atleast_1d(to_numpy(model.intercept_))
     if getattr(model, "_class_map", None) is not None:  # linear in the scores, and so in samples
         shown = to_numpy(model._class_map)
-        coef, intercept = shown[:-1].T @ coef.reshape(len(intercept), -1), intercept @ shown[:-1] + shown[-1]
+        coef, intercept = np.tensordot(shown[:-1].T, coef, 1), intercept @ shown[:-1] + shown[-1]
     kind, count = _KINDS[coef.dtype.name], len(intercept)
     constants = {"coef": coef.reshape(count, -1).T, "intercept": intercept.astype(coef.dtype), "axis": np.array([1])}
     if hasattr(model, "classes_"):
@@ -120,8 +137,8 @@ def _build(onnx: Any, model: Any, coef: NDArray[Any], shape: tuple[int, ...]) ->
     else:
         nodes = [_SCORES, (_ONE if model._single else _SEVERAL).format("prediction")]
         outputs = [f"{kind}[n_samples{'' if model._single else f', {count}'}] prediction"]
-    sample = ", ".join(map(str, ("n_samples", *shape)))
-    text = f"{type(model).__name__} ({kind}[{sample}] X) => ({', '.join(outputs)}) {{ {' '.join(nodes)} }}"
+    sample = ", ".join(map(str, ("n_samples", *coef.shape[1:])))
+    text = f"{type(model).__name__} ({_KINDS[given]}[{sample}] X) => ({', '.join(outputs)}) {{ {' '.join(nodes)} }}"
     graph = require("onnx.parser", "onnx").parse_graph(text)
     hold = require("onnx.numpy_helper", "onnx").from_array
     used = {name for node in graph.node for name in node.input}

@@ -19,7 +19,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.estimators.base import ZeroWeightsWarning
 from tracelearn.inference.sets import check_count, read_groups, score_name
-from tracelearn.samples.samples import as_raw
+from tracelearn.samples.samples import as_raw, unnamed
 from tracelearn.selection.cv import SelectionCV
 from tracelearn.selection.folds import folds_of
 
@@ -167,6 +167,7 @@ def compare(
     >>> found.names, bool(found.p_value[1] < 0.05)
     (('TraceNormRegressor', 'ridge'), True)
     """
+    X, y, _ = unnamed(X, y)
     X, labels = np.asarray(X), to_numpy(as_raw(X, y).all_targets()[0])
     named = _named(models)
     classifier = is_classifier(next(iter(named.values())))

@@ -19,9 +19,8 @@ from tracelearn.arrays.linalg import mode_scales
 from tracelearn.estimators.base import TraceNormModel, ZeroWeightsWarning
 from tracelearn.inference.sets import Reading, check_count, is_shared, judged, read_groups, score_name
 from tracelearn.problems.batch import Problems
-from tracelearn.problems.datafits import Squares
-from tracelearn.problems.operators import Gram
-from tracelearn.samples.samples import as_raw
+from tracelearn.problems.datafits import Gram, Squares
+from tracelearn.samples.samples import as_raw, unnamed
 from tracelearn.selection.folds import Folds, folds_of
 
 __all__ = ["Decoding", "decode_over_time", "searchlight"]
@@ -132,6 +131,7 @@ def decode_over_time(
     >>> int(np.argmax(decode_over_time(TraceNormClassifier(), X, y).mean))
     4
     """
+    X, y, _ = unnamed(X, y)
     shape, entries = _entries(X)
     check_count(window, "window")
     check_count(step, "step")
@@ -184,6 +184,7 @@ def searchlight(
     >>> searchlight(TraceNormClassifier(), X, y, chain).mean > 0.9
     array([False, False, False, False,  True,  True])
     """
+    X, y, _ = unnamed(X, y)
     shape, entries = _entries(X)
     mode = 0 if axis is None else axis - 1 if axis > 0 else axis + len(shape)
     entries = entries.ravel() if axis is None else entries

@@ -16,7 +16,7 @@ from tracelearn.inference.sets import Reading, check_count, is_shared, judged, r
 from tracelearn.moments import Moments
 from tracelearn.problems.batch import Problems, Solution, in_basis
 from tracelearn.problems.datafits import Squares
-from tracelearn.samples.samples import as_raw
+from tracelearn.samples.samples import as_raw, unnamed
 from tracelearn.selection.folds import folds_of
 
 __all__ = ["Bootstrap", "LearningCurve", "bootstrap", "learning_curve"]
@@ -129,6 +129,7 @@ def bootstrap(
         raise ValueError(
             f"Expected a TraceNormClassifier or TraceNormRegressor, got {model!r}: pass the best_estimator_ of a search."
         )
+    X, y, _ = unnamed(X, y)
     X, labels = to_numpy(X), to_numpy(as_raw(X, y).all_targets()[0])
     given = np.arange(len(labels)) if groups is None else read_groups(groups, len(labels))
     numbers = np.unique(to_numpy(given), return_inverse=True)[1]
@@ -257,6 +258,7 @@ def learning_curve(
     >>> bool(found.mean[1] > found.mean[0] + 0.1), found.method
     (True, 'batch')
     """
+    X, y, _ = unnamed(X, y)
     random, labels = np.random.default_rng(random_state), to_numpy(as_raw(X, y).all_targets()[0])
     groups = read_groups(groups, len(labels))
     metadata = {} if groups is None else {"groups": groups}

@@ -17,7 +17,7 @@ from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.estimators.base import ZeroWeightsWarning
 from tracelearn.inference.searches import best_scores, can_repeat
 from tracelearn.inference.sets import Reading, check_count, chunks, is_shared, judged, read_groups, score_name, solve
-from tracelearn.samples.samples import as_raw
+from tracelearn.samples.samples import as_raw, unnamed
 from tracelearn.selection.cv import SelectionCV
 from tracelearn.selection.folds import Folds, folds_of
 
@@ -211,6 +211,7 @@ def permutation_test(
     >>> found.p_value, found.exchanged
     (0.01, 'targets of all samples')
     """
+    X, y, _ = unnamed(X, y)
     count, random = check_count(n_permutations, "n_permutations"), np.random.default_rng(random_state)
     if selection not in ("repeat", "fixed"):
         raise ValueError(f"Expected selection to be 'repeat' or 'fixed', got {selection!r}.")

@@ -1,4 +1,4 @@
-"""The modes of a sample as a reader knows them: names, coordinates, units."""
+"""What displays know of modes: how to draw over them, and how those of a model are called."""
 
 from __future__ import annotations
 
@@ -10,93 +10,56 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, to_numpy
+from tracelearn.estimators.base import target_names
 from tracelearn.plotting.canvas import INK, MARKERS, looks_of, tick_names, whole_ticks
+from tracelearn.samples.modes import Mode
 
 __all__ = [
     "CVCurve",
-    "Mode",
     "as_modes",
     "check_model",
     "cv_curve",
+    "draw_over",
     "leading_factors",
+    "modes_of",
     "modes_of_weights",
-    "target_names",
+    "name_ticks",
 ]
 
 _IN_MODES = ("coef_", "patterns_", "mode_factors_")
 
 
-@dataclass(frozen=True, eq=False)
-class Mode:
-    """One mode: its name, its unit, and the coordinates of its entries, numbers or names."""
-
-    name: str
-    values: Array
-    unit: str | None = None
-
-    @property
-    def has_names(self) -> bool:
-        """Whether entries are known by name, so that no line may join them."""
-        return self.values.dtype.kind not in "iuf"
-
-    @property
-    def is_counted(self) -> bool:
-        """Whether coordinates are whole numbers."""
-        return self.values.dtype.kind in "iu"
-
-    @property
-    def label(self) -> str:
-        """What to write below an axis."""
-        return self.name if self.unit is None else f"{self.name} ({self.unit})"
-
-    @property
-    def is_even(self) -> bool:
-        """Whether coordinates are numbers at equal distances, so that an axis may count in them."""
-        if self.has_names or len(self.values) < 2:
-            return False
-        steps = np.diff(self.values)
-        return bool(steps[0] != 0 and np.allclose(steps, steps[0], rtol=1e-3, atol=0.0))
-
-    def entry(self, index: int) -> str:
-        """Name one entry."""
-        value = self.values[index]
-        text = f"{self.name} {value}" if self.has_names else f"{self.name} = {value:.3g}"
-        return text if self.unit is None else f"{text} {self.unit}"
-
-    def edges(self) -> tuple[float, float]:
-        """Return where the first and the last entry of an image begin and end, in coordinates or counted."""
-        if not self.is_even:
-            return -0.5, len(self.values) - 0.5
-        half = 0.5 * float(self.values[1] - self.values[0])
-        return float(self.values[0]) - half, float(self.values[-1]) + half
-
-    def name_ticks(self, axis: Any, inches: float = 3.0) -> None:
-        """Write names, or numbers at unequal distances, at the ticks of an axis that counts entries."""
-        tick_names(axis, [str(value) if self.has_names else f"{value:.3g}" for value in self.values], inches)
-
-    def draw(self, axes: Any, curves: Sequence[Array], labels: Sequence[str]) -> list[Any]:
-        """Draw curves over this mode: lines over numbers, stems over names; return the lines or markers."""
-        axes.axhline(0.0, color=INK, linewidth=0.8, zorder=1)
-        axes.set_xlabel(self.label)
-        drawn, few = [], len(self.values) <= (20 if self.has_names else 12)
-        for k, (curve, label) in enumerate(zip(curves, labels, strict=True)):
-            x, looks, marker = self.values, looks_of(k), MARKERS[k % len(MARKERS)]
-            if self.has_names:
-                x = np.arange(len(curve)) + 0.5 * (k - 0.5 * (len(curves) - 1)) / max(len(curves), 2)
-                axes.vlines(x, 0.0, curve, color=looks["color"], linewidth=1.2 if few else 0.8)
-                looks |= {"linestyle": "none", "marker": marker, "markersize": 5 if few else 3}
-            else:
-                looks |= {"marker": marker if few else None, "markersize": 4}
-            drawn += axes.plot(x, curve, label=label, zorder=3, **looks)
-        if self.has_names:
-            self.name_ticks(axes.xaxis)
-        elif self.is_counted:
-            whole_ticks(axes.xaxis)
-        return drawn
+def name_ticks(mode: Mode, axis: Any, inches: float = 3.0) -> None:
+    """Write names, or numbers at unequal distances, at the ticks of an axis that counts entries."""
+    tick_names(axis, [str(value) if mode.has_names else f"{value:.3g}" for value in mode.values], inches)
 
 
-def as_modes(shape: Sequence[int], mode_names: Any = None, coordinates: Any = None, units: Any = None) -> list[Mode]:
-    """Describe the modes of samples of a shape; what is not given is counted from 0."""
+def draw_over(mode: Mode, axes: Any, curves: Sequence[Array], labels: Sequence[str]) -> list[Any]:
+    """Draw curves over a mode: lines over numbers, stems over names; return the lines or markers."""
+    axes.axhline(0.0, color=INK, linewidth=0.8, zorder=1)
+    axes.set_xlabel(mode.label)
+    drawn, few = [], len(mode.values) <= (20 if mode.has_names else 12)
+    for k, (curve, label) in enumerate(zip(curves, labels, strict=True)):
+        x, looks, marker = mode.values, looks_of(k), MARKERS[k % len(MARKERS)]
+        if mode.has_names:
+            x = np.arange(len(curve)) + 0.5 * (k - 0.5 * (len(curves) - 1)) / max(len(curves), 2)
+            axes.vlines(x, 0.0, curve, color=looks["color"], linewidth=1.2 if few else 0.8)
+            looks |= {"linestyle": "none", "marker": marker, "markersize": 5 if few else 3}
+        else:
+            looks |= {"marker": marker if few else None, "markersize": 4}
+        drawn += axes.plot(x, curve, label=label, zorder=3, **looks)
+    if mode.has_names:
+        name_ticks(mode, axes.xaxis)
+    elif mode.is_counted:
+        whole_ticks(axes.xaxis)
+    return drawn
+
+
+def as_modes(
+    shape: Sequence[int], mode_names: Any = None, coordinates: Any = None, units: Any = None, known: Any = None
+) -> list[Mode]:
+    """Describe the modes of samples of a shape; what is not given is as known, or counted from 0."""
+    known = known or [Mode(f"mode {number}", np.arange(size)) for number, size in enumerate(shape)]
     lists, found = [], []
     for argument, values in (("mode_names", mode_names), ("coordinates", coordinates), ("units", units)):
         lists.append([None] * len(shape) if values is None else list(values))
@@ -106,14 +69,22 @@ def as_modes(shape: Sequence[int], mode_names: Any = None, coordinates: Any = No
                 f"Expected {len(shape)} {argument} for samples of shape {tuple(shape)}, got {got}: give one for each mode, or "
                 "None."
             )
-    for number, (size, name, values, unit) in enumerate(zip(shape, *lists, strict=True)):
-        at = np.arange(size) if values is None else to_numpy(values)
-        if at.shape != (size,):
+    for number, (mode, name, values, unit) in enumerate(zip(known, *lists, strict=True)):
+        at = mode.values if values is None else to_numpy(values)
+        if at.shape != mode.values.shape:
             raise ValueError(
-                f"Expected {size} coordinates for mode {number}, got shape {at.shape}: give one for each entry of the mode."
+                f"Expected {len(mode.values)} coordinates for mode {number}, got shape {at.shape}: give one for each entry of "
+                "the mode."
             )
-        found.append(Mode(f"mode {number}" if name is None else str(name), at, None if unit is None else str(unit)))
+        named, measured = mode.name if name is None else str(name), mode.unit if unit is None else str(unit)
+        found.append(Mode(named, at, measured, mode.positions))
     return found
+
+
+def modes_of(estimator: Any, mode_names: Any = None, coordinates: Any = None, units: Any = None) -> list[Mode]:
+    """Describe the modes of the samples of a model; what is not given is what their names were in ``fit``."""
+    known = getattr(estimator, "modes_", None)
+    return as_modes(tuple(estimator.sample_shape_), mode_names, coordinates, units, known)
 
 
 def check_model(estimator: Any, attribute: str) -> Any:
@@ -185,18 +156,9 @@ def leading_factors(factors: Array, values: Array, most: int) -> tuple[Array, Ar
     return factors[:, :count], squares[:count] / max(float(np.sum(squares)), 1e-300), above
 
 
-def target_names(estimator: Any, n_targets: int) -> tuple[str, list[Any]]:
-    """Say what the targets of a model are, and name those that have weights: of two classes the second."""
-    if hasattr(estimator, "classes_"):
-        classes = to_numpy(estimator.classes_).tolist()
-        return "class", classes[1:] if n_targets == 1 else classes
-    return "target", list(range(n_targets))
-
-
-def modes_of_weights(estimator: Any, mode_names: Any = None, coordinates: Any = None, units: Any = None) -> list[Mode]:
-    """Describe all modes of the weights; where targets are a mode, it is the first."""
-    modes = as_modes(estimator.sample_shape_, mode_names, coordinates, units)
-    if len(estimator.mode_factors_) > len(modes):
-        kind, names = target_names(estimator, estimator.coef_.shape[0])
-        modes.insert(0, Mode(kind, np.array([str(name) for name in names])))
-    return modes
+def modes_of_weights(estimator: Any, modes: Sequence[Mode]) -> list[Mode]:
+    """Describe all modes of the weights, given those of a sample; where targets are a mode, it is the first."""
+    if len(estimator.mode_factors_) == len(modes):
+        return list(modes)
+    kind, names = target_names(estimator, estimator.coef_.shape[0])
+    return [Mode(kind, np.array([str(name) for name in names])), *modes]

@@ -13,8 +13,9 @@ from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.arrays.tensors import unfold
 from tracelearn.features import SecondOrder
 from tracelearn.plotting.canvas import COLOURS, INK, Panels, legend_above, plain
-from tracelearn.plotting.modes import Mode, as_modes, check_model, leading_factors
+from tracelearn.plotting.modes import check_model, draw_over, leading_factors, modes_of
 from tracelearn.plotting.weights import WeightsDisplay, choose_targets
+from tracelearn.samples.modes import Mode
 
 __all__ = ["ViewPart", "ViewsDisplay", "parts_of_model", "view_in_words", "what_was_found"]
 
@@ -70,12 +71,10 @@ def view_in_words(name: str) -> str:
     return name.replace("second_order_", "second order, ").replace("_", " ")
 
 
-def parts_of_model(
-    estimator: Any, mode_names: Any = None, coordinates: Any = None, units: Any = None
-) -> list[ViewPart]:
+def parts_of_model(estimator: Any, modes: list[Mode] | None = None) -> list[ViewPart]:
     """Take a model that was chosen by cross-validation apart: a part for each view, and for each window of it."""
     coefs, patterns = check_model(estimator, "coef_by_view_"), estimator.patterns_by_view_
-    modes, found = as_modes(estimator.sample_shape_, mode_names, coordinates, units), []
+    modes, found = modes or modes_of(estimator), []
     for view, transformer in estimator.views_.items():
         W, P = to_numpy(coefs[view]), to_numpy(patterns[view])
         if not isinstance(transformer, SecondOrder):
@@ -226,7 +225,7 @@ class ViewsDisplay(Panels):
         coordinates : sequence of N arrays or None, default=None
         ax : matplotlib axes, two for each part and one for shares, default=None
         """
-        parts = parts_of_model(estimator, mode_names, coordinates, units)
+        parts = parts_of_model(estimator, modes_of(estimator, mode_names, coordinates, units))
         (k, *_), _ = choose_targets(estimator, len(parts[0].coef), target)
         own = [ViewPart(p.view, p.window, p.modes, p.coef[k : k + 1], p.patterns[k : k + 1], p.maps) for p in parts]
         return cls(parts=own, shares=getattr(estimator, "view_shares_", {}), n_sources=n_sources).plot(ax)
@@ -255,7 +254,7 @@ class ViewsDisplay(Panels):
         filters, patterns, shares = part.sources(self.n_sources)
         labels = [f"source {k} ({share:.0%})" for k, share in enumerate(shares, start=1)]
         for axes, kind, curves in ((left, "filters", filters), (right, "patterns", patterns)):
-            part.modes[0].draw(axes, list(curves), labels)
+            draw_over(part.modes[0], axes, list(curves), labels)
             axes.tick_params(axis="x", labelsize="x-small" if len(part.modes[0].values) > 20 else "medium")
             plain(axes)
             if labels:

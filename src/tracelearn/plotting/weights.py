@@ -10,8 +10,10 @@ from typing import Any, Self
 import numpy as np
 
 from tracelearn.arrays.array_api import Array, to_numpy
+from tracelearn.estimators.base import target_names
 from tracelearn.plotting.canvas import COLOURS, INK, LIMIT, Panels, legend_above, plain, whole_ticks
-from tracelearn.plotting.modes import Mode, as_modes, check_model, leading_factors, modes_of_weights, target_names
+from tracelearn.plotting.modes import check_model, draw_over, leading_factors, modes_of, modes_of_weights, name_ticks
+from tracelearn.samples.modes import Mode
 
 __all__ = ["ModeFactorsDisplay", "ModeSpectrumDisplay", "WeightsDisplay", "choose_targets"]
 
@@ -67,7 +69,7 @@ class ModeSpectrumDisplay(Panels):
             One for each mode, and before them one for the targets where they are a mode. None makes a figure.
         """
         values = [to_numpy(s) for _, s in check_model(estimator, "mode_factors_")]
-        names = [mode.name for mode in modes_of_weights(estimator, mode_names)]
+        names = [mode.name for mode in modes_of_weights(estimator, modes_of(estimator, mode_names))]
         return cls(singular_values=values, ranks=to_numpy(estimator.mode_ranks_), mode_names=names).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
@@ -165,9 +167,8 @@ class ModeFactorsDisplay(Panels):
         found = check_model(estimator, "mode_factors_")
         kept = [leading_factors(to_numpy(U), to_numpy(s), int(n_components)) for U, s in found]
         factors, shares, _ = zip(*kept, strict=True)
-        return cls(
-            factors=factors, shares=shares, modes=modes_of_weights(estimator, mode_names, coordinates, units)
-        ).plot(ax)
+        modes = modes_of_weights(estimator, modes_of(estimator, mode_names, coordinates, units))
+        return cls(factors=factors, shares=shares, modes=modes).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
         """Draw on the axes that are given, or on a new figure."""
@@ -175,7 +176,7 @@ class ModeFactorsDisplay(Panels):
         self.lines_: list[list[Any]] = []
         for axes, mode, factors, shares in zip(self.axes_, self.modes, self.factors, self.shares, strict=True):
             labels = [f"{k} ({share:.0%})" for k, share in enumerate(shares, start=1)]
-            self.lines_.append(mode.draw(axes, list(factors.T), labels))
+            self.lines_.append(draw_over(mode, axes, list(factors.T), labels))
             plain(axes)
             if labels:
                 legend_above(axes, 3, handlelength=1.8, columnspacing=1.0, handletextpad=0.4)
@@ -269,7 +270,7 @@ class WeightsDisplay(Panels):
             raise ValueError(f"Expected kind 'weights' or 'patterns', got {kind!r}: choose one of the two.")
         attribute, quantity = _KINDS[kind]
         whole, shape = to_numpy(check_model(estimator, attribute)), tuple(estimator.sample_shape_)
-        whole, found = whole.reshape(-1, *shape), as_modes(shape, mode_names, coordinates, units)
+        whole, found = whole.reshape(-1, *shape), modes_of(estimator, mode_names, coordinates, units)
         chosen, names = choose_targets(estimator, len(whole), target)
         display = cls(tensors=[whole[k] for k in chosen], targets=names, modes=found, quantity=quantity)
         return display.plot(ax, modes=modes, slices=slices, colorbar=colorbar, cmap=cmap)
@@ -320,7 +321,7 @@ class WeightsDisplay(Panels):
     def _plot_lines(self, ax: Any) -> None:
         self._open(ax, (1, 1), (5.6, 3.6), "a single one for all lines")
         (axes,) = self.axes_
-        self.lines_ = self.modes[0].draw(axes, self.tensors, self.targets)
+        self.lines_ = draw_over(self.modes[0], axes, self.tensors, self.targets)
         axes.set_ylabel(self.quantity)
         plain(axes)
         if any(self.targets):
@@ -334,7 +335,7 @@ class WeightsDisplay(Panels):
         self.images_.append(axes.imshow(image, extent=(*columns.edges(), bottom, top), **options, **colours))
         for mode, axis in ((rows, axes.yaxis), (columns, axes.xaxis)):
             if not mode.is_even:
-                mode.name_ticks(axis, 2.0)
+                name_ticks(mode, axis, 2.0)
             elif mode.is_counted:
                 whole_ticks(axis)
         axes.set(xlabel=columns.label, ylabel=rows.label)

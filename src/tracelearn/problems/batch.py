@@ -28,7 +28,6 @@ from tracelearn.samples.samples import Samples
 
 __all__ = [
     "Finish",
-    "Finished",
     "Form",
     "Problems",
     "Solution",
@@ -152,9 +151,14 @@ class Solution:
     n_iter: int
     rho: Array | None = None
 
-    def take(self, problems: Array, tensors: Array) -> Solution:
-        """Keep some problems, given their index (B',) and that of their tensors (T',)."""
-        rho = None if self.rho is None else self.rho[problems]
+    def tensors_of(self, problems: Array) -> Array:
+        """Index the tensors (T',) of some problems, given their index (B',)."""
+        xp, each = array_namespace(problems), self.W.shape[0] // self.gap.shape[0]
+        return xp.reshape(problems[:, None] * each + xp.arange(each, device=device(problems))[None, :], (-1,))
+
+    def take(self, problems: Array) -> Solution:
+        """Keep some problems, given their index (B',)."""
+        rho, tensors = None if self.rho is None else self.rho[problems], self.tensors_of(problems)
         W = array_namespace(self.W).take(self.W, tensors, axis=0)
         return Solution(W, self.split.take(tensors), self.objective[problems], self.gap[problems], self.n_iter, rho)
 
@@ -163,8 +167,8 @@ class Solution:
         xp = array_namespace(chosen)
         tensors = xp.reshape(xp.repeat(chosen, self.W.shape[0] // chosen.shape[0]), (-1, *(1,) * (self.W.ndim - 1)))
         W = xp.where(tensors, other.W, self.W)
-        objective, gap = (xp.where(chosen, getattr(other, n), getattr(self, n)) for n in ("objective", "gap"))
-        return replace(self, W=W, objective=objective, gap=gap)
+        objective = xp.where(chosen, other.objective, self.objective)
+        return replace(self, W=W, objective=objective, gap=xp.where(chosen, other.gap, self.gap))
 
     @classmethod
     def joined(cls, parts: list[Solution]) -> Solution:
@@ -202,9 +206,7 @@ def certify(
     objective = at.value + alpha * xp.sum(xp.reshape(penalty.value(W, split), apart), axis=1)
     G = xp.reshape(at.gradient, W.shape)
     last_places = _ROUNDING * float(xp.finfo(W.dtype).eps)
-    value_error, gradient_error = (
-        last_places * error + unbalanced for error, unbalanced in zip(at.rounding(), at.imbalance_error(), strict=True)
-    )
+    value_error, gradient_error = at.errors(last_places)
     # Duals are forces on W, of the sign of -g. A gradient that is off by some length is off by no more in any norm.
     level = xp.max(xp.reshape(penalty.dual_norm(-G, split), apart), axis=1) + penalty.dual_bound(gradient_error)
     ones = xp.ones_like(level)
@@ -254,41 +256,25 @@ class Problems:
         """View rows as the tensors that the penalty knows."""
         return array_namespace(rows).reshape(rows, (-1, *self.shape))
 
-    @cached_property
-    def per_problem(self) -> int:
-        """The number of tensors of one problem."""
-        rows = self.fit.at_zero.gradient.shape[0]
-        return int(rows * self.fit.n_features // math.prod(self.shape) // self.alpha.shape[0])
-
-    def each(self, per_problem: Array) -> Array:
-        """Repeat a (B,) array for each tensor of its problem."""
-        if self.per_problem == 1:
-            return per_problem
-        return array_namespace(per_problem).repeat(per_problem, self.per_problem)
-
     def gathered(self, per_tensor: Array) -> Array:
         """Take the largest of a (T,) array over the tensors of each problem."""
-        if self.per_problem == 1:
-            return per_tensor
         xp = array_namespace(per_tensor)
         return xp.max(xp.reshape(per_tensor, (self.alpha.shape[0], -1)), axis=1)
 
-    def certified(self, W: Array, split: Split, n_iter: int, rho: Array | None = None) -> Solution:
-        """Make a solution of W, with its certificate."""
+    def certified(
+        self, W: Array, split: Split, n_iter: int, rho: Array | None = None, *, proven: bool = True
+    ) -> Solution:
+        """Make a solution of W, with its certificate; without one it is for choosing between models, not for handing out."""
+        if not proven:
+            unknown = array_namespace(self.alpha).full_like(self.alpha, math.inf)
+            return Solution(W, split, unknown, unknown, n_iter, rho)
         at = self.fit.evaluate(self.rows(W))
         return Solution(W, split, *certify(at, self.penalty, W, split, self.alpha, self.scale), n_iter, rho)
-
-    def concluded(self, W: Array, split: Split, n_iter: int, rho: Array | None, *, proven: bool) -> Solution:
-        """Make a solution of W; without its certificate it is for choosing between models, not for handing out."""
-        if proven:
-            return self.certified(W, split, n_iter, rho)
-        unknown = array_namespace(self.alpha).full_like(self.alpha, math.inf)
-        return Solution(W, split, unknown, unknown, n_iter, rho)
 
     def begin(self, start: Solution | None, *, proven: bool = True) -> Solution:
         """Say where to start from: a neighbouring solution, or W = 0, the answer for any alpha from alpha_max up."""
         if start is not None:
-            return self.concluded(start.W, start.split, 0, start.rho, proven=proven)
+            return self.certified(start.W, start.split, 0, start.rho, proven=proven)
         at = self.fit.at_zero
         W = self.tensors(array_namespace(self.alpha).zeros_like(at.gradient))
         proof = certify(at, self.penalty, W, None, self.alpha, self.scale)
@@ -301,16 +287,20 @@ class Problems:
 
 
 class Finish:
-    """Decides which problems are done: those with a certified answer that has the exact ranks of its split.
+    """Decides which problems are done, collects their answers as they come, and puts them back into order.
 
-    Just below ``tol`` the weights still carry dust outside the subspaces that shrinkage found; removing it may cost the
-    certificate, and some more iterations bring it back. They are bounded, and then the answer stands as it is.
+    Done is a certified answer that has the exact ranks of its split. Just below ``tol`` the weights still carry dust outside
+    the subspaces that shrinkage found; removing it may cost the certificate, and some more iterations bring it back. They are
+    bounded, and then the answer stands as it is.
     """
 
     def __init__(self, problems: Problems, tol: float, exact_ranks: bool) -> None:
+        xp, alpha = array_namespace(problems.alpha), problems.alpha
         self._tol, self._exact_ranks = tol, exact_ranks
-        self._deadline = array_namespace(problems.alpha).full_like(problems.alpha, math.inf)
+        self._deadline = xp.full_like(alpha, math.inf)
         self._good: Solution | None = None
+        self._open = xp.arange(alpha.shape[0], device=device(alpha))
+        self._parts: list[tuple[Array, Solution]] = []
 
     def judge(self, problems: Problems, found: Solution) -> tuple[Solution, Array]:
         """Return the answers so far, tidied where that holds, and which of them (B,) are done."""
@@ -327,39 +317,19 @@ class Finish:
         self._deadline = xp.where(good, xp.minimum(self._deadline, last_call), self._deadline)
         return found.where(exact, tidy), exact | (self._deadline <= found.n_iter)
 
-    def take(self, problems: Array, tensors: Array) -> None:
-        """Keep some of the problems, given their index and that of their tensors."""
-        self._deadline = self._deadline[problems]
-        self._good = None if self._good is None else self._good.take(problems, tensors)
-
-
-class Finished:
-    """Collects the answers of a batch as they come, and puts them back into order."""
-
-    def __init__(self, problems: Problems) -> None:
-        self._xp = array_namespace(problems.alpha)
-        self._open = self._xp.arange(problems.alpha.shape[0], device=device(problems.alpha))
-        self._per_problem = problems.per_problem
-        self._parts: list[tuple[Array, Solution]] = []
-
-    def tensors(self, problems: Array) -> Array:
-        """Index the tensors (T,) of some problems."""
-        xp, each = self._xp, self._per_problem
-        return xp.reshape(problems[:, None] * each + xp.arange(each, device=device(problems))[None, :], (-1,))
-
-    def add(self, found: Solution, done: Array) -> Array:
-        """Keep what is done; return the index of the rest among the open ones."""
-        xp = self._xp
+    def keep(self, found: Solution, done: Array) -> Array:
+        """Keep the answers that are done; return the index of the others, with which the solver goes on."""
+        xp = array_namespace(done)
         ready, left = xp.nonzero(done)[0], xp.nonzero(~done)[0]
-        self._parts.append((self._open[ready], found.take(ready, self.tensors(ready))))
-        self._open = self._open[left]
+        self._parts.append((self._open[ready], found.take(ready)))
+        self._open, self._deadline = self._open[left], self._deadline[left]
+        self._good = None if self._good is None else self._good.take(left)
         return left
 
-    def with_rest(self, found: Solution) -> Solution:
-        """Return all answers in order."""
+    def all(self, found: Solution) -> Solution:
+        """Return all answers in order, given the last of them."""
         if not self._parts:
             return found
-        xp = self._xp
-        parts = [*self._parts, (self._open, found)]
+        xp, parts = array_namespace(self._open), [*self._parts, (self._open, found)]
         order = xp.argsort(xp.concat([index for index, _ in parts]))
-        return Solution.joined([part for _, part in parts]).take(order, self.tensors(order))
+        return Solution.joined([part for _, part in parts]).take(order)

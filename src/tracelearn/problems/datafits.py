@@ -10,16 +10,29 @@ alpha means the same for any number of samples. The intercept is eliminated here
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 from tracelearn.arrays.array_api import Array, array_namespace, to_single
-from tracelearn.arrays.linalg import positive_part
+from tracelearn.arrays.linalg import Cholesky, positive_part
 from tracelearn.moments import Moments
-from tracelearn.problems.operators import Gram, InBasis, Operator, stacked
+from tracelearn.problems.operators import Operator, Rows, largest_eigenvalue
 
-__all__ = ["DataFit", "Evaluation", "Squares", "least_value", "principal_span", "repeated", "span", "summed"]
+__all__ = [
+    "DataFit",
+    "Evaluation",
+    "Gram",
+    "InBasis",
+    "Squares",
+    "least_value",
+    "mean_row",
+    "principal_span",
+    "repeated",
+    "span",
+    "stacked",
+    "summed",
+]
 
 
 class Evaluation(Protocol):
@@ -39,14 +52,12 @@ class Evaluation(Protocol):
     def best_scale(self) -> Array:
         """Find the scale (B,) that maximises the dual value, were every scale feasible."""
 
-    def rounding(self) -> tuple[Array, Array]:
-        """Estimate what rounding did to the value (B,) and to the length of the gradient (B,), in units of its last place.
+    def errors(self, unit: float) -> tuple[Array, Array]:
+        """Bound what the dual value (B,) and the length of the gradient (B,) are off by.
 
-        From the sizes of what was summed: where large terms cancel, it is more than the result shows.
+        By rounding, which is ``unit`` of what was summed: where large terms cancel, it is more than the result shows. And by
+        forces that do not balance, as a free intercept asks.
         """
-
-    def imbalance_error(self) -> tuple[Array, Array]:
-        """Bound what forces that do not balance, as a free intercept asks, do to the dual value and to the gradient."""
 
     def least_value(self, error: Array) -> Array:
         """Bound the minimum (B,) of the data fit alone from below: the certificate where nothing is penalised.
@@ -174,6 +185,152 @@ def _against(rows: Array, table: Array) -> Array:
     return xp.reshape(xp.sum(groups * table[:, None, :], axis=2), (-1,))
 
 
+# --- the squared loss, from moments -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Gram:
+    """A p by p matrix for p up to some thousands, or a stack (G, p, p) of them, one for each group of rows.
+
+    One Cholesky factorisation for each shift, kept for the last shift; or, with ``spectral=True``, one eigendecomposition
+    for all shifts, each row with its own: more expensive at first, and then a path, its folds and its ridges share it.
+    """
+
+    has_factor: ClassVar[bool] = True
+    matrix: Array
+    spectral: bool = False
+    _last: dict[float, Cholesky] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def shares_shift(self) -> bool:
+        """Whether all rows of one solve must have the same shift."""
+        return not self.spectral
+
+    @property
+    def n_groups(self) -> int:
+        """The number of matrices."""
+        return 1 if self.matrix.ndim == 2 else int(self.matrix.shape[0])
+
+    def _times(self, rows: Array, matrix: Array) -> Array:
+        """Multiply the rows of each group by its own matrix."""
+        if matrix.ndim == 2:
+            return rows @ matrix
+        xp = array_namespace(rows)
+        return xp.reshape(xp.reshape(rows, (matrix.shape[0], -1, rows.shape[1])) @ matrix, rows.shape)
+
+    def apply(self, rows: Array) -> Array:
+        """Multiply every row by its matrix."""
+        return self._times(rows, self.matrix)
+
+    @cached_property
+    def _eigen(self) -> tuple[Array, Array]:
+        values, vectors = array_namespace(self.matrix).linalg.eigh(self.matrix)
+        return positive_part(values), vectors
+
+    def single(self) -> Gram:
+        """Return the same in single precision; what is decomposed is decomposed in double first."""
+        found = Gram(to_single(self.matrix), self.spectral)
+        if self.spectral:
+            found.__dict__["_eigen"] = tuple(to_single(part) for part in self._eigen)
+        return found
+
+    def solver(self, shift: Array) -> Rows:
+        """Return the solve for shifts (R,) that are equal, unless the operator is spectral."""
+        xp = array_namespace(shift)
+        if not self.spectral:
+            level = float(shift[0])
+            factor = self._last.get(level)
+            if factor is None:
+                factor = Cholesky(self.matrix, level)
+                self._last.clear()
+                self._last[level] = factor
+            return factor.solve  # not looked up again: another thread may have cleared
+        values, vectors = self._eigen
+        back = xp.matrix_transpose(vectors)
+        groups = xp.reshape(values, (self.n_groups, 1, -1)) + xp.reshape(shift, (self.n_groups, -1, 1))
+        divisor = xp.reshape(groups, (shift.shape[0], -1))
+        return lambda rows: self._times(self._times(rows, vectors) / divisor, back)
+
+    def largest(self) -> float:
+        """Bound the largest eigenvalue from above, within a few per cent."""
+        if self.spectral:
+            return float(array_namespace(self.matrix).max(self._eigen[0]))
+        return largest_eigenvalue(lambda V: self.matrix @ V, self.matrix)
+
+    def mean_eigenvalue(self) -> float:
+        """Average the eigenvalues: the mean of the diagonal."""
+        xp = array_namespace(self.matrix)
+        return float(xp.mean(xp.linalg.diagonal(self.matrix)))
+
+    def smallest(self) -> float:
+        """Find the smallest eigenvalue, less what rounding is worth; zero if that leaves nothing."""
+        xp = array_namespace(self.matrix)
+        values = self._eigen[0] if self.spectral else xp.linalg.eigvalsh(self.matrix)
+        rounding: float = 10 * self.matrix.shape[-1] * float(xp.finfo(self.matrix.dtype).eps) * float(xp.max(values))
+        return max(0.0, float(xp.min(values)) - rounding)
+
+
+@dataclass(frozen=True, eq=False)
+class InBasis:
+    """An operator on the coordinates in an orthonormal ``basis`` (p, r), zero outside: fewer samples than features.
+
+    The span of the samples is all that their products see. Every group of rows shares the basis.
+    """
+
+    has_factor: ClassVar[bool] = True
+    inner: Gram
+    basis: Array
+
+    @property
+    def shares_shift(self) -> bool:
+        """Whether all rows of one solve must have the same shift."""
+        return self.inner.shares_shift
+
+    @property
+    def n_groups(self) -> int:
+        """The number of matrices."""
+        return self.inner.n_groups
+
+    def apply(self, rows: Array) -> Array:
+        """Multiply the coordinates of every row."""
+        return self.inner.apply(rows @ self.basis) @ array_namespace(rows).matrix_transpose(self.basis)
+
+    def solver(self, shift: Array) -> Rows:
+        """Return the solve inside the span; outside the shift alone divides."""
+        inner, back = self.inner.solver(shift), array_namespace(shift).matrix_transpose(self.basis)
+
+        def solve(rows: Array) -> Array:
+            inside = rows @ self.basis
+            return (rows + (shift[:, None] * inner(inside) - inside) @ back) / shift[:, None]
+
+        return solve
+
+    def single(self) -> InBasis:
+        """Return the same in single precision."""
+        return InBasis(self.inner.single(), to_single(self.basis))
+
+    def largest(self) -> float:
+        """Bound the largest eigenvalue from above, within a few per cent."""
+        return self.inner.largest()
+
+    def mean_eigenvalue(self) -> float:
+        """Average the p eigenvalues, of which at most r are not zero."""
+        return self.inner.mean_eigenvalue() * float(self.basis.shape[1] / self.basis.shape[0])
+
+    def smallest(self) -> float:
+        """Return zero: with fewer samples than features there is a null space."""
+        return 0.0
+
+
+def stacked(operators: Sequence[Any]) -> Operator:
+    """Join operators of one kind, one for each group of rows, to be solved by one stacked eigendecomposition."""
+    first = operators[0]
+    if isinstance(first, InBasis):
+        inner = stacked([operator.inner for operator in operators])
+        return InBasis(inner, first.basis)  # type: ignore[arg-type]
+    return Gram(array_namespace(first.matrix).stack([operator.matrix for operator in operators]), spectral=True)
+
+
 @dataclass(frozen=True, eq=False)
 class SquaresEvaluation:
     """With ``r`` the residual and ``y`` the target, centred: ``value = |r|^2`` and ``slope = <r, y>``, as means."""
@@ -184,14 +341,18 @@ class SquaresEvaluation:
     squares: Squares
     W: Array | None = None  # None for zero
 
-    def rounding(self) -> tuple[Array, Array]:
-        """Estimate it from the variances of the products ``w_i x_i``, which cancel where features are collinear."""
-        return self.squares.rounding(self.W)
-
-    def imbalance_error(self) -> tuple[Array, Array]:
-        """Return zeros: centred products have no intercept to balance."""
-        nothing = array_namespace(self.value).zeros_like(self.value)
-        return nothing, nothing
+    def errors(self, unit: float) -> tuple[Array, Array]:
+        """Estimate them from the variances of the products ``w_i x_i``, which cancel where features are collinear."""
+        fit, xp = self.squares, array_namespace(self.value)
+        target = fit.at_zero.value
+        if fit.variances is None:
+            return unit * target, xp.zeros_like(target)
+        scatter = ridge = xp.zeros_like(target)
+        if self.W is not None:
+            scatter = summed(_against(self.W**2, fit.variances), fit.n_problems)
+            ridge = fit.ridge * summed(xp.sum(self.W**2, axis=1), fit.n_problems)
+        spread = xp.sqrt(xp.max(xp.sum(fit.variances, axis=-1))) * (xp.sqrt(target) + xp.sqrt(scatter))
+        return unit * (target + scatter + ridge), unit * 2.0 * (spread + xp.sqrt(fit.ridge * ridge))
 
     def least_value(self, error: Array) -> Array:
         """Bound the least squares from below, where the length of the gradient may be off by an error."""
@@ -279,12 +440,6 @@ class Squares:
         """The number p of features."""
         return int(self.cross.shape[1])
 
-    def _rows(self, per_problem: Array) -> Array:
-        return repeated(per_problem, self.target.shape[0])
-
-    def _problems(self, per_row: Array) -> Array:
-        return summed(per_row, self.n_problems)
-
     @property
     def best_solver(self) -> str:
         """ADMM, where the system can be factored."""
@@ -298,7 +453,7 @@ class Squares:
     @cached_property
     def at_zero(self) -> SquaresEvaluation:
         """The evaluation at W = 0: the variance of the targets."""
-        value = self._problems(self.target)
+        value = summed(self.target, self.n_problems)
         return SquaresEvaluation(value, -2.0 * self.cross, value, self)
 
     @cached_property
@@ -309,28 +464,19 @@ class Squares:
     def evaluate(self, W: Array) -> SquaresEvaluation:
         """Evaluate value and gradient with one product."""
         xp = array_namespace(W)
-        ridge = self._rows(self.ridge)
+        ridge = repeated(self.ridge, W.shape[0])
         half = 0.5 * self.operator.apply(W) + ridge[:, None] * W - self.cross
         fit = xp.sum(self.cross * W, axis=1)
         slope = self.target - fit
         # |r|^2 = <w, Cw - h> - <h, w> + v, and never below zero but for rounding.
         value = positive_part(xp.sum(W * half, axis=1) + slope)
-        return SquaresEvaluation(self._problems(value), 2.0 * half, self._problems(slope), self, W)
-
-    def rounding(self, W: Array | None) -> tuple[Array, Array]:
-        """Estimate the rounding of value (B,) and gradient (B,) at W, or at zero, in units of the last place."""
-        xp = array_namespace(self.target)
-        target = self.at_zero.value
-        if self.variances is None:
-            return target, xp.zeros_like(target)
-        scatter = xp.zeros_like(target) if W is None else self._problems(_against(W**2, self.variances))
-        ridge = xp.zeros_like(target) if W is None else self.ridge * self._problems(xp.sum(W**2, axis=1))
-        spread = xp.sqrt(xp.max(xp.sum(self.variances, axis=-1))) * (xp.sqrt(target) + xp.sqrt(scatter))
-        return target + scatter + ridge, 2.0 * (spread + xp.sqrt(self.ridge * ridge))
+        value, slope = summed(value, self.n_problems), summed(slope, self.n_problems)
+        return SquaresEvaluation(value, 2.0 * half, slope, self, W)
 
     def updater(self, shift: Array) -> Callable[[Array, Array], Array]:
         """Return the solve of the normal equations, shifted."""
-        solve, constant = self.operator.solver(self._rows(2.0 * self.ridge + shift)), 2.0 * self.cross
+        constant = 2.0 * self.cross
+        solve = self.operator.solver(repeated(2.0 * self.ridge + shift, constant.shape[0]))
         return lambda W, pull: solve(constant + pull)
 
     def lipschitz(self) -> float:

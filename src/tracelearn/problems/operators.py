@@ -6,32 +6,24 @@ G groups of equal length, one after the other, with one matrix for each: the fol
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from array_api_compat import device
 
-from tracelearn.arrays.array_api import Array, array_namespace, to_single
-from tracelearn.arrays.linalg import positive_part
+from tracelearn.arrays.array_api import Array, array_namespace
 
 __all__ = [
     "Centred",
     "Coupled",
     "Diagonal",
-    "Gram",
-    "InBasis",
     "Operator",
     "Passes",
     "conjugate_gradients",
     "largest_eigenvalue",
-    "stacked",
 ]
-
-_BLOCK = 128  # rows of a diagonal block of a Cholesky factor
-
 
 Rows = Callable[[Array], Array]  # from rows (R, p) to rows (R, p)
 
@@ -68,156 +60,6 @@ class Operator(Protocol):
 
     def smallest(self) -> float:
         """Bound the smallest eigenvalue from below; zero where it is not known to be above rounding."""
-
-
-@dataclass(frozen=True, eq=False)
-class Gram:
-    """A p by p matrix for p up to some thousands, or a stack (G, p, p) of them, one for each group of rows.
-
-    One Cholesky factorisation for each shift, kept for the last shift; or, with ``spectral=True``, one eigendecomposition
-    for all shifts, each row with its own: more expensive at first, and then a path, its folds and its ridges share it.
-    """
-
-    has_factor: ClassVar[bool] = True
-    matrix: Array
-    spectral: bool = False
-
-    @property
-    def shares_shift(self) -> bool:
-        """Whether all rows of one solve must have the same shift."""
-        return not self.spectral
-
-    @property
-    def n_groups(self) -> int:
-        """The number of matrices."""
-        return 1 if self.matrix.ndim == 2 else int(self.matrix.shape[0])
-
-    def _times(self, rows: Array, matrix: Array) -> Array:
-        """Multiply the rows of each group by its own matrix."""
-        if matrix.ndim == 2:
-            return rows @ matrix
-        xp = array_namespace(rows)
-        return xp.reshape(xp.reshape(rows, (matrix.shape[0], -1, rows.shape[1])) @ matrix, rows.shape)
-
-    def apply(self, rows: Array) -> Array:
-        """Multiply every row by its matrix."""
-        return self._times(rows, self.matrix)
-
-    @cached_property
-    def _eigen(self) -> tuple[Array, Array]:
-        values, vectors = array_namespace(self.matrix).linalg.eigh(self.matrix)
-        return positive_part(values), vectors
-
-    def single(self) -> Gram:
-        """Return the same in single precision; what is decomposed is decomposed in double first."""
-        found = Gram(to_single(self.matrix), self.spectral)
-        if self.spectral:
-            found.__dict__["_eigen"] = tuple(to_single(part) for part in self._eigen)
-        return found
-
-    @cached_property
-    def _factors(self) -> dict[float, _Factor]:
-        return {}
-
-    def _factor(self, shift: float) -> _Factor:
-        factor = self._factors.get(shift)
-        if factor is None:
-            xp = array_namespace(self.matrix)
-            eye = xp.eye(self.matrix.shape[0], dtype=self.matrix.dtype, device=device(self.matrix))
-            factor = _Factor(_cholesky(self.matrix + shift * eye))
-            self._factors.clear()
-            self._factors[shift] = factor
-        return factor  # not looked up again: another thread may have cleared
-
-    def solver(self, shift: Array) -> Rows:
-        """Return the solve for shifts (R,) that are equal, unless the operator is spectral."""
-        if not self.spectral:
-            return self._factor(float(shift[0])).solve
-        xp = array_namespace(shift)
-        values, vectors = self._eigen
-        back = xp.matrix_transpose(vectors)
-        groups = xp.reshape(values, (self.n_groups, 1, -1)) + xp.reshape(shift, (self.n_groups, -1, 1))
-        divisor = xp.reshape(groups, (shift.shape[0], -1))
-        return lambda rows: self._times(self._times(rows, vectors) / divisor, back)
-
-    def largest(self) -> float:
-        """Bound the largest eigenvalue from above, within a few per cent."""
-        if self.spectral:
-            return float(array_namespace(self.matrix).max(self._eigen[0]))
-        return largest_eigenvalue(lambda V: self.matrix @ V, self.matrix)
-
-    def mean_eigenvalue(self) -> float:
-        """Average the eigenvalues: the mean of the diagonal."""
-        xp = array_namespace(self.matrix)
-        return float(xp.mean(xp.linalg.diagonal(self.matrix)))
-
-    def smallest(self) -> float:
-        """Find the smallest eigenvalue, less what rounding is worth; zero if that leaves nothing."""
-        xp = array_namespace(self.matrix)
-        values = self._eigen[0] if self.spectral else xp.linalg.eigvalsh(self.matrix)
-        rounding: float = 10 * self.matrix.shape[-1] * float(xp.finfo(self.matrix.dtype).eps) * float(xp.max(values))
-        return max(0.0, float(xp.min(values)) - rounding)
-
-
-@dataclass(frozen=True, eq=False)
-class InBasis:
-    """An operator on the coordinates in an orthonormal ``basis`` (p, r), zero outside: fewer samples than features.
-
-    The span of the samples is all that their products see. Every group of rows shares the basis.
-    """
-
-    has_factor: ClassVar[bool] = True
-    inner: Gram
-    basis: Array
-
-    @property
-    def shares_shift(self) -> bool:
-        """Whether all rows of one solve must have the same shift."""
-        return self.inner.shares_shift
-
-    @property
-    def n_groups(self) -> int:
-        """The number of matrices."""
-        return self.inner.n_groups
-
-    def apply(self, rows: Array) -> Array:
-        """Multiply the coordinates of every row."""
-        return self.inner.apply(rows @ self.basis) @ array_namespace(rows).matrix_transpose(self.basis)
-
-    def solver(self, shift: Array) -> Rows:
-        """Return the solve inside the span; outside the shift alone divides."""
-        inner, back = self.inner.solver(shift), array_namespace(shift).matrix_transpose(self.basis)
-
-        def solve(rows: Array) -> Array:
-            inside = rows @ self.basis
-            return (rows + (shift[:, None] * inner(inside) - inside) @ back) / shift[:, None]
-
-        return solve
-
-    def single(self) -> InBasis:
-        """Return the same in single precision."""
-        return InBasis(self.inner.single(), to_single(self.basis))
-
-    def largest(self) -> float:
-        """Bound the largest eigenvalue from above, within a few per cent."""
-        return self.inner.largest()
-
-    def mean_eigenvalue(self) -> float:
-        """Average the p eigenvalues, of which at most r are not zero."""
-        return self.inner.mean_eigenvalue() * float(self.basis.shape[1] / self.basis.shape[0])
-
-    def smallest(self) -> float:
-        """Return zero: with fewer samples than features there is a null space."""
-        return 0.0
-
-
-def stacked(operators: Sequence[Any]) -> Operator:
-    """Join operators of one kind, one for each group of rows, to be solved by one stacked eigendecomposition."""
-    first = operators[0]
-    if isinstance(first, InBasis):
-        inner = stacked([operator.inner for operator in operators])
-        return InBasis(inner, first.basis)  # type: ignore[arg-type]
-    return Gram(array_namespace(first.matrix).stack([operator.matrix for operator in operators]), spectral=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -349,7 +191,7 @@ class Coupled:
     shares_shift: ClassVar[bool] = True
     n_groups: ClassVar[int] = 1
     has_factor: ClassVar[bool] = True
-    inner: Gram
+    inner: Operator
     basis: Array | None = None
 
     def _coordinates(self, rows: Array) -> Array:
@@ -390,84 +232,6 @@ class Coupled:
     def smallest(self) -> float:
         """Bound the smallest eigenvalue, which outside a basis is zero."""
         return self.inner.smallest() if self.basis is None else 0.0
-
-
-def _cholesky(matrix: Array) -> Array:
-    """Factor a matrix that is positive definite but for rounding, lifting its spectrum by what rounding is worth."""
-    xp = array_namespace(matrix)
-    try:
-        factor = _padded_cholesky(matrix) if isinstance(matrix, np.ndarray) else xp.linalg.cholesky(matrix)
-        if bool(xp.all(xp.isfinite(factor))):
-            return factor
-    except (ArithmeticError, RuntimeError, ValueError):  # NumPy, PyTorch and JAX each have their own word for it
-        pass
-    p = matrix.shape[0]
-    lift = 10 * p * float(xp.finfo(matrix.dtype).eps) * float(xp.max(xp.abs(xp.linalg.diagonal(matrix))))
-    return xp.linalg.cholesky(matrix + lift * xp.eye(p, dtype=matrix.dtype, device=device(matrix)))
-
-
-def _padded_cholesky(matrix: Array) -> Array:
-    """Factor with NumPy; rows of a multiple of 4,096 bytes share cache lines, and eight more columns halve the time."""
-    p = matrix.shape[0]
-    if p % 512:
-        return np.linalg.cholesky(matrix)
-    padded = np.eye(p + 8, dtype=matrix.dtype)
-    padded[:p, :p] = matrix
-    return np.linalg.cholesky(padded)[:p, :p]
-
-
-class _Factor:
-    """A Cholesky factor L and its solves.
-
-    At p = 1000 the inverse of L takes 12 ms and a solve with it 0.1 ms; the inverses of its diagonal blocks take 2 ms
-    and a substitution block by block 0.2 ms. A fit needs some twenty solves of each factor, so blocks come first, and
-    the inverse where solves go on. All of it is matrix products: SciPy's triangular solves would bring a second pool
-    of BLAS threads, and the two pools slow each other down.
-    """
-
-    def __init__(self, L: Array) -> None:
-        self._L, self._solves = L, 0
-        self._inverse: Array | None = None
-        self._blocks: list[tuple[slice, Array]] = []
-
-    def solve(self, rows: Array) -> Array:
-        """Solve ``L L' w = r`` for every row r."""
-        self._solves += 1
-        size = self._L.shape[0]
-        # Elsewhere than on a processor, many small products wait for each other.
-        many = self._solves > 100 or size <= 2 * _BLOCK or not isinstance(self._L, np.ndarray)
-        if self._inverse is None and many:
-            self._inverse = _invert_lower(self._L)
-        if self._inverse is not None:
-            return (rows @ array_namespace(rows).matrix_transpose(self._inverse)) @ self._inverse
-        if not self._blocks:
-            parts = [slice(start, min(start + _BLOCK, size)) for start in range(0, size, _BLOCK)]
-            self._blocks = [(part, np.linalg.inv(self._L[part, part])) for part in parts]
-        return self._substituted(rows)
-
-    def _substituted(self, rows: Array) -> Array:
-        L, W = self._L, np.empty_like(rows)
-        for part, inverse in self._blocks:
-            W[:, part] = (rows[:, part] - W[:, : part.start] @ L[part, : part.start].T) @ inverse.T
-        for part, inverse in reversed(self._blocks):
-            W[:, part] = (W[:, part] - W[:, part.stop :] @ L[part.stop :, part]) @ inverse
-        return W
-
-
-def _invert_lower(L: Array) -> Array:
-    """Invert a lower triangular matrix: in one call where the library has one beyond the standard, else half by half."""
-    xp = array_namespace(L)
-    size = L.shape[0]
-    triangular = getattr(xp.linalg, "solve_triangular", None)
-    if triangular is not None:
-        return triangular(L, xp.eye(size, dtype=L.dtype, device=device(L)), upper=False)
-    if size <= 96:
-        return xp.linalg.inv(L)
-    half = size // 2
-    top, bottom = _invert_lower(L[:half, :half]), _invert_lower(L[half:, half:])
-    corner = -(bottom @ (L[half:, :half] @ top))
-    nothing = xp.zeros((half, size - half), dtype=L.dtype, device=device(L))
-    return xp.concat([xp.concat([top, nothing], axis=1), xp.concat([corner, bottom], axis=1)])
 
 
 def conjugate_gradients(

@@ -13,8 +13,8 @@ from tracelearn.arrays.array_api import Array, array_namespace, is_sparse
 from tracelearn.arrays.linalg import coupled_gram, squared, with_ones
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
-from tracelearn.problems.datafits import Squares, least_value, mean_row, repeated, span, summed
-from tracelearn.problems.operators import Centred, Coupled, Gram, InBasis, Operator, Passes, stacked
+from tracelearn.problems.datafits import Gram, InBasis, Squares, least_value, mean_row, repeated, span, stacked, summed
+from tracelearn.problems.operators import Centred, Coupled, Operator, Passes
 from tracelearn.problems.sparse import FEW, SparseGram
 from tracelearn.samples.samples import Block, Samples
 
@@ -92,27 +92,23 @@ class LossEvaluation:
     ridge_value: Array
     W: Array
 
-    def _sizes(self) -> Array:
-        """Bound the root mean square (B,) of the scores with their intercept."""
-        xp, fit = array_namespace(self.W), self.fit
-        shift = xp.sqrt(summed(self.shift**2, fit.n_problems))
-        return xp.sqrt(summed(self.W**2 @ fit.squares, fit.n_problems)) + shift
+    def errors(self, unit: float) -> tuple[Array, Array]:
+        """Estimate rounding from the mean squares of the products ``w_i x_i``, which cancel where features are collinear.
 
-    def rounding(self) -> tuple[Array, Array]:
-        """Estimate it from the mean squares of the products ``w_i x_i``, which cancel where features are collinear."""
-        xp, fit, sizes = array_namespace(self.W), self.fit, self._sizes()
-        curvature = fit.loss.curvature
-        forces = self.force + (self.force if curvature is None else curvature) * sizes
-        length = forces * xp.sqrt(xp.sum(fit.squares)) + 2.0 * xp.sqrt(fit.ridge * self.ridge_value)
-        return self.value + self.force * sizes, length
-
-    def imbalance_error(self) -> tuple[Array, Array]:
-        """Move all forces by their mean: the dual value changes by it times scores, the gradient by it times samples."""
-        xp, fit = array_namespace(self.W), self.fit
+        Where forces do not balance, all are moved by their mean: the dual value changes by it times scores, the gradient by it
+        times samples.
+        """
+        xp, fit, n = array_namespace(self.W), self.fit, self.value.shape[0]
+        # The root mean squares of the scores with their intercept, and of the samples.
+        sizes = xp.sqrt(summed(self.W**2 @ fit.squares, n)) + xp.sqrt(summed(self.shift**2, n))
+        length = xp.sqrt(xp.sum(fit.squares))
+        curvature = self.force if fit.loss.curvature is None else fit.loss.curvature
+        value = unit * (self.value + self.force * sizes)
+        gradient = unit * ((self.force + curvature * sizes) * length + 2.0 * xp.sqrt(fit.ridge * self.ridge_value))
         if not fit.fit_intercept:
-            return xp.zeros_like(self.value), xp.zeros_like(self.value)
-        rest = summed(xp.abs(self.imbalance), self.value.shape[0])
-        return rest * self._sizes(), rest * xp.sqrt(xp.sum(fit.squares))
+            return value, gradient
+        rest = summed(xp.abs(self.imbalance), n)
+        return value + rest * sizes, gradient + rest * length
 
     def least_value(self, error: Array) -> Array:
         """Bound the least loss from below, where there is a ridge and the length of the gradient may be off by an error."""

@@ -15,7 +15,8 @@ from scipy import sparse
 
 from tracelearn.arrays.array_api import Array
 from tracelearn.arrays.linalg import positive_part, scaled_rows
-from tracelearn.problems.operators import Diagonal, Gram, Rows, conjugate_gradients, largest_eigenvalue
+from tracelearn.problems.datafits import Gram
+from tracelearn.problems.operators import Diagonal, Rows, conjugate_gradients, largest_eigenvalue
 
 __all__ = ["FEW", "SparseGram"]
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from tracelearn.arrays.array_api import Array
-from tracelearn.plotting.modes import Mode
 from tracelearn.report.model import ModelFacts, Weights
 from tracelearn.report.scores import Confusion, Residuals
+from tracelearn.samples.modes import Mode
 
 __all__ = ["image_modes", "numbers", "selector"]
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from tracelearn.arrays.array_api import to_numpy
 from tracelearn.arrays.tensors import Array, unfold
+from tracelearn.estimators.base import target_names
 from tracelearn.plotting.canvas import COLOURS
-from tracelearn.plotting.modes import CVCurve, Mode, as_modes, cv_curve, leading_factors, modes_of_weights, target_names
+from tracelearn.plotting.modes import CVCurve, as_modes, cv_curve, leading_factors, modes_of_weights
 from tracelearn.plotting.views import ViewPart, parts_of_model, view_in_words, what_was_found
+from tracelearn.samples.modes import Mode
 
 __all__ = [
     "Components",
@@ -70,7 +72,7 @@ class Weights:
         while copies * len(coef) * int(np.prod(lengths())) > most and max(lengths()) > 1:
             steps[int(np.argmax(lengths()))] += 1
         cut = (slice(None), *(slice(None, None, step) for step in steps))
-        kept = [Mode(mode.name, mode.values[::step], mode.unit) for mode, step in zip(modes, steps, strict=True)]
+        kept = [mode.every(step) for mode, step in zip(modes, steps, strict=True)]
         return cls(coef[cut], None if patterns is None else patterns[cut], kept, tuple(steps))
 
 
@@ -176,17 +178,20 @@ def gather(
             f"Expected a fitted regressor or classifier of tracelearn, got {type(last).__name__}: fit one, or name its file."
         )
     shape = tuple(last.sample_shape_)
-    names = [f"mode {n}" for n in range(1, len(shape) + 1)] if mode_names is None else mode_names
-    modes = as_modes(shape, names, coordinates, units)
+    # A transformer that keeps the modes may have seen names that it did not pass on.
+    known = [step.modes_ for step in steps if hasattr(step, "modes_") and tuple(step.sample_shape_) == shape]
+    if mode_names is None and not known:
+        mode_names = [f"mode {n}" for n in range(1, len(shape) + 1)]
+    modes = as_modes(shape, mode_names, coordinates, units, known[-1] if known else None)
     is_apart = getattr(last, "best_estimator_", last).sample_shape_ != shape
-    parts = parts_of_model(last, names, coordinates, units) if hasattr(last, "views_") else []
+    parts = parts_of_model(last, modes) if hasattr(last, "views_") else []
     if is_apart:
         components = [one for part in parts for one in _of_view(part)]
         linear = [part for part in parts if part.maps is None]
         coef, patterns = (linear[0].coef, linear[0].patterns) if linear else (np.zeros((0, *shape)), None)
     else:
         coef = to_numpy(last.coef_).reshape(-1, *shape)
-        patterns, components = _patterns(last, coef.shape), _components(last, coef, names, coordinates, units)
+        patterns, components = _patterns(last, coef.shape), _components(last, coef, modes)
     kind, targets = _targets(last, len(parts[0].coef) if is_apart else len(coef))
     moments = getattr(last, "moments_", None)
     return ModelFacts(
@@ -229,7 +234,7 @@ def _of_view(part: ViewPart) -> list[Components]:
             drawn = patterns / np.linalg.norm(patterns, axis=1, keepdims=True)
         spectra = (np.linalg.svd(unfold(one[None], n + 1), full_matrices=False) for one in part.coef)
         ranks = {leading_factors(U_k, s_k, 1)[2] for U_k, s_k, _ in spectra}
-        named = Mode(part.label if part.maps else f"{part.label}: {mode.name}", mode.values, mode.unit)
+        named = replace(mode, name=part.label if part.maps else f"{part.label}: {mode.name}")
         shares = np.vstack([together, _own_shares(part.coef, leading, n)])
         found.append(Components(named, s, drawn, shares, sorted(ranks), above))
     return found
@@ -269,14 +274,11 @@ def _ranks(last: Any) -> Array:
     return to_numpy(last.mode_ranks_)
 
 
-def _components(last: Any, coef: Array, names: Any, coordinates: Any, units: Any) -> list[Components]:
+def _components(last: Any, coef: Array, modes: list[Mode]) -> list[Components]:
     if len(coef) == 0:  # a tree of one class
         return []
     factors = _factors(last, coef)
-    if hasattr(last, "mode_factors_"):
-        modes = modes_of_weights(last, names, coordinates, units)
-    else:
-        modes = as_modes(last.sample_shape_, names, coordinates, units)
+    modes = modes_of_weights(last, modes) if hasattr(last, "mode_factors_") else modes
     ranks, extra = _ranks(last).reshape(-1, len(modes)), len(modes) - (coef.ndim - 1)
     found = []
     for n, (mode, (U, s)) in enumerate(zip(modes, factors, strict=True)):

@@ -28,7 +28,7 @@ from tracelearn.arrays.array_api import (
     unique_values,
     widest,
 )
-from tracelearn.arrays.threads import few_threads
+from tracelearn.arrays.linalg import few_threads
 from tracelearn.samples.scikit_learn import check_feature_names, check_n_features, fit_context
 
 __all__ = [
@@ -142,9 +142,14 @@ def sample_shape(X: Any, tensor_shape: tuple[int, ...] | None) -> tuple[int, ...
     return wanted
 
 
+def is_frame(X: Any) -> bool:
+    """Tell whether samples are the rows of a data frame, of pandas, polars or another library."""
+    return hasattr(X, "columns") and hasattr(X, "shape")
+
+
 def flat_samples(X: Any) -> Any:
     """View samples as rows; data frames and sparse matrices pass as they are, for scikit-learn to judge."""
-    if hasattr(X, "iloc") or is_sparse(X):
+    if is_frame(X) or is_sparse(X):
         return X
     X = np.asarray(X)
     return X.reshape(X.shape[0], -1) if X.ndim > 2 and X.shape[0] > 0 else X
@@ -162,7 +167,7 @@ def read_samples(
     foreign = any_library and is_foreign(X)
     if foreign:
         X = detached(X)
-    elif not hasattr(X, "iloc") and not is_sparse(X):
+    elif not is_frame(X) and not is_sparse(X):
         X = np.asarray(X)
     if any_library and not reset:
         check_place(estimator, X, "partial_fit")
@@ -291,6 +296,30 @@ def read_targets(y: Any, X: Array) -> Array:
     y = move_to(y, X, widest(X)["dtype"] if is_foreign(X) else np.float64)
     check_finite(y, "y")
     return y
+
+
+def read_confounds(confounds: Any, n_samples: int | None) -> Array:
+    """Check confounds, one row for each sample, and return them in memory as numbers of NumPy, (n, q)."""
+    found = to_numpy(confounds) if is_foreign(confounds) else np.asarray(confounds)
+    found = found[:, None] if found.ndim == 1 else found
+    if n_samples is None:
+        raise ValueError(
+            "Expected samples whose number is known where confounds are given, got an iterable: pass arrays or a file, or call "
+            "partial_fit with the confounds of each batch."
+        )
+    if found.ndim != 2 or found.shape[0] != n_samples or found.shape[1] == 0:
+        raise ValueError(
+            f"Expected confounds of shape ({n_samples}, n_confounds), got shape {found.shape}: give one row for each sample."
+        )
+    try:
+        found = found.astype(np.float64, casting="unsafe" if found.dtype.kind == "O" else "same_kind")
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"Expected numbers in confounds, got {found.dtype} values: code categories as columns of zeros and ones."
+        ) from None
+    check_finite(found, "confounds")
+    check_range(found, "confounds")
+    return found
 
 
 def read_labels(y: Any, X: Array, classes: Any = None, *, least: int = 2) -> tuple[Array, Array]:

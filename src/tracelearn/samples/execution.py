@@ -115,16 +115,24 @@ def dask_blocks(X: Any, y: Any, sample_weight: Any) -> Raw:
     return Raw(batches, only, tuple(X.shape[1:]), int(X.shape[0]), X.dtype, Dask())
 
 
-def lazily(function: Callable[[Array], Array], X: Any, like: Array) -> Any:
-    """Apply a function of rows to a Dask array when it is computed; ``like`` is what it returns for no sample."""
+def lazily(function: Callable[..., Array], X: Any, like: Array, confounds: Array | None = None) -> Any:
+    """Apply a function of rows to a Dask array when it is computed; ``like`` is what it returns for no sample.
+
+    With confounds (n, q) it is a function of rows and of their confounds.
+    """
     X = X.rechunk(dict.fromkeys(range(1, X.ndim), -1))
+    if confounds is not None:
+
+        def with_confounds(block: Array, block_info: Any = None) -> Array:
+            start, stop = block_info[0]["array-location"][0]
+            return function(block, confounds[start:stop]) if block.shape[0] else like
 
     def applied(block: Array) -> Array:
         return function(block) if block.shape[0] else like
 
     columns = tuple((int(size),) for size in like.shape[1:])
     return X.map_blocks(
-        applied,
+        applied if confounds is None else with_confounds,
         dtype=like.dtype,
         drop_axis=list(range(1, X.ndim)),
         new_axis=list(range(1, like.ndim)),

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 
 from tracelearn.samples.source import Column, array_column, slices
 
-__all__ = ["column", "names"]
+__all__ = ["OPTIONS", "column", "names"]
+
+OPTIONS = ("sample_axis",)
 
 
 def names(path: Path) -> list[str]:
@@ -24,7 +26,7 @@ def names(path: Path) -> list[str]:
     return found
 
 
-def column(path: Path, name: str) -> Column:
+def column(path: Path, name: str, sample_axis: int = 0) -> Column:
     """Read the shape and the type of a dataset; the file is open only during a pass."""
     with h5py.File(path, "r") as file:
         dataset = file[name]
@@ -34,10 +36,11 @@ def column(path: Path, name: str) -> Column:
                 f"Expected the values of '{name}' to be in '{path}' itself, got references to other files: open it with h5py and "
                 "pass the dataset if you trust them."
             )
-        found = array_column(dataset, f"'{name}' of '{path}'")
-    return replace(found, read=partial(_read, path, name, found.chunk))
+        found = array_column(dataset, f"'{name}' of '{path}'", sample_axis)
+        axis = sample_axis % len(dataset.shape)
+    return replace(found, read=partial(_read, path, name, found.chunk, axis))
 
 
-def _read(path: Path, name: str, chunk: int, start: int, rows: int) -> Iterator[NDArray[Any]]:
+def _read(path: Path, name: str, chunk: int, axis: int, start: int, rows: int) -> Iterator[NDArray[Any]]:
     with h5py.File(path, "r") as file:
-        yield from slices(file[name], chunk, start, rows)
+        yield from slices(file[name], chunk, start, rows, axis)

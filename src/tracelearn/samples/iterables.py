@@ -1,8 +1,10 @@
-"""Sources that are iterables of blocks: generators, data loaders, lists of blocks."""
+"""Sources that are iterables of blocks: generators, data loaders, lists of blocks; and datasets of single samples."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,9 @@ import numpy as np
 from tracelearn.errors import InputError
 from tracelearn.samples.source import Block, Source
 
-__all__ = ["stream"]
+__all__ = ["dataset", "stream"]
+
+_LARGEST_BLOCK = 16 * 2**20  # bytes
 
 
 def stream(blocks: Iterable[Any]) -> Source:
@@ -71,3 +75,33 @@ def _parts(block: Any, count: int) -> tuple[Any, Any, Any]:
                 f"{count}."
             )
     return X, others[0], others[1] if len(others) == 2 else None
+
+
+# --- single samples ---------------------------------------------------------------------------------------------------
+
+
+def dataset(samples: Any) -> Source:
+    """Make a source of a dataset of PyTorch, whose items are (x, y) or (x, y, weight) of one sample each."""
+    return stream(_Grouped(samples))
+
+
+@dataclass(frozen=True, eq=False)
+class _Grouped:
+    """Single samples, gathered in blocks; every pass begins anew."""
+
+    samples: Any
+
+    def __iter__(self) -> Iterator[Block]:
+        # By number where there is one: the protocol that iterates such objects ends only with an IndexError.
+        counted = not hasattr(self.samples, "__iter__")
+        items = iter((self.samples[i] for i in range(len(self.samples))) if counted else self.samples)
+        for first in items:
+            if not isinstance(first, tuple | list) or len(first) not in (2, 3):
+                raise InputError(
+                    f"Expected samples (x, y) or (x, y, weight) from a dataset, got {type(first).__name__}: return tuples."
+                )
+            group = [first]
+            size = max(1, _LARGEST_BLOCK // max(1, np.asarray(first[0]).nbytes))
+            group.extend(islice(items, size - 1))
+            X, y, *weight = (np.stack([np.asarray(value) for value in part]) for part in zip(*group, strict=True))
+            yield X, y, weight[0] if weight else None

@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,11 @@ import numpy as np
 from numpy.lib import format as _format
 from numpy.typing import NDArray
 
-from tracelearn.samples.source import Column
+from tracelearn.samples.source import Column, checked_axis
 
-__all__ = ["column", "names", "read_npy_header"]
+__all__ = ["OPTIONS", "column", "names", "read_npy_header"]
+
+OPTIONS = ("sample_axis",)
 
 npy_format: Any = _format  # some versions of NumPy ship no types for it
 _HEADERS = {(1, 0): npy_format.read_array_header_1_0, (2, 0): npy_format.read_array_header_2_0}
@@ -47,7 +50,7 @@ def names(path: Path) -> list[str] | None:
         return [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
 
 
-def column(path: Path, name: str | None) -> Column:
+def column(path: Path, name: str | None, sample_axis: int = 0) -> Column:
     """Read the header of an array and compare what it claims with what is there."""
     with _stream(path, name) as file:
         shape, is_fortran, dtype = read_npy_header(file)
@@ -67,7 +70,12 @@ def column(path: Path, name: str | None) -> Column:
             f"Expected {place} to hold the {claimed} bytes of its shape {shape}, got at most {max(there, 0)}: the file is "
             "damaged, write it again."
         )
-    return Column(shape[0], shape[1:], dtype, 1, _Array(path, name, shape, dtype, offset, is_fortran).read)
+    array, axis = _Array(path, name, shape, dtype, offset, is_fortran), checked_axis(sample_axis, len(shape), place)
+    if axis:  # no sample lies together: all are read at once
+        return Column(
+            shape[axis], shape[:axis] + shape[axis + 1 :], dtype, shape[axis], partial(array.read_along, axis)
+        )
+    return Column(shape[0], shape[1:], dtype, 1, array.read)
 
 
 @dataclass(frozen=True)
@@ -97,6 +105,11 @@ class _Array:
                 else:
                     yield self._values(file, start * size, (stop - start, *self.shape[1:]))
                 start = stop
+
+    def read_along(self, axis: int, start: int, rows: int) -> Iterator[NDArray[Any]]:
+        """Read all samples, which are along another axis than the first."""
+        for whole in self.read(0, self.shape[0]):
+            yield np.moveaxis(whole, axis, 0)[start:]
 
     def _values(self, file: Any, first: int, shape: tuple[int, ...]) -> NDArray[Any]:
         """Read values that lie together, from one of them on."""

@@ -19,10 +19,11 @@ import numpy as np
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_sparse, move_to, take_rows, to_numpy
 from tracelearn.arrays.linalg import mode_scales
 from tracelearn.arrays.memory import available_memory
+from tracelearn.confounds import Regression
 from tracelearn.moments import Fold, Moments
-from tracelearn.samples.checks import check_finite, check_range
+from tracelearn.samples.checks import check_finite, check_range, read_confounds
 
-__all__ = ["Again", "Block", "Column", "Local", "Raw", "Samples", "as_raw", "is_dask"]
+__all__ = ["Again", "Block", "Column", "Local", "Raw", "Samples", "as_raw", "is_dask", "is_named", "unnamed"]
 
 Column = Iterable[Any]  # one value for each block: the value, or Dask's promise of it
 
@@ -108,6 +109,8 @@ class Raw:
     execution: Any = Local()
     in_memory: bool = False
     repeatable: bool = True
+    confounds: Array | None = None  # (n, q), in memory wherever the samples are
+    modes: Any = None  # of the samples, where they have names
 
     def gathered(self) -> Raw:
         """Read samples from a file into memory where they fit there: for losses that read them in every iteration."""
@@ -116,7 +119,8 @@ class Raw:
         if 32.0 * self.n_samples * math.prod(self.sample_shape or ()) > available_memory():
             return self
         _, X, y, weight = zip(*self.batches, strict=True)
-        return _in_memory(np.concatenate(X), np.concatenate(y), None if weight[0] is None else np.concatenate(weight))
+        found = _in_memory(np.concatenate(X), np.concatenate(y), None if weight[0] is None else np.concatenate(weight))
+        return replace(found, confounds=self.confounds, modes=self.modes)
 
     def all_targets(self) -> tuple[Array, Array | None]:
         """Read all targets and weights: scikit-learn's splitters look at them."""
@@ -135,21 +139,53 @@ def is_dask(X: Any) -> bool:
     return hasattr(X, "__dask_graph__") and hasattr(X, "to_delayed") and hasattr(X, "chunks")
 
 
+def is_named(X: Any) -> bool:
+    """Tell whether samples bring names of modes: of xarray, MNE, or pandas with several levels of columns."""
+    is_mne = hasattr(X, "get_data") and hasattr(X, "ch_names")
+    return (
+        is_mne or (hasattr(X, "dims") and hasattr(X, "coords")) or getattr(getattr(X, "columns", 0), "nlevels", 1) > 1
+    )
+
+
+def unnamed(X: Any, y: Any = None, known: Any = None) -> tuple[Any, Any, Any]:
+    """Take names off samples: return an array, targets and modes; samples without names stay, and have no modes."""
+    if not is_named(X):
+        return X, y, None
+    from tracelearn.samples.modes import read_named  # noqa: PLC0415 - it knows all kinds
+
+    return read_named(X, y, known)
+
+
 def _in_memory(X: Any, y: Any, sample_weight: Any) -> Raw:
     return Raw([(0, X, y, sample_weight)], [(y, sample_weight)], in_memory=True)
 
 
-def as_raw(X: Any, y: Any = None, sample_weight: Any = None) -> Raw:
-    """See samples as blocks: an array in memory as one, a Dask array, a file, a lazy array or an iterable as many."""
+def as_raw(X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None, known: Any = None) -> Raw:
+    """See samples as blocks: an array in memory as one, a Dask array, a file, a lazy array or an iterable as many.
+
+    Samples with names of modes must have those that are ``known``, if any are.
+    """
+    if confounds is not None:
+        found = as_raw(X, y, sample_weight, None, known)
+        n = np.shape(found.first_samples())[0] if found.in_memory else found.n_samples
+        return replace(found, confounds=read_confounds(confounds, n))
     if isinstance(X, Raw):
         return X
     if type(X) is np.ndarray and X.dtype != object:
         return _in_memory(X, y, sample_weight)
+    if is_named(X):
+        values, y, modes = unnamed(X, y, known)
+        return replace(as_raw(values, y, sample_weight), modes=modes)
     if is_dask(X):
         from tracelearn.samples.execution import dask_blocks  # noqa: PLC0415 - Dask is imported where it is used
 
         return dask_blocks(X, y, sample_weight)
-    from tracelearn.samples.source import as_source  # noqa: PLC0415 - it knows all formats
+    return _in_blocks(X, y, sample_weight)
+
+
+def _in_blocks(X: Any, y: Any, sample_weight: Any) -> Raw:
+    """See what is read block by block as many blocks, and all else as one."""
+    from tracelearn.samples.opening import as_source  # noqa: PLC0415 - it knows all formats
 
     source = as_source(X, y, sample_weight)
     if source is None:
@@ -162,7 +198,8 @@ def as_raw(X: Any, y: Any = None, sample_weight: Any = None) -> Raw:
             first += len(block[0])
 
     shape, n = source.sample_shape, source.n_samples
-    return Raw(Again(batches), Again(source.targets), shape, n, source.dtype, repeatable=source.repeatable)
+    blocks, targets = Again(batches), Again(source.targets)
+    return Raw(blocks, targets, shape, n, source.dtype, repeatable=source.repeatable, modes=source.modes)
 
 
 # --- checked ----------------------------------------------------------------------------------------------------------
@@ -170,18 +207,19 @@ def as_raw(X: Any, y: Any = None, sample_weight: Any = None) -> Raw:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Checked samples: rows (m, p), coded targets (m, K), weights (m,) or None, and how many samples came before."""
+    """Checked samples: rows (m, p), coded targets (m, K), weights (m,), how many samples came before, confounds (m, q)."""
 
     X: Array
     Y: Array
     weight: Array | None = None
     first: int = 0
+    confounds: Array | None = None
 
     def take(self, index: Array) -> Block:
         """Keep some of the samples."""
         index = move_to(index, self.X)
-        weight = None if self.weight is None else take_rows(self.weight, index)
-        return Block(take_rows(self.X, index), take_rows(self.Y, index), weight, self.first)
+        weight, confounds = (None if a is None else take_rows(a, index) for a in (self.weight, self.confounds))
+        return Block(take_rows(self.X, index), take_rows(self.Y, index), weight, self.first, confounds)
 
     def total(self) -> float:
         """Sum the weights."""
@@ -205,8 +243,9 @@ class Block:
         if self.X.shape[0] == 0:
             return
         xp = array_namespace(fold.gram)
+        X = self.X if self.confounds is None else xp.concat([as_dtype(self.X, self.Y.dtype), self.confounds], axis=1)
         with np.errstate(over="ignore", invalid="ignore"):  # judged below, by a look at p numbers instead of n p
-            fold.add(self.X, self.Y, self.weight)
+            fold.add(X, self.Y, self.weight)
             sizes = float(xp.sum(xp.linalg.diagonal(fold.gram))), float(xp.sum(fold.target_sq))
         # NaN and infinity are found here as well: the products that contain them are neither small nor large.
         if not all(1e-30 < size < 1e30 for size in sizes):
@@ -236,12 +275,13 @@ class Samples:
     execution: Any = Local()
     in_memory: bool = False
     columns: Array | None = None  # the targets that were kept, of all
+    n_confounds: int = 0
 
     @classmethod
     def of(cls, block: Block, shape: tuple[int, ...]) -> Samples:
         """See one block in memory as all samples."""
-        n, K = block.X.shape[0], int(block.Y.shape[1])
-        return cls([block], shape, K, block.total(), n, in_memory=True)
+        n, K, q = block.X.shape[0], int(block.Y.shape[1]), 0 if block.confounds is None else block.confounds.shape[1]
+        return cls([block], shape, K, block.total(), n, in_memory=True, n_confounds=q)
 
     @property
     def rows(self) -> Array | None:
@@ -318,9 +358,27 @@ class Samples:
         scores: Column = self.execution.map(lambda block: block.X @ W.T, self.blocks)
         return scores
 
+    def regression(self, *, centre: bool) -> Regression:
+        """Learn how the confounds explain the samples, about the means of both or about zero."""
+        p, q = self.n_features, self.n_confounds
+        moments: Moments = self.execution.folded(
+            lambda block: Fold.empty(q, p, block.confounds),
+            lambda fold, block: fold.add(block.confounds, block.X, block.weight),
+            Fold.freeze,
+            self.blocks,
+        )
+        return Regression.of(moments if centre else moments.uncentred())
+
+    def residual(self, regression: Regression | None) -> Samples:
+        """Keep what a regression by the confounds, of these samples or of others, leaves of the samples."""
+        if regression is None:
+            return self
+        found = self._mapped(lambda b: replace(b, X=regression.residual(b.X, b.confounds), confounds=None))
+        return replace(found, n_confounds=0)
+
     def moments(self, past: Moments | None = None) -> Moments:
-        """Summarise the samples, added to what was summarised before."""
-        p, K, shape = self.n_features, self.n_targets, self.shape
+        """Summarise the samples, and their confounds as features after theirs, added to what was summarised before."""
+        p, K, shape = self.n_features + self.n_confounds, self.n_targets, self.shape
         continued = past if isinstance(self.execution, Local) else None  # elsewhere every block begins at nothing
         found: Moments = self.execution.folded(
             lambda block: Fold.empty(p, K, block.X) if continued is None else Fold.thaw(continued),
@@ -332,7 +390,7 @@ class Samples:
 
     def fold_moments(self, fold_of: Array, n_folds: int) -> list[Moments]:
         """Summarise each fold, given the fold (n,) of every sample, in one pass."""
-        p, K, shape = self.n_features, self.n_targets, self.shape
+        p, K, shape = self.n_features + self.n_confounds, self.n_targets, self.shape
 
         def begin(block: Block) -> list[Fold]:
             return [Fold.empty(p, K, block.X) for _ in range(n_folds)]

@@ -1,8 +1,7 @@
-"""Samples in arrays and files: which format is meant, and how columns of equal length are read side by side in blocks.
+"""Samples in arrays and files: how columns of equal length are read side by side in blocks.
 
-A format is a module with two functions. ``names(path)`` lists the arrays of a file, None for one array without a name;
-``column(path, name)`` says how one of them is read in order. Blocks end at multiples of one number of rows, wherever
-reading starts, so that a block which is a multiple of a chunk stays one.
+Blocks end at multiples of one number of rows, wherever reading starts, so that a block which is a multiple of a chunk stays
+one.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
@@ -24,23 +23,13 @@ from numpy.typing import NDArray
 
 from tracelearn.arrays.memory import available_memory
 from tracelearn.errors import InputError
-from tracelearn.optional import require
+from tracelearn.samples.places import Place
 
-__all__ = ["Block", "Column", "Source", "array_column", "as_source", "open_source", "read_ahead"]
+__all__ = ["Block", "Column", "Source", "array_column", "read_ahead"]
 
 Block = tuple[NDArray[Any], Any, Any | None]
 T = TypeVar("T")
 
-_FORMATS = {
-    ".npy": "npy",
-    ".npz": "npy",
-    ".zarr": "zarr",
-    ".h5": "hdf5",
-    ".hdf5": "hdf5",
-    ".he5": "hdf5",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-}
 _LARGEST_BLOCK = 16 * 2**20  # still in cache when it is summed up; four times as much is slower by a tenth
 _LONGEST_LABEL = 1000  # characters
 # No compression of samples comes near: where a file is smaller than that, nearly nothing of what it claims was written.
@@ -67,6 +56,8 @@ class Source:
         Reads (y, weight) of the blocks, without their samples where the format allows it.
     ahead : bool
         Whether a thread reads the next block while the last one is worked on.
+    modes : tuple of Mode or None
+        Names, coordinates and units of the modes of a sample, where they are known.
     """
 
     sample_shape: tuple[int, ...] | None
@@ -76,6 +67,7 @@ class Source:
     blocks: Callable[[int], Iterator[Block]]
     targets: Callable[[], Iterator[tuple[Any, Any | None]]]
     ahead: bool = True
+    modes: Any = None
 
     def batches(self, start: int = 0) -> Iterator[Block]:
         """Read blocks (X, y, weight) from sample ``start`` on.
@@ -85,200 +77,6 @@ class Source:
         if start < 0:
             raise InputError(f"Expected start to be a number of samples of at least 0, got {start}.")
         return read_ahead(self.blocks(start)) if self.ahead else self.blocks(start)
-
-
-# --- which source is meant --------------------------------------------------------------------------------------------
-
-
-def open_source(
-    path: str | os.PathLike[str],
-    samples: str = "X",
-    target: str | os.PathLike[str] | None = "y",
-    weight: str | os.PathLike[str] | None = None,
-    *,
-    block_bytes: int | None = None,
-) -> Source:
-    """Open a file of samples to learn from it block by block.
-
-    Parameters
-    ----------
-    path : str or path
-        ``.npy``, ``.npz``, a ``.zarr`` folder, ``.h5``, ``.hdf5`` or ``.he5``, a ``.parquet`` file or a folder of such files,
-        which are read in the order of their names.
-    samples : str
-        Name of the samples: an array or dataset of shape (n_samples, I1, ..., IN), or a Parquet column of fixed-shape
-        tensors or fixed-size lists. Not used where the file is one array without a name.
-    target : str, path or None
-        Name of the targets, or the path of another file that is one array. None if there are none; a file that is one
-        array has none unless a path is given.
-    weight : str, path or None
-        Name of the sample weights, or the path of another file that is one array.
-    block_bytes : int, optional
-        Size of a block of samples; the smaller of 16 MiB and an eighth of the free memory by default. Blocks are whole
-        samples and whole chunks, and so can be larger.
-
-    Returns
-    -------
-    Source
-        To be passed to ``fit`` in the place of X, without y. Nothing but names and shapes has been read so far.
-
-    Examples
-    --------
-    >>> import os, tempfile
-    >>> import numpy as np
-    >>> from tracelearn import open_source
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = os.path.join(folder, "epochs.npz")
-    ...     np.savez(path, X=np.ones((5, 3, 2)), label=np.arange(5))
-    ...     source = open_source(path, target="label", block_bytes=100)
-    ...     blocks = [(X.shape, y.tolist()) for X, y, weight in source.batches()]
-    >>> source.n_samples, source.sample_shape
-    (5, (3, 2))
-    >>> blocks
-    [((2, 3, 2), [0, 1]), ((2, 3, 2), [2, 3]), ((1, 3, 2), [4])]
-    """
-    file = _File.at(path)
-    if file.names is None and target == "y":
-        target = None
-    return file.source(samples, target, weight, block_bytes)
-
-
-def as_source(X: Any, y: Any = None, sample_weight: Any = None) -> Source | None:
-    """Recognise samples that are to be read block by block; None means that X is to be read whole.
-
-    Parameters
-    ----------
-    X : object
-        A source is a path, a ``Source``, a memory map, an array of Zarr or h5py, or an iterable of (X, y) or (X, y, weight).
-        In-memory arrays of any library, sparse ones, data frames, lists of numbers and Dask arrays are not.
-    y : array-like, lazy array, str or path, optional
-        For a path, the name of the targets in the file; "y" if there is such a name and none is given.
-    sample_weight : array-like, lazy array, number, str or path, optional
-    """
-    if isinstance(X, Source):
-        _refuse_beside("a source", y, sample_weight)
-        return X
-    if isinstance(X, str | os.PathLike):
-        file = _File.at(X)
-        if y is None and file.names is not None and "y" in file.names:
-            y = "y"
-        return file.source("X", y, sample_weight)
-    if is_lazy(X):
-        samples = array_column(X, "X")
-        return beside(samples, None if y is None else array_column(y, "y"), _weights(sample_weight, samples.n_rows))
-    if _is_iterable_of_blocks(X):
-        from tracelearn.samples.iterables import stream  # noqa: PLC0415 - it makes sources, and knows what they are
-
-        _refuse_beside("an iterable of blocks", y, sample_weight)
-        return stream(X)
-    return None
-
-
-def _is_iterable_of_blocks(X: Any) -> bool:
-    if isinstance(X, Sequence):
-        first = X[0] if len(X) else None
-        return isinstance(first, tuple) and len(first) in (2, 3) and getattr(first[0], "ndim", 0) >= 2
-    # Whatever can become an array or a table is one.
-    tables = ("shape", "__array__", "__array_interface__", "__dlpack__", "__dataframe__", "__arrow_c_stream__")
-    if isinstance(X, Mapping | Set | bytes) or any(hasattr(X, name) for name in tables):
-        return False
-    return hasattr(X, "__iter__")
-
-
-def _refuse_beside(what: str, y: Any, sample_weight: Any) -> None:
-    for value, name in ((y, "y"), (sample_weight, "sample_weight")):
-        if value is not None:
-            raise ValueError(
-                f"Expected {name}=None beside {what}, which brings its own targets and weights, got "
-                f"{type(value).__name__}: put them into the blocks, or name them in open_source."
-            )
-
-
-def _weights(values: Any, n: int) -> Column | None:
-    if values is None:
-        return None
-    # One number for all samples, as in scikit-learn.
-    return array_column(np.broadcast_to(values, n) if np.isscalar(values) else values, "sample_weight")
-
-
-@dataclass(frozen=True)
-class _File:
-    """A file or folder, the module of its format, and the names in it."""
-
-    path: Path
-    format: Any
-    names: list[str] | None
-
-    @classmethod
-    def at(cls, place: str | os.PathLike[str]) -> _File:
-        """Recognise the format by the suffix of a path, or by what is in a folder."""
-        path, name = Path(place), None
-        if not path.exists():
-            raise FileNotFoundError(
-                f"Expected the path of a file or folder, got '{path}', which does not exist: check it."
-            )
-        if path.is_file():
-            name = _FORMATS.get(path.suffix.lower())
-        elif path.suffix == ".zarr" or any((path / mark).exists() for mark in ("zarr.json", ".zgroup", ".zarray")):
-            name = "zarr"
-        elif path.suffix.lower() in (".parquet", ".pq") or parquet_files(path):
-            name = "parquet"
-        if name is None:
-            raise ValueError(
-                f"Expected a path that ends in {', '.join(_FORMATS)}, or a folder of Parquet files, got '{path}': convert it "
-                "to one of these."
-            )
-        module = require(f"tracelearn.samples.{name}", name)
-        with one_sentence(path):
-            return cls(path, module, module.names(path))
-
-    def source(self, samples: str, y: Any, weight: Any, block_bytes: int | None = None) -> Source:
-        """Put the samples of this file beside targets and weights."""
-        X = self._named(samples, "samples") if self.names is not None else watched(self.format, self.path, None)
-        targets = self._beside(y, "target")
-        if weight is None or isinstance(weight, str | os.PathLike):
-            weights = self._beside(weight, "weight")
-        else:
-            weights = _weights(weight, X.n_rows)
-        name = f"'{self.path if self.names is None else samples}'"
-        return beside(X, targets, weights, block_bytes=block_bytes, name=name)
-
-    def _named(self, name: str, role: str) -> Column:
-        names = self.names or []
-        if name not in names:
-            shown = ", ".join(repr(other) for other in names[:20]) + (", ..." if len(names) > 20 else "")
-            raise ValueError(
-                f"Expected {role} to be one of the names in '{self.path}', which are {shown or 'none'}, got '{name}': choose "
-                f"one with open_source(path, {role}=...)."
-            )
-        return watched(self.format, self.path, name)
-
-    def _beside(self, value: Any, role: str) -> Column | None:
-        """Find targets or weights: a name in the file, the path of another file, or an array."""
-        if value is None:
-            return None
-        if not isinstance(value, str | os.PathLike):
-            return array_column(value, role)
-        name, is_path = os.fspath(value), Path(value).exists()
-        if self.names is not None and (name in self.names or not is_path):
-            return self._named(name, role)
-        other = _File.at(value) if is_path else None
-        if other is not None and other.names is None:
-            return watched(other.format, other.path, None)
-        raise ValueError(
-            f"Expected {role} to be the path of a file that is one array, got '{name}': '{self.path}' holds no names to choose "
-            "from."
-            if self.names is None
-            else f"Expected {role} to be a file that is one array, got '{name}', which holds several: save it alone."
-        )
-
-
-def parquet_files(path: Path) -> tuple[Path, ...]:
-    """List the file, or the files of the folder; hidden ones and those that begin with ``_`` are bookkeeping."""
-    if path.is_file():
-        return (path,)
-    found = (file for file, _ in look_through(path) if file.suffix in (".parquet", ".pq") and file.is_file())
-    return tuple(sorted(file for file in found if not any(part[0] in "._" for part in file.relative_to(path).parts)))
 
 
 # --- columns ----------------------------------------------------------------------------------------------------------
@@ -311,7 +109,7 @@ class Column:
     dtype: np.dtype[Any]
     chunk: int
     read: Callable[[int, int], Iterator[NDArray[Any]]]
-    files: tuple[Path, ...] = ()
+    files: tuple[Place, ...] = ()
     stored: int | None = None
 
 
@@ -320,8 +118,8 @@ def is_lazy(values: Any) -> bool:
     return isinstance(values, np.memmap) or type(values).__module__.partition(".")[0] in ("zarr", "h5py")
 
 
-def array_column(values: Any, name: str) -> Column:
-    """Make a column of an array, or of what NumPy makes one of."""
+def array_column(values: Any, name: str, axis: int = 0) -> Column:
+    """Make a column of an array, or of what NumPy makes one of, with the samples along an axis."""
     if not is_lazy(values):
         values = np.asarray(values)
     elif not hasattr(values, "shape"):
@@ -334,18 +132,29 @@ def array_column(values: Any, name: str) -> Column:
         )
     shape = tuple(int(size) for size in values.shape)
     chunks = getattr(values, "chunks", None)
-    chunk = max(1, int(chunks[0])) if chunks else 1  # rows that are stored together
-    return Column(shape[0], shape[1:], np.dtype(values.dtype), chunk, partial(slices, values, chunk))
+    axis = checked_axis(axis, len(shape), name)
+    chunk = max(1, int(chunks[axis])) if chunks else 1  # rows that are stored together
+    others = shape[:axis] + shape[axis + 1 :]
+    return Column(shape[axis], others, np.dtype(values.dtype), chunk, partial(slices, values, chunk, axis=axis))
 
 
-def slices(values: Any, chunk: int, start: int, rows: int) -> Iterator[NDArray[Any]]:
-    """Slice an array from row ``start`` on, touching every chunk once."""
+def checked_axis(axis: int, ndim: int, name: str) -> int:
+    """Count an axis from the front, or refuse it."""
+    if not -ndim <= axis < ndim:
+        raise ValueError(f"Expected sample_axis to be one of the {ndim} axes of {name}, got {axis}: correct it.")
+    return axis % ndim
+
+
+def slices(values: Any, chunk: int, start: int, rows: int, axis: int = 0) -> Iterator[NDArray[Any]]:
+    """Slice an array along an axis from row ``start`` on, touching every chunk once."""
+    n, before = values.shape[axis], (slice(None),) * axis
     step = -(-rows // chunk) * chunk
     # Strings of HDF5 come as bytes unless asked for otherwise.
     readable = values.asstr() if hasattr(values, "asstr") and values.dtype.kind in "OS" else values
-    while start < values.shape[0]:
-        stop = min(values.shape[0], start - start % step + step)
-        yield _plain(readable[start:stop])
+    while start < n:
+        stop = min(n, start - start % step + step)
+        part = slice(start, stop)
+        yield np.moveaxis(_plain(readable[(*before, part)]), axis, 0) if axis else _plain(readable[part])
         start = stop
 
 
@@ -371,11 +180,11 @@ def check_length(longest: int) -> None:
 # --- files that are damaged, or no longer those that were opened ------------------------------------------------------
 
 
-def watched(file_format: Any, path: Path, name: str | None) -> Column:
+def watched(open_column: Callable[[], Column], path: Place) -> Column:
     """Open a column of a file; whenever an array of it is read, its files must still be the same."""
     with one_sentence(path):
         before = _stamp((path,))
-        column: Column = file_format.column(path, name)
+        column = open_column()
         files = column.files or (path,)
         stamp = _stamp(files) if column.files else before
         stored = column.stored if column.stored is not None else sum(stored_bytes(file.stat()) for file in files)
@@ -388,7 +197,7 @@ def watched(file_format: Any, path: Path, name: str | None) -> Column:
     return replace(column, read=partial(_read, column.read, path, partial(_check_same, path, files, stamp)))
 
 
-def _read(read: Any, path: Path, check_same: Callable[[], None], start: int, rows: int) -> Iterator[NDArray[Any]]:
+def _read(read: Any, path: Place, check_same: Callable[[], None], start: int, rows: int) -> Iterator[NDArray[Any]]:
     check_same()
     with one_sentence(path, check_same):
         for array in read(start, rows):
@@ -396,7 +205,7 @@ def _read(read: Any, path: Path, check_same: Callable[[], None], start: int, row
             yield array
 
 
-def _check_same(path: Path, files: tuple[Path, ...], stamp: tuple[Any, ...]) -> None:
+def _check_same(path: Place, files: tuple[Place, ...], stamp: tuple[Any, ...]) -> None:
     try:
         same = _stamp(files) == stamp
     except OSError:
@@ -405,7 +214,7 @@ def _check_same(path: Path, files: tuple[Path, ...], stamp: tuple[Any, ...]) -> 
         raise other_than_opened(path)
 
 
-def other_than_opened(path: Path) -> ValueError:
+def other_than_opened(path: Place) -> ValueError:
     """Say that a file changed."""
     return ValueError(
         f"Expected '{path}' as it was when it was opened, got another: it changed since, so open it again."
@@ -431,14 +240,22 @@ def look_through(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
             yield found, state
 
 
-def _stamp(files: tuple[Path, ...]) -> tuple[Any, ...]:
+def parquet_files(path: Place) -> tuple[Place, ...]:
+    """List the file, or the files of the folder; hidden ones and those that begin with ``_`` are bookkeeping."""
+    if path.is_file() or not isinstance(path, Path):
+        return (path,)
+    found = (file for file, _ in look_through(path) if file.suffix in (".parquet", ".pq") and file.is_file())
+    return tuple(sorted(file for file in found if not any(part[0] in "._" for part in file.relative_to(path).parts)))
+
+
+def _stamp(files: tuple[Place, ...]) -> tuple[Any, ...]:
     """Note what tells files from later ones in their place."""
     states = [file.stat() for file in files]
     return tuple((state.st_ino, state.st_size, state.st_mtime_ns) for state in states)
 
 
 @contextmanager
-def one_sentence(path: Path, check_same: Callable[[], None] = lambda: None) -> Iterator[None]:
+def one_sentence(path: Place, check_same: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Say in one sentence what a library makes of a damaged file, whatever it raises."""
     try:
         yield

@@ -23,7 +23,9 @@ from zarr.storage import LocalStore
 from tracelearn.arrays.memory import available_memory
 from tracelearn.samples.source import Column, array_column, look_through, other_than_opened, slices, stored_bytes
 
-__all__ = ["column", "names"]
+__all__ = ["OPTIONS", "column", "names"]
+
+OPTIONS = ("sample_axis",)
 
 # A store names the codecs that its bytes go through, and some of those that are installed unpickle, which can run any code.
 _CODECS = frozenset(
@@ -43,20 +45,23 @@ def names(path: Path) -> list[str] | None:
     return sorted(name for name, member in opened.members(max_depth=None) if hasattr(member, "shape"))
 
 
-def column(path: Path, name: str | None) -> Column:
+def column(path: Path, name: str | None, sample_axis: int = 0) -> Column:
     """Read the shape and the type of one array of a group, or of the bare array; it is opened anew for every pass."""
     folder = path / (name or "")
     places = [place for place in (folder, *folder.parents) if place.is_relative_to(path)]
     files = tuple(file for place in places for file in map(place.joinpath, _METADATA) if os.path.lexists(file))
     states = [state for _, state in look_through(folder)]
     newest = max(_changed_at(state) for state in (*states, *(place.lstat() for place in (*places, *files))))
-    found = array_column(_array(path, name, newest), f"'{name or path}'")
-    read = partial(_read, path, name, newest, found.chunk)
+    array = _array(path, name, newest)
+    found = array_column(array, f"'{name or path}'", sample_axis)
+    read = partial(_read, path, name, newest, found.chunk, sample_axis % array.ndim)
     return replace(found, read=read, files=files, stored=sum(map(stored_bytes, states)))
 
 
-def _read(path: Path, name: str | None, newest: int, chunk: int, start: int, rows: int) -> Iterator[NDArray[Any]]:
-    return slices(_array(path, name, newest), chunk, start, rows)
+def _read(
+    path: Path, name: str | None, newest: int, chunk: int, axis: int, start: int, rows: int
+) -> Iterator[NDArray[Any]]:
+    return slices(_array(path, name, newest), chunk, start, rows, axis)
 
 
 def _changed_at(state: os.stat_result) -> int:

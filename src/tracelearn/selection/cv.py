@@ -24,15 +24,23 @@ from sklearn.utils.validation import check_is_fitted
 from tracelearn.arrays.array_api import Array, array_namespace, is_foreign, is_sparse, move_to, to_numpy, widest
 from tracelearn.errors import warn
 from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
-from tracelearn.estimators.base import TraceNormModel
+from tracelearn.estimators.base import NamedWeights, TraceNormModel
 from tracelearn.estimators.online import has_moments
-from tracelearn.features import ModeWhitener, SecondOrder, Views
+from tracelearn.features import SecondOrder, Views
+from tracelearn.features.base import LinearTransformer
 from tracelearn.features.second_order import SpatialFilters
 from tracelearn.losses import Loss, Multinomial, as_loss
 from tracelearn.problems.batch import choose_form
-from tracelearn.samples.checks import check_place, learning
-from tracelearn.samples.samples import Samples, as_raw, is_dask
-from tracelearn.samples.scikit_learn import CallbackSupportMixin, Interval, StrOptions, raise_for_params, with_callbacks
+from tracelearn.samples.checks import check_place, is_frame, learning
+from tracelearn.samples.samples import Samples, as_raw, is_dask, unnamed
+from tracelearn.samples.scikit_learn import (
+    CallbackSupportMixin,
+    Interval,
+    StrOptions,
+    check_feature_names,
+    raise_for_params,
+    with_callbacks,
+)
 from tracelearn.selection.calibration import HeldOut, class_map, confirmed, factor, held_out, log_losses
 from tracelearn.selection.folds import folds_of
 from tracelearn.selection.progress import Progress
@@ -53,7 +61,16 @@ from tracelearn.selection.session import (
 __all__ = ["TraceNormClassifierCV", "TraceNormRegressorCV"]
 
 # What the model has learned and is shown here too.
-_SHOWN = ("n_features_in_", "feature_names_in_", "classes_", "intercept_", "n_iter_", "objective_", "dual_gap_")
+_SHOWN = (
+    "n_features_in_",
+    "feature_names_in_",
+    "modes_",
+    "classes_",
+    "intercept_",
+    "n_iter_",
+    "objective_",
+    "dual_gap_",
+)
 
 
 def _goes_on(estimator: Any) -> bool:
@@ -67,7 +84,7 @@ def _goes_on(estimator: Any) -> bool:
 _SCREENED, _RIDGES, _PATH, _ALONE, _CHOSEN = 0.22, 0.3, 0.65, 0.7, 0.8
 
 
-class SelectionCV(CallbackSupportMixin, BaseEstimator):
+class SelectionCV(NamedWeights, CallbackSupportMixin, BaseEstimator):
     """What both CV estimators share: the search, and delegation to the model that was found."""
 
     _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 - scikit-learn's convention
@@ -101,6 +118,7 @@ class SelectionCV(CallbackSupportMixin, BaseEstimator):
 
     _estimator: type[TraceNormModel]
     _classifier: bool
+    _flat = False  # whether samples of more than one mode came flat
 
     def _new_model(self, **chosen: Any) -> Any:
         names = (
@@ -133,14 +151,16 @@ class SelectionCV(CallbackSupportMixin, BaseEstimator):
 
     # --- the search --------------------------------------------------------------------------------------------------
 
-    def _select_and_fit(self, X: Any, y: Any, sample_weight: Any, groups: Any, params: dict[str, Any]) -> Self:
+    def _select_and_fit(
+        self, X: Any, y: Any, sample_weight: Any, groups: Any, confounds: Any, params: dict[str, Any]
+    ) -> Self:
         """Choose by cross-validation, then learn from all samples."""
         metadata = self._for_splitter(groups, params)
         until = math.inf if self.max_time is None else time.monotonic() + float(self.max_time)
         model = self._new_model()
         model._validate_params()
         loss = model._loss()
-        raw = as_raw(X, y, sample_weight)
+        raw = as_raw(X, y, sample_weight, confounds)
         if not raw.repeatable:
             raise ValueError(
                 "Expected samples that can be read more than once to choose by cross-validation, got an iterator: pass arrays, "
@@ -195,7 +215,7 @@ class SelectionCV(CallbackSupportMixin, BaseEstimator):
         """Tell whether more than squares may be learned: nothing was asked for by name, and there is memory and time."""
         named = isinstance(self.views, str) and self.views != "auto"
         asked = self.views is None or named or self.scoring is not None or not isinstance(self.ridges, str)
-        here = session.samples.in_memory and not is_sparse(session.samples.like)
+        here = session.samples.in_memory and not is_sparse(session.samples.like) and not session.samples.n_confounds
         free = self._asks_loss and not asked and not self.keep_moments and not best.candidate.target_mode
         return free and here and not session.progress.is_over()
 
@@ -307,9 +327,12 @@ class SelectionCV(CallbackSupportMixin, BaseEstimator):
         for attribute in ("classes_", "_single", "_dtype", "_flat", "n_features_in_", "feature_names_in_"):
             if hasattr(session.model, attribute):
                 setattr(model, attribute, getattr(session.model, attribute))
+        if view.features is None and hasattr(session.model, "modes_"):
+            model.modes_ = session.model.modes_
         if view.features is not None:
             model.tensor_shape, model.scaling = None, None
             model._flat, model.n_features_in_ = False, math.prod(view.samples.shape)
+            model.__dict__.pop("feature_names_in_", None)  # the names of samples are not those of their views
         model.sample_shape_ = view.samples.shape
         samples = session.samples if view.features is None else view.samples
         design = session.design(name, strengths, joint=chosen.target_mode)
@@ -320,7 +343,7 @@ class SelectionCV(CallbackSupportMixin, BaseEstimator):
         self.features_, self.best_estimator_, self.view_ = view.features, model, chosen.view
         here = self._classifier and samples.in_memory
         self._calibrate(session, model, held_out(best.held[at], design) if here else None)
-        self.sample_shape_ = session.samples.shape
+        self.sample_shape_, self._flat = session.samples.shape, session.model._flat
         self._show(session.model)
 
     def _calibrate(self, session: Session, model: Any, parts: list[HeldOut] | None) -> None:
@@ -337,7 +360,7 @@ class SelectionCV(CallbackSupportMixin, BaseEstimator):
         best = self.best_estimator_
         for shown in _SHOWN:
             self.__dict__.pop(shown, None)
-            source = model if shown in ("n_features_in_", "feature_names_in_", "classes_") else best
+            source = model if shown in _SHOWN[:4] else best
             if hasattr(source, shown):
                 setattr(self, shown, getattr(source, shown))
         for name in ("alphas_", "ridges_", "score_path_") if is_foreign(best.coef_) else ():
@@ -392,12 +415,30 @@ class SelectionCV(CallbackSupportMixin, BaseEstimator):
 
     def __getattr__(self, name: str) -> Any:
         """Show what the model that was found has learned."""
-        shown = ("coef_", "coef_tensor_", "patterns_", "mode_ranks_", "mode_factors_", "convergence_", "moments_")
+        described = ("patterns_", "mode_ranks_", "mode_factors_", "convergence_", "moments_")
+        shown = ("coef_", "coef_tensor_", "confound_coef_", *described)
         if name not in shown or "best_estimator_" not in vars(self):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        found = getattr(self.best_estimator_, name)
-        linear = isinstance(self.features_, ModeWhitener)
-        return self.features_.coef_to_input(found) if linear and name in ("coef_", "coef_tensor_") else found
+        if self.features_ is not None and name in ("coef_", "coef_tensor_", "patterns_") and self._is_linear():
+            W = self._of_samples(name)
+            flat = self._flat and name == "coef_"
+            return array_namespace(W).reshape(W, (*W.shape[: W.ndim - len(self.sample_shape_)], -1)) if flat else W
+        return getattr(self.best_estimator_, name)
+
+    def _is_linear(self) -> bool:
+        """Tell whether all views are linear in the samples, so that the model has weights for the samples themselves."""
+        return self.features_ is None or all(isinstance(view, LinearTransformer) for view in self.views_.values())
+
+    def _of_samples(self, name: str) -> Array:
+        """Express weights or patterns of linear views in the modes of the samples."""
+        parts = self.patterns_by_view_ if name == "patterns_" else self.coef_by_view_
+        views = list(self.views_.values())
+        if name != "patterns_":
+            return sum(view.coef_to_input(W) for view, W in zip(views, parts.values(), strict=True))
+        # The covariances of entries with scores: each view knows all of them, and none of these subtracts a mean.
+        W, shape = next(iter(parts.values())), self.sample_shape_
+        xp, targets = array_namespace(W), tuple(W.shape[: W.ndim - len(shape)])
+        return xp.reshape(views[0].inverse_transform(xp.reshape(W, (-1, *shape))), (*targets, *shape))
 
     @property
     def views_(self) -> dict[str, Any]:
@@ -434,13 +475,13 @@ class SelectionCV(CallbackSupportMixin, BaseEstimator):
         shape = best.sample_shape_ if features is None else features._shape_out()
         return dict.fromkeys(views, array_namespace(whole).reshape(whole, (*targets, *shape)))
 
-    def predict(self, X: Any) -> Array:
-        """Predict each sample with the model that was found."""
-        return self._passed_on("predict", X)
+    def predict(self, X: Any, confounds: Any = None) -> Array:
+        """Predict each sample with the model that was found, with the confounds of each where ``fit`` had some."""
+        return self._passed_on("predict", X, confounds)
 
-    def _passed_on(self, method: str, X: Any) -> Array:
+    def _passed_on(self, method: str, X: Any, confounds: Any) -> Array:
         self._check_place(X, method)
-        found: Array = getattr(self.best_estimator_, method)(self._seen(X))
+        found: Array = getattr(self.best_estimator_, method)(self._seen(X), confounds)
         return found
 
     def _check_place(self, X: Any, method: str) -> None:
@@ -453,7 +494,9 @@ class SelectionCV(CallbackSupportMixin, BaseEstimator):
         """Show samples as the model sees them; flat ones get their shape back first."""
         if self.features_ is None:
             return X
-        features = self.features_
+        features, (X, _, _) = self.features_, unnamed(X, 0, getattr(self, "modes_", None))
+        check_feature_names(self, X, reset=False)
+        X = np.asarray(X) if is_frame(X) else X
         if getattr(X, "ndim", 0) == 2 and len(self.sample_shape_) > 1:
             X = X if is_foreign(X) or is_sparse(X) else np.asarray(X)
             X = array_namespace(X).reshape(X, (X.shape[0], *self.sample_shape_))
@@ -461,18 +504,18 @@ class SelectionCV(CallbackSupportMixin, BaseEstimator):
         flat = len(self.best_estimator_.sample_shape_) == 1 and not is_dask(found)
         return array_namespace(found).reshape(found, (found.shape[0], -1)) if flat else found
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: Any, sample_weight: Any = None, confounds: Any = None) -> float:
         """Score the model that was found, as it does itself."""
         check_is_fitted(self)
-        return float(self.best_estimator_.score(self._seen(X), y, sample_weight))
+        return float(self.best_estimator_.score(self._seen(X), y, sample_weight, confounds))
 
     @available_if(_goes_on)
     @learning
-    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> Self:
         """Learn from more samples with everything that was chosen fixed (with ``keep_moments``)."""
         check_is_fitted(self)
-        self.best_estimator_.partial_fit(self._seen(X), y, sample_weight=sample_weight)
-        for shown in _SHOWN[3:]:
+        self.best_estimator_.partial_fit(self._seen(X), y, sample_weight=sample_weight, confounds=confounds)
+        for shown in _SHOWN[4:]:
             setattr(self, shown, getattr(self.best_estimator_, shown))
         return self
 
@@ -676,7 +719,15 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
 
     @learning
     @with_callbacks
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, **params: Any) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+        confounds: Any = None,
+        **params: Any,
+    ) -> Self:
         """Choose by cross-validation, then learn from all samples.
 
         Parameters
@@ -684,9 +735,12 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
         X : array of shape (n_samples, I1, ..., IN), or (n_samples, n_features) with ``tensor_shape``
         y : array of shape (n_samples,) or (n_samples, K)
         sample_weight, groups : arrays of shape (n_samples,), default=None
+        confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
+            Numbers that are regressed out of what each view shows of the samples, in each training fold anew; the regression
+            of a fold is applied to what it holds out, that of all samples to those that are predicted.
         **params : what a splitter asks for under other names, with scikit-learn's metadata routing
         """
-        return self._select_and_fit(X, y, sample_weight, groups, params)
+        return self._select_and_fit(X, y, sample_weight, groups, confounds, params)
 
     score = SelectionCV.score
 
@@ -816,7 +870,15 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
 
     @learning
     @with_callbacks
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, **params: Any) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+        confounds: Any = None,
+        **params: Any,
+    ) -> Self:
         """Choose by cross-validation, then learn from all samples.
 
         Parameters
@@ -824,28 +886,31 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
         X : array of shape (n_samples, I1, ..., IN), or (n_samples, n_features) with ``tensor_shape``
         y : array of labels of shape (n_samples,)
         sample_weight, groups : arrays of shape (n_samples,), default=None
+        confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
+            Numbers that are regressed out of what each view shows of the samples, in each training fold anew; the regression
+            of a fold is applied to what it holds out, that of all samples to those that are predicted.
         **params : what a splitter asks for under other names, with scikit-learn's metadata routing
         """
-        return self._select_and_fit(X, y, sample_weight, groups, params)
+        return self._select_and_fit(X, y, sample_weight, groups, confounds, params)
 
     score = SelectionCV.score
 
-    def decision_function(self, X: Any) -> Array:
+    def decision_function(self, X: Any, confounds: Any = None) -> Array:
         """Score every sample, as ``TraceNormClassifier.decision_function``."""
-        return self._passed_on("decision_function", X)
+        return self._passed_on("decision_function", X, confounds)
 
-    def predict_proba(self, X: Any) -> Array:
+    def predict_proba(self, X: Any, confounds: Any = None) -> Array:
         """Predict the probability of each class: of the logistic loss its own, else of scores calibrated on held-out folds."""
         self._check_place(X, "predict_proba")
-        logs = self.predict_log_proba(X)
+        logs = self.predict_log_proba(X, confounds)
         return array_namespace(logs).exp(logs)
 
-    def predict_log_proba(self, X: Any) -> Array:
+    def predict_log_proba(self, X: Any, confounds: Any = None) -> Array:
         """Predict the logarithm of the probability of each class."""
         self._check_place(X, "predict_log_proba")
         if self.best_estimator_._loss().has_probabilities:
-            return self._passed_on("predict_log_proba", X)
-        scores = self.decision_function(X)
+            return self._passed_on("predict_log_proba", X, confounds)
+        scores = self.decision_function(X, confounds)
         xp = array_namespace(scores)
         scores = xp.stack([xp.zeros_like(scores), scores], axis=1) if scores.ndim == 1 else scores
         return Multinomial().log_probabilities(self.calibration_ * scores)

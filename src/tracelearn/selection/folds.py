@@ -12,6 +12,7 @@ from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, Str
 from sklearn.utils.multiclass import type_of_target
 
 from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
+from tracelearn.confounds import Regression
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
 from tracelearn.problems.batch import Form, choose_form, datafit, in_basis
@@ -144,20 +145,38 @@ class Design:
         held, training = ([samples.take(mask).moments() for mask in own] for own in masks)
         return held, training, samples.moments()
 
+    @cached_property
+    def _regressions(self) -> list[Regression | None]:
+        """How confounds explain the training samples of each fold, by their coordinates where they have some; None without."""
+        samples = self._reduced[2]
+        if not samples.n_confounds:
+            return [None] * self.n_folds
+        if self.form.name in ("moments", "basis"):
+            return [self._regression(part) for part in self._moments[1]]
+        checked, masks = samples.checked(), [self.folds.mask(f, held=False) for f in range(self.n_folds)]
+        return [checked.take(mask).regression(centre=self.fit_intercept) for mask in masks]
+
+    def _regression(self, moments: Moments) -> Regression | None:
+        samples = self._reduced[2]
+        past = moments if self.fit_intercept else moments.uncentred()
+        return Regression.of_joint(past, samples.n_features) if samples.n_confounds else None
+
     @property
     def total(self) -> Moments | None:
         """The moments of all samples, where they are those of the samples as they are."""
         return self._moments[2] if self.form.name == "moments" else None
 
-    def _squares(self, moments: Moments, *, reduced: bool) -> Squares:
+    def _squares(self, moments: Moments, regression: Regression | None, *, reduced: bool) -> Squares:
         basis, origin, _ = (None, None, None) if reduced else self._reduced
+        moments = moments if regression is None else regression.residual_moments(moments)
         past = moments if self.fit_intercept else moments.uncentred()
         return Squares.of(past, joint=self.joint, basis=basis, origin=origin)
 
     @cached_property
     def coordinates(self) -> Squares:
         """The training parts of all folds as one data fit of coordinates, for ridge regression."""
-        return Squares.stacked([self._squares(part, reduced=True) for part in self._moments[1]])
+        parts = zip(self._moments[1], self._regressions, strict=True)
+        return Squares.stacked([self._squares(part, regression, reduced=True) for part, regression in parts])
 
     @cached_property
     def fits(self) -> list[DataFit]:
@@ -170,7 +189,8 @@ class Design:
             variances = array_namespace(basis).stack([self.whole.variances] * self.n_folds)
             return [self.coordinates.lifted(basis, origin, variances)]  # type: ignore[arg-type]
         checked, masks = self.samples.checked(), [self.folds.mask(f, held=False) for f in range(self.n_folds)]
-        return [self._datafit(checked.take(mask)) for mask in masks]
+        parts = [checked.take(mask) for mask in masks]
+        return [self._datafit(part.residual(own)) for part, own in zip(parts, self._regressions, strict=True)]
 
     def _datafit(self, samples: Samples) -> Any:
         options: dict[str, Any] = {"ridge": 0.0, "joint": self.joint, "fit_intercept": self.fit_intercept}
@@ -180,8 +200,10 @@ class Design:
     def whole(self) -> Any:
         """The data fit of all samples."""
         if self.form.name in ("moments", "basis"):
-            return self._squares(self._moments[2], reduced=False)
-        return self._datafit(self.samples.checked())
+            return self._squares(self._moments[2], self._regression(self._moments[2]), reduced=False)
+        checked = self.samples.checked()
+        regression = checked.regression(centre=self.fit_intercept) if checked.n_confounds else None
+        return self._datafit(checked.residual(regression))
 
     @cached_property
     def held(self) -> list[Any]:
@@ -189,10 +211,12 @@ class Design:
         samples, folds = self._reduced[2], range(self.n_folds)
         if samples.in_memory:
             checked = samples.checked()
-            return [_held(checked, self.folds, f) for f in folds]
+            return [_held(checked.residual(self._regressions[f]), self.folds, f) for f in folds]
         if self.form.name == "moments":
-            return [*self._moments[0]]
-        return [samples.checked().take(self.folds.mask(f, held=True)) for f in folds]
+            pairs = zip(self._moments[0], self._regressions, strict=True)
+            return [part if own is None else own.residual_moments(part) for part, own in pairs]
+        checked = samples.checked()
+        return [checked.take(self.folds.mask(f, held=True)).residual(self._regressions[f]) for f in folds]
 
     def coordinate_rows(self) -> tuple[Array, Array, Array]:
         """Return samples in memory by their coordinates (n, r), coded targets (n, K) and shares (n,), of NumPy."""
@@ -210,7 +234,7 @@ class Design:
     def centre(self) -> Array:
         """The mean of all samples, as coordinates."""
         if self.form.name in ("moments", "basis"):
-            return self._moments[2].x_mean
+            return self._moments[2].x_mean[: self._reduced[2].n_features]
         return self.whole.x_mean + getattr(self.whole, "origin", 0.0)
 
     def reduced(self, W: Array, b: Array) -> tuple[Array, Array]:

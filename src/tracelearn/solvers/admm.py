@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tracelearn.arrays.array_api import Array, array_namespace
-from tracelearn.problems.batch import CHECK_EVERY, Finish, Finished, Problems, Solution, Watcher
+from tracelearn.problems.batch import CHECK_EVERY, Finish, Problems, Solution, Watcher
 from tracelearn.problems.datafits import repeated, summed
 
 __all__ = ["admm", "guarded"]
@@ -69,11 +69,11 @@ def admm(
     # The problems of an earlier batch may have ended apart, each with a step of its own, or for an operator of another size.
     known = found.rho is not None and bool(xp.all(found.rho >= least))
     rho = _shared(found.rho, shares) if known else _first_rho(problems)
-    finish, finished = Finish(problems, tol, exact_ranks), Finished(problems)
+    finish = Finish(problems, tol, exact_ranks)
     update = None  # made anew for a new step: on a GPU the loop then waits for nothing between certificates
     for iteration in range(1, max_iter + 1):
         if update is None:
-            level, strength = problems.each(rho), problems.each(problems.alpha)
+            level, strength = repeated(rho, W.shape[0]), repeated(problems.alpha, W.shape[0])
             update = problems.fit.updater(rho)
         pull = problems.penalty.pull(split, level)
         W = problems.tensors(update(problems.rows(W), problems.rows(pull)))
@@ -85,15 +85,14 @@ def admm(
             # A new step costs a factorisation, about a hundred iterations' worth, unless the operator is spectral.
             review = 2 * review if shares else review + _REVIEW_EVERY
         if iteration % every == 0 or iteration == max_iter:
-            found, done = finish.judge(problems, problems.concluded(W, split, iteration, rho, proven=proven))
+            found, done = finish.judge(problems, problems.certified(W, split, iteration, rho, proven=proven))
             if on_iteration is not None:
                 on_iteration(found)
             if bool(xp.all(done)) or iteration == max_iter:
-                return finished.with_rest(found)
+                return finish.all(found)
             if bool(xp.any(done)) and problems.fit.n_groups == 1:  # the problems of several groups stay together
-                left = finished.add(found, done)
-                tensors = finished.tensors(left)
-                finish.take(left, tensors)
+                left = finish.keep(found, done)
+                tensors = found.tensors_of(left)
                 problems, rho, update = problems.take(left), rho[left], None
                 W, split = xp.take(W, tensors, axis=0), split.take(tensors)
     raise AssertionError("the last iteration always returns")

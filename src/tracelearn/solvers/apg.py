@@ -11,6 +11,7 @@ from collections.abc import Callable
 from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.penalties import Penalty, Split
 from tracelearn.problems.batch import CHECK_EVERY, Finish, Problems, Solution, Watcher
+from tracelearn.problems.datafits import repeated
 from tracelearn.solvers.admm import guarded
 
 __all__ = ["PROXES", "apg_adm", "apg_dr", "prox_adm", "prox_dr"]
@@ -121,7 +122,7 @@ def _apg(
     finish = Finish(problems, tol, exact_ranks)
     curvature = problems.fit.lipschitz()
     curvature = curvature if curvature > 0 else 1.0
-    strength = problems.each(problems.alpha)
+    strength = repeated(problems.alpha, W.shape[0])
     Z, momentum, accuracy = W, 1.0, 1e-3
     for iteration in range(1, max_iter + 1):
         gradient = problems.tensors(problems.fit.evaluate(problems.rows(Z)).gradient)

@@ -42,7 +42,7 @@ def newton(
         return admm(problems, start=start, **options)
     if count > 1:  # separable: every problem has a curvature of its own
         one = [xp.asarray([k], device=device(problems.alpha)) for k in range(count)]
-        starts = [None if start is None else start.take(k, k) for k in one]
+        starts = [None if start is None else start.take(k) for k in one]
         pairs = zip(one, starts, strict=True)
         return Solution.joined([newton(problems.take(k), start=s, **options) for k, s in pairs])
     found = problems.begin(start)

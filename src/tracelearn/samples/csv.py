@@ -1,0 +1,90 @@
+"""Tables in text files: values separated by commas, semicolons or tabs, with the names of columns in the first line.
+
+The number of rows is found by reading the file once. Entries of samples are numbers; the type of a column that is read alone,
+such as a target, is found in all of its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow
+import pyarrow.csv
+
+from tracelearn.samples.places import Place, opened
+from tracelearn.samples.tables import Table, from_row
+
+__all__ = ["table"]
+
+_LONGEST_LINE = 64 << 20  # bytes
+
+
+@dataclass(frozen=True)
+class _Text:
+    """A text file, how its values are separated, and how many bytes are parsed at once."""
+
+    place: Place
+    delimiter: str
+    decimal_point: str
+    block: int
+
+    def read(self, function: Any, types: Mapping[str, Any], columns: Sequence[str] | None = None) -> Any:
+        """Read some columns with a function of pyarrow."""
+        return function(
+            opened(self.place),
+            pyarrow.csv.ReadOptions(block_size=self.block),
+            pyarrow.csv.ParseOptions(delimiter=self.delimiter),
+            pyarrow.csv.ConvertOptions(
+                column_types=dict(types),
+                decimal_point=self.decimal_point,
+                include_columns=None if columns is None else list(columns),
+                strings_can_be_null=True,
+            ),
+        )
+
+
+def table(place: Place, columns: Sequence[str] = ()) -> Table:
+    """Find names and types; of columns that are wanted also the number of rows."""
+    text = _look_at(place)
+    with text.read(pyarrow.csv.open_csv, {}) as reader:
+        schema, n_rows = reader.schema, 0
+    _refuse_no_names(place, schema.names)
+    types = {name: pyarrow.float64() for name in columns}
+    if len(columns) == 1:
+        found = text.read(pyarrow.csv.read_csv, {}, columns)
+        types, n_rows = {columns[0]: found.schema.field(0).type}, len(found)
+    elif columns:
+        with text.read(pyarrow.csv.open_csv, {columns[0]: pyarrow.string()}, columns[:1]) as reader:
+            n_rows = sum(len(batch) for batch in reader)
+    fields = [pyarrow.field(name, types.get(name, schema.field(i).type)) for i, name in enumerate(schema.names)]
+    return Table(pyarrow.schema(fields), n_rows, partial(_batches, text, types))
+
+
+def _batches(text: _Text, types: Mapping[str, Any], columns: Sequence[str], start: int, rows: int) -> Iterator[Any]:
+    with text.read(pyarrow.csv.open_csv, types, columns) as reader:
+        yield from from_row(reader, start)
+
+
+def _look_at(place: Place) -> _Text:
+    """Find in the first two lines what separates values, and whether decimals have a comma."""
+    with place.open("rb") as file:
+        lines: list[bytes] = [file.readline(_LONGEST_LINE) for _ in range(2)]
+    if len(lines[0]) == _LONGEST_LINE:
+        raise ValueError(
+            f"Expected names of columns in the first line of '{place}', got a line without an end: correct it."
+        )
+    delimiter = max(",;\t", key=lambda mark: lines[0].count(mark.encode()))
+    decimal_point = "," if delimiter == ";" and b"," in lines[1] and b"." not in lines[1] else "."
+    return _Text(place, delimiter, decimal_point, max(1 << 20, 16 * max(map(len, lines))))
+
+
+def _refuse_no_names(place: Place, names: Sequence[str]) -> None:
+    """Refuse numbers in the place of names; whole numbers are what pandas calls columns that have no name."""
+    for name in names:
+        if name.replace(".", "", 1).lstrip("-").isdecimal() and not name.isdecimal():
+            raise ValueError(
+                f"Expected names of columns in the first line of '{place}', got the number {name}: write one line of names."
+            )

@@ -1,0 +1,276 @@
+"""The modes of a sample as a reader knows them: names, coordinates, units, positions of sensors; and samples that bring them.
+
+Samples with names are xarray's ``DataArray``, data frames of pandas whose columns have several levels, and epochs of MNE. They
+are recognised by what they have, so that none of these libraries is imported, and become plain arrays here, once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tracelearn.arrays.array_api import Array
+from tracelearn.optional import require
+
+__all__ = ["Mode", "fit_modes", "like_input", "read_named", "to_dataset"]
+
+Modes = tuple["Mode", ...]
+
+# Channels of MNE that are not of the brain: a trigger would tell the class.
+_AUXILIARY = frozenset(
+    "bio chpi dipole ecg emg eog exci eyegaze gof gsr ias misc pupil ref_meg resp stim syst temperature".split()
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Mode:
+    """One mode: its name, the coordinates of its entries, numbers or names, their unit, and where sensors are.
+
+    ``positions`` (I, 2) are those of sensors on a head seen from above, nose up: the vertex is at 0, ears are about 1 away.
+    """
+
+    name: str
+    values: Array
+    unit: str | None = None
+    positions: Array | None = None
+
+    @property
+    def has_names(self) -> bool:
+        """Whether entries are known by name, so that no line may join them."""
+        return self.values.dtype.kind not in "iuf"
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether coordinates are whole numbers."""
+        return self.values.dtype.kind in "iu"
+
+    @property
+    def label(self) -> str:
+        """What to write below an axis."""
+        return self.name if self.unit is None else f"{self.name} ({self.unit})"
+
+    @property
+    def is_even(self) -> bool:
+        """Whether coordinates are numbers at equal distances, so that an axis may count in them."""
+        if self.has_names or len(self.values) < 2:
+            return False
+        steps = np.diff(self.values)
+        return bool(steps[0] != 0 and np.allclose(steps, steps[0], rtol=1e-3, atol=0.0))
+
+    def entry(self, index: int) -> str:
+        """Name one entry."""
+        value = self.values[index]
+        text = f"{self.name} {value}" if self.has_names else f"{self.name} = {value:.3g}"
+        return text if self.unit is None else f"{text} {self.unit}"
+
+    def edges(self) -> tuple[float, float]:
+        """Return where the first and the last entry of an image begin and end, in coordinates or counted."""
+        if not self.is_even:
+            return -0.5, len(self.values) - 0.5
+        half = 0.5 * float(self.values[1] - self.values[0])
+        return float(self.values[0]) - half, float(self.values[-1]) + half
+
+    def every(self, step: int) -> Mode:
+        """Keep every so-many-th entry."""
+        positions = None if self.positions is None else self.positions[::step]
+        return Mode(self.name, self.values[::step], self.unit, positions)
+
+
+def fit_modes(modes: Any, shape: tuple[int, ...]) -> bool:
+    """Tell whether modes are those of samples of a shape: what a file says must fit."""
+    return isinstance(modes, tuple) and len(modes) == len(shape) and all(map(_fits, modes, shape))
+
+
+def _fits(mode: Any, size: int) -> bool:
+    return (
+        isinstance(mode, Mode)
+        and isinstance(mode.name, str)
+        and isinstance(mode.unit, str | None)
+        and np.shape(mode.values) == (size,)
+        and (
+            mode.positions is None
+            or (np.shape(mode.positions) == (size, 2) and bool(np.all(np.isfinite(mode.positions))))
+        )
+    )
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def read_named(X: Any, y: Any = None, known: Modes | None = None) -> tuple[Any, Any, Modes]:
+    """Take samples apart: an array (n, I1, ..., IN), targets and modes.
+
+    Parameters
+    ----------
+    X : DataArray of xarray, DataFrame whose columns have several levels, or epochs of MNE
+    y : targets; None takes the names of the events of MNE's epochs
+    known : modes of the samples of ``fit``, default=None
+        Dimensions of a DataArray are then put into this order, by their names. Names and coordinates must be the same.
+    """
+    if hasattr(X, "get_data"):
+        values, modes = _of_mne(X)
+        y = _events(X) if y is None else y
+    elif hasattr(X, "columns"):
+        values, modes = _of_pandas(X)
+    else:
+        values, modes = _of_xarray(X, known)
+    _check_same(modes, known)
+    return values, getattr(y, "data", y) if hasattr(y, "dims") else y, modes
+
+
+def _of_xarray(X: Any, known: Modes | None) -> tuple[Any, Modes]:
+    """The first dimension is that of samples, but after a fit the one that was none of its modes, wherever it is."""
+    X = _arranged(X, known)
+    if len(X.dims) < 2:
+        raise ValueError(
+            f"Expected a DataArray with a dimension of samples and one for each mode, got dimensions {X.dims}: for a single "
+            "sample use X.expand_dims('sample')."
+        )
+    modes = []
+    for name, size in zip(X.dims[1:], X.shape[1:], strict=True):
+        there = name in X.coords and X.coords[name].ndim == 1
+        unit = X.coords[name].attrs.get("units") if there else None
+        modes.append(_mode(name, X.coords[name].values if there else np.arange(size), unit))
+    return X.data, tuple(modes)
+
+
+def _arranged(X: Any, known: Modes | None) -> Any:
+    """Put dimensions into the order of the known modes, with that of samples first."""
+    names = [] if known is None else [mode.name for mode in known]
+    if not names or len(X.dims) != len(names) + 1 or not set(names) < set(X.dims):
+        return X
+    (samples,) = set(X.dims) - set(names)
+    return X.transpose(samples, *names)
+
+
+def _of_pandas(X: Any) -> tuple[Any, Modes]:
+    """Each level of the columns is a mode, its entries in the order in which they come."""
+    columns = X.columns
+    levels = [columns.get_level_values(n) for n in range(columns.nlevels)]
+    entries = [list(dict.fromkeys(level)) for level in levels]
+    sizes = [len(own) for own in entries]
+    places = [{value: place for place, value in enumerate(own)} for own in entries]
+    at = np.array([[own[value] for own, value in zip(places, column, strict=True)] for column in columns])
+    flat = np.ravel_multi_index(tuple(at.T), sizes)
+    if len(flat) != math.prod(sizes) or len(np.unique(flat)) != len(flat):
+        raise ValueError(
+            f"Expected a column for each combination of the {' × '.join(map(str, sizes))} entries of the levels, once, got "
+            f"{len(flat)} columns: fill in or drop what is incomplete, or pass flat samples without levels."
+        )
+    names = [f"mode {n}" if name is None else name for n, name in enumerate(columns.names)]
+    modes = tuple(_mode(name, np.array(own)) for name, own in zip(names, entries, strict=True))
+    return X.to_numpy()[:, np.argsort(flat)].reshape(-1, *sizes), modes
+
+
+def _of_mne(X: Any) -> tuple[Any, Modes]:
+    """Epochs in time, in frequency or in both; channels that are marked as bad or are not of the brain are left out."""
+    kinds, bad = X.get_channel_types(), set(X.info["bads"])
+    of_brain = [
+        n for n, kind in zip(X.ch_names, kinds, strict=True) if kind not in _AUXILIARY and n not in bad
+    ] or list(X.ch_names)
+    values = X.get_data(picks=of_brain)
+    modes = [_mode("channel", np.array(of_brain), positions=_positions(X, of_brain))]
+    modes += [_mode("frequency", X.freqs, "Hz")] if hasattr(X, "freqs") else []
+    modes += [_mode("time", X.times, "s")] if hasattr(X, "times") else []
+    if values.ndim != len(modes) + 1:
+        raise ValueError(
+            f"Expected epochs of {' × '.join(mode.name for mode in modes)}, got an array of shape {values.shape}: average over "
+            "tapers or segments first."
+        )
+    return values, tuple(modes)
+
+
+def _events(X: Any) -> Any:
+    """Name the event of each epoch."""
+    if X.events is None:
+        raise ValueError("Expected epochs with events where y is None, got some without: pass y.")
+    names = {code: name for name, code in (X.event_id or {}).items()}
+    return np.array([str(names.get(code, code)) for code in np.asarray(X.events)[:, 2].tolist()])
+
+
+def _positions(X: Any, channels: list[str]) -> Array | None:
+    """Project sensors on a plane: the distance from the vertex is the angle at the centre of a sphere through all of them."""
+    places = {one["ch_name"]: one["loc"][:3] for one in X.info["chs"]}
+    points = np.array([places[name] for name in channels], dtype=float)
+    known = np.all(np.isfinite(points)) and np.all(np.any(points != 0.0, axis=1))
+    if not known or len(np.unique(points.round(4), axis=0)) < max(len(points), 3):
+        return None
+    centre = np.zeros(3)
+    if len(points) > 4:
+        system = np.column_stack([2.0 * points, np.ones(len(points))])
+        centre = np.linalg.lstsq(system, np.sum(points**2, axis=1), rcond=None)[0][:3]
+    x, y, z = (points - centre).T
+    angle, across = np.arctan2(np.hypot(x, y), z), np.maximum(np.hypot(x, y), 1e-12)
+    return np.column_stack([x, y]) * (angle / (0.5 * np.pi) / across)[:, None]
+
+
+def _mode(name: Any, values: Any, unit: Any = None, positions: Array | None = None) -> Mode:
+    values = np.asarray(values)
+    values = values if values.dtype.kind in "iuf" else np.array([str(value) for value in values.tolist()])
+    return Mode(str(name), values, None if not unit else str(unit), positions)
+
+
+# --- checking ---------------------------------------------------------------------------------------------------------
+
+
+def _check_same(modes: Modes, known: Modes | None) -> None:
+    if known is None:
+        return
+    own, given = [mode.name for mode in known], [mode.name for mode in modes]
+    if own != given:
+        raise ValueError(
+            f"Expected samples with the modes {', '.join(own)} as in fit, got {', '.join(given)}: rename or transpose them, or "
+            "pass a plain array."
+        )
+    for ours, theirs in zip(known, modes, strict=True):
+        difference = _difference(ours.values, theirs.values)
+        if difference:
+            raise ValueError(
+                f"Expected the coordinates of {ours.name} to be those of fit, got {difference}: select and order the entries as "
+                "in fit, or pass a plain array."
+            )
+
+
+def _difference(known: Array, given: Array) -> str:
+    """Say how coordinates differ; those that only count are none."""
+    if any(_counts(values) for values in (known, given)):
+        return ""
+    if known.shape != given.shape:
+        return f"{len(given)} for {len(known)}"
+    if "U" in (known.dtype.kind, given.dtype.kind):
+        other = known.astype(str) != given.astype(str)
+    else:
+        other = ~np.isclose(known, given, rtol=1e-5, atol=1e-6 * float(np.max(np.abs(known), initial=0.0)))
+    at = int(np.argmax(other))
+    return f"{given[at]} for {known[at]} at place {at}" if other[at] else ""
+
+
+def _counts(values: Array) -> bool:
+    return values.dtype.kind in "iu" and bool(np.array_equal(values, np.arange(len(values))))
+
+
+# --- giving back ------------------------------------------------------------------------------------------------------
+
+
+def like_input(values: Any, X: Any, known: Modes | None) -> Any:
+    """Make a DataArray of what became of one, where no mode has changed; all else stays an array."""
+    return _arranged(X, known).copy(data=values) if hasattr(X, "dims") and values.ndim == X.ndim else values
+
+
+def to_dataset(
+    arrays: dict[str, Array], shape: tuple[int, ...], modes: Modes | None, targets: tuple[str, Sequence[Any]]
+) -> Any:
+    """Make a Dataset of xarray of arrays of the shape of a sample, or of several, one for each target."""
+    xarray = require("xarray", "xarray")
+    modes = modes or tuple(Mode(f"mode {n}", np.arange(size)) for n, size in enumerate(shape))
+    coords = {mode.name: (mode.name, mode.values, {"units": mode.unit} if mode.unit else {}) for mode in modes}
+    dims = tuple(coords)
+    several = any(values.ndim > len(shape) for values in arrays.values())
+    if several:
+        coords[targets[0]] = (targets[0], np.array(targets[1]), {})
+    found = {name: ((targets[0], *dims) if several else dims, values) for name, values in arrays.items()}
+    return xarray.Dataset(found, coords)

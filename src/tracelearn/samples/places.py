@@ -1,0 +1,88 @@
+"""Where a file is: a path of this machine, or an address of fsspec such as ``s3://bucket/epochs.parquet``."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from tracelearn.optional import require
+
+__all__ = ["Place", "Remote", "opened", "place_of"]
+
+
+@dataclass(frozen=True)
+class Remote:
+    """What an address leads to, with those members of a path that readers ask for."""
+
+    address: str
+
+    @property
+    def _found(self) -> tuple[Any, str]:
+        found: tuple[Any, str] = require("fsspec", "remote").core.url_to_fs(self.address)
+        return found
+
+    @property
+    def name(self) -> str:
+        """The last part of the address."""
+        return self.address.rstrip("/").rpartition("/")[2]
+
+    @property
+    def suffix(self) -> str:
+        """The end of the name, from its last dot on."""
+        return Path(self.name).suffix
+
+    def exists(self) -> bool:
+        """Ask the store whether there is anything."""
+        store, path = self._found
+        return bool(store.exists(path))
+
+    def is_file(self) -> bool:
+        """Ask the store whether it is a file."""
+        store, path = self._found
+        return bool(store.isfile(path))
+
+    def is_dir(self) -> bool:
+        """Ask the store whether it is a folder."""
+        store, path = self._found
+        return bool(store.isdir(path))
+
+    def stat(self) -> Any:
+        """Say how large it is, and what tells it from a later one in its place, as far as the store knows."""
+        store, path = self._found
+        return SimpleNamespace(st_ino=store.ukey(path), st_size=int(store.size(path) or 0), st_mtime_ns=0)
+
+    def open(self, mode: str = "rb") -> Any:
+        """Open it for reading."""
+        store, path = self._found
+        return store.open(path, mode)
+
+    def __str__(self) -> str:
+        return self.address
+
+
+Place = Path | Remote
+
+
+def place_of(path: str | os.PathLike[str] | Remote) -> Place:
+    """Tell addresses from paths.
+
+    Examples
+    --------
+    >>> from tracelearn.samples.places import place_of
+    >>> place_of("memory://epochs.csv")
+    Remote(address='memory://epochs.csv')
+    >>> str(place_of("epochs.csv"))
+    'epochs.csv'
+    """
+    if isinstance(path, Remote):
+        return path
+    text = os.fspath(path)
+    return Remote(text) if "://" in text else Path(text)
+
+
+def opened(place: Place) -> Any:
+    """Give a library of Arrow what it opens best: a path of this machine by its name, anything else as an open file."""
+    return str(place) if isinstance(place, Path) else place.open()

@@ -1,0 +1,239 @@
+"""Columns of tables, whatever holds them: one column of tensors or lists for the samples, or one column for each entry."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import partial
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pyarrow.compute
+from numpy.typing import NDArray
+from pyarrow import types
+
+from tracelearn.samples.places import Place
+from tracelearn.samples.source import Column, check_length
+
+__all__ = ["Table", "column", "entries", "from_row", "layout", "unpack"]
+
+_INDEX = re.compile(r"|Unnamed: \d+|__index_level_\d+__")  # what pandas calls the names of rows
+# Parts of a name such as ch1_t20 or ('Fz', 'alpha'); a dot between digits parts them, as in x.1.2, or not, as in C3-0.25.
+_PARTS = (re.compile(r"[^\W_]+"), re.compile(r"[^\W_]*\d\.\d+|[^\W_]+"))
+_NUMBERED = re.compile(r"(\D*?)(\d+(?:\.\d+)?)")
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Names and types of columns, the number of rows, and how some columns are read.
+
+    ``batches(columns, start, rows)`` reads record batches of about so many rows from a row on.
+    """
+
+    schema: Any
+    n_rows: int
+    batches: Callable[[Sequence[str], int, int], Iterator[Any]]
+    files: tuple[Place, ...] = ()
+
+
+def column(open_table: Callable[..., Table], place: Place, name: str | tuple[str, ...]) -> Column:
+    """Find the shape and the type of a column, or of several that are the entries of one value."""
+    names = (name,) if isinstance(name, str) else name
+    table = open_table(place, names)
+    if not isinstance(name, str):
+        dtype = np.result_type(*(layout(table.schema.field(each).type, each)[1] for each in names))
+        shape: tuple[int, ...] = (len(names),)
+    else:
+        kind = table.schema.field(name).type
+        first = next(table.batches(names, 0, 1), None) if 0 in layout(kind, name)[0] else None
+        shape, dtype = layout(kind, name, None if first is None else first.column(0))
+    return Column(table.n_rows, shape, dtype, 1, partial(_read, table, name, shape, dtype), table.files)
+
+
+def _read(
+    table: Table, name: str | tuple[str, ...], shape: tuple[int, ...], dtype: Any, start: int, rows: int
+) -> Iterator[NDArray[Any]]:
+    for batch in table.batches((name,) if isinstance(name, str) else name, start, rows):
+        yield unpack(batch, name, shape, dtype, start)
+        start += len(batch)
+
+
+def from_row(batches: Iterable[Any], start: int, row: int = 0) -> Iterator[Any]:
+    """Leave out the rows before ``start``; the first batch begins at ``row``."""
+    for batch in batches:
+        skip = min(len(batch), max(0, start - row))
+        row += len(batch)
+        if skip < len(batch):
+            yield batch[skip:]
+
+
+# --- which columns ----------------------------------------------------------------------------------------------------
+
+
+def entries(
+    schema: Any, samples: str | Sequence[str], others: Sequence[Any], tensor_shape: Sequence[int] | None, place: str
+) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Find the columns of the samples, and their shape: () for one column that holds whole samples."""
+    if len(set(schema.names)) < len(schema.names):
+        twice = next(name for name in schema.names if schema.names.count(name) > 1)
+        raise ValueError(f"Expected columns of different names in {place}, got '{twice}' twice: rename one.")
+    if isinstance(samples, str) and samples in schema.names:
+        return (samples,), ()
+    others = ("y", *others) if others[:1] == (None,) else others
+    left = [name for name in schema.names if name not in others and not _INDEX.fullmatch(name)]
+    if not isinstance(samples, str):
+        names = list(samples)
+    else:
+        names = left if samples == "X" else [name for name in left if fnmatchcase(name, samples)]
+    missing = [name for name in names if name not in schema.names]
+    if missing or not names:
+        raise ValueError(
+            f"Expected samples to be one of the names in {place}, such as {', '.join(map(repr, left[:5])) or 'none'}, or a "
+            f"pattern such as 'ch*', got '{missing[0] if missing else samples}': choose some with open_source(path, samples=...)."
+        )
+    for name in names:
+        if not _is_number(schema.field(name).type):
+            raise ValueError(
+                f"Expected numbers in the columns of {place} that are entries of a sample, got {schema.field(name).type} in "
+                f"'{name}': choose columns with open_source(path, samples=...), such as 'ch*'."
+            )
+    grid, shape = _grid(names)
+    if tensor_shape is None or tuple(tensor_shape) == shape:
+        return grid, shape
+    if len(shape) > 1:
+        raise ValueError(
+            f"Expected tensor_shape to be {shape}, as the names of the columns of {place} say, got {tuple(tensor_shape)}: leave "
+            "it out."
+        )
+    if prod(tensor_shape) != len(names):
+        raise ValueError(
+            f"Expected {prod(tensor_shape)} columns in {place} for samples of shape {tuple(tensor_shape)}, got {len(names)}, the "
+            f"first of which are {', '.join(map(repr, names[:5]))}: choose some with open_source(path, samples=...), as in 'ch*'."
+        )
+    return tuple(names), shape
+
+
+def _grid(names: Sequence[str]) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Put names into the order of a grid, if they form a full one, and find its shape."""
+    for pattern in _PARTS:
+        places = {tuple(pattern.findall(name)): name for name in names}
+        if len(places) < len(names) or len(set(map(len, places))) > 1:
+            continue
+        axes = [_in_order(labels) for labels in zip(*places, strict=True)]
+        shape = tuple(len(axis) for axis in axes if len(axis) > 1)
+        if len(shape) > 1 and prod(shape) == len(names):
+            return tuple(places[place] for place in product(*axes)), shape
+    return tuple(names), (len(names),)
+
+
+def _in_order(labels: Sequence[str]) -> list[str]:
+    """List different labels, by number where all end in one after the same letters, else as they come."""
+    found = list(dict.fromkeys(labels))
+    numbered = [_NUMBERED.fullmatch(label) for label in found]
+    if not all(numbered) or len({match[1] for match in numbered if match}) > 1:
+        return found
+    return [match[0] for match in sorted((match for match in numbered if match), key=lambda match: float(match[2]))]
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+def _is_list(kind: Any) -> bool:
+    return bool(types.is_list(kind) or types.is_large_list(kind))
+
+
+def _is_number(kind: Any) -> bool:
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind))
+
+
+def layout(kind: Any, name: str, first: Any = None) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Find the shape and the type of one value of a column; ``first`` are values that tell how long lists are."""
+    shape: tuple[int, ...] = ()
+    whole = kind
+    if getattr(kind, "extension_name", "") == "arrow.fixed_shape_tensor":
+        shape = tuple(kind.shape[axis] for axis in kind.permutation or range(len(kind.shape)))
+        kind = kind.value_type
+    while types.is_fixed_size_list(kind) or _is_list(kind):
+        size = kind.list_size if types.is_fixed_size_list(kind) else 0
+        if first is not None:
+            lengths = pyarrow.compute.list_value_length(first).drop_null()
+            size, first = lengths[0].as_py() if len(lengths) else size, first.flatten()
+        shape = (*shape, size)
+        kind = kind.value_type
+    if not shape and types.is_dictionary(kind):
+        kind = kind.value_type
+    if _is_number(kind):
+        return shape, np.dtype(float if types.is_decimal(kind) else kind.to_pandas_dtype())
+    if not shape and (types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)):
+        return shape, np.dtype(object)
+    raise ValueError(
+        f"Expected column '{name}' to hold numbers, labels, or tensors or lists of numbers, got {whole}: cast it to one of these."
+    )
+
+
+def unpack(
+    batch: Any, name: str | tuple[str, ...], shape: tuple[int, ...], dtype: np.dtype[Any], row: int
+) -> NDArray[Any]:
+    """Make an array of a column in memory, or of several; ``row`` is where they begin."""
+    if isinstance(name, str):
+        return _values(batch.column(name), shape, dtype, name, row)
+    array = np.empty((len(batch), len(name)), dtype)
+    for place, each in enumerate(name):
+        array[:, place] = _values(batch.column(each), (), dtype, each, row)
+    return array
+
+
+def _values(column: Any, shape: tuple[int, ...], dtype: np.dtype[Any], name: str, row: int) -> NDArray[Any]:
+    """Unpack a column."""
+    _refuse_nulls(column, name, row, 1)
+    kind, n = column.type, len(column)
+    order, stored = range(len(shape)), shape
+    if hasattr(kind, "permutation"):
+        order, stored = kind.permutation or order, kind.shape
+        column = column.storage
+    width = 1
+    for size in shape if _is_list(kind) or types.is_fixed_size_list(column.type) else ():
+        if not hasattr(column.type, "value_type"):
+            break  # a tensor is one list of all its entries
+        if _is_list(column.type):
+            _refuse_lengths(column, size, name, row, width)
+        width *= column.type.list_size if hasattr(column.type, "list_size") else size
+        column = column.flatten()
+        _refuse_nulls(column, name, row, width)
+    if hasattr(column, "dictionary"):
+        meaning = column.dictionary.to_numpy(zero_copy_only=False)
+        if dtype.kind == "O":
+            check_length(max(map(len, meaning), default=0))
+        values = meaning.astype(dtype, copy=False)[column.indices.to_numpy(zero_copy_only=False)]
+    else:
+        if types.is_decimal(column.type):
+            column = column.cast(pyarrow.float64())
+        values = column.to_numpy(zero_copy_only=False).astype(dtype, copy=False)
+        if dtype.kind == "O":
+            check_length(max(map(len, values), default=0))
+    # By Arrow's specification axis i of the sample is axis permutation[i] of what is stored. pyarrow's to_numpy_ndarray
+    # agrees only where the permutation is its own inverse; with others it mixes up the entries (seen in 26.0).
+    return np.transpose(values.reshape(n, *stored), (0, *(axis + 1 for axis in order)))
+
+
+def _refuse_lengths(lists: Any, size: int, name: str, row: int, width: int) -> None:
+    lengths = pyarrow.compute.list_value_length(lists).to_numpy(zero_copy_only=False)
+    other = np.flatnonzero(lengths != size)
+    if other.size:
+        raise ValueError(
+            f"Expected lists of {size} entries in column '{name}', as in the first row, got {lengths[other[0]]} in row "
+            f"{row + int(other[0]) // width}: cut or fill such rows."
+        )
+
+
+def _refuse_nulls(values: Any, name: str, row: int, width: int) -> None:
+    if values.null_count:
+        place = row + int(np.argmax(values.is_null().to_numpy(zero_copy_only=False))) // width
+        raise ValueError(
+            f"Expected a value in every row of column '{name}', got a null in row {place}: drop or fill such rows."
+        )

@@ -1,0 +1,244 @@
+"""Names of modes: they come with the samples, are checked when predicting, saved, and come back with weights and figures."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+
+from tracelearn import (
+    HierarchicalTraceNormClassifier,
+    SecondOrder,
+    TensorStandardScaler,
+    TraceNormClassifier,
+    TraceNormClassifierCV,
+    TraceNormRegressor,
+    load,
+    save,
+)
+from tracelearn.samples.modes import Mode
+
+xarray = pytest.importorskip("xarray", reason="names come from xarray's arrays here")
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(60, 3, 5))
+SCORES = X[:, 1, 2] - X[:, 0, 2] + 0.1 * RNG.normal(size=60)
+LABELS = np.where(SCORES > 0, "right", "left")
+CHANNELS, TIMES = ["C3", "Cz", "C4"], np.linspace(0.0, 0.4, 5)
+
+
+def named(values=X, channels=CHANNELS):
+    time = ("time", TIMES, {"units": "s"})
+    return xarray.DataArray(values, dims=("trial", "channel", "time"), coords={"channel": channels, "time": time})
+
+
+def described(model):
+    return [(mode.name, mode.values.tolist(), mode.unit) for mode in model.modes_]
+
+
+EXPECTED = [("channel", CHANNELS, None), ("time", TIMES.tolist(), "s")]
+
+
+def test_names_of_a_data_array_are_kept_and_weights_are_those_of_the_plain_array():
+    model, plain = (TraceNormRegressor(alpha=0.1).fit(samples, SCORES) for samples in (named(), X))
+    assert described(model) == EXPECTED
+    assert not hasattr(plain, "modes_")
+    assert type(model.coef_) is np.ndarray
+    np.testing.assert_array_equal(model.coef_, plain.coef_)
+    assert not hasattr(model.fit(X, SCORES), "modes_")  # the names of samples before are not those of these
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        TraceNormRegressor(alpha=0.1),
+        TraceNormClassifier(alpha=0.1),
+        TraceNormClassifierCV(alphas=3, cv=3, views="raw"),
+        TraceNormClassifierCV(alphas=3, cv=3, views="whitened"),
+        HierarchicalTraceNormClassifier(alpha=0.1),
+    ],
+)
+def test_transposed_dimensions_are_put_in_order_by_their_names(model):
+    y = SCORES if isinstance(model, TraceNormRegressor) else LABELS
+    model = clone(model).fit(named(), y)
+    assert described(model) == EXPECTED
+    for dims in (("time", "trial", "channel"), ("trial", "time", "channel")):
+        np.testing.assert_array_equal(model.predict(named().transpose(*dims)), model.predict(X))
+
+
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [
+        (named(channels=["C3", "C4", "Cz"]), "coordinates of channel .* got C4 for Cz at place 1"),
+        (named().rename(time="frequency"), "modes channel, time as in fit, got channel, frequency"),
+        (named().assign_coords(time=TIMES + 0.1), "coordinates of time .* got 0.1 for 0.0 at place 0"),
+        (named().isel(channel=[0, 1]), "coordinates of channel .* got 2 for 3"),
+        (named().isel(trial=0, channel=0), "expand_dims"),
+    ],
+)
+def test_other_names_are_refused_in_one_sentence(samples, message):
+    model = TraceNormRegressor(alpha=0.1, keep_moments=True).fit(named(), SCORES)
+    calls = [lambda: model.predict(samples), lambda: model.partial_fit(samples, SCORES)]
+    for call in calls[: 2 if samples.ndim == 3 else 1]:
+        with pytest.raises(ValueError, match=message) as caught:
+            call()
+        assert "\n" not in str(caught.value)
+    assert described(model) == EXPECTED
+
+
+def test_coordinates_that_only_count_and_rounded_times_are_no_other_ones():
+    model = TraceNormRegressor(alpha=0.1).fit(named(), SCORES)
+    for samples in (named().drop_vars(["channel", "time"]), named().assign_coords(time=TIMES.astype(np.float32)), X):
+        np.testing.assert_array_equal(model.predict(samples), model.predict(X))
+
+
+def test_weights_and_patterns_come_back_as_a_dataset():
+    for model in (TraceNormClassifier(alpha=0.1), TraceNormClassifierCV(alphas=3, cv=3, views="raw")):
+        found = model.fit(named(), LABELS).to_xarray()
+        assert found["patterns"].dims == ("class", "channel", "time")
+        assert found["class"].values.tolist() == ["right"]
+        assert found["time"].attrs == {"units": "s"}
+        at = found["coef"].sel({"class": "right", "channel": "Cz"}).values
+        np.testing.assert_array_equal(at, model.coef_[0, 1])
+    single = TraceNormRegressor(alpha=0.1, tensor_shape=(3, 5)).fit(X.reshape(60, -1), SCORES).to_xarray()
+    assert single["coef"].dims == ("mode 0", "mode 1")  # without names they are counted, flat samples are tensors again
+
+
+def test_weights_of_views_are_not_those_of_the_modes():
+    model = TraceNormClassifierCV(alphas=3, cv=3, views="second_order", time_axis=1).fit(named(), LABELS)
+    assert described(model) == EXPECTED
+    assert not hasattr(model.best_estimator_, "modes_")
+    np.testing.assert_array_equal(model.predict(named().transpose("time", "channel", "trial")), model.predict(X))
+    with pytest.raises(ValueError, match="coef_by_view_"):
+        model.to_xarray()
+
+
+def test_targets_may_be_a_data_array_and_samples_one_of_dask():
+    da = pytest.importorskip("dask.array", reason="samples of Dask inside of xarray")
+    y = xarray.DataArray(SCORES, dims="trial")
+    lazy = named().copy(data=da.from_array(X, chunks=(20, 3, 5)))
+    model = TraceNormRegressor(alpha=0.1).fit(lazy, y)
+    assert described(model) == EXPECTED
+    found = model.predict(lazy.transpose("time", "channel", "trial"))
+    np.testing.assert_allclose(found.compute(), model.predict(X))
+    np.testing.assert_allclose(model.coef_, TraceNormRegressor(alpha=0.1).fit(named(), y).coef_, atol=1e-6)
+
+
+def test_names_are_saved_and_names_that_do_not_fit_are_refused(tmp_path):
+    model = TraceNormClassifierCV(alphas=3, cv=3, views="raw").fit(named(), LABELS)
+    save(model, tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert described(again) == described(again.best_estimator_) == EXPECTED
+    model.modes_ = (Mode("channel", np.arange(4)), model.modes_[1])
+    save(model, tmp_path / "model")
+    with pytest.raises(ValueError, match="modes of other samples"):
+        load(tmp_path / "model")
+
+
+def test_names_travel_through_transformers_that_keep_the_modes_and_end_where_they_change():
+    scaler = TensorStandardScaler().fit(named())
+    assert described(scaler) == EXPECTED
+    found = scaler.transform(named().transpose("channel", "trial", "time"))
+    assert found.dims == ("trial", "channel", "time")
+    np.testing.assert_array_equal(found.values, TensorStandardScaler().fit(X).transform(X))
+    with pytest.raises(ValueError, match="coordinates of channel"):
+        scaler.transform(named(channels=["C3", "C4", "Cz"]))
+    pipeline = make_pipeline(TensorStandardScaler(), TraceNormRegressor(alpha=0.1)).fit(named(), SCORES)
+    assert described(pipeline[-1]) == EXPECTED
+    assert type(SecondOrder(time_axis=1).fit_transform(named())) is np.ndarray
+
+
+def test_folds_of_scikit_learn_keep_the_names():
+    model = TraceNormRegressor(alpha=0.1)
+    np.testing.assert_allclose(cross_val_score(model, named(), SCORES), cross_val_score(model, X, SCORES))
+
+
+# --- pandas -----------------------------------------------------------------------------------------------------------
+
+
+def frame(columns):
+    pandas = pytest.importorskip("pandas", reason="levels of columns are those of pandas")
+    return pandas.DataFrame(X.reshape(60, -1), columns=columns)
+
+
+def grid():
+    pandas = pytest.importorskip("pandas", reason="levels of columns are those of pandas")
+    return pandas.MultiIndex.from_product([CHANNELS, TIMES], names=["channel", "time"])
+
+
+def test_levels_of_columns_are_modes_in_whatever_order_columns_come():
+    table = frame(grid())
+    model = TraceNormRegressor(alpha=0.1).fit(table, SCORES)
+    assert described(model) == [("channel", CHANNELS, None), ("time", TIMES.tolist(), None)]
+    assert model.coef_.shape == (3, 5)
+    by_time = table.iloc[:, np.arange(15).reshape(3, 5).T.ravel()]  # all channels of one time, then of the next
+    np.testing.assert_allclose(model.predict(by_time), model.predict(X))
+
+
+def test_levels_that_are_no_full_grid_are_refused():
+    table = frame(grid()).iloc[:, 1:]
+    with pytest.raises(ValueError, match="each combination of the 3 × 5 entries"):
+        TraceNormRegressor().fit(table, SCORES)
+
+
+# --- MNE --------------------------------------------------------------------------------------------------------------
+
+
+def epochs(names=CHANNELS, kinds=("eeg", "eeg", "eeg"), scale=1e-6):
+    mne = pytest.importorskip("mne", reason="epochs are those of MNE")
+    info = mne.create_info([*names, "TRIGGER"], 10.0, [*kinds, "stim"])
+    places = {"C3": (-0.06, 0.0, 0.06), "Cz": (0.0, 0.0, 0.09), "C4": (0.06, 0.0, 0.06)}
+    info.set_montage(mne.channels.make_dig_montage(places, coord_frame="head"), on_missing="ignore")
+    codes = np.where(LABELS == "left", 1, 2)
+    events = np.column_stack([np.arange(60), np.zeros(60, int), codes])
+    data = np.concatenate([scale * X, np.tile(codes[:, None, None], (1, 1, 5))], axis=1)
+    return mne.EpochsArray(data, info, events, event_id={"left": 1, "right": 2}, verbose="ERROR")
+
+
+def test_epochs_bring_channels_times_positions_and_labels():
+    found = epochs()
+    model = TraceNormClassifier(alpha=1e-8).fit(found)
+    assert described(model) == [("channel", CHANNELS, None), ("time", found.times.tolist(), "s")]  # and no trigger
+    assert model.classes_.tolist() == ["left", "right"]
+    np.testing.assert_array_equal(model.predict(found), model.predict(1e-6 * X))
+    left, middle, right = model.modes_[0].positions
+    assert left[0] < middle[0] < right[0]
+    assert abs(middle[0]) < 0.05
+    numbered = TraceNormClassifier(alpha=1e-8).fit(found, found.events[:, 2])
+    assert numbered.classes_.tolist() == [1, 2]
+
+
+def test_channels_that_are_bad_are_left_out_and_missing_ones_refused():
+    model, found = TraceNormClassifier(alpha=1e-8).fit(epochs()), epochs()
+    found.info["bads"] = ["C3"]
+    assert TraceNormClassifier(alpha=1e-8).fit(found).coef_.shape == (1, 2, 5)
+    with pytest.raises(ValueError, match=r"coordinates of channel .* got 2 for 3"):
+        model.predict(found)
+
+
+def test_sensors_without_places_have_names_all_the_same():
+    model = TraceNormClassifier(alpha=1e-8).fit(
+        epochs(names=("A", "B", "C"), kinds=("misc", "misc", "misc")).pick("misc")
+    )
+    assert model.modes_[0].values.tolist() == ["A", "B", "C"]
+    assert model.modes_[0].positions is None
+
+
+def test_epochs_in_time_and_frequency_have_three_modes_and_spectra_two():
+    found = epochs(scale=1.0).pick("eeg")
+    power = found.compute_tfr("morlet", freqs=[2.0, 3.0], n_cycles=0.5, verbose="ERROR")
+    model = TraceNormClassifier(alpha=1e-3).fit(power)
+    assert [mode.name for mode in model.modes_] == ["channel", "frequency", "time"]
+    assert model.modes_[1].values.tolist() == [2.0, 3.0]
+    spectra = found.compute_psd("welch", n_fft=5, verbose="ERROR")
+    assert [mode.name for mode in TensorStandardScaler().fit(spectra).modes_] == ["channel", "frequency"]
+
+
+def test_evidence_is_that_of_the_plain_array():
+    from tracelearn.inference import compare, permutation_test
+
+    model, found = TraceNormClassifier(alpha=0.1), epochs(scale=1.0)
+    tests = [permutation_test(model, *pair, n_permutations=9, random_state=0) for pair in ((found, None), (X, LABELS))]
+    assert tests[0].p_value == tests[1].p_value
+    scores = [compare(model, samples, LABELS, repeats=1).scores for samples in (named(), X)]
+    np.testing.assert_allclose(*scores)
