@@ -51,11 +51,18 @@ def make_seeds(folder):
 
     from tracelearn import (
         HierarchicalTraceNormClassifier,
+        LaggedRegressor,
+        Logarithm,
+        ModePCA,
+        ModeWhitener,
         Moments,
+        SecondOrder,
         TensorStandardScaler,
         TraceNormClassifier,
         TraceNormClassifierCV,
         TraceNormRegressor,
+        TraceNormRegressorCV,
+        Views,
         save,
         stream,
     )
@@ -76,6 +83,11 @@ def make_seeds(folder):
     save(
         TraceNormRegressor(penalty="latent", keep_moments=True).fit(X, np.stack([y, -y], 1)), folder / "two.tracelearn"
     )
+    views = Views([("raw", None), ("power", SecondOrder(0)), ("white", ModeWhitener()), ("pca", ModePCA())])
+    save(make_pipeline(views, TraceNormClassifier()).fit(X, names), folder / "views.tracelearn")
+    save(make_pipeline(Logarithm(), SecondOrder(0, mean=False)).fit(np.exp(X)), folder / "second.tracelearn")
+    save(TraceNormRegressorCV(alphas=3, cv=3, views="raw+whitened").fit(X, y), folder / "joined.tracelearn")
+    save(LaggedRegressor(2).fit(X[:, :, 0], y), folder / "lagged.tracelearn")
     save(PaperRegressor("OL_APG_ADM", max_iter=2).fit(X, y), folder / "paper.tracelearn")
     stream([(X, y)], TraceNormRegressor(alpha=0.1), refresh_samples=60, checkpoint=folder / "run")
     np.savez(folder / "stored.npz", X=X, y=y)
@@ -89,6 +101,10 @@ def make_seeds(folder):
             folder / "classifier.tracelearn",
             folder / "tree.tracelearn",
             folder / "pipeline.tracelearn",
+            folder / "views.tracelearn",
+            folder / "second.tracelearn",
+            folder / "joined.tracelearn",
+            folder / "lagged.tracelearn",
             old / "classifier-logistic.tracelearn",
             old / "hierarchy.tracelearn",
         ],
@@ -517,7 +533,9 @@ def command(path):
     from tracelearn.cli import main
 
     seeds, out = path.parent.parent / "seeds", path.parent
-    data = str(seeds / ("stored.npz" if path.stem in ("regressor", "two", "pipeline", "paper") else "deflated.npz"))
+    data = str(
+        seeds / ("stored.npz" if path.stem in ("regressor", "two", "pipeline", "paper", "joined") else "deflated.npz")
+    )
     refusal = None
     for arguments in (
         ("inspect", str(path)),

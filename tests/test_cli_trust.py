@@ -7,11 +7,12 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tracelearn import TraceNormClassifier, TraceNormRegressor, cli, load, save
+from tracelearn import LaggedRegressor, TraceNormClassifier, TraceNormRegressor, cli, load, save
 from tracelearn.cli import app, learning
 from tracelearn.cli.mistakes import printable
 from tracelearn.paper import PaperRegressor
@@ -198,6 +199,26 @@ def test_of_a_model_of_the_paper_is_told_what_it_has(capsys, folder):
     assert "3 × 2" in out
     code, out, err = call(capsys, "inspect", "model", "--html", "page")
     assert (code, out, err.count("\n")) == (2, "", 1)
+
+
+def test_of_a_model_of_recordings_is_told_what_it_has_and_it_predicts_no_single_samples(capsys, folder):
+    np.savez("times.npz", X=X[:, :, 0], y=y)
+    save(LaggedRegressor(2).fit(X[:, :, 0], y), "model")
+    code, out, err = call(capsys, "inspect", "model", "--mode-names", "lag,channel")
+    assert (code, err) == (0, "")
+    assert "LaggedRegressor" in out
+    assert "2 × 3" in out
+    code, _, err = call(capsys, "inspect", "model", "--html", "page")
+    assert (code, err) == (0, "")
+    assert "LaggedRegressor" in Path("page").read_text()
+    # Blocks of a file would be predicted as if each began a recording.
+    for arguments in (
+        ["predict", "model", "times.npz"],
+        ["inspect", "model", "--html", "other", "--data", "times.npz"],
+    ):
+        code, out, err = call(capsys, *arguments)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert "recordings" in err
 
 
 # --- outputs that are inputs ----------------------------------------------------------------------------------------------

@@ -28,13 +28,17 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 import tracelearn
 from tracelearn import (
     HierarchicalTraceNormClassifier,
+    LaggedRegressor,
     ModePCA,
+    ModeWhitener,
     Moments,
+    SecondOrder,
     TensorStandardScaler,
     TraceNormClassifier,
     TraceNormClassifierCV,
     TraceNormRegressor,
     TraceNormRegressorCV,
+    Views,
     load,
     save,
 )
@@ -495,6 +499,7 @@ WRONG_SEARCH = {
     "a view without a name": {"view_": 3},
     "shares that are text": {"view_shares_": {"raw": "all"}},
     "an alpha below zero": {"alpha_": -1.0},
+    "candidates that are none": {"cv_results_": {"$dict": [["params", [1, 2, 3]]]}},
 }
 WRONG_TREE = {
     "no nodes": {"nodes_": []},
@@ -510,7 +515,40 @@ WRONG_START = {
     "a problem that is none": {"_solved": 3},
     "a problem of arrays": {"_solved": {"$tuple": [np.ones(3)] * 4}},
 }
+WRONG_VIEWS = {
+    "names that are none": {"view_names_": 2},
+    "names that are numbers": {"view_names_": [1, 2]},
+    "other names": {"view_names_": ["a", "b"]},
+    "shapes that are none": {"view_shapes_": ["auto", "auto"]},
+    "other shapes": {"view_shapes_": [{"$tuple": [3, 4]}, {"$tuple": [12]}]},
+    "factors that are text": {"view_factors_": np.array(["1", "1"])},
+    "factors that are a list": {"view_factors_": [1.0, 1.0]},
+    "factors that are not finite": {"view_factors_": np.array([1.0, np.nan])},
+    "factors of other views": {"view_factors_": np.ones(3)},
+    "transformers that are none": {"transformers_": [1, 2]},
+}
+WRONG_SECOND = {
+    "a reference of another shape": {"reference_": np.eye(2)},
+    "a whitener that is text": {"whitener_": np.full((5, 5), "1")},
+    "a unit that is not finite": {"unit_": float("inf")},
+    "no time": {"time_axis_": "last"},
+}
+WRONG_LAGGED = {
+    "lags of another number": {"lags_": np.arange(5)},
+    "lags that are text": {"lags_": np.array(["a", "b"])},
+    "weights of another shape": {"coef_": np.ones((3, 2))},
+    "patterns of another shape": {"patterns_": np.ones(8)},
+    "no model": {"model_": ...},
+    "a model that is none": {"model_": 3},
+    "several outputs": {"_single": False},
+    "an intercept for each output": {"intercept_": np.ones(2)},
+    "features of another number": {"n_features_in_": 5},
+    "no moments": {"moments_": ...},
+}
 KINDS = {
+    "views": (lambda: Views([("raw", None), ("white", ModeWhitener())]).fit(X), WRONG_VIEWS),
+    "second order": (lambda: SecondOrder(0, mean=True).fit(X), WRONG_SECOND),
+    "lagged": (lambda: LaggedRegressor(2).fit(X[:, 0, 0], y), WRONG_LAGGED),
     "model": (lambda: TraceNormClassifier(alpha=0.05, loss="logistic").fit(X, labels), WRONG),
     "search": (lambda: TraceNormRegressorCV(alphas=3, cv=3, views=None, ridges=[0.0]).fit(X, y), WRONG_SEARCH),
     "tree": (lambda: HierarchicalTraceNormClassifier(alpha=0.05).fit(X, labels), WRONG_TREE),

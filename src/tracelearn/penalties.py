@@ -129,6 +129,10 @@ class Penalty(Protocol):
     def bound_to(self, shape: tuple[int, ...]) -> Self:
         """Check that the penalty fits weights of a shape, and simplify it for them."""
 
+    @property
+    def is_invariant(self) -> bool:
+        """Whether weights in subspaces of the modes have the norm of their core: then only cores need be solved for."""
+
     def take(self, problems: Array) -> Self:
         """Keep some problems of a batch whose problems have weights of their own."""
 
@@ -389,6 +393,11 @@ class _Terms:
             same = atom.bound_to(shape)
             merged[same] = merge(merged[same], weight) if same in merged else weight
         return merged
+
+    @property
+    def is_invariant(self) -> bool:
+        """Whether all terms are trace norms: these are the same for a tensor and its core."""
+        return all(type(atom) is Nuclear for _, atom in self.terms)
 
     def take(self, problems: Array) -> Self:
         """Keep some problems."""
@@ -675,6 +684,11 @@ class Blocks:
     def tidy(self, W: Array, split: Split) -> Array:
         """Tidy every block."""
         return self._joined(self._map("tidy", W, split), W)
+
+    @property
+    def is_invariant(self) -> bool:
+        """False: blocks lie side by side in flat weights, which have no modes."""
+        return False
 
     def take(self, problems: Array) -> Blocks:
         """Keep some problems."""

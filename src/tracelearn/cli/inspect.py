@@ -45,6 +45,7 @@ def _of_model(model: Any, names: list[str] | None) -> dict[str, Any]:
     from tracelearn.report.model import changed_parameters, gather, plain
 
     facts: dict[str, Any] = {"parameters": changed_parameters(model)}
+    model = getattr(model, "model_", model)  # of lagged recordings: weights over lags and features
     if getattr(model, "alpha_", None) is not None:
         facts["chosen"] = {name: plain(getattr(model, f"{name}_", None)) for name in _CHOSEN}
     known = ("sample_shape", "classes", "dual_gap", "objective", "n_iter")
@@ -77,6 +78,7 @@ def _names(text: str | None, thing: Any, *, for_page: bool) -> list[str] | None:
     if text is None:
         return None
     last = thing.steps[-1][1] if for_page and hasattr(thing, "steps") else thing
+    last = getattr(last, "model_", last)
     sentence = f"Expected a fitted model for --mode-names, got {type(thing).__name__}: leave them out."
     refuse((not hasattr(last, "coef_"), sentence))
     return read_names(text, last.sample_shape_)

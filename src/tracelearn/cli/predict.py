@@ -67,7 +67,10 @@ def predict_all(model: Any, source: Any, bar: Any, *, proba: bool = False) -> Fo
     """Predict block by block, so that the samples need not fit in memory."""
     method = "predict_proba" if proba else "decision_function"
     sentence = f"Expected a model with probabilities for --proba, got a {type(model).__name__} without: fit one with "
-    refuse((proba and not hasattr(model, method), f"{sentence}--loss logistic."))
+    whole = (
+        "Expected a model of single samples, got one of recordings, which are predicted whole: use predict in Python."
+    )
+    refuse((proba and not hasattr(model, method), f"{sentence}--loss logistic."), (hasattr(model, "lags_"), whole))
     predictions, scores, truths = [], [], []
     for X, y, _ in bar.follow("predicting", source.batches(), source.n_samples):
         predictions.append(np.asarray(model.predict(X)))

@@ -338,6 +338,10 @@ class TraceNormModel(NamedWeights, BaseEstimator):
         problem = (penalty, self._loss(n_targets), n_targets, place(reference))
         start = self._solution if warm and getattr(self, "_solved", None) == problem else None
         record = Record(self._watch if self.verbose > 1 else None)
+        if self.solver == "auto" and fit.best_solver == "subspaces":
+            few = "subspaces: two passes for the best weights in subspaces of the modes, which then grow"
+            many = "apg-adm: some term of the penalty is no trace norm, so every gradient is a pass"
+            self._report(few if penalty.is_invariant else many)
         found = self._solver(fit)(problems, tol=self.tol, max_iter=self.max_iter, start=start, on_iteration=record)
         self._solution, self._solved = found, problem
         return self._keep(problems, found, record, scales)

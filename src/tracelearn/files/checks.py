@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import warnings
 from collections.abc import Callable
@@ -12,7 +13,9 @@ from sklearn.pipeline import Pipeline
 
 from tracelearn.estimators.base import TraceNormModel
 from tracelearn.estimators.hierarchy import HierarchicalTraceNormClassifier
-from tracelearn.features.base import TensorTransformer
+from tracelearn.estimators.lagged import LaggedRegressor
+from tracelearn.features.base import Summary, TensorTransformer
+from tracelearn.features.mode_pca import ModePCA
 from tracelearn.moments import Moments
 from tracelearn.penalties import Split
 from tracelearn.problems.batch import Solution
@@ -101,6 +104,7 @@ _NEEDED: dict[type, tuple[str, ...]] = {
     TensorTransformer: ("sample_shape_", "n_features_in_", "n_samples_seen_"),
     TraceNormModel: (*_LINEAR, "objective_", "patterns_", "_convergence", "_dtype"),
     HierarchicalTraceNormClassifier: (*_LINEAR, "classes_", "nodes_", "estimators_"),
+    LaggedRegressor: (*_LINEAR[1:], "patterns_", "lags_", "model_", "moments_", "mode_ranks_", "_single"),
     SelectionCV: (*_LINEAR, "objective_", "alpha_", "ridge_", "mode_weights_", "target_mode_", "best_estimator_"),
 }
 _BEFORE = ("sample_shape_", "n_features_in_", "feature_names_in_", "modes_", "classes_", "moments_")
@@ -148,10 +152,14 @@ def _check_estimator(model: Any) -> None:
         expect(not missing, f"a fitted model without {', '.join(missing)}")
     if "sample_shape_" in known:
         _check_shapes(model)
+    if isinstance(model, TensorTransformer) and "sample_shape_" in known:
+        _check_transformer(model)
     if isinstance(model, SelectionCV) and "cv_results_" in known:
         _check_search(model)
     if isinstance(model, HierarchicalTraceNormClassifier) and "coef_" in known:
         _check_tree(model)
+    if isinstance(model, LaggedRegressor) and "coef_" in known:
+        _check_lagged(model)
 
 
 def _check_shapes(model: Any) -> None:
@@ -178,6 +186,27 @@ def _check_shapes(model: Any) -> None:
         expect(len(weights) <= 1 + len(shape) and np.asarray(weights, float).ndim == 1, "mode weights of other modes")
         if "_solution" in vars(model):
             _check_solution(model, n)
+
+
+def _check_transformer(view: TensorTransformer) -> None:
+    """Compare what a transformer has learned with what follows from the moments in it: forms, not values."""
+    mean, sums = view._known()
+    expect(all(_numbers(np.asarray(part)) for part in (mean, *sums)), "a transformer whose moments are no numbers")
+    again = copy.copy(view)
+    again._keep(Summary(1.0, mean, sums, view._rules()[0]))
+    if isinstance(again, ModePCA):
+        again._set(list(view.components_))  # type: ignore[attr-defined] # whose number rounding may decide
+    for name, expected in vars(again).items():
+        expect(_form(vars(view).get(name)) == _form(expected), f"a transformer with another {name}")
+
+
+def _form(value: Any) -> Any:
+    """Find the form of a value: of arrays and numbers that they are such, and finite; anything else is its own form."""
+    if isinstance(value, np.ndarray):
+        return _numbers(value) and value.shape
+    if isinstance(value, list):
+        return [_form(one) for one in value]
+    return _number(value) if isinstance(value, float) else value
 
 
 def _check_solution(model: TraceNormModel, n_targets: int) -> None:
@@ -208,6 +237,7 @@ def _check_search(model: Any) -> None:
     expect(bool(np.any(np.all(np.isfinite(scores), axis=0))), "scores of no fold")
     expect(all(len(column) == rows for column in model.cv_results_.values()), "results of several lengths")
     expect(isinstance(model.best_params_, dict), "a choice that is none")
+    expect(all(isinstance(tried, dict) for tried in model.cv_results_["params"]), "candidates that are none")
 
 
 def _check_tree(model: HierarchicalTraceNormClassifier) -> None:
@@ -223,6 +253,18 @@ def _check_tree(model: HierarchicalTraceNormClassifier) -> None:
     expect(
         all(m.x_mean.shape == (model.n_features_in_,) for m in vars(model).get("class_moments_", [])), "other moments"
     )
+
+
+def _check_lagged(model: LaggedRegressor) -> None:
+    """Compare weights over lags and features with the model that they are of."""
+    first, last = model._range()
+    shape = (last - first + 1, model.n_features_in_)
+    inner, targets = model.model_, np.shape(model.intercept_)
+    expect(isinstance(inner, TraceNormModel) and inner.sample_shape_ == shape, "lags of another model")
+    expect(inner.coef_.shape == model.coef_.shape == model.patterns_.shape == (*targets, *shape), "other weights")
+    expect(np.array_equal(model.lags_, np.arange(first, last + 1)), "other lags")
+    expect(model._single == (targets == ()), "other outputs")
+    expect((model.moments_.n_features, model.moments_.n_targets) == (math.prod(shape), math.prod(targets)), "moments")
 
 
 def check_use(model: Any) -> None:

@@ -17,10 +17,22 @@ from sklearn.metrics import check_scoring
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.arrays.linalg import mode_scales
 from tracelearn.estimators.base import TraceNormModel, ZeroWeightsWarning
-from tracelearn.inference.sets import Reading, check_count, is_shared, judged, read_groups, score_name
+from tracelearn.inference.sets import (
+    Reading,
+    check_count,
+    check_scores,
+    cleaned,
+    is_shared,
+    judged,
+    read_groups,
+    read_labels,
+    score_name,
+    scored,
+)
 from tracelearn.problems.batch import Problems
 from tracelearn.problems.datafits import Gram, Squares
-from tracelearn.samples.samples import as_raw, unnamed
+from tracelearn.samples.checks import read_confounds
+from tracelearn.samples.samples import unnamed
 from tracelearn.selection.folds import Folds, folds_of
 
 __all__ = ["Decoding", "decode_over_time", "searchlight"]
@@ -89,6 +101,7 @@ def decode_over_time(
     generalize: bool = False,
     cv: Any = 5,
     groups: Any = None,
+    confounds: Any = None,
     scoring: Any = None,
 ) -> Decoding:
     """Fit a model at each position along a mode, or in windows along it, and score it on held-out samples.
@@ -113,6 +126,8 @@ def decode_over_time(
     cv : int, splitter or iterable, default=5
         Numbers are shuffled folds, stratified for classes, with groups held out whole.
     groups : array of shape (n_samples,), default=None
+    confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
+        Regressed out of samples within each training fold, and out of what it holds out as learned there.
     scoring : str or callable, default=None
         As in scikit-learn; None is accuracy or R².
 
@@ -144,7 +159,7 @@ def decode_over_time(
         raise ValueError(f"Expected a window of at most the {shape[mode]} entries of axis {axis}, got {window}.")
     starts = np.arange(0, shape[mode] - window + 1, step)
     parts = [np.take(entries, range(start, start + window) if window > 1 else start, axis=mode) for start in starts]
-    return _decode(model, X, y, parts, starts, cv, groups, scoring, generalize=generalize)
+    return _decode(model, X, y, parts, starts, cv, groups, confounds, scoring, generalize=generalize)
 
 
 def searchlight(
@@ -156,13 +171,14 @@ def searchlight(
     axis: int | None = 1,
     cv: Any = 5,
     groups: Any = None,
+    confounds: Any = None,
     scoring: Any = None,
 ) -> Decoding:
     """Fit a model to each neighbourhood of entries, and score it on held-out samples.
 
     Parameters
     ----------
-    model, X, y, cv, groups, scoring : as in ``decode_over_time``
+    model, X, y, cv, groups, confounds, scoring : as in ``decode_over_time``
     neighbours : square matrix, sparse or not, or list of index arrays
         Which entries of the axis are in each neighbourhood: the nonzero ones of each row, together with its own, or those listed.
     axis : int or None, default=1
@@ -192,7 +208,7 @@ def searchlight(
         raise ValueError(f"Expected axis to be one of X after the first, samples, which is 0, or None, got {axis}.")
     lists = _lists(neighbours, entries.shape[mode])
     parts = [np.take(entries, own, axis=mode) for own in lists]
-    return _decode(model, X, y, parts, np.arange(len(parts)), cv, groups, scoring, generalize=False)
+    return _decode(model, X, y, parts, np.arange(len(parts)), cv, groups, confounds, scoring, generalize=False)
 
 
 def _entries(X: Any) -> tuple[tuple[int, ...], Array]:
@@ -209,8 +225,11 @@ def _lists(neighbours: Any, size: int) -> list[Array]:
         if table.shape != (size, size):
             raise ValueError(f"Expected a matrix of neighbours of shape {(size, size)}, got {table.shape}.")
         return [np.flatnonzero((row != 0) | (np.arange(size) == i)) for i, row in enumerate(table)]
-    lists = [np.asarray(own, dtype=int) for own in neighbours]
-    if not lists or any(own.ndim != 1 or not own.size or own.min() < 0 or own.max() >= size for own in lists):
+    lists = [np.asarray(own) for own in neighbours]
+    bad = [
+        own.ndim != 1 or own.dtype.kind not in "iu" or own.min() < 0 or own.max() >= size for own in lists if own.size
+    ]
+    if not lists or len(bad) < len(lists) or any(bad):
         raise ValueError(f"Expected lists of neighbours among 0 to {size - 1}, none of them empty, got others.")
     return lists
 
@@ -223,30 +242,33 @@ def _decode(
     positions: Array,
     cv: Any,
     groups: Any,
+    confounds: Any,
     scoring: Any,
     *,
     generalize: bool,
 ) -> Decoding:
     """Score a model at each part of a sample, given as the numbers of its entries in its shape."""
-    labels = to_numpy(as_raw(X, y).all_targets()[0])
+    labels = read_labels(X, y)
     groups = read_groups(groups, len(labels))
+    confounds = None if confounds is None else read_confounds(confounds, len(labels))
     metadata = {} if groups is None else {"groups": groups}
     folds = folds_of(cv, labels, None, metadata, classifier=is_classifier(model))
     name = score_name(scoring, classifier=is_classifier(model))
     shape = (len(folds), len(parts), len(parts)) if generalize else (len(folds), len(parts))
     scores = np.empty(shape)
     if not (is_shared(model) and isinstance(model, TraceNormModel) and model._loss().has_moments):
-        _one_by_one(model, to_numpy(X), labels, parts, folds, scoring, scores)
-        return Decoding(scores, positions, name, "refit")
-    reading = Reading.of(model, X, y)
+        _one_by_one(model, to_numpy(X), labels, confounds, parts, folds, scoring, scores)
+        return Decoding(check_scores(scores), positions, name, "refit")
+    reading = Reading.of(model, X, y, confounds)
     sizes = {part.shape for part in parts}
     for f, (train, test) in enumerate(folds.splits):
+        clean = reading.cleaned(train)
         for size in sizes:  # neighbourhoods of one shape are one batch
             own = np.array([i for i, part in enumerate(parts) if part.shape == size])
             index = np.stack([parts[i].ravel() for i in own])
-            W, b = _solve(reading, index, size, train)
-            _judge(reading, index, W, b, test, scoring, scores[f], own)
-    return Decoding(scores, positions, name, "batch")
+            W, b = _solve(clean, index, size, train)
+            _judge(clean, index, W, b, test, scoring, scores[f], own)
+    return Decoding(check_scores(scores), positions, name, "batch")
 
 
 def _rows(reading: Reading, index: Array, samples: Array) -> Array:
@@ -320,20 +342,28 @@ def _judge(
 
 
 def _one_by_one(
-    model: Any, X: Array, y: Array, parts: Sequence[Array], folds: Folds, scoring: Any, scores: Array
+    model: Any,
+    X: Array,
+    y: Array,
+    confounds: Array | None,
+    parts: Sequence[Array],
+    folds: Folds,
+    scoring: Any,
+    scores: Array,
 ) -> None:
     """Fit position by position: other losses and other libraries."""
-    rows, scorer = X.reshape(len(X), -1), check_scoring(model, scoring)
+    scorer = check_scoring(model, scoring)
 
     def at(part: Array, samples: Array) -> Array:
-        return rows[samples][:, part.reshape(part.shape or (1,))]
+        return clean[samples][:, part.reshape(part.shape or (1,))]
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ZeroWeightsWarning)
         for f, (train, test) in enumerate(folds.splits):
+            clean = cleaned(X.reshape(len(X), -1), confounds, train)
             for t, part in enumerate(parts):
                 fitted = clone(model).fit(at(part, train), y[train])
                 if scores.ndim == 2:
-                    scores[f, t] = scorer(fitted, at(part, test), y[test])
+                    scores[f, t] = scored(scorer, fitted, at(part, test), y[test])
                 else:
-                    scores[f, t] = [scorer(fitted, at(other, test), y[test]) for other in parts]
+                    scores[f, t] = [scored(scorer, fitted, at(other, test), y[test]) for other in parts]

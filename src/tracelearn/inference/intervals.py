@@ -10,16 +10,30 @@ import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.metrics import check_scoring
 
-from tracelearn.arrays.array_api import Array, to_numpy
+from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
 from tracelearn.estimators.base import TraceNormModel, ZeroWeightsWarning
-from tracelearn.inference.sets import Reading, check_count, is_shared, judged, read_groups, score_name
+from tracelearn.inference.sets import (
+    Reading,
+    check_count,
+    check_scores,
+    cleaned,
+    is_shared,
+    judged,
+    read_groups,
+    read_labels,
+    score_name,
+    scored,
+)
 from tracelearn.moments import Moments
 from tracelearn.problems.batch import Problems, Solution, in_basis
 from tracelearn.problems.datafits import Squares
-from tracelearn.samples.samples import as_raw, unnamed
+from tracelearn.samples.checks import read_confounds
+from tracelearn.samples.samples import unnamed
 from tracelearn.selection.folds import folds_of
 
 __all__ = ["Bootstrap", "LearningCurve", "bootstrap", "learning_curve"]
+
+_MOST_MISSED = 10  # draws without a score, for each that is wanted
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,13 +101,15 @@ def bootstrap(
     *,
     n_bootstraps: int = 200,
     groups: Any = None,
+    confounds: Any = None,
     scoring: Any = None,
     level: float = 0.95,
     random_state: int | None = None,
 ) -> Bootstrap:
     """Fit a model to samples drawn with replacement, many times.
 
-    A sample that is drawn twice has weight two; those that were not drawn are scored.
+    A sample that is drawn twice has weight two; those that were not drawn are scored, and where the score is not defined for
+    them, such as an area under a curve for one class, others are drawn.
 
     Parameters
     ----------
@@ -102,6 +118,8 @@ def bootstrap(
     n_bootstraps : int, default=200
     groups : array of shape (n_samples,), default=None
         Whole groups are drawn, where samples of one group depend on each other.
+    confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
+        Regressed out of samples in each draw anew, and out of those that were not drawn as learned there.
     scoring : str or callable, default=None
         As in scikit-learn; None is accuracy or R².
     level : float, default=0.95
@@ -130,20 +148,26 @@ def bootstrap(
             f"Expected a TraceNormClassifier or TraceNormRegressor, got {model!r}: pass the best_estimator_ of a search."
         )
     X, y, _ = unnamed(X, y)
-    X, labels = to_numpy(X), to_numpy(as_raw(X, y).all_targets()[0])
+    X, labels = to_numpy(X), read_labels(X, y)
     given = np.arange(len(labels)) if groups is None else read_groups(groups, len(labels))
     numbers = np.unique(to_numpy(given), return_inverse=True)[1]
     name = score_name(scoring, classifier=is_classifier(model))
     judge = scoring or name
-    whole = clone(model).fit(X, labels)
+    confounds = None if confounds is None else read_confounds(confounds, len(labels))
+    whole = clone(model).fit(cleaned(X, confounds, np.ones(len(labels))), labels)
     found: list[tuple[Any, ...]] = []
+    missed = 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ZeroWeightsWarning)
         while len(found) < count:
             weight = _drawn(numbers, labels, random, classifier=is_classifier(model))
-            one, left = clone(model).fit(X, labels, sample_weight=weight), np.flatnonzero(weight == 0)
-            score = check_scoring(one, judge)(one, X[left], labels[left])
-            found.append((score, one.coef_, one.patterns_, *zip(*_subspaces(one, whole), strict=True)))
+            clean, left = cleaned(X, confounds, weight), np.flatnonzero(weight == 0)
+            one = clone(model).fit(clean, labels, sample_weight=weight)
+            score = scored(check_scoring(one, judge), one, clean[left], labels[left])
+            if np.isfinite(score):
+                found.append((score, one.coef_, one.patterns_, *zip(*_subspaces(one, whole), strict=True)))
+            elif (missed := missed + 1) > _MOST_MISSED * count:
+                check_scores(np.array(score))
     scores, coefs, patterns, ranks, angles = (np.array(own) for own in zip(*found, strict=True))
     return Bootstrap(scores, coefs, patterns, ranks, angles, whole.coef_, level, name)
 
@@ -227,6 +251,7 @@ def learning_curve(
     sizes: Any = 8,
     cv: Any = 5,
     groups: Any = None,
+    confounds: Any = None,
     scoring: Any = None,
     random_state: int | None = None,
 ) -> LearningCurve:
@@ -240,7 +265,8 @@ def learning_curve(
     X, y : samples and targets, in memory
     sizes : int or sequence of ints, default=8
         Numbers of training samples; a number of them is spread evenly over those that a fold has.
-    cv, groups, scoring : as in ``decode_over_time``
+    cv, groups, confounds, scoring : as in ``decode_over_time``
+        With confounds models are fitted to the samples themselves.
     random_state : int, default=None
         Of the order in which training samples come.
 
@@ -259,7 +285,7 @@ def learning_curve(
     (True, 'batch')
     """
     X, y, _ = unnamed(X, y)
-    random, labels = np.random.default_rng(random_state), to_numpy(as_raw(X, y).all_targets()[0])
+    random, labels = np.random.default_rng(random_state), read_labels(X, y)
     groups = read_groups(groups, len(labels))
     metadata = {} if groups is None else {"groups": groups}
     folds = folds_of(cv, labels, None, metadata, classifier=is_classifier(model))
@@ -270,7 +296,8 @@ def learning_curve(
     name = score_name(scoring, classifier=is_classifier(model))
     judge = scoring or name
     scores = np.empty((len(folds), len(numbers)))
-    batch = is_shared(model) and not model.scaling and model._loss().has_moments
+    confounds = None if confounds is None else read_confounds(confounds, len(labels))
+    batch = is_shared(model) and not model.scaling and model._loss().has_moments and confounds is None
     reading = Reading.of(model, X, y) if batch else None
     rows = to_numpy(X)
     with warnings.catch_warnings():
@@ -280,14 +307,15 @@ def learning_curve(
                 scores[f] = _grown(reading, order, test, numbers, scoring)
                 continue
             for i, size in enumerate(numbers):
-                one = clone(model).fit(rows[order[:size]], labels[order[:size]])
-                scores[f, i] = check_scoring(one, judge)(one, rows[test], labels[test])
-    return LearningCurve(numbers, scores, name, "batch" if batch else "refit")
+                clean = cleaned(rows, confounds, order[:size])
+                one = clone(model).fit(clean[order[:size]], labels[order[:size]])
+                scores[f, i] = scored(check_scoring(one, judge), one, clean[test], labels[test])
+    return LearningCurve(numbers, check_scores(scores), name, "batch" if batch else "refit")
 
 
 def _sizes(sizes: Any, most: int) -> Array:
     if isinstance(sizes, int | np.integer):
-        return np.unique(np.linspace(0, most, check_count(sizes, "sizes") + 1).round().astype(int)[1:])
+        return np.unique(np.linspace(0, most, check_count(sizes, "sizes") + 1)[1:].round().astype(int).clip(1))
     found = np.unique(np.asarray(sizes))
     if found.dtype.kind not in "iu" or not found.size or found[0] < 2 or found[-1] > most:
         raise ValueError(f"Expected sizes from 2 to the {most} training samples of the smallest fold, got {sizes}.")
@@ -313,7 +341,7 @@ def _grown(reading: Reading, order: Array, test: Array, sizes: Array, scoring: A
         past = more if past is None else past + more
         known = past if model.fit_intercept else past.uncentred()
         fit = Squares.of(known, ridge=model.ridge, joint=model._joint(K), basis=basis, origin=origin)
-        alpha = np.full(fit.n_problems, float(model.alpha))
+        alpha = array_namespace(fit.ridge).full_like(fit.ridge, float(model.alpha))
         problems = Problems(fit, model._penalty(K), alpha, model._weight_shape(K))
         start_from: Solution | None = solution
         solution = model._solver(fit)(

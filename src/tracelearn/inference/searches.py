@@ -29,9 +29,9 @@ def can_repeat(cv: Any) -> bool:
     return bool(one_view and plain and cv._loss().has_moments and getattr(cv, "class_weight", None) is None)
 
 
-def best_scores(cv: Any, X: Any, y: Any, folds: Folds, scoring: Any, order: Array) -> Array:
+def best_scores(cv: Any, X: Any, y: Any, confounds: Array | None, folds: Folds, scoring: Any, order: Array) -> Array:
     """Find the held-out score of what a search chooses, for each order (S, n) of the targets: (S,)."""
-    reading, F = Reading.of(cv._new_model(), X, y), len(folds)
+    reading, F = Reading.of(cv._new_model(), X, y, confounds), len(folds)
     session = Session(cv, reading.model, reading.samples, folds, reading.labels, None, reading.loss, Progress(), F)
     view = session.view(cv.views or "raw")
     seen, norm = view.samples, view.penalty or as_penalty(cv.penalty, view.samples.shape)

@@ -21,15 +21,30 @@ from sklearn.exceptions import ConvergenceWarning, UndefinedMetricWarning
 from sklearn.metrics import get_scorer, get_scorer_names
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_sparse, move_to, to_numpy
+from tracelearn.confounds import Regression
 from tracelearn.estimators.base import TraceNormModel
 from tracelearn.losses import Loss
+from tracelearn.moments import Moments
 from tracelearn.problems.batch import Problems, choose_form, datafit
 from tracelearn.problems.datafits import Squares
 from tracelearn.samples.samples import Block, Samples, as_raw
 from tracelearn.selection.session import with_scores
 from tracelearn.solvers import admm
 
-__all__ = ["Reading", "check_count", "chunks", "is_shared", "judged", "read_groups", "score_name", "solve"]
+__all__ = [
+    "Reading",
+    "check_count",
+    "check_scores",
+    "chunks",
+    "cleaned",
+    "is_shared",
+    "judged",
+    "read_groups",
+    "read_labels",
+    "score_name",
+    "scored",
+    "solve",
+]
 
 # Numbers in the weights of one batch: more would leave the cache without fewer calls.
 _LARGEST_BATCH = 1_000_000
@@ -64,6 +79,13 @@ def score_name(scoring: Any, *, classifier: bool) -> str:
     return str(getattr(scoring, "__name__", "score"))
 
 
+def read_labels(X: Any, y: Any) -> Array:
+    """Read targets as they came, and refuse where there are none."""
+    if y is None:
+        raise ValueError("Expected one target for each sample, got none: pass y.")
+    return to_numpy(as_raw(X, y).all_targets()[0])
+
+
 def read_groups(groups: Any, n: int) -> Array | None:
     """Read the groups of samples, and refuse those that are none."""
     if groups is None:
@@ -76,6 +98,15 @@ def read_groups(groups: Any, n: int) -> Array | None:
     return found
 
 
+def cleaned(X: Array, confounds: Array | None, weight: Array) -> Array:
+    """Regress confounds out of samples of NumPy, as learned from those of some weight (n,), or from an index of them."""
+    if confounds is None:
+        return X
+    weight = weight if weight.dtype.kind == "f" else np.bincount(weight, minlength=len(X)).astype(float)
+    rows = np.reshape(X, (len(X), -1))
+    return np.reshape(Regression.of(Moments.of(confounds, rows, weight)).residual(rows, confounds), np.shape(X))
+
+
 @dataclass(frozen=True, eq=False)
 class Reading:
     """A fixed model and samples in memory, checked once: what every batch begins with."""
@@ -86,11 +117,11 @@ class Reading:
     labels: Array  # as they came, of NumPy: (n,) or (n, K)
 
     @classmethod
-    def of(cls, model: Any, X: Any, y: Any) -> Reading:
-        """Read samples and targets as the ``fit`` of a model does; the model itself stays as it is."""
+    def of(cls, model: Any, X: Any, y: Any, confounds: Any = None) -> Reading:
+        """Read samples, targets and confounds as the ``fit`` of a model does; the model itself stays as it is."""
         model = clone(model)
         model._validate_params()
-        raw = as_raw(X, y).gathered()
+        raw = as_raw(X, y, confounds=confounds).gathered()
         if not raw.in_memory:
             raise ValueError("Expected samples in memory, got others: pass an array, or fewer samples.")
         samples = model._read(raw).checked()
@@ -117,6 +148,13 @@ class Reading:
         if not self.model._learns_classes:
             return to_numpy(self.block.Y)
         return np.searchsorted(to_numpy(self.model.classes_), self.labels)
+
+    def cleaned(self, train: Array) -> Reading:
+        """Regress the confounds, if there are any, out of all samples, as learned from some of them."""
+        if not self.samples.n_confounds:
+            return self
+        regression = self.part(train).regression(centre=self.model.fit_intercept)
+        return replace(self, samples=self.samples.residual(regression))
 
     def part(self, index: Array, order: Array | None = None) -> Samples:
         """Keep the samples of an index (m,), with the targets of others where ``order`` (S, m) says whose, S sets."""
@@ -201,6 +239,27 @@ def _apart(samples: Samples, n_sets: int) -> Iterator[Samples]:
 # --- judging ----------------------------------------------------------------------------------------------------------
 
 
+def scored(scorer: Any, model: Any, X: Any, y: Array) -> float:
+    """Score one fitted model; NaN where the score is not defined, such as an area under a curve of one class."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UndefinedMetricWarning)
+        try:
+            return float(scorer(model, X, y))
+        except AttributeError as error:
+            raise ValueError(
+                f"Expected a score that fits the model, got another ({error}): choose another one."
+            ) from error
+
+
+def check_scores(scores: Array) -> Array:
+    """Refuse scores (..., folds) of which some are not defined."""
+    if not np.all(np.isfinite(scores)):
+        raise ValueError(
+            "Expected a score on every fold, got NaN or infinity: a fold may lack a class or have one sample, so use fewer folds."
+        )
+    return scores
+
+
 def judged(reading: Reading, scoring: Any, order: Array, scores: Array) -> Array:
     """Score predictions of many models for the same samples, (S,); higher is better.
 
@@ -219,11 +278,10 @@ def judged(reading: Reading, scoring: Any, order: Array, scores: Array) -> Array
     if fast is not None and _kind(model, scores) in fast[0]:
         return fast[1](codes, scores if model._learns_classes else reading.loss.inverse_link(scores))
     scorer = get_scorer(name) if isinstance(name, str) else name
-    rows = np.zeros((scores.shape[1], 1))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UndefinedMetricWarning)
-        pairs = zip(scores, np.broadcast_to(order, scores.shape[:2]), strict=True)
-        return np.array([scorer(with_scores(model, reading.loss, z), rows, reading.labels[own]) for z, own in pairs])
+    rows, pairs = np.zeros((scores.shape[1], 1)), zip(scores, np.broadcast_to(order, scores.shape[:2]), strict=True)
+    return np.array(
+        [scored(scorer, with_scores(model, reading.loss, z), rows, reading.labels[own]) for z, own in pairs]
+    )
 
 
 def _kind(model: Any, scores: Array) -> str:
@@ -247,7 +305,9 @@ def _balanced(codes: Array, scores: Array) -> Array:
 
 
 def _r_squared(y: Array, found: Array) -> Array:
-    """Average over targets the share of the variance that is explained, (S,), as scikit-learn does."""
+    """Average over targets the share of the variance that is explained, (S,), as scikit-learn does: NaN of one sample."""
+    if y.shape[1] < 2:
+        return np.full(len(found), np.nan)
     left = np.sum((y - found) ** 2, axis=1)
     spread = np.sum((y - y.mean(axis=1, keepdims=True)) ** 2, axis=1) + 0.0 * left
     share = np.where(spread > 0, 1.0 - left / np.where(spread > 0, spread, 1.0), np.where(left > 0, 0.0, 1.0))

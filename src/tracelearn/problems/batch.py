@@ -71,7 +71,7 @@ def choose_form(samples: Samples, loss: Loss, memory: int | None = None) -> Form
     memory = 1 << 62 if memory is None else memory
     if 4 * min(gram, kernel) > memory:  # the matrix, its factor, and what a factorisation needs in addition
         size = min(gram, kernel) / 2**30
-        return Form("matrix-free", f"a square matrix of {size:.1f} GiB does not fit, so every gradient is one pass")
+        return Form("matrix-free", f"a square matrix of {size:.1f} GiB does not fit, so the samples are read in passes")
     if not loss.has_moments:
         return Form("samples", "the loss has no moments, so every iteration reads the samples")
     # Below about half as many samples as features their span is smaller and its products are cheaper.

@@ -16,8 +16,9 @@ from typing import Any, ClassVar, Protocol, Self
 
 from tracelearn.arrays.array_api import Array, array_namespace, to_single
 from tracelearn.arrays.linalg import Cholesky, positive_part
+from tracelearn.arrays.subspaces import Subspaces
 from tracelearn.moments import Moments
-from tracelearn.problems.operators import Operator, Rows, largest_eigenvalue
+from tracelearn.problems.operators import Operator, Rows, compressed, largest_eigenvalue
 
 __all__ = [
     "DataFit",
@@ -114,6 +115,13 @@ class DataFit(Protocol):
 
     def model(self, W: Array, at: Any) -> Squares | None:
         """Expand to second order around W, where ``at`` is the evaluation; None where that is too large."""
+
+    @property
+    def mean_curvature(self) -> float:
+        """The second derivative at W = 0, averaged over the features: the scale of a step."""
+
+    def within(self, subspaces: Subspaces) -> Self:
+        """State the problems for the cores of weights in subspaces, in one pass over the samples."""
 
     def take(self, problems: Array) -> Self:
         """Keep some of the problems, sharing all that was computed."""
@@ -443,12 +451,12 @@ class Squares:
     @property
     def best_solver(self) -> str:
         """ADMM, where the system can be factored."""
-        return "admm" if self.operator.has_factor else "apg-adm"
+        return "admm" if self.operator.has_factor else "subspaces"
 
     @property
     def path_solver(self) -> str:
-        """The best solver: along a path as well."""
-        return self.best_solver
+        """ADMM, or gradients: a path is for choosing, and each costs one pass."""
+        return "admm" if self.operator.has_factor else "apg-adm"
 
     @cached_property
     def at_zero(self) -> SquaresEvaluation:
@@ -490,6 +498,20 @@ class Squares:
     def model(self, W: Array, at: Evaluation) -> Squares:
         """Return this: it is its own expansion to second order."""
         return self
+
+    @property
+    def mean_curvature(self) -> float:
+        """Twice the mean variance of the features, which is the mean eigenvalue of the system, plus the ridge."""
+        xp = array_namespace(self.ridge)
+        found = self.operator.mean_eigenvalue() if self.variances is None else 2.0 * float(xp.mean(self.variances))
+        return found + 2.0 * float(xp.mean(self.ridge))
+
+    def within(self, subspaces: Subspaces) -> Squares:
+        """State the problems for cores: their moments are those of the projected samples."""
+        gram = Gram(compressed(self.operator, subspaces))
+        variances = 0.5 * array_namespace(gram.matrix).linalg.diagonal(gram.matrix)
+        x_mean = subspaces.project(self.x_mean[None, :])[0, :]
+        return replace(self, operator=gram, cross=subspaces.project(self.cross), x_mean=x_mean, variances=variances)
 
     def single(self) -> Squares:
         """Return the same problems in single precision, unless its range is too small for them: for choosing, not for answers."""

@@ -6,6 +6,7 @@ G groups of equal length, one after the other, with one matrix for each: the fol
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
@@ -14,6 +15,7 @@ import numpy as np
 from array_api_compat import device
 
 from tracelearn.arrays.array_api import Array, array_namespace
+from tracelearn.arrays.subspaces import Subspaces
 
 __all__ = [
     "Centred",
@@ -21,6 +23,7 @@ __all__ = [
     "Diagonal",
     "Operator",
     "Passes",
+    "compressed",
     "conjugate_gradients",
     "largest_eigenvalue",
 ]
@@ -119,6 +122,16 @@ class Passes:
 
         total, weight = self.total(products)
         return self.factor * (total - weight * self.mean)
+
+    def compressed(self, subspaces: Subspaces) -> Array:
+        """Find the matrix that this is for cores in subspaces, in one pass: only cores are multiplied with each other."""
+        mean = subspaces.project(self.mean[None, :])
+
+        def products(X: Array, Y: Array, share: Array, z: Array) -> Array:
+            cores = subspaces.project(X) - mean
+            return (cores * share[:, None]).T @ cores
+
+        return self.factor * self.total(products)
 
     def solver(self, shift: Array) -> Rows:
         """Return the solve by conjugate gradients, a pass for each step."""
@@ -232,6 +245,16 @@ class Coupled:
     def smallest(self) -> float:
         """Bound the smallest eigenvalue, which outside a basis is zero."""
         return self.inner.smallest() if self.basis is None else 0.0
+
+
+def compressed(operator: Operator, subspaces: Subspaces) -> Array:
+    """See an operator from inside subspaces: the matrix that it is for cores."""
+    if isinstance(operator, Passes):
+        return operator.compressed(subspaces)
+    like, size = subspaces.bases[0], math.prod(subspaces.core_shape)
+    cores = array_namespace(like).eye(size, dtype=like.dtype, device=device(like))
+    matrix = subspaces.project(operator.apply(subspaces.lift(cores)))
+    return 0.5 * (matrix + matrix.T)
 
 
 def conjugate_gradients(

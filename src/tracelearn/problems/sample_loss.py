@@ -10,7 +10,8 @@ from typing import Any
 from array_api_compat import device
 
 from tracelearn.arrays.array_api import Array, array_namespace, is_sparse
-from tracelearn.arrays.linalg import coupled_gram, squared, with_ones
+from tracelearn.arrays.linalg import coupled_gram, positive_part, squared, with_ones
+from tracelearn.arrays.subspaces import Subspaces
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
 from tracelearn.problems.datafits import Gram, InBasis, Squares, least_value, mean_row, repeated, span, stacked, summed
@@ -121,7 +122,7 @@ class LossEvaluation:
         def conjugate(X: Array, Y: Array, share: Array, z: Array) -> Array:
             return share @ loss.conjugate(Y, wide * loss.derivative(Y, z + shift))
 
-        mean = self.fit.samples.total(conjugate, self.scores)
+        mean = self.fit._targets.total(conjugate, self.scores)
         return -summed(mean, scale.shape[0]) - scale**2 * self.ridge_value
 
     def best_scale(self) -> Array:
@@ -198,8 +199,8 @@ class SampleLoss:
 
     @property
     def best_solver(self) -> str:
-        """Newton's method, where a Hessian can be factored."""
-        return "apg-adm" if self.matrix_free else "newton"
+        """Newton's method, where a Hessian can be factored; else that of weights in subspaces."""
+        return "subspaces" if self.matrix_free else "newton"
 
     @property
     def path_solver(self) -> str:
@@ -235,7 +236,7 @@ class SampleLoss:
         if not self.fit_intercept:
             return start
         return self.loss.intercept(
-            lambda term: self.samples.total(lambda X, Y, share, z: term(Y, z, share), scores), start
+            lambda term: self._targets.total(lambda X, Y, share, z: term(Y, z, share), scores), start
         )
 
     def evaluate(self, W: Array, near: Array | None = None) -> LossEvaluation:
@@ -376,6 +377,26 @@ class SampleLoss:
 
         grams = [Gram(one.gram if centre else one.second_moment) for one in samples.total(moments, scores)]
         return grams if basis is None else [InBasis(gram, basis[0]) for gram in grams]
+
+    @property
+    def mean_curvature(self) -> float:
+        """The mean variance of the features times the mean curvature of the loss at W = 0, plus the ridge."""
+        xp, at = array_namespace(self.x_mean), self.at_zero
+        bends = self._targets.total(lambda X, Y, share, z: share @ self._curvatures(Y, z + at.shift), at.scores)
+        variance = float(xp.mean(positive_part(self.squares - self.x_mean**2)))
+        return float(xp.mean(bends)) * variance + 2.0 * float(xp.mean(self.ridge))
+
+    def within(self, subspaces: Subspaces) -> SampleLoss:
+        """State the problems for cores: the samples are projected once and kept."""
+        samples = self.samples.mapped_rows(subspaces.project, subspaces.core_shape).kept()
+        squares = samples.total(lambda X, Y, share, z: share @ X**2)
+        x_mean, origin = (subspaces.project(row[None, :])[0, :] for row in (self.x_mean, self.origin))
+        return replace(self, samples=samples, x_mean=x_mean, squares=squares, origin=origin, matrix_free=False)
+
+    @cached_property
+    def _targets(self) -> Samples:
+        """The samples without their rows: sums over targets and scores alone need not read the rows again."""
+        return self.samples.mapped_rows(lambda X: X[:, :0], (0,)).kept()
 
     def lipschitz(self) -> float:
         """Return the largest eigenvalue of the bound of the Hessian, plus the ridge."""

@@ -172,7 +172,7 @@ def gather(
 ) -> ModelFacts:
     """Read all facts from a fitted model, alone or at the end of a pipeline."""
     steps = [step for _, step in model.steps] if hasattr(model, "steps") else [model]
-    last = steps[-1]
+    last = getattr(steps[-1], "model_", steps[-1])  # of lagged recordings: weights over lags and features
     if not (hasattr(last, "coef_") and hasattr(last, "dual_gap_")):
         raise ValueError(
             f"Expected a fitted regressor or classifier of tracelearn, got {type(last).__name__}: fit one, or name its file."

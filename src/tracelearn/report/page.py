@@ -59,7 +59,7 @@ def _signed(value: float) -> str:
 
 def _rounded(mean: float, error: float) -> tuple[str, str]:
     """Write a mean with as many digits as two digits of its standard error say something about."""
-    digits = 4 if error <= 0.0 else min(max(1 - math.floor(math.log10(error)), 0), 8)
+    digits = 4 if not 0.0 < error < math.inf else min(max(1 - math.floor(math.log10(error)), 0), 8)
     return f"{mean:.{digits}f}".replace("-", "−"), f"{error:.{digits}f}"
 
 

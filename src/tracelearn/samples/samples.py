@@ -311,6 +311,10 @@ class Samples:
         shape = self.shape
         return self._mapped(lambda block: block.checked(shape))
 
+    def kept(self) -> Samples:
+        """Hold the blocks as they are now, where the samples are: what was projected to little is not read again."""
+        return replace(self, blocks=self.execution.map(lambda block: block, self.blocks))
+
     def rescaled(self, scales: Array | None) -> Samples:
         """Divide every entry by its scale (p,)."""
         return self if scales is None else self._mapped(lambda block: replace(block, X=block.X / scales))

@@ -10,9 +10,16 @@ from tracelearn.problems.batch import Solution
 from tracelearn.solvers.admm import admm
 from tracelearn.solvers.apg import apg_adm, apg_dr
 from tracelearn.solvers.newton import newton
+from tracelearn.solvers.subspaces import subspaces
 
-__all__ = ["SOLVERS", "Solution", "Solver", "admm", "apg_adm", "apg_dr", "newton"]
+__all__ = ["SOLVERS", "Solution", "Solver", "admm", "apg_adm", "apg_dr", "newton", "subspaces"]
 
 Solver = Callable[..., Any]
 
-SOLVERS: dict[str, Solver] = {"admm": admm, "apg-adm": apg_adm, "apg-dr": apg_dr, "newton": newton}
+SOLVERS: dict[str, Solver] = {
+    "admm": admm,
+    "apg-adm": apg_adm,
+    "apg-dr": apg_dr,
+    "newton": newton,
+    "subspaces": subspaces,
+}

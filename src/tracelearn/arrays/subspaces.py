@@ -1,0 +1,110 @@
+"""Subspaces of the modes of a tensor: what a Tucker decomposition keeps its core in."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tracelearn.arrays.array_api import Array, array_namespace
+
+__all__ = ["Subspaces"]
+
+
+@dataclass(frozen=True, eq=False)
+class Subspaces:
+    """An orthonormal basis (I_n, r_n) for each mode; rows (m, p) are tensors of shape (I1, ..., IN), flat.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.arrays.subspaces import Subspaces
+    >>> found = Subspaces((np.eye(3)[:, :1], np.eye(4)[:, :2]))
+    >>> found.project(np.arange(12.0)[None])
+    array([[0., 1.]])
+    >>> found.lift(np.array([[5.0, 7.0]])).reshape(3, 4)
+    array([[5., 7., 0., 0.],
+           [0., 0., 0., 0.],
+           [0., 0., 0., 0.]])
+    """
+
+    bases: tuple[Array, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of a whole tensor."""
+        return tuple(int(basis.shape[0]) for basis in self.bases)
+
+    @property
+    def core_shape(self) -> tuple[int, ...]:
+        """The shape of a core."""
+        return tuple(int(basis.shape[1]) for basis in self.bases)
+
+    def project(self, rows: Array) -> Array:
+        """Find the cores (m, r1 ... rN) of the projections of tensors (m, p)."""
+        return _products(rows, self.shape, self.bases)
+
+    def lift(self, cores: Array) -> Array:
+        """Find the tensors (m, p) that have these cores (m, r1 ... rN)."""
+        transpose = array_namespace(cores).matrix_transpose
+        return _products(cores, self.core_shape, [transpose(basis) for basis in self.bases])
+
+    def narrowed(self, cores: Array) -> Subspaces:
+        """Keep the smallest subspaces that contain the tensors of some cores (m, r1 ... rN)."""
+        xp = array_namespace(cores)
+        T = xp.reshape(cores, (-1, *self.core_shape))
+        found = [leading(fibres(T, mode)) for mode in range(len(self.bases))]
+        return Subspaces(tuple(basis @ own for basis, own in zip(self.bases, found, strict=True)))
+
+    def widened(self, rows: Array, *, size: int, least: int) -> Subspaces:
+        """Add to every mode the directions in which tensors (m, p) leave the subspaces most.
+
+        As many for each mode as leave the core at no more than ``size`` numbers, and at least ``least`` where there are any.
+        """
+        xp = array_namespace(rows)
+        T = xp.reshape(rows, (-1, *self.shape))
+        # Relative to the tensors themselves: what is left of those inside is rounding.
+        length = xp.sqrt(xp.sum(rows**2))
+        new = []
+        for mode, basis in enumerate(self.bases):
+            M = fibres(T, mode)
+            new.append(leading(M - basis @ (xp.matrix_transpose(basis) @ M), length))
+
+        def counts(most: int) -> list[int]:
+            return [min(most, int(more.shape[1])) for more in new]
+
+        most, ranks = least, self.core_shape
+        while most < max(self.shape) and math.prod(map(operator.add, ranks, counts(most + 1))) <= size:
+            most += 1
+        parts = zip(self.bases, new, counts(most), strict=True)
+        return Subspaces(tuple(xp.linalg.qr(xp.concat([old, more[:, :n]], axis=1))[0] for old, more, n in parts))
+
+
+def fibres(T: Array, mode: int) -> Array:
+    """Arrange the fibres of one mode of all tensors of a batch (m, I1, ..., IN) as the columns of one matrix."""
+    xp = array_namespace(T)
+    return xp.reshape(xp.moveaxis(T, mode + 1, 0), (T.shape[mode + 1], math.prod(T.shape) // T.shape[mode + 1]))
+
+
+def leading(M: Array, length: Array | None = None) -> Array:
+    """Find the left singular vectors of a matrix, those of large values first, without what rounding could have made.
+
+    Rounding is judged by the largest singular value, or by a ``length``.
+    """
+    xp = array_namespace(M)
+    U, sigma, _ = xp.linalg.svd(M, full_matrices=False)
+    kept = int(xp.sum(xp.astype(sigma > 1e-10 * (sigma[0] if length is None else length), xp.int64)))
+    return U[:, :kept]
+
+
+def _products(rows: Array, shape: tuple[int, ...], matrices: Sequence[Array]) -> Array:
+    """Multiply flat tensors of a shape with a matrix (I_n, r_n) along every mode: the last first, in one large product."""
+    xp, m, sizes = array_namespace(rows), rows.shape[0], list(shape)
+    T = xp.reshape(rows, (m, -1, sizes[-1])) @ matrices[-1]
+    sizes[-1] = int(matrices[-1].shape[1])
+    for mode, matrix in enumerate(matrices[:-1]):
+        before, after = math.prod(sizes[:mode]), math.prod(sizes[mode + 1 :])
+        T = xp.matrix_transpose(matrix) @ xp.reshape(T, (m * before, sizes[mode], after))
+        sizes[mode] = int(matrix.shape[1])
+    return xp.reshape(T, (m, math.prod(sizes)))

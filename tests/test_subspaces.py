@@ -1,0 +1,182 @@
+"""Weights in subspaces of the modes: the small problem is the whole one there, and few passes reach a proven answer."""
+
+import logging
+import sys
+
+import numpy as np
+import pytest
+import registry
+
+from tracelearn import TraceNormClassifier, TraceNormRegressor
+from tracelearn.arrays.subspaces import Subspaces
+from tracelearn.datasets import make_low_rank_regression
+from tracelearn.losses import LOSSES, Squared
+from tracelearn.penalties import L1, PENALTIES, Nuclear
+from tracelearn.problems.batch import Form, Problems, alpha_max, datafit
+from tracelearn.problems.sample_loss import SampleLoss
+from tracelearn.samples.samples import Block, Samples
+from tracelearn.solvers import admm, subspaces
+
+SHAPE = (7, 6, 5)
+
+
+def drawn(rng, sizes=(3, 2, 2), xp=np):
+    pairs = zip(SHAPE, sizes, strict=True)
+    return Subspaces(tuple(xp.asarray(np.linalg.qr(rng.standard_normal(pair))[0]) for pair in pairs))
+
+
+@pytest.fixture
+def little_memory(monkeypatch):
+    """Make every fit one in passes."""
+    monkeypatch.setattr("tracelearn.problems.batch._SMALL_MATRIX", 0)
+    monkeypatch.setattr("tracelearn.problems.batch.available_memory", lambda: 1000)
+    monkeypatch.setattr("tracelearn.samples.samples.available_memory", lambda: 1000)
+
+
+class Counted:
+    """Samples in blocks that can be read again, and how often they were."""
+
+    def __init__(self, X, y, size=100):
+        self.blocks = [(X[i : i + size], y[i : i + size]) for i in range(0, len(X), size)]
+        self.passes = 0
+
+    def __iter__(self):
+        self.passes += 1
+        return iter(self.blocks)
+
+
+def low_rank(n=600, noise=1.0, seed=0):
+    X, y, _ = make_low_rank_regression(n, SHAPE, rank=1, noise=noise, random_state=seed)
+    return X, y
+
+
+def test_cores_are_multilinear_products_and_lifted_ones_project_back(xp, rng):
+    known = drawn(rng, xp=xp)
+    U, V, W = (np.asarray(basis) for basis in known.bases)
+    T = rng.standard_normal((4, *SHAPE))
+    cores = known.project(xp.asarray(T.reshape(4, -1)))
+    np.testing.assert_allclose(np.asarray(cores), np.einsum("nijk,ia,jb,kc->nabc", T, U, V, W).reshape(4, -1))
+    np.testing.assert_allclose(np.asarray(known.project(known.lift(cores))), np.asarray(cores))
+
+
+@pytest.mark.parametrize("name", PENALTIES)
+def test_a_trace_norm_is_that_of_the_core(name, rng):
+    known, core = drawn(rng), rng.standard_normal((2, 12))
+    whole = PENALTIES[name](SHAPE).value(known.lift(core).reshape(2, *SHAPE))
+    np.testing.assert_allclose(PENALTIES[name](SHAPE).value(core.reshape(2, 3, 2, 2)), whole)
+
+
+def test_narrowed_subspaces_are_the_smallest_that_hold_the_tensors(rng):
+    known = drawn(rng)
+    core = np.multiply.outer(np.multiply.outer(rng.standard_normal(3), rng.standard_normal(2)), rng.standard_normal(2))
+    narrow = known.narrowed(core.reshape(1, -1))
+    assert narrow.core_shape == (1, 1, 1)
+    rows = known.lift(core.reshape(1, -1))
+    np.testing.assert_allclose(narrow.lift(narrow.project(rows)), rows)
+    assert known.narrowed(0.0 * core.reshape(1, -1)).core_shape == (0, 0, 0)
+
+
+def test_widened_subspaces_hold_the_old_ones_and_as_much_of_the_tensors_as_there_is_room_for(rng):
+    known, rows = drawn(rng), rng.standard_normal((1, 210))
+    whole = known.widened(rows, size=210, least=1)
+    assert whole.core_shape == SHAPE
+    some = known.widened(rows, size=80, least=1)
+    assert some.core_shape == (5, 4, 4)
+    for old, new in zip(known.bases, some.bases, strict=True):
+        np.testing.assert_allclose(new.T @ new, np.eye(new.shape[1]), atol=1e-12)
+        np.testing.assert_allclose(new @ (new.T @ old), old)
+    assert known.widened(rows, size=1, least=1).core_shape == (4, 3, 3)
+    assert known.widened(known.lift(known.project(rows)), size=210, least=1).core_shape == known.core_shape
+
+
+@pytest.mark.parametrize("form", ["moments", "basis", "matrix-free"])
+def test_squares_within_subspaces_are_the_squares_there(form, rng):
+    X, y = low_rank(80)
+    samples = Samples.of(Block(X.reshape(80, -1) + 2.0, y[:, None]), SHAPE)
+    options = {"ridge": 0.1, "joint": False, "fit_intercept": True}
+    agrees(datafit(samples, Squared(), Form(form, ""), **options), rng)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_loss_within_subspaces_is_the_loss_there(loss, rng):
+    X = rng.standard_normal((60, 210)) + 0.5
+    K = 1 if LOSSES[loss].is_separable else 3
+    Y = registry.targets(loss, rng, rng.standard_normal((60, K)))
+    samples = Samples.of(Block(X, Y, rng.uniform(0.5, 2.0, 60)), SHAPE).checked()
+    agrees(SampleLoss.of(LOSSES[loss](), samples, ridge=0.1, matrix_free=True), rng)
+
+
+def agrees(fit, rng):
+    known = drawn(rng)
+    small = fit.within(known)
+    core = 0.1 * rng.standard_normal((fit.at_zero.gradient.shape[0], 12))
+    here, there = small.evaluate(core), fit.evaluate(known.lift(core))
+    np.testing.assert_allclose(here.value, there.value)
+    np.testing.assert_allclose(here.gradient, known.project(there.gradient), atol=1e-10)
+    np.testing.assert_allclose(here.dual_value(np.array([0.5])), there.dual_value(np.array([0.5])))
+    np.testing.assert_allclose(small.intercept(core), fit.intercept(known.lift(core)), atol=1e-8)
+
+
+def test_few_passes_give_the_answer_of_moments(little_memory, monkeypatch):
+    X, y = low_rank()
+    source = Counted(X, y)
+    model = TraceNormRegressor(5.0, tol=1e-5).fit(source)
+    passes = source.passes
+    assert model.dual_gap_ <= 1e-5
+    assert passes <= 15
+    assert model.mode_ranks_.max() < 5
+    monkeypatch.undo()
+    exact = TraceNormRegressor(5.0, tol=1e-9).fit(X, y)
+    assert 0 <= model.objective_ - exact.objective_ <= 1e-5 * np.var(y)
+    np.testing.assert_allclose(model.patterns_, exact.patterns_, atol=1e-2 * np.abs(exact.patterns_).max())
+
+
+def test_classes_are_learned_in_few_passes_too(little_memory, monkeypatch):
+    X, y = low_rank()
+    source = Counted(X, np.where(y > y.mean(), "high", "low"))
+    model = TraceNormClassifier(0.05, loss="logistic", tol=1e-5).fit(source)
+    passes = source.passes
+    assert model.dual_gap_ <= 1e-5
+    assert passes <= 25
+    monkeypatch.undo()
+    exact = TraceNormClassifier(0.05, loss="logistic", tol=1e-9).fit(X, np.where(y > y.mean(), "high", "low"))
+    assert 0 <= model.objective_ - exact.objective_ <= 1e-5
+
+
+def test_a_cluster_and_other_array_libraries_have_the_same_answer(little_memory):
+    da = pytest.importorskip("dask.array", reason="the dask extra is not installed")
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    X, y = low_rank()
+    expected = TraceNormRegressor(5.0).fit(X, y)
+    cluster = TraceNormRegressor(5.0).fit(da.from_array(X, chunks=(200, *SHAPE)), da.from_array(y, chunks=200))
+    tensor = TraceNormRegressor(5.0).fit(torch.asarray(X), torch.asarray(y))
+    assert expected.coef_.any()
+    for model in (cluster, tensor):
+        assert model.dual_gap_ <= 1e-6
+        np.testing.assert_allclose(np.asarray(model.coef_), expected.coef_, atol=1e-3)
+
+
+@pytest.mark.parametrize("penalty", [0.5 * Nuclear(0) + 0.1 * L1(), "overlapped"], ids=["with l1", "overlapped"])
+def test_verbose_says_how_the_samples_are_read(penalty, little_memory, caplog):
+    X, y = low_rank(100)
+    with caplog.at_level(logging.INFO, logger="tracelearn"):
+        TraceNormRegressor(8.0, penalty=penalty, tol=1e-2, verbose=1).fit(X, y)
+    said = " ".join(caplog.messages)
+    assert "matrix-free" in said
+    assert ("subspaces:" in said) == (penalty == "overlapped")
+    assert ("apg-adm:" in said) == (penalty != "overlapped")
+
+
+@pytest.mark.parametrize("limit", ["_LARGEST_CORE", "_PATIENCE"])
+def test_weights_without_small_subspaces_are_solved_for_as_a_whole(limit, monkeypatch):
+    X, y = low_rank(300)
+    monkeypatch.setattr(sys.modules["tracelearn.solvers.subspaces"], limit, 0)
+    samples = Samples.of(Block(X.reshape(300, -1), y[:, None]), SHAPE)
+    fit = datafit(samples, Squared(), Form("moments", ""), ridge=0.0, joint=False, fit_intercept=True)
+    penalty = PENALTIES["overlapped"](SHAPE)
+    alpha, seen = 0.2 * alpha_max(fit, penalty, SHAPE), []
+    problems = Problems(fit, penalty, alpha, SHAPE)
+    found = subspaces(problems, tol=1e-6, on_iteration=lambda so_far: seen.append(so_far.n_iter))
+    assert found.gap[0] <= 1e-6
+    assert seen == sorted(seen)
+    assert abs(found.objective[0] - admm(problems, tol=1e-6).objective[0]) <= 1e-6 * np.var(y)
