@@ -179,12 +179,6 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
     _learns_classes = True
     _class_map: Array | None = None  # between the scores of all classes, where a search has found that it helps
 
-    def _shaped(self, rows: Array, shape: tuple[int, ...]) -> Array:
-        return array_namespace(rows).reshape(rows, (-1, *shape))
-
-    def _scalar(self, intercept: Array) -> Array:
-        return intercept
-
     def _block(
         self,
         X: Any,

@@ -12,39 +12,20 @@ from array_api_compat import device
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, to_numpy, widest
-from tracelearn.features.base import Summary, TensorTransformer, read_modes, summarise, symmetric_power
+from tracelearn.features.base import (
+    Summary,
+    TensorTransformer,
+    find_time_axis,
+    read_modes,
+    summarise,
+    symmetric_power,
+)
 from tracelearn.samples.checks import check_range
 from tracelearn.samples.scikit_learn import Interval, StrOptions
 
-__all__ = ["SecondOrder", "SpatialFilters", "find_time_axis"]
+__all__ = ["SecondOrder", "SpatialFilters"]
 
-_FEWEST_TIMES, _MOST_CHANNELS = 16, 128
 _SMALLEST = 1e-10  # of the reference: less is rounding, and its logarithm would outweigh all else
-
-
-def find_time_axis(shape: tuple[int, ...], time_axis: Any = "auto") -> tuple[int | None, str]:
-    """Find the mode of a sample that can be time, and say why; None where there is none.
-
-    Time is long enough, at least 16 and half as long as there are channels, and has at most 128 channels beside it, which are
-    the product of all other sizes. With "auto" the last mode is looked at first; a number asks about that mode alone.
-
-    Examples
-    --------
-    >>> from tracelearn.features import find_time_axis
-    >>> find_time_axis((64, 256))
-    (1, 'mode 1 can be time: 256 times of 64 channels')
-    >>> find_time_axis((6, 11))
-    (None, 'no mode of (6, 11) can be time, which needs at least 16 times, at most 128 channels and twice as many')
-    """
-    size, order = math.prod(shape), len(shape)
-    looked_at = reversed(range(order)) if time_axis == "auto" else read_modes(time_axis, shape, "time_axis")
-    for axis in looked_at:
-        times, channels = shape[axis], size // shape[axis]
-        if times >= max(_FEWEST_TIMES, channels / 2) and channels <= _MOST_CHANNELS:
-            return axis, f"mode {axis} can be time: {times} times of {channels} channels"
-    subject = f"no mode of {shape}" if time_axis == "auto" else f"mode {time_axis} of {shape} hardly"
-    needs = f"at least {_FEWEST_TIMES} times, at most {_MOST_CHANNELS} channels and twice as many"
-    return None, f"{subject} can be time, which needs {needs}"
 
 
 class SpatialFilters(NamedTuple):

@@ -14,9 +14,8 @@ from tracelearn.penalties import as_penalty
 from tracelearn.problems.batch import alpha_max
 from tracelearn.samples.samples import Samples
 from tracelearn.selection.folds import Design, Folds
-from tracelearn.selection.path import read_alphas
 from tracelearn.selection.progress import Progress
-from tracelearn.selection.search import RIDGES, Group, calibrated, path
+from tracelearn.selection.search import RIDGES, Group, calibrated, path, read_alphas
 from tracelearn.selection.session import Session
 
 __all__ = ["best_scores", "can_repeat"]

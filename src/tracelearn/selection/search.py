@@ -23,7 +23,18 @@ from tracelearn.selection.calibration import held_out, log_losses, softmax_regre
 from tracelearn.selection.folds import Design
 from tracelearn.solvers import SOLVERS
 
-__all__ = ["RIDGES", "Candidate", "Group", "Judge", "Table", "path", "walk", "walk_logistic", "walk_ridges"]
+__all__ = [
+    "RIDGES",
+    "Candidate",
+    "Group",
+    "Judge",
+    "Table",
+    "path",
+    "read_alphas",
+    "walk",
+    "walk_logistic",
+    "walk_ridges",
+]
 
 # Numbers in the weights of one batch: more would leave the cache without fewer calls.
 _LARGEST_BATCH = 2_000_000
@@ -38,6 +49,25 @@ RIDGES = np.geomspace(1.0, 1e-6, 13)
 # The same of logistic regression; it is tried up to so many weights, and so many numbers read for each of them.
 _SOFT_RIDGES = np.geomspace(1e-2, 1e-6, 5)
 _MOST_WEIGHTS, _MOST_PRODUCTS = 2048, 5_000_000
+
+
+def read_alphas(alphas: Any, eps: float) -> tuple[Array, bool]:
+    """Return decreasing alphas, and whether they were given; a number of them is a grid from 1 down to ``eps``.
+
+    Examples
+    --------
+    >>> from tracelearn.selection.search import read_alphas
+    >>> read_alphas(3, 0.01)
+    (array([1.  , 0.1 , 0.01]), False)
+    """
+    if isinstance(alphas, int | np.integer):
+        return np.geomspace(1.0, eps, int(alphas)), False
+    found = np.sort(np.atleast_1d(np.asarray(alphas, dtype=float)))[::-1]
+    if found.ndim != 1 or not found.size or not np.all(np.isfinite(found)) or np.any(found < 0):
+        raise ValueError(
+            f"Expected alphas to be a number of them, or at least one strength that is finite and not negative, got {alphas}."
+        )
+    return found, True
 
 
 @dataclass(frozen=True)

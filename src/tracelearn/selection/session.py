@@ -23,9 +23,8 @@ from tracelearn.losses import Loss
 from tracelearn.penalties import Blocks, as_penalty
 from tracelearn.samples.samples import Samples
 from tracelearn.selection.folds import Design, Folds
-from tracelearn.selection.path import read_alphas
 from tracelearn.selection.progress import Progress
-from tracelearn.selection.search import Candidate, Table, walk, walk_logistic, walk_ridges
+from tracelearn.selection.search import Candidate, Table, read_alphas, walk, walk_logistic, walk_ridges
 
 __all__ = ["VIEWS", "Session", "parts_of", "possible_views", "shares_of", "with_scores"]
 
