@@ -643,7 +643,7 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
         Which row of ``cv_results_`` was chosen, and its parameters.
     view_shares_ : dict of floats
         Where several views were tried: the share of each in the best combination of their held-out scores, with weights that
-        are not negative. Shares sum to one, the largest first; a view of no use beside the others has none.
+        are not negative. Shares sum to one, the largest first; a view that adds nothing to the others has none.
     views_ : dict
         The fitted transformer of each view of the model, by its name; None: samples as they are.
     coef_by_view_, patterns_by_view_ : dicts of arrays
@@ -782,7 +782,7 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
         Which row of ``cv_results_`` was chosen, and its parameters.
     view_shares_ : dict of floats
         Where several views were tried: the share of each in the best combination of their held-out scores, with weights that
-        are not negative. Shares sum to one, the largest first; a view of no use beside the others has none.
+        are not negative. Shares sum to one, the largest first; a view that adds nothing to the others has none.
     views_ : dict
         The fitted transformer of each view of the model, by its name; None: samples as they are.
     coef_by_view_, patterns_by_view_ : dicts of arrays
