@@ -9,7 +9,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 
-from tracelearn.arrays.array_api import Array, array_namespace, is_foreign
+from tracelearn.arrays.array_api import Array, is_foreign
 from tracelearn.estimators.online import OnlineModel, has_moments
 from tracelearn.estimators.scores import r_squared
 from tracelearn.samples.checks import float_dtype, learning, read_samples, read_targets, read_weights
@@ -151,14 +151,6 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
         self.keep_moments = keep_moments
         self.forgetting = forgetting
         self.verbose = verbose
-
-    _single: bool  # whether y has one axis
-
-    def _shaped(self, rows: Array, shape: tuple[int, ...]) -> Array:
-        return array_namespace(rows).reshape(rows, shape if self._single else (-1, *shape))
-
-    def _scalar(self, intercept: Array) -> Any:
-        return float(intercept[0]) if self._single else intercept
 
     def _block(
         self, X: Any, y: Any, sample_weight: Any, *, reset: bool, part: bool = False, **known: Any

@@ -121,7 +121,7 @@ def read_numbers(values: Any, name: str, meaning: str) -> tuple[float, ...]:
 
 def sample_shape(X: Any, tensor_shape: tuple[int, ...] | None) -> tuple[int, ...]:
     """Find the shape of one sample: that of X without its first axis, or ``tensor_shape`` for flat input."""
-    shape = tuple(int(size) for size in np.shape(X))
+    shape = tuple(np.shape(X))
     if len(shape) < 2:
         hint = "X.reshape(1, *X.shape) if it is a single sample, X.reshape(-1, 1) if it is a single feature"
         raise ValueError(
@@ -178,7 +178,8 @@ def read_samples(
     shape = sample_shape(X, estimator.tensor_shape)
     if not reset:
         shape = _known_shape(estimator, shape, flat=len(np.shape(X)) == 2)
-    _check_kind(X)
+    if getattr(getattr(X, "dtype", None), "kind", "f") in "SUVmM":
+        raise ValueError(f"Expected numbers in X, got {X.dtype} values: encode them as numbers first.")
     if foreign:
         rows = _foreign_rows(estimator, X, reset=reset)
     else:
@@ -216,12 +217,6 @@ def _canonical(rows: Any) -> Any:
         rows = rows.copy()  # the user's own stay as they are
         rows.sum_duplicates()
     return rows
-
-
-def _check_kind(X: Any) -> None:
-    """Refuse text, dates and records."""
-    if getattr(getattr(X, "dtype", None), "kind", "f") in "SUVmM":
-        raise ValueError(f"Expected numbers in X, got {X.dtype} values: encode them as numbers first.")
 
 
 def _known_array(estimator: Any) -> Array:
