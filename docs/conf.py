@@ -49,6 +49,7 @@ def own_members(module, name):
 
 autosummary_context = {"own_members": own_members}
 autodoc_member_order = "bysource"
+autodoc_typehints = "none"  # parameters say it in words; a signature full of Any does not
 
 # Files plot_*.py run when the documentation is built, and an example that fails is a failed build; others are only shown.
 sphinx_gallery_conf = {
@@ -59,6 +60,7 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
     "download_all_examples": False,
     "min_reported_time": 0,
+    "thumbnail_size": (600, 420),
     "show_signature": False,
     "remove_config_comments": True,
 }

@@ -509,7 +509,7 @@ class Overlap(_Terms):
 
 @dataclass(frozen=True)
 class Latent(_Terms):
-    """The least ``sum_m theta_m |W_m|_m`` over all sums ``W_1 + ... + W_M = W``: the structure of *some* terms."""
+    """The least ``sum_m theta_m |W_m|_m`` over all tensors W_m that add up to W: the structure of *some* terms."""
 
     def bound_to(self, shape: tuple[int, ...]) -> Latent:
         """Check modes and weights; of equal terms the cheapest takes all."""

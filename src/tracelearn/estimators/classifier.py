@@ -177,6 +177,7 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
 
     classes_: Array
     _learns_classes = True
+    _class_map: Array | None = None  # between the scores of all classes, where a search has found that it helps
 
     def _block(
         self,
@@ -322,6 +323,9 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
 
     def _decision_function(self, X: Any, confounds: Array | None = None) -> Array:
         scores = self._scores(X, confounds)
+        if self._class_map is not None:
+            shown = move_to(self._class_map, scores, scores.dtype)
+            scores = scores @ shown[:-1, :] + shown[-1, :]
         return scores[:, 0] if self.classes_.shape[0] == 2 else scores
 
     def predict(self, X: Any, confounds: Any = None) -> Array:

@@ -134,7 +134,7 @@ def symmetric_power(C: Array, power: float, rest: float) -> Array:
 def find_time_axis(shape: tuple[int, ...], time_axis: Any = "auto") -> tuple[int | None, str]:
     """Find the mode of a sample that can be time, and say why; None where there is none.
 
-    Time is long enough, at least 16 and half as long as there are channels, and has at most 128 channels beside it, which are
+    Time is long enough, at least 16 and half as long as there are channels, and has at most 128 channels, which are
     the product of all other sizes. With "auto" the last mode is looked at first; a number asks about that mode alone.
 
     Examples

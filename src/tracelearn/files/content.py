@@ -160,7 +160,9 @@ def _plain(thing: Any, members: dict[int, tuple[str, Any]], left_out: tuple[str,
 def _state(thing: Any) -> dict[str, Any]:
     """Find what an object is made of; what a property computes is left out."""
     if isinstance(thing, BaseEstimator):
-        return {name: item for name, item in thing.__getstate__().items() if not _is_defined(type(thing), name)}
+        state = {name: item for name, item in thing.__getstate__().items() if not _is_defined(type(thing), name)}
+        state.pop("_skl_callbacks", None)  # who watches a fit is no part of what it learned
+        return state
     if is_dataclass(thing) and not isinstance(thing, type):
         return {field.name: getattr(thing, field.name) for field in fields(thing)}
     raise UnknownTypeError(full_name(thing if hasattr(thing, "__qualname__") else type(thing)))
