@@ -44,7 +44,8 @@ class Bootstrap:
     ----------
     scores : array of shape (n_bootstraps,)
         On the samples that were not drawn.
-    coefs, patterns : arrays of shape (n_bootstraps, *coef_.shape)
+    coefs, patterns : arrays of shape (n_bootstraps, ...)
+        Of the shape of ``coef_``, for each bootstrap.
     ranks : array of shape (n_bootstraps, n_modes)
         Of all targets together.
     angles : array of shape (n_bootstraps, n_modes)
