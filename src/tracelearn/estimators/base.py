@@ -387,6 +387,7 @@ class TraceNormModel(NamedWeights, BaseEstimator):
 
     def _keep(self, problems: Problems, found: Solution, scales: Array | None) -> Array:
         """Set what was learned; the certificate is that of the weights as they are handed out."""
+        self.__dict__.pop("_class_map", None)  # it belonged to other weights
         W = problems.rows(found.W)
         xp, limit = array_namespace(W), max(self.tol, float(array_namespace(W).max(found.gap)))
         coef = W if scales is None else W / scales

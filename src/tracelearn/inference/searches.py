@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -15,6 +14,7 @@ from tracelearn.penalties import as_penalty
 from tracelearn.problems.batch import alpha_max
 from tracelearn.samples.samples import Samples
 from tracelearn.selection.folds import Design, Folds
+from tracelearn.selection.progress import Progress
 from tracelearn.selection.search import RIDGES, Group, calibrated, path, read_alphas
 from tracelearn.selection.session import Session
 
@@ -31,7 +31,7 @@ def can_repeat(cv: Any) -> bool:
 def best_scores(cv: Any, X: Any, y: Any, confounds: Array | None, folds: Folds, scoring: Any, order: Array) -> Array:
     """Find the held-out score of what a search chooses, for each order (S, n) of the targets: (S,)."""
     reading, F = Reading.of(cv._new_model(), X, y, confounds), len(folds)
-    session = Session(cv, reading.model, reading.samples, folds, reading.labels, None, reading.loss, math.inf, F)
+    session = Session(cv, reading.model, reading.samples, folds, reading.labels, None, reading.loss, Progress(), F)
     view = session.view(cv.views or "raw")
     seen, norm = view.samples, view.penalty or as_penalty(cv.penalty, view.samples.shape)
     found = []
