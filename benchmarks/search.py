@@ -1,6 +1,7 @@
 """How long the default search takes, as a ratio to LogisticRegressionCV on flattened, standardised samples.
 
-``python -m benchmarks.search [--data FOLDER] [--only NAME ...]`` prints one table: processor seconds on one thread, in one process.
+``python -m benchmarks.search [--data FOLDER] [--only NAME ...]`` prints one table: processor seconds on one thread, in one
+process.
 """
 
 from __future__ import annotations
