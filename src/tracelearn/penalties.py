@@ -47,6 +47,7 @@ __all__ = [
     "Penalty",
     "Split",
     "as_penalty",
+    "is_overlapped",
     "tensor_trace_norm",
 ]
 
@@ -508,7 +509,7 @@ class Overlap(_Terms):
 
 @dataclass(frozen=True)
 class Latent(_Terms):
-    """The least ``sum_m theta_m |W_m|_m`` over all sums ``W_1 + ... + W_M = W``: the structure of *some* terms."""
+    """The least ``sum_m theta_m |W_m|_m`` over all tensors W_m that add up to W: the structure of *some* terms."""
 
     def bound_to(self, shape: tuple[int, ...]) -> Latent:
         """Check modes and weights; of equal terms the cheapest takes all."""
@@ -726,6 +727,11 @@ def scaled_latent(shape: tuple[int, ...], mode_weights: Sequence[float] | None =
 
 
 PENALTIES: dict[str, Callable[..., Any]] = {"overlapped": overlapped, "latent": latent, "scaled_latent": scaled_latent}
+
+
+def is_overlapped(given: Any) -> bool:
+    """Tell whether a penalty is the overlapped trace norm by its name, whose mode weights a search may choose."""
+    return isinstance(given, str) and PENALTIES.get(given) is overlapped
 
 
 def as_penalty(given: Any, shape: tuple[int, ...], mode_weights: Sequence[float] | None = None) -> Any:

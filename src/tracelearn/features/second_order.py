@@ -40,7 +40,7 @@ class SecondOrder(TensorTransformer):
     """Make symmetric matrices of signals: the covariance of channels over time, its logarithm about the training mean.
 
     A sample of channels × times becomes ``log(M^(-1/2) S M^(-1/2))``: S is the shrunk covariance C of its channels over time,
-    with their means m beside it, ``[[C + m m', m], [m', 1]]``, and M the mean of S over the training samples. This is the
+    with their means m, ``[[C + m m', m], [m', 1]]``, and M the mean of S over the training samples. This is the
     tangent space of Riemannian geometry, as pyriemann has it, at the arithmetic mean. A trace norm learns a weight of few
     eigenvectors from it, which are spatial filters (Tomioka and Aihara, 2007). M adds up over samples, so one pass is enough.
 
@@ -58,7 +58,7 @@ class SecondOrder(TensorTransformer):
     difference : bool, default=False
         Whether every channel gets its difference from one time to the next as a further channel, before any lags.
     mean : bool, default=True
-        Whether the means of channels over time are kept beside their covariance. Signals are then measured in ``unit_``, so
+        Whether the means of channels over time are kept with their covariance. Signals are then measured in ``unit_``, so
         that the result does not depend on the units of X.
     windows : int, default=1
         Number of windows of equal length that time is cut into: one covariance, and one reference, for each.

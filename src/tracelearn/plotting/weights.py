@@ -211,7 +211,7 @@ class WeightsDisplay(Panels):
     modes : list of Mode
         Names, coordinates and units.
     quantity : str
-        What the numbers are, beside the colour bar.
+        What the numbers are, written at the colour bar.
 
     Attributes
     ----------
