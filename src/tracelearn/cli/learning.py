@@ -17,7 +17,7 @@ from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, check_cv
 from sklearn.pipeline import make_pipeline
 
-from tracelearn.arrays.memory import available_memory
+from tracelearn.arrays.array_api import available_memory
 from tracelearn.cli.mistakes import refuse, telling
 from tracelearn.cli.progress import Bar
 from tracelearn.cli.shared import as_text, missing_targets
@@ -75,7 +75,8 @@ class Dataset:
         return np.asarray(model.predict(self.X[rows]))
 
 
-def _targets_of(source: Source, data: str) -> NDArray[Any]:
+def targets_of(source: Source, data: str) -> NDArray[Any]:
+    """Read the targets of a file, all at once."""
     parts = [y for y, _ in source.targets()]
     if parts[0] is None:
         raise missing_targets(data)
@@ -84,7 +85,7 @@ def _targets_of(source: Source, data: str) -> NDArray[Any]:
 
 def read(source: Source, groups: Source | None, data: str, bar: Bar) -> Dataset:
     """Read what fits in memory, and leave the rest where it is; groups are targets of the same file."""
-    y, named = _targets_of(source, data), None if groups is None else _targets_of(groups, data)
+    y, named = targets_of(source, data), None if groups is None else targets_of(groups, data)
     assert source.sample_shape is not None
     assert source.dtype is not None
     size = len(y) * math.prod(source.sample_shape) * source.dtype.itemsize
@@ -210,7 +211,7 @@ def _cross_validate(model: Any, data: Dataset, splits: Splits, task: Task, bar: 
         scores.append((measure(truths[-1], predictions[-1]), measure(truths[-1], alone)))
     mean, guess = np.mean(scores, axis=0)
     error = np.std([score for score, _ in scores], ddof=1) / math.sqrt(len(scores))
-    folds = Folds(float(mean), float(error), len(scores), hasattr(model, "alpha_"))
+    folds = Folds(float(mean), float(error), len(scores), hasattr(model, "best_estimator_"))
     compared = compare(model, np.concatenate(truths), np.concatenate(predictions))
     return Evaluation(compared, f"{len(data.y):,} held-out samples", folds), float(guess)
 
@@ -229,7 +230,7 @@ def _describe(model: Any, data: Dataset, task: Task) -> dict[str, Any]:
         "classes": classes or None,
         "loss": plain.loss,
         "penalty": model.penalty,
-        "alpha": float(plain.alpha),
+        "alpha": float(np.max(plain.alpha_)),
         "ridge": float(plain.ridge),
         "mode_weights": None if plain.mode_weights is None else [float(weight) for weight in plain.mode_weights],
         "target_mode": bool(plain.target_mode),

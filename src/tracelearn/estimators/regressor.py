@@ -9,7 +9,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 
-from tracelearn.arrays.array_api import Array, array_namespace, is_foreign
+from tracelearn.arrays.array_api import Array, is_non_numpy
 from tracelearn.estimators.online import OnlineModel, has_moments
 from tracelearn.estimators.scores import r_squared
 from tracelearn.samples.checks import float_dtype, learning, read_samples, read_targets, read_weights
@@ -30,8 +30,10 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
 
     Parameters
     ----------
-    alpha : float, default=1e-2
-        Strength of the trace norm; the loss is a mean, so it keeps its meaning for any number of samples.
+    alpha : float or "auto", default="auto"
+        Strength of the trace norm; the loss is a mean, so it keeps its meaning for any number of samples. "auto" is 3 % of the
+        strength from which on all weights are zero, of each target by itself: samples in volts and in microvolts give one
+        model. It is a middle that many samples can live with; ``TraceNormRegressorCV`` looks for a better one.
     ridge : float, default=0.0
         Strength of the squared norm. With ``alpha=0`` the model is ridge regression.
     loss : {"squared", "huber", "poisson"} or object, default="squared"
@@ -75,6 +77,8 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
     coef_ : array of shape (I1, ..., IN), or (K, I1, ..., IN) for y of shape (n_samples, K)
         Of the library, device and precision of X.
     intercept_ : float, or array of shape (K,)
+    alpha_ : float, or array of shape (K,)
+        The strength that was used.
     n_iter_ : int
     objective_ : float
         The minimum that was found, summed over targets.
@@ -117,7 +121,7 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
 
     def __init__(
         self,
-        alpha: float = 1e-2,
+        alpha: Any = "auto",
         *,
         ridge: float = 0.0,
         loss: Any = "squared",
@@ -151,14 +155,6 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
         self.keep_moments = keep_moments
         self.forgetting = forgetting
         self.verbose = verbose
-
-    _single: bool  # whether y has one axis
-
-    def _shaped(self, rows: Array, shape: tuple[int, ...]) -> Array:
-        return array_namespace(rows).reshape(rows, shape if self._single else (-1, *shape))
-
-    def _scalar(self, intercept: Array) -> Any:
-        return float(intercept[0]) if self._single else intercept
 
     def _block(
         self, X: Any, y: Any, sample_weight: Any, *, reset: bool, part: bool = False, **known: Any
@@ -226,7 +222,7 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, confounds: Any = None) -> float:
         """Return the share of the variance of y that is explained, R², averaged over targets."""
-        if not is_foreign(X) and confounds is None:
+        if not is_non_numpy(X) and confounds is None:
             return float(super().score(X, y, sample_weight))
         found = self.predict(X, confounds)
         return r_squared(read_targets(y, found), found, read_weights(sample_weight, found))

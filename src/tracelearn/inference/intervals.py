@@ -10,12 +10,13 @@ import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.metrics import check_scoring
 
-from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
+from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.estimators.base import TraceNormModel, ZeroWeightsWarning
 from tracelearn.inference.sets import (
     Reading,
     check_count,
     check_scores,
+    cleaned,
     is_shared,
     judged,
     read_groups,
@@ -26,6 +27,7 @@ from tracelearn.inference.sets import (
 from tracelearn.moments import Moments
 from tracelearn.problems.batch import Problems, Solution, in_basis
 from tracelearn.problems.datafits import Squares
+from tracelearn.samples.checks import read_confounds
 from tracelearn.samples.samples import unnamed
 from tracelearn.selection.folds import folds_of
 
@@ -42,7 +44,8 @@ class Bootstrap:
     ----------
     scores : array of shape (n_bootstraps,)
         On the samples that were not drawn.
-    coefs, patterns : arrays of shape (n_bootstraps, *coef_.shape)
+    coefs, patterns : arrays of shape (n_bootstraps, ...)
+        Of the shape of ``coef_``, for each bootstrap.
     ranks : array of shape (n_bootstraps, n_modes)
         Of all targets together.
     angles : array of shape (n_bootstraps, n_modes)
@@ -62,6 +65,8 @@ class Bootstrap:
     >>> found = Bootstrap(np.ones(101), coefs, coefs, np.full((101, 2), 1), np.zeros((101, 2)), np.ones((1, 1)), 0.9, "r2")
     >>> found.interval("coefs").ravel(), found.rank_shares(0)
     (array([ 5., 95.]), {1: 1.0})
+    >>> print(found)
+    r2 1.000, 90% from 1.000 to 1.000, from 101 bootstraps; ranks found most often 1 (100%), 1 (100%)
     """
 
     scores: Array
@@ -85,6 +90,16 @@ class Bootstrap:
         ranks, counts = np.unique(self.ranks[:, mode], return_counts=True)
         return dict(zip(ranks.tolist(), (counts / counts.sum()).tolist(), strict=True))
 
+    def __str__(self) -> str:
+        low, high = self.interval("scores")
+        modes = range(self.ranks.shape[1])
+        often = [max(self.rank_shares(mode).items(), key=lambda pair: pair[1]) for mode in modes]
+        ranks = ", ".join(f"{rank} ({share:.0%})" for rank, share in often)
+        return (
+            f"{self.scoring} {np.mean(self.scores):.3f}, {self.level:.0%} from {low:.3f} to {high:.3f}, from "
+            f"{len(self.scores)} bootstraps; ranks found most often {ranks}"
+        )
+
     def plot(self, ax: Any = None) -> Any:
         """Draw the scores, the ranks and the angles of the modes."""
         from tracelearn.plotting.inference import draw_bootstrap  # noqa: PLC0415 - matplotlib is optional
@@ -99,6 +114,7 @@ def bootstrap(
     *,
     n_bootstraps: int = 200,
     groups: Any = None,
+    confounds: Any = None,
     scoring: Any = None,
     level: float = 0.95,
     random_state: int | None = None,
@@ -115,6 +131,8 @@ def bootstrap(
     n_bootstraps : int, default=200
     groups : array of shape (n_samples,), default=None
         Whole groups are drawn, where samples of one group depend on each other.
+    confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
+        Regressed out of samples in each draw anew, and out of those that were not drawn as learned there.
     scoring : str or callable, default=None
         As in scikit-learn; None is accuracy or R².
     level : float, default=0.95
@@ -148,15 +166,17 @@ def bootstrap(
     numbers = np.unique(to_numpy(given), return_inverse=True)[1]
     name = score_name(scoring, classifier=is_classifier(model))
     judge = scoring or name
-    whole = clone(model).fit(X, labels)
+    confounds = None if confounds is None else read_confounds(confounds, len(labels))
+    whole = clone(model).fit(cleaned(X, confounds, np.ones(len(labels))), labels)
     found: list[tuple[Any, ...]] = []
     missed = 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ZeroWeightsWarning)
         while len(found) < count:
             weight = _drawn(numbers, labels, random, classifier=is_classifier(model))
-            one, left = clone(model).fit(X, labels, sample_weight=weight), np.flatnonzero(weight == 0)
-            score = scored(check_scoring(one, judge), one, X[left], labels[left])
+            clean, left = cleaned(X, confounds, weight), np.flatnonzero(weight == 0)
+            one = clone(model).fit(clean, labels, sample_weight=weight)
+            score = scored(check_scoring(one, judge), one, clean[left], labels[left])
             if np.isfinite(score):
                 found.append((score, one.coef_, one.patterns_, *zip(*_subspaces(one, whole), strict=True)))
             elif (missed := missed + 1) > _MOST_MISSED * count:
@@ -210,8 +230,8 @@ class LearningCurve:
     --------
     >>> import numpy as np
     >>> from tracelearn.inference import LearningCurve
-    >>> LearningCurve(np.array([10, 20]), np.array([[0.5, 0.6], [0.7, 0.8]]), "accuracy", "batch").mean
-    array([0.6, 0.7])
+    >>> print(LearningCurve(np.array([10, 20]), np.array([[0.5, 0.6], [0.7, 0.8]]), "accuracy", "batch"))
+    accuracy 0.600 with 10 training samples, 0.700 with 20, over 2 folds
     """
 
     sizes: Array
@@ -229,6 +249,10 @@ class LearningCurve:
         """The standard deviation over folds, divided by the root of their number."""
         return np.asarray(self.scores.std(axis=0, ddof=1) / np.sqrt(len(self.scores)))
 
+    def __str__(self) -> str:
+        few, many = (f"{self.mean[i]:.3f} with {self.sizes[i]}" for i in (0, -1))
+        return f"{self.scoring} {few} training samples, {many}, over {len(self.scores)} folds"
+
     def plot(self, ax: Any = None) -> Any:
         """Draw the curve with its standard error."""
         from tracelearn.plotting.inference import draw_curve  # noqa: PLC0415 - matplotlib is optional
@@ -244,6 +268,7 @@ def learning_curve(
     sizes: Any = 8,
     cv: Any = 5,
     groups: Any = None,
+    confounds: Any = None,
     scoring: Any = None,
     random_state: int | None = None,
 ) -> LearningCurve:
@@ -257,7 +282,8 @@ def learning_curve(
     X, y : samples and targets, in memory
     sizes : int or sequence of ints, default=8
         Numbers of training samples; a number of them is spread evenly over those that a fold has.
-    cv, groups, scoring : as in ``decode_over_time``
+    cv, groups, confounds, scoring : as in ``decode_over_time``
+        With confounds models are fitted to the samples themselves.
     random_state : int, default=None
         Of the order in which training samples come.
 
@@ -287,7 +313,8 @@ def learning_curve(
     name = score_name(scoring, classifier=is_classifier(model))
     judge = scoring or name
     scores = np.empty((len(folds), len(numbers)))
-    batch = is_shared(model) and not model.scaling and model._loss().has_moments
+    confounds = None if confounds is None else read_confounds(confounds, len(labels))
+    batch = is_shared(model) and not model.scaling and model._loss().has_moments and confounds is None
     reading = Reading.of(model, X, y) if batch else None
     rows = to_numpy(X)
     with warnings.catch_warnings():
@@ -297,8 +324,9 @@ def learning_curve(
                 scores[f] = _grown(reading, order, test, numbers, scoring)
                 continue
             for i, size in enumerate(numbers):
-                one = clone(model).fit(rows[order[:size]], labels[order[:size]])
-                scores[f, i] = scored(check_scoring(one, judge), one, rows[test], labels[test])
+                clean = cleaned(rows, confounds, order[:size])
+                one = clone(model).fit(clean[order[:size]], labels[order[:size]])
+                scores[f, i] = scored(check_scoring(one, judge), one, clean[test], labels[test])
     return LearningCurve(numbers, check_scores(scores), name, "batch" if batch else "refit")
 
 
@@ -330,8 +358,8 @@ def _grown(reading: Reading, order: Array, test: Array, sizes: Array, scoring: A
         past = more if past is None else past + more
         known = past if model.fit_intercept else past.uncentred()
         fit = Squares.of(known, ridge=model.ridge, joint=model._joint(K), basis=basis, origin=origin)
-        alpha = array_namespace(fit.ridge).full_like(fit.ridge, float(model.alpha))
-        problems = Problems(fit, model._penalty(K), alpha, model._weight_shape(K))
+        norm, shape = model._penalty(K), model._weight_shape(K)
+        problems = Problems(fit, norm, model._alphas(fit, norm, shape), shape)
         start_from: Solution | None = solution
         solution = model._solver(fit)(
             problems, tol=model.tol, max_iter=model.max_iter, start=start_from, exact_ranks=False

@@ -51,6 +51,8 @@ class MapTest:
     >>> found.significant()
     array([[ True, False],
            [False,  True]])
+    >>> print(found)
+    2 of 4 entries of the weights at p ≤ 0.05, corrected, with targets permuted
     """
 
     map: Array
@@ -69,6 +71,13 @@ class MapTest:
             return np.asarray(alone)
         return np.asarray(alone | np.append(False, self.cluster_p_values <= level)[self.clusters])
 
+    def __str__(self) -> str:
+        found = int(np.sum(self.significant()))
+        words = f"{found} of {self.map.size} entries of the {self.what} at p ≤ 0.05, corrected, with {self.exchanged} permuted"
+        if self.cluster_p_values is None:
+            return words
+        return f"{words}; {int(np.sum(self.cluster_p_values <= 0.05))} of {len(self.cluster_p_values)} clusters"
+
     def plot(self, ax: Any = None, *, level: float = 0.05) -> Any:
         """Draw the map, with what survives outlined; of several targets the first."""
         from tracelearn.plotting.inference import draw_map  # noqa: PLC0415 - matplotlib is optional
@@ -86,6 +95,7 @@ def map_test(
     adjacency: Mapping[int, Any] | None = None,
     n_permutations: int = 1000,
     groups: Any = None,
+    confounds: Any = None,
     threshold: float = 0.01,
     random_state: int | None = None,
 ) -> MapTest:
@@ -107,8 +117,8 @@ def map_test(
     adjacency : dict of square matrices by mode, default=None
         Which entries of a mode are neighbours, such as sensors. Without smooth modes and adjacency there are no clusters.
     n_permutations : int, default=1000
-    groups : array of shape (n_samples,), default=None
-        As in ``permutation_test``.
+    groups, confounds : arrays of one row for each sample, default=None
+        As in ``permutation_test``; confounds are regressed out of all samples.
     threshold : float, default=0.01
         The share of all entries of all permutations that is beyond the size from which entries form clusters.
     random_state : int, default=None
@@ -139,7 +149,8 @@ def map_test(
             f"Expected a TraceNormClassifier or TraceNormRegressor without class_weight for a map, got {model!r}: pass the "
             "best_estimator_ of a search."
         )
-    reading = Reading.of(model, X, y)
+    reading = Reading.of(model, X, y, confounds)
+    reading = reading.cleaned(np.arange(reading.n))
     shape, K = reading.samples.shape, reading.samples.n_targets
     edges = _edges(shape, smooth, adjacency)
     exchange = exchange_of(reading.labels, read_groups(groups, reading.n))

@@ -21,8 +21,10 @@ from sklearn.exceptions import ConvergenceWarning, UndefinedMetricWarning
 from sklearn.metrics import get_scorer, get_scorer_names
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_sparse, move_to, to_numpy
+from tracelearn.confounds import Regression
 from tracelearn.estimators.base import TraceNormModel
 from tracelearn.losses import Loss
+from tracelearn.moments import Moments
 from tracelearn.problems.batch import Problems, choose_form, datafit
 from tracelearn.problems.datafits import Squares
 from tracelearn.samples.samples import Block, Samples, as_raw
@@ -34,6 +36,7 @@ __all__ = [
     "check_count",
     "check_scores",
     "chunks",
+    "cleaned",
     "is_shared",
     "judged",
     "read_groups",
@@ -46,9 +49,11 @@ __all__ = [
 # Numbers in the weights of one batch: more would leave the cache without fewer calls.
 _LARGEST_BATCH = 1_000_000
 
-# The smallest gap that is tried in single precision, whose rounding hides smaller ones. Most problems reach it in eight
+# The smallest gap that is tried in single precision, whose rounding hides smaller ones. Most problems reach it in seven
 # iterations, so that earlier certificates would be lost; it is given up after some more.
-_SINGLE_TOL, _SINGLE = 1e-3, {"check_every": 8, "max_iter": 48}
+_SINGLE_TOL, _SINGLE = 1e-3, {"check_every": 7, "max_iter": 49}
+
+_PILOT = 32  # problems whose step is a better guess for all others than any that looks at no solution
 
 
 def is_shared(model: Any) -> bool:
@@ -95,6 +100,15 @@ def read_groups(groups: Any, n: int) -> Array | None:
     return found
 
 
+def cleaned(X: Array, confounds: Array | None, weight: Array) -> Array:
+    """Regress confounds out of samples of NumPy, as learned from those of some weight (n,), or from an index of them."""
+    if confounds is None:
+        return X
+    weight = weight if weight.dtype.kind == "f" else np.bincount(weight, minlength=len(X)).astype(float)
+    rows = np.reshape(X, (len(X), -1))
+    return np.reshape(Regression.of(Moments.of(confounds, rows, weight)).residual(rows, confounds), np.shape(X))
+
+
 @dataclass(frozen=True, eq=False)
 class Reading:
     """A fixed model and samples in memory, checked once: what every batch begins with."""
@@ -105,11 +119,11 @@ class Reading:
     labels: Array  # as they came, of NumPy: (n,) or (n, K)
 
     @classmethod
-    def of(cls, model: Any, X: Any, y: Any) -> Reading:
-        """Read samples and targets as the ``fit`` of a model does; the model itself stays as it is."""
+    def of(cls, model: Any, X: Any, y: Any, confounds: Any = None) -> Reading:
+        """Read samples, targets and confounds as the ``fit`` of a model does; the model itself stays as it is."""
         model = clone(model)
         model._validate_params()
-        raw = as_raw(X, y).gathered()
+        raw = as_raw(X, y, confounds=confounds).gathered()
         if not raw.in_memory:
             raise ValueError("Expected samples in memory, got others: pass an array, or fewer samples.")
         samples = model._read(raw).checked()
@@ -136,6 +150,13 @@ class Reading:
         if not self.model._learns_classes:
             return to_numpy(self.block.Y)
         return np.searchsorted(to_numpy(self.model.classes_), self.labels)
+
+    def cleaned(self, train: Array) -> Reading:
+        """Regress the confounds, if there are any, out of all samples, as learned from some of them."""
+        if not self.samples.n_confounds:
+            return self
+        regression = self.part(train).regression(centre=self.model.fit_intercept)
+        return replace(self, samples=self.samples.residual(regression))
 
     def part(self, index: Array, order: Array | None = None) -> Samples:
         """Keep the samples of an index (m,), with the targets of others where ``order`` (S, m) says whose, S sets."""
@@ -182,15 +203,18 @@ def _solved(reading: Reading, fit: Any, n_targets: int, tol: float) -> Array:
     model, solver, xp = reading.model, reading.model._solver(fit), array_namespace(fit.ridge)
     norm, shape = model._penalty(n_targets), model._weight_shape(n_targets)
     tries = [(fit, {"max_iter": model.max_iter})]
-    if tol >= _SINGLE_TOL and model.alpha > 0 and isinstance(fit, Squares) and solver is admm:
+    if tol >= _SINGLE_TOL and model.alpha != 0 and isinstance(fit, Squares) and solver is admm:
         tries.insert(0, (fit.single(), _SINGLE))
     gap, numbers, parts = 0.0, [], []
-    for part in chunks(fit.n_problems, math.prod(shape)):
+    known: dict[str, float] = {}
+    for part in _with_pilot(chunks(fit.n_problems, math.prod(shape))):
         left = xp.arange(part.start, part.stop, device=device(fit.ridge))
         for one, options in tries:
             own = one if left.shape[0] == fit.n_problems else one.take(left)
-            problems = Problems(own, norm, xp.full_like(own.ridge, float(model.alpha)), shape)
-            found = solver(problems, tol=tol, exact_ranks=False, **options)
+            problems = Problems(own, norm, model._alphas(own, norm, shape), shape)
+            found = solver(problems, tol=tol, exact_ranks=False, **options, **known)
+            if solver is admm and found.rho is not None and not known:
+                known = {"step": float(xp.exp(xp.mean(xp.log(found.rho))))}
             done = found.gap <= (tol if one is not fit else math.inf)
             W = xp.reshape(as_dtype(found.W, fit.ridge.dtype), (left.shape[0], -1, fit.n_features))
             numbers.append(left[done])
@@ -208,6 +232,15 @@ def _solved(reading: Reading, fit: Any, n_targets: int, tol: float) -> Array:
         )
     order = xp.argsort(xp.concat(numbers))
     return xp.reshape(xp.take(xp.concat(parts), order, axis=0), (-1, fit.n_features))
+
+
+def _with_pilot(parts: Iterator[slice]) -> Iterator[slice]:
+    """Let a few problems come first where there are many: the step of ADMM that suits them suits the others."""
+    for part in parts:
+        first = _PILOT if part.start == 0 and part.stop > 4 * _PILOT else 0
+        if first:
+            yield slice(0, first)
+        yield slice(part.start + first, part.stop)
 
 
 def _apart(samples: Samples, n_sets: int) -> Iterator[Samples]:
