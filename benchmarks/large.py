@@ -1,8 +1,8 @@
 """Both many samples and many entries: no square matrix fits, and every product is a pass over the samples.
 
-    python -m benchmarks.large --folder DIR [--case many long] [--limit 2] [--patience 120]
+    python -m benchmarks.large --folder DIR [--case many long] [--limit 2] [--patience 120] [--format zarr]
 
-Writes samples of a low-rank truth plus noise once (float32, Zarr, not compressed) and keeps them in DIR. Then one fresh
+Writes samples of a low-rank truth plus noise once (float32, Zarr, not compressed, or npy) and keeps them in DIR. Then one fresh
 process for each case measures: reading all blocks and nothing else; the fit, its passes, its gap and its peak of memory;
 and, for at most ``--patience`` seconds, the accelerated proximal gradient that was the default before. Cases: "many" is
 20,000 of 32x32x32 in an address space of ``--limit`` GiB, "long" is 1,000 of 100x100x100. Needs numpy, scipy, scikit-learn
@@ -31,13 +31,16 @@ AIMS = {"many": {"passes": 15, "reads": 75, "gib": 2.0}, "long": {"seconds": 180
 
 def write(path: Path, n: int, shape: tuple[int, ...], strength: float) -> None:
     """Write samples whose target is a function of rank (3, 3, 3) of them, as strong as the noise."""
-    import zarr
-
     from tracelearn.arrays.subspaces import Subspaces
 
     rng, rows = np.random.default_rng(0), max(1, CHUNK // (4 * int(np.prod(shape))))
-    group = zarr.open_group(path, mode="w")
-    X = group.create_array("X", shape=(n, *shape), chunks=(rows, *shape), dtype="f4", compressors=None)
+    if path.suffix == ".zarr":
+        import zarr
+
+        group = zarr.open_group(path, mode="w")
+        X = group.create_array("X", shape=(n, *shape), chunks=(rows, *shape), dtype="f4", compressors=None)
+    else:
+        X = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(n, *shape))
     truth = Subspaces(tuple(np.linalg.qr(rng.standard_normal((size, RANK)))[0].astype("f4") for size in shape))
     weights, y = rng.standard_normal(RANK**3), np.empty(n)
     for start in range(0, n, rows):
@@ -47,7 +50,15 @@ def write(path: Path, n: int, shape: tuple[int, ...], strength: float) -> None:
         X[start : start + len(block)] = block.reshape(-1, *shape)
         noise = rng.standard_normal(len(block))
         y[start : start + len(block)] = cores @ weights / np.linalg.norm(weights) + noise
-    group.create_array("y", data=y)
+    if path.suffix == ".zarr":
+        group.create_array("y", data=y)
+    else:
+        np.save(_targets(path), y)
+
+
+def _targets(path: Path) -> Path | None:
+    """Name the file of the targets, where they are not in that of the samples."""
+    return None if path.suffix == ".zarr" else path.with_suffix(".y.npy")
 
 
 class LateError(Exception):
@@ -56,7 +67,8 @@ class LateError(Exception):
 
 def measure(path: Path, case: str, patience: float) -> dict:
     """Measure in this process."""
-    from tracelearn import TraceNormRegressor, open_source
+    from tracelearn import TraceNormRegressor
+    from tracelearn.samples import as_source
     from tracelearn.samples.source import Source
     from tracelearn.solvers import apg_adm
 
@@ -69,12 +81,12 @@ def measure(path: Path, case: str, patience: float) -> dict:
     Source.batches = counted  # type: ignore[method-assign]
     n, shape, _, alpha = CASES[case]
     began = time.perf_counter()
-    for _ in open_source(path).batches():
+    for _ in as_source(path, _targets(path)).batches():
         pass
     read = time.perf_counter() - began
     before, passes[0] = _peak(), 0
     began, busy = time.perf_counter(), time.process_time()
-    model = TraceNormRegressor(alpha, tol=TOL, verbose=2).fit(path)
+    model = TraceNormRegressor(alpha, tol=TOL, verbose=2).fit(path, _targets(path))
     took, busy = time.perf_counter() - began, time.process_time() - busy
     found = {
         "case": f"{n:,} of {'×'.join(map(str, shape))}",
@@ -104,7 +116,9 @@ def _before(make: type, solver: object, path: Path, alpha: float, passes: list[i
             raise LateError
 
     try:
-        make(alpha, tol=TOL, solver=lambda problems, **o: solver(problems, **{**o, "on_iteration": watch})).fit(path)
+        make(alpha, tol=TOL, solver=lambda problems, **o: solver(problems, **{**o, "on_iteration": watch})).fit(
+            path, _targets(path)
+        )
     except LateError:
         pass
     return {"solver": "apg-adm", **last, "seconds": round(time.perf_counter() - began, 1)}
@@ -123,9 +137,10 @@ def main() -> None:
     options.add_argument("--limit", type=float, default=2.0, help="address space of the process, in GiB, for 'many'")
     options.add_argument("--patience", type=float, default=120.0)
     options.add_argument("--out", type=Path, default=Path(__file__).parent / "large.json")
+    options.add_argument("--format", choices=("zarr", "npy"), default="zarr")
     options.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     given = options.parse_args()
-    paths = {case: given.folder / f"{case}.zarr" for case in given.case}
+    paths = {case: given.folder / f"{case}.{given.format}" for case in given.case}
     if given.inside:
         (case,) = given.case
         limit = given.limit if case == "many" else AIMS[case]["gib"]
@@ -138,7 +153,7 @@ def main() -> None:
             given.folder.mkdir(parents=True, exist_ok=True)
             write(path, *CASES[case][:3])
         command = [sys.executable, "-m", "benchmarks.large", "--inside", "--folder", str(given.folder), "--case", case]
-        command += ["--limit", str(given.limit), "--patience", str(given.patience)]
+        command += ["--limit", str(given.limit), "--patience", str(given.patience), "--format", given.format]
         out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
         results[case] = json.loads(out.splitlines()[-1]) | {"aims": AIMS[case]}
         print(json.dumps(results[case], indent=2, ensure_ascii=False))
