@@ -78,7 +78,7 @@ def _look_at(place: Place) -> _Text:
         )
     delimiter = max(",;\t", key=lambda mark: lines[0].count(mark.encode()))
     decimal_point = "," if delimiter == ";" and b"," in lines[1] and b"." not in lines[1] else "."
-    return _Text(place, delimiter, decimal_point, max(1 << 20, 16 * max(map(len, lines))))
+    return _Text(place, delimiter, decimal_point, max(8 << 20, 16 * max(map(len, lines))))
 
 
 def _refuse_no_names(place: Place, names: Sequence[str]) -> None:

@@ -80,10 +80,11 @@ def entries(
     schema: Any, samples: str | Sequence[str], others: Sequence[Any], tensor_shape: Sequence[int] | None, place: str
 ) -> tuple[tuple[str, ...], tuple[int, ...], tuple[Mode, ...] | None]:
     """Find the columns of the samples, their shape, () for one column that holds whole samples, and what names say of modes."""
-    if len(set(schema.names)) < len(schema.names):
-        twice = next(name for name in schema.names if schema.names.count(name) > 1)
+    known = set(schema.names)
+    if len(known) < len(schema.names):
+        twice = next(name for name in known if schema.names.count(name) > 1)
         raise ValueError(f"Expected columns of different names in {place}, got {twice!r} twice: rename one.")
-    if isinstance(samples, str) and samples in schema.names:
+    if isinstance(samples, str) and samples in known:
         return (samples,), (), None
     others = ("y", *others) if others[:1] == (None,) else others
     left = [name for name in schema.names if name not in others and not _INDEX.fullmatch(name)]
@@ -91,7 +92,7 @@ def entries(
         names = list(samples)
     else:
         names = left if samples == "X" else [name for name in left if fnmatchcase(name, samples)]
-    missing = [name for name in names if name not in schema.names]
+    missing = [name for name in names if name not in known]
     if missing or not names:
         raise ValueError(
             f"Expected samples to be one of the names in {place}, such as {', '.join(map(repr, left[:5])) or 'none'}, or a "
@@ -196,7 +197,10 @@ def unpack(
     """Make an array of a column in memory, or of several; ``row`` is where they begin."""
     if isinstance(name, str):
         return _values(batch.column(name), shape, dtype, name, row)
-    array = np.empty((len(batch), len(name)), dtype)
+    try:
+        return np.asarray(batch.select(list(name)).to_tensor().to_numpy(), dtype)
+    except pyarrow.ArrowException:  # for nulls, whose place is found below, and for decimals and truth values
+        array = np.empty((len(batch), len(name)), dtype)
     for place, each in enumerate(name):
         array[:, place] = _values(batch.column(each), (), dtype, each, row)
     return array
