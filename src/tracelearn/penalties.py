@@ -47,6 +47,7 @@ __all__ = [
     "Penalty",
     "Split",
     "as_penalty",
+    "is_overlapped",
     "tensor_trace_norm",
 ]
 
@@ -726,6 +727,11 @@ def scaled_latent(shape: tuple[int, ...], mode_weights: Sequence[float] | None =
 
 
 PENALTIES: dict[str, Callable[..., Any]] = {"overlapped": overlapped, "latent": latent, "scaled_latent": scaled_latent}
+
+
+def is_overlapped(given: Any) -> bool:
+    """Tell whether a penalty is the overlapped trace norm by its name, whose mode weights a search may choose."""
+    return isinstance(given, str) and PENALTIES.get(given) is overlapped
 
 
 def as_penalty(given: Any, shape: tuple[int, ...], mode_weights: Sequence[float] | None = None) -> Any:

@@ -25,7 +25,7 @@ from tracelearn.arrays.array_api import (
     array_namespace,
     as_dtype,
     detached,
-    is_foreign,
+    is_non_numpy,
     move_to,
     take_rows,
     to_numpy,
@@ -282,7 +282,7 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
     def _read(self, X: Any) -> Array:
         """Check samples; return tensors (n, I1, ..., IN) of floats, in the library of X."""
         first = not hasattr(self, "sample_shape_")
-        if is_foreign(X):
+        if is_non_numpy(X):
             X, xp = detached(X), array_namespace(X)
             zero = 0j if xp.isdtype(X.dtype, "complex floating") else 0.0
             stand_in = np.broadcast_to(zero, tuple(X.shape))  # for the checks of shapes and names
@@ -331,7 +331,7 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
         xp, wide = array_namespace(T), widest(T)["dtype"]
         with np.errstate(over="ignore", invalid="ignore"):  # judged below
             parts = (as_dtype(function(as_dtype(T[block, ...], wide)), T.dtype) for block in self._blocks(T))
-            if is_foreign(T):
+            if is_non_numpy(T):
                 found = xp.concat(list(parts))
             else:
                 in_place = not getattr(self, "copy", True) and T.flags.writeable
@@ -374,7 +374,7 @@ class LinearTransformer(TensorTransformer):
     def inverse_transform(self, X: Any) -> Array:
         """Bring transformed samples, tensors or flat, back to where they were, or as close to it as their entries allow."""
         check_is_fitted(self)
-        Z, shape = X if is_foreign(X) else np.asarray(X), self._shape_out()
+        Z, shape = X if is_non_numpy(X) else np.asarray(X), self._shape_out()
         if tuple(Z.shape[1:]) not in (shape, (math.prod(shape),)):
             raise ValueError(
                 f"Expected transformed samples of shape {shape}, or flat, got an array of shape {tuple(Z.shape)}: pass what "
@@ -395,7 +395,7 @@ class LinearTransformer(TensorTransformer):
         W : array of the shape of a transformed sample, or of several, (K, ...), such as ``coef_`` of a model
         """
         check_is_fitted(self)
-        W, shape = W if is_foreign(W) else np.asarray(W), self._shape_out()
+        W, shape = W if is_non_numpy(W) else np.asarray(W), self._shape_out()
         if shape not in (tuple(W.shape), tuple(W.shape[1:])):
             raise ValueError(
                 f"Expected weights of shape {shape}, or (K, {', '.join(map(str, shape))}), got shape {tuple(W.shape)}: pass "

@@ -131,10 +131,10 @@ def what_was_found(estimator: Any, parts: Sequence[ViewPart] | None = None) -> d
 
 def _counted(what: str, where: str, counts: list[int], names: list[str]) -> str:
     pairs = [(count, name) for count, name in zip(counts, names, strict=True) if count]
-    told = [f"{count}" + (f" {where} {name}" if name else "") for count, name in pairs]
-    told[0] = told[0].replace(f"{pairs[0][0]}", f"{pairs[0][0]} {what}{'s' if pairs[0][0] > 1 else ''}", 1)
+    words = [f"{count}" + (f" {where} {name}" if name else "") for count, name in pairs]
+    words[0] = words[0].replace(f"{pairs[0][0]}", f"{pairs[0][0]} {what}{'s' if pairs[0][0] > 1 else ''}", 1)
     verb = "carries" if sum(count for count, _ in pairs) == 1 else "carry"
-    return f"{' and '.join([', '.join(told[:-1]), told[-1]] if len(told) > 1 else told)} {verb} {MOST:.0%}".replace(
+    return f"{' and '.join([', '.join(words[:-1]), words[-1]] if len(words) > 1 else words)} {verb} {MOST:.0%}".replace(
         "%", " %"
     )
 

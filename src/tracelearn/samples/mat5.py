@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tracelearn.arrays.memory import available_memory
+from tracelearn.arrays.array_api import available_memory
 
 __all__ = ["Array", "arrays"]
 

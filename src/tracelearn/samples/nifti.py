@@ -12,7 +12,7 @@ import nibabel
 import numpy as np
 from numpy.typing import NDArray
 
-from tracelearn.arrays.memory import available_memory
+from tracelearn.arrays.array_api import available_memory
 from tracelearn.samples.source import Column
 
 __all__ = ["OPTIONS", "column", "names"]

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from zarr.codecs import BloscCodec
 from zarr.storage import FsspecStore, LocalStore
 
-from tracelearn.arrays.memory import available_memory
+from tracelearn.arrays.array_api import available_memory
 from tracelearn.samples.places import Place, Remote
 from tracelearn.samples.source import Column, array_column, look_through, other_than_opened, slices, stored_bytes
 

@@ -21,7 +21,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays.array_api import Array, array_namespace, is_foreign, is_sparse, move_to, to_numpy, widest
+from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, is_sparse, move_to, to_numpy, widest
 from tracelearn.errors import warn
 from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
 from tracelearn.estimators.base import NamedWeights, TraceNormModel
@@ -30,6 +30,7 @@ from tracelearn.features import SecondOrder, Views
 from tracelearn.features.base import LinearTransformer
 from tracelearn.features.second_order import SpatialFilters
 from tracelearn.losses import Loss, Multinomial, as_loss
+from tracelearn.penalties import is_overlapped
 from tracelearn.problems.batch import choose_form
 from tracelearn.samples.checks import check_place, is_frame, learning
 from tracelearn.samples.samples import Samples, as_raw, is_dask, unnamed
@@ -294,8 +295,7 @@ class SelectionCV(NamedWeights, CallbackSupportMixin, BaseEstimator):
 
     def _mode_weights(self, order: int, *, auto: bool) -> list[tuple[float, ...] | None]:
         given = self.mode_weights
-        overlapped = isinstance(self.penalty, str) and self.penalty == "overlapped"
-        if given is None or not auto or (isinstance(given, str) and (order <= 2 or not overlapped)):
+        if given is None or not auto or (isinstance(given, str) and (order <= 2 or not is_overlapped(self.penalty))):
             return [None]  # at order 2 all weights give one norm, and latent norms choose their mode themselves
         if isinstance(given, str):
             return [None, *(tuple(float(n == mode) for n in range(order)) for mode in range(order))]
@@ -363,7 +363,7 @@ class SelectionCV(NamedWeights, CallbackSupportMixin, BaseEstimator):
             source = model if shown in _SHOWN[:4] else best
             if hasattr(source, shown):
                 setattr(self, shown, getattr(source, shown))
-        for name in ("alphas_", "ridges_", "score_path_") if is_foreign(best.coef_) else ():
+        for name in ("alphas_", "ridges_", "score_path_") if is_non_numpy(best.coef_) else ():
             setattr(self, name, move_to(getattr(self, name), best.coef_, widest(best.coef_)["dtype"]))
 
     def _describe(self, tables: list[Table], best: Table, at: int) -> None:
@@ -487,7 +487,7 @@ class SelectionCV(NamedWeights, CallbackSupportMixin, BaseEstimator):
     def _check_place(self, X: Any, method: str) -> None:
         """Refuse samples from elsewhere in our own name."""
         check_is_fitted(self)
-        if is_foreign(X) or is_foreign(self.best_estimator_.coef_):
+        if is_non_numpy(X) or is_non_numpy(self.best_estimator_.coef_):
             check_place(self, X, method)
 
     def _seen(self, X: Any) -> Any:
@@ -498,7 +498,7 @@ class SelectionCV(NamedWeights, CallbackSupportMixin, BaseEstimator):
         check_feature_names(self, X, reset=False)
         X = np.asarray(X) if is_frame(X) else X
         if getattr(X, "ndim", 0) == 2 and len(self.sample_shape_) > 1:
-            X = X if is_foreign(X) or is_sparse(X) else np.asarray(X)
+            X = X if is_non_numpy(X) or is_sparse(X) else np.asarray(X)
             X = array_namespace(X).reshape(X, (X.shape[0], *self.sample_shape_))
         found = features.transform(X)
         flat = len(self.best_estimator_.sample_shape_) == 1 and not is_dask(found)
@@ -527,7 +527,7 @@ class SelectionCV(NamedWeights, CallbackSupportMixin, BaseEstimator):
         found = dict(process_routing(self, "fit", **params).splitter.split) if params else {}
         if groups is not None:
             found["groups"] = groups
-        return {name: to_numpy(value) if is_foreign(value) else value for name, value in found.items()}
+        return {name: to_numpy(value) if is_non_numpy(value) else value for name, value in found.items()}
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Tell scikit-learn who takes what: ``fit`` the weights of samples if asked to, the splitter its groups.

@@ -20,7 +20,7 @@ from tracelearn.estimators.base import TraceNormModel
 from tracelearn.estimators.scores import r_squared
 from tracelearn.features import Logarithm, ModeWhitener, SecondOrder, TensorStandardScaler, Views, find_time_axis
 from tracelearn.losses import Loss
-from tracelearn.penalties import Blocks, as_penalty
+from tracelearn.penalties import Blocks, as_penalty, is_overlapped
 from tracelearn.samples.samples import Samples
 from tracelearn.selection.folds import Design, Folds
 from tracelearn.selection.progress import Progress
@@ -238,7 +238,7 @@ class Session:
         """Return the penalty of a candidate as a function; None where the search knows it itself."""
         if view.penalty is not None:
             return lambda candidate: view.penalty
-        if isinstance(self.cv.penalty, str) and self.cv.penalty == "overlapped":
+        if is_overlapped(self.cv.penalty):
             return None
         return lambda candidate: as_penalty(self.cv.penalty, shape, candidate.mode_weights)
 
