@@ -59,6 +59,8 @@ def table(place: Place, columns: Sequence[str] = ()) -> Table:
     elif columns:
         with text.read(pyarrow.csv.open_csv, {columns[0]: pyarrow.string()}, columns[:1]) as reader:
             n_rows = sum(len(batch) for batch in reader)
+    if columns and not n_rows:
+        raise ValueError(f"Expected rows below the names of columns in '{place}', got none: write them.")
     fields = [pyarrow.field(name, types.get(name, schema.field(i).type)) for i, name in enumerate(schema.names)]
     return Table(pyarrow.schema(fields), n_rows, partial(_batches, text, types))
 

@@ -27,6 +27,10 @@ _INDEX = re.compile(r"|Unnamed: \d+|__index_level_\d+__")  # what pandas calls t
 # Parts of a name such as ch1_t20 or ('Fz', 'alpha'). Where dots alone part names, as in x.1.2, none is that of a decimal number.
 _PARTS, _DECIMALS = re.compile(r"[^\W_]+"), re.compile(r"[^\W_]*\d\.\d+|[^\W_]+")
 _NUMBERED = re.compile(r"(\D*?)(\d+(?:\.\d+)?)")
+_ADVICE = (
+    "choose columns with open_source(path, samples=...), such as 'ch*', or leave some out with open_source(path, "
+    "ignore=...)."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +106,7 @@ def entries(
         if not _is_number(schema.field(name).type):
             raise ValueError(
                 f"Expected numbers in the columns of {place} that are entries of a sample, got {schema.field(name).type} in "
-                f"{name!r}: choose columns with open_source(path, samples=...), such as 'ch*'."
+                f"{name!r}: {_ADVICE}"
             )
     grid, modes = _grid(names)
     shape = tuple(len(mode.values) for mode in modes or ()) or (len(names),)
@@ -115,8 +119,8 @@ def entries(
         )
     if prod(tensor_shape) != len(names):
         raise ValueError(
-            f"Expected {prod(tensor_shape)} columns in {place} for samples of shape {tuple(tensor_shape)}, got {len(names)}, the "
-            f"first of which are {', '.join(map(repr, names[:5]))}: choose some with open_source(path, samples=...), as in 'ch*'."
+            f"Expected {prod(tensor_shape)} columns in {place} for samples of shape {tuple(tensor_shape)}, got {len(names)}, "
+            f"from {names[0]!r} to {names[-1]!r}: {_ADVICE}"
         )
     return tuple(names), shape, None
 
