@@ -121,7 +121,7 @@ def place(X: Any) -> str:
 
 def is_on_gpu(X: Array) -> bool:
     """Whether X is an array of PyTorch on a CUDA device, where a launch costs more than most of our sums."""
-    return is_torch_array(X) and bool(device(X).type == "cuda")
+    return type(X) is not np.ndarray and is_torch_array(X) and bool(device(X).type == "cuda")
 
 
 def same_place(first: Array, second: Array) -> bool:
