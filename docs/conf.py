@@ -1,5 +1,7 @@
 """Sphinx set-up: `make docs` builds docs/_build/html and treats every warning as an error."""
 
+import inspect
+from importlib import import_module
 from pathlib import Path
 
 from tracelearn import __version__
@@ -23,7 +25,31 @@ exclude_patterns = ["_build"]
 autosummary_generate = True
 templates_path = ["_templates"]
 numpydoc_show_class_members = False
+
+
+def own_members(module, name):
+    """List methods and properties of a class that this package defines, inherited ones too; scikit-learn's are left out."""
+    kind = getattr(import_module(module), name)
+    members = {}
+    for home in kind.__mro__:
+        if home.__module__.startswith("tracelearn"):
+            for member, value in vars(home).items():
+                members.setdefault(member, value)
+    documented = {
+        member: value
+        for member, value in members.items()
+        if not member.startswith("_")
+        and not member.endswith("_request")
+        and inspect.getdoc(getattr(kind, member, None))
+    }
+    properties = [member for member, value in documented.items() if isinstance(value, property)]
+    methods = [member for member in documented if callable(getattr(kind, member)) and member not in properties]
+    return {"methods": methods, "properties": properties}
+
+
+autosummary_context = {"own_members": own_members}
 autodoc_member_order = "bysource"
+autodoc_typehints = "none"  # parameters say it in words; a signature full of Any does not
 
 # Files plot_*.py run when the documentation is built, and an example that fails is a failed build; others are only shown.
 sphinx_gallery_conf = {
@@ -34,6 +60,7 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
     "download_all_examples": False,
     "min_reported_time": 0,
+    "thumbnail_size": (600, 420),
     "show_signature": False,
     "remove_config_comments": True,
 }

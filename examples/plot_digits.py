@@ -7,6 +7,8 @@ regression on the numbers is more accurate, and ridge is as accurate and much fa
 is fewer directions to look at.
 """
 
+# sphinx_gallery_thumbnail_number = 2
+
 # %%
 # Accuracy
 # --------
@@ -67,7 +69,7 @@ plt.show()
 # %%
 # What low rank gives
 # -------------------
-# Ask for more shrinkage than accuracy wants, and the ranks of the weights fall: a three is then told from an eight by a
+# Ask for more shrinkage than accuracy wants, and the ranks of the weights fall: a three is then distinguished from an eight by a
 # matrix of rank two. What that costs in accuracy is printed below. Red is above zero, blue below, each image on its own scale.
 
 pair = np.isin(y, (3, 8))

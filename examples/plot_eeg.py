@@ -11,7 +11,7 @@ whole they look like the source only in part. For the map alone, a difference of
 # Sources, mixing, noise
 # ----------------------
 # Twenty-four sensors on a ring see four sources, each a rhythm with its own place and width, on pink noise. In the
-# condition "move" the source at 12 Hz is stronger around 1.2 s. A stronger rhythm at 10 Hz lies beside it, overlaps it in
+# condition "move" the source at 12 Hz is stronger around 1.2 s. A stronger rhythm at 10 Hz lies next to it, overlaps it in
 # space and frequency, and says nothing about the condition. Samples are power in windows of 0.4 s: sensor × time ×
 # frequency. Powers of independent sources add, so that "move" adds a tensor of rank one.
 

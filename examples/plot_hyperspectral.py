@@ -9,6 +9,8 @@ the factors of the tensor model say which one.
 The image is Indian Pines, from TensorLy (Baumgardner, Biehl and Landgrebe, 2015; CC BY 3.0).
 """
 
+# sphinx_gallery_thumbnail_number = 2
+
 # %%
 # Patches that share no pixel
 # ---------------------------

@@ -6,6 +6,8 @@ What do the numbers of a fitted model mean, and which of them may be shown to a 
 model whose truth is known: the path, the ranks, the factors, the sign and the patterns.
 """
 
+# sphinx_gallery_thumbnail_number = 5
+
 # %%
 # A model to read
 # ---------------

@@ -51,7 +51,7 @@ plt.show()
 # When the world changes
 # ----------------------
 # After 3,000 samples the target comes from other weights. ``forgetting=0.9`` multiplies the weight of the past at every
-# batch: it remembers about ten of them. The simple model beside it is online ridge, which is the same class with
+# batch: it remembers about ten of them. The simple model for comparison is online ridge, which is the same class with
 # ``alpha=0``. Every error is on samples that were not learned yet; the dotted line is where the target changes.
 
 rng = np.random.default_rng(2)

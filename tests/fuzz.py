@@ -114,13 +114,101 @@ def make_seeds(folder):
         "npz": [folder / "stored.npz", folder / "deflated.npz"],
         "npy": [folder / "c.npy", folder / "fortran.npy"],
     }
-    with contextlib.suppress(ImportError):
-        seeds["hdf5"] = _hdf5_seeds(folder, X, y, names)
-    with contextlib.suppress(ImportError):
-        seeds["parquet"] = _parquet_seeds(folder, X, y, names)
-    with contextlib.suppress(ImportError):
-        seeds["zarr"] = _zarr_seeds(folder, X, y, names)
+    makers = {
+        "hdf5": _hdf5_seeds,
+        "parquet": _parquet_seeds,
+        "csv": _csv_seeds,
+        "arrow": _arrow_seeds,
+        "mat": _mat_seeds,
+        "mne": _mne_seeds,
+        "nifti": _nifti_seeds,
+        "images": _image_seeds,
+        "zarr": _zarr_seeds,
+    }
+    for kind, make in makers.items():
+        with contextlib.suppress(ImportError):
+            seeds[kind] = make(folder, X, y, names)
     return seeds
+
+
+def _wide(X, y):
+    import pyarrow as pa
+
+    return pa.table({"y": y, **{f"a{i}_b{j}": X[:, i, j] for i, j in np.ndindex(X.shape[1:])}})
+
+
+def _csv_seeds(folder, X, y, names):
+    import pyarrow.csv
+
+    pyarrow.csv.write_csv(_wide(X, y), folder / "wide.csv")
+    options = pyarrow.csv.WriteOptions(delimiter=";")
+    pyarrow.csv.write_csv(_wide(X.round(3), names), folder / "text.csv", options)
+    return [folder / "wide.csv", folder / "text.csv"]
+
+
+def _arrow_seeds(folder, X, y, names):
+    import pyarrow as pa
+    import pyarrow.feather
+
+    pyarrow.feather.write_feather(_wide(X, names), folder / "wide.feather", chunksize=25)
+    table = pa.table({"X": X.tolist(), "y": pa.array(names).dictionary_encode()})
+    pyarrow.feather.write_feather(table, folder / "lists.feather", compression="uncompressed")
+    with pa.ipc.new_stream(folder / "stream.arrow", table.schema) as writer:
+        writer.write_table(table, max_chunksize=25)
+    return [folder / "wide.feather", folder / "lists.feather", folder / "stream.arrow"]
+
+
+def _mat_seeds(folder, X, y, names):
+    from scipy.io import savemat
+
+    savemat(folder / "plain.mat", {"X": X, "y": y})
+    savemat(folder / "packed.mat", {"X": X.astype(np.float32), "y": names}, do_compression=True)
+    made = [folder / "plain.mat", folder / "packed.mat"]
+    with contextlib.suppress(ImportError):
+        import h5py
+
+        with h5py.File(folder / "new.mat", "w", userblock_size=512) as file:
+            for name, values in (("X", X), ("y", y[None])):
+                file.create_dataset(name, data=values.T, chunks=True).attrs["MATLAB_class"] = np.bytes_("double")
+        with open(folder / "new.mat", "r+b") as file:
+            file.write(b"MATLAB 7.3 MAT-file, Platform: GLNXA64".ljust(124) + b"\x00\x02IM")
+        made.append(folder / "new.mat")
+    return made
+
+
+def _mne_seeds(folder, X, y, names):
+    import mne
+
+    events = np.stack([np.arange(60), np.zeros(60, int), 1 + (y > 0)], 1)
+    epochs = mne.EpochsArray(
+        X, mne.create_info(3, 100.0, "eeg"), events, event_id={"up": 2, "down": 1}, verbose="error"
+    )
+    epochs.save(folder / "small-epo.fif", verbose="error")
+    return [folder / "small-epo.fif"]
+
+
+def _nifti_seeds(folder, X, y, names):
+    import nibabel
+
+    values = np.moveaxis(X, 0, -1)[:, None].astype(np.float32)
+    nibabel.save(nibabel.Nifti1Image(values, np.eye(4)), folder / "plain.nii")
+    nibabel.save(nibabel.Nifti1Image((1000 * values).astype(np.int16), np.eye(4)), folder / "packed.nii.gz")
+    nibabel.save(nibabel.Nifti2Image(values, np.eye(4)), folder / "second.nii")
+    return [folder / "plain.nii", folder / "packed.nii.gz", folder / "second.nii"]
+
+
+def _image_seeds(folder, X, y, names):
+    from PIL import Image
+
+    made = []
+    for kind in ("png", "jpg", "tif", "bmp", "gif", "webp"):
+        made.append(folder / f"{kind}-photos")
+        for i, label in enumerate(names[:4]):
+            place = made[-1] / label
+            place.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(np.uint8(127 + 20 * np.tile(X[i], (3, 4)))).save(place / f"{i}.{kind}")
+    (made[0] / "metadata.csv").write_text("\n".join(["file_name,y", *(f"{names[i]}/{i}.png,{i}" for i in range(4))]))
+    return made
 
 
 def _hdf5_seeds(folder, X, y, names):
@@ -145,7 +233,9 @@ def _parquet_seeds(folder, X, y, names):
     pq.write_table(
         pa.table({"X": lists, "y": pa.array(names).dictionary_encode()}), folder / "lists.parquet", compression="gzip"
     )
-    return [folder / "tensors.parquet", folder / "lists.parquet"]
+    pq.write_table(_wide(X, names), folder / "wide.parquet", row_group_size=25)
+    pq.write_table(pa.table({"X": X.tolist(), "y": y}), folder / "nested.parquet")
+    return [folder / f"{name}.parquet" for name in ("tensors", "lists", "wide", "nested")]
 
 
 def _zarr_seeds(folder, X, y, names):
@@ -440,6 +530,16 @@ def hostile_zarr(folder, chance):
         path.write_bytes(mutate(data, chance, [other.read_bytes() for other in files]))
 
 
+def hostile_folder(folder, chance):
+    """Change one file of a folder of images."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    path = chance.choice(files)
+    if chance.random() < 0.1:
+        _other_than_a_file(path, chance)
+    else:
+        path.write_bytes(mutate(path.read_bytes(), chance, [other.read_bytes() for other in files]))
+
+
 def _other_than_a_file(path, chance):
     """Put a link, a pipe or a folder in the place of a file; the link may lead to a device that never ends."""
     target = chance.choice(
@@ -484,6 +584,10 @@ def make_input(kind, seeds, folder, chance):
     if kind == "zarr":
         shutil.copytree(seed, path)
         hostile_zarr(path, chance)
+        return path
+    if kind == "images":
+        shutil.copytree(seed, path)
+        hostile_folder(path, chance)
         return path
     data = seed.read_bytes()
     if kind == "npy" and chance.random() < 0.4:

@@ -21,7 +21,7 @@ from tracelearn import (
     TraceNormRegressorCV,
     trace_norm_path,
 )
-from tracelearn.arrays.array_api import is_foreign, move_to, place, to_numpy, unique_values, widest
+from tracelearn.arrays.array_api import is_non_numpy, move_to, place, to_numpy, unique_values, widest
 from tracelearn.datasets import make_low_rank_regression
 from tracelearn.penalties import L1, GroupL2, Nuclear
 
@@ -53,7 +53,7 @@ def lib(request):
         return found.xp.asarray(np.asarray(a, dtype=dtype), device=found.device)
 
     def has(a):
-        return is_foreign(a) and place(a) == place(put([0.0]))
+        return is_non_numpy(a) and place(a) == place(put([0.0]))
 
     return SimpleNamespace(xp=found.xp, device=found.device, put=put, has=has)
 
@@ -384,8 +384,8 @@ def test_arrays_are_moved_and_never_changed(lib):
     assert lib.has(there)
     assert move_to(there, there) is there
     np.testing.assert_array_equal(move_to(there, a), a)
-    assert not is_foreign([1.0])
-    assert not is_foreign(np.float64(1.0))
+    assert not is_non_numpy([1.0])
+    assert not is_non_numpy(np.float64(1.0))
 
 
 def test_gradients_are_neither_kept_nor_in_the_way():

@@ -43,6 +43,20 @@ def test_a_test_prints_score_and_p_value(epochs, capsys):
     assert Path("null.png").stat().st_size > 1000
 
 
+def test_confounds_are_named_by_the_columns_of_the_file(epochs, capsys):
+    with np.load(epochs) as found:
+        columns = dict(found)
+    signal = (columns["label"] == "b") + 0.1 * np.random.default_rng(1).normal(size=80)
+    np.savez(epochs, age=signal, movement=np.arange(80.0), **columns)
+    options = ("--target", "label", "--alpha", "0.05", "--permutations", "19", "--json")
+    code, out, _ = call(capsys, "test", epochs, *options, "--confounds", "age,movement")
+    assert code == 0
+    assert json.loads(out)["score"] < 0.7  # what samples tell of labels, age tells too
+    code, _, err = call(capsys, "test", epochs, *options, "--confounds", "height")
+    assert code != 0
+    assert "height" in err
+
+
 def test_a_comparison_prints_differences(epochs, capsys):
     options = ("--alpha", "0.05", "--repeats", "1", "--cv", "3")
     code, out, _ = call(capsys, "compare", epochs, "--target", "label", *options, "--json")

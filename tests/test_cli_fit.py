@@ -265,16 +265,16 @@ def test_modes_are_called_by_their_names_without_a_page_too(capsys, folder, more
     names = ("--mode-names", "channel, time,band")
     code, out, err = call(capsys, "fit", "data.npz", *FAST, *more, *names, "--out", "model")
     assert (code, err) == (0, "")
-    ranks = re.search(r"^mode ranks +(.*?) *$", out, re.M)[1]
+    ranks = re.search(r"^components +(.*?) carry 99 % *$", out, re.M)[1]
     assert re.sub(r"\d", "", ranks) == re.sub(r"\d", "", told)
     code, out, err = call(capsys, "inspect", "model", *names)
     assert (code, err) == (0, "")
-    assert re.search(r"^mode ranks +(.*?) *$", out, re.M)[1] == ranks
+    assert re.search(r"^components +(.*?) carry 99 % *$", out, re.M)[1] == ranks
     called = [words.rsplit(" ", 1)[0] for words in ranks.split(", ")]
     assert re.findall(r"^mode (\w+) +[▁▂▃▄▅▆▇█]", out, re.M) == called
     facts = json.loads(call(capsys, "inspect", "model", *names, "--json")[1])
     assert facts["mode_names"] == called
-    assert [f"{name} {rank}" for name, rank in zip(called, facts["mode_ranks"], strict=True)] == ranks.split(", ")
+    assert [f"{name} {rank}" for name, rank in zip(called, facts["components"], strict=True)] == ranks.split(", ")
 
 
 def test_views_are_chosen_and_told(capsys, folder):
@@ -661,3 +661,29 @@ def test_shells_complete_commands_and_options(capsys):
             env={**os.environ, **asked},
         )
         assert wanted <= set(done.stdout.split())
+
+
+def test_coordinates_are_kept_with_the_model(capsys, folder):
+    words = ("--mode-names", "channel,time (s),band", "--coordinates", "time=0:0.2", "--coordinates", "channel=a,b,c,d")
+    code, _, err = call(capsys, "fit", "data.npz", *FAST, "--target", "label", *words, "--out", "model")
+    assert (code, err) == (0, "")
+    channel, time, band = load("model").modes_
+    assert channel.values.tolist() == ["a", "b", "c", "d"]
+    assert (time.label, time.values.tolist()) == ("time (s)", [0.0, 0.1, 0.2])
+    assert band.values.tolist() == [0, 1]
+    assert json.loads(call(capsys, "inspect", "model", "--json")[1])["mode_names"] == ["channel", "time", "band"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--coordinates", "time=0:1"), "Expected --mode-names beside --coordinates"),
+        (("--mode-names", "a,b,c", "--coordinates", "time=0:1"), "begin with a name among a, b, c"),
+        (("--mode-names", "a,b,c", "--coordinates", "a=0:x"), "one for each of 4 entries"),
+        (("--mode-names", "a,b,c", "--coordinates", "a=1,2"), "one for each of 4 entries"),
+    ],
+)
+def test_coordinates_that_do_not_fit_are_refused(capsys, folder, words, message):
+    code, _, err = call(capsys, "fit", "data.npz", *FAST, "--target", "label", *words)
+    assert code == 2
+    assert message in err

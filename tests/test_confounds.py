@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 import sklearn
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold, cross_val_score
 
 from tracelearn import (
@@ -16,6 +18,9 @@ from tracelearn import (
     to_onnx,
 )
 from tracelearn.confounds import Regression
+from tracelearn.inference import bootstrap, compare, decode_over_time, learning_curve, map_test, permutation_test
+from tracelearn.inference.intervals import _drawn
+from tracelearn.inference.permutation import exchange_of
 from tracelearn.losses import Squared
 from tracelearn.samples.samples import as_raw
 from tracelearn.selection.folds import Design, Folds
@@ -293,3 +298,97 @@ def test_sparse_samples_are_refused():
     X, y, C = confounded(60)
     with pytest.raises(ValueError, match="Expected dense samples with confounds"):
         TraceNormRegressor(tensor_shape=SHAPE).fit(sparse.csr_array(X.reshape(60, -1)), y, confounds=C)
+
+
+# --- tests, intervals, time courses -----------------------------------------------------------------------------------
+
+
+def labelled(n=60):
+    X, y, C = confounded(n)
+    return X, (y > np.median(y)).astype(int), C
+
+
+def cleaned_scores(model, X, y, C, folds):
+    """Score each fold after plain least squares on its training samples."""
+    found = []
+    for train, test in folds:
+        clean = residual(X, C, train)
+        found.append(clone(model).fit(clean[train], y[train]).score(clean[test], y[test]))
+    return found
+
+
+@pytest.mark.parametrize("options", [{}, {"loss": "logistic"}, {"class_weight": "balanced"}])
+def test_permutations_are_those_of_residuals_within_each_training_fold(options):
+    X, y, C = labelled()
+    folds = list(KFold(3).split(X))
+    model = TraceNormClassifier(alpha=0.05, tol=1e-9, **options)
+    found = permutation_test(model, X, y, confounds=C, cv=folds, n_permutations=6, tol=0.0, random_state=0)
+    assert found.score == pytest.approx(np.mean(cleaned_scores(model, X, y, C, folds)))
+    order = exchange_of(y, None).draw(60, 6, np.random.default_rng(0))
+    null = [np.mean(cleaned_scores(model, X, y[own], C, folds)) for own in order]
+    np.testing.assert_allclose(found.null, null, atol=1e-9)
+
+
+def test_a_search_is_repeated_or_fixed_with_confounds():
+    X, y, C = labelled()
+    folds = list(KFold(3).split(X))
+    search = TraceNormClassifierCV(views=None, alphas=4)
+    options = {"confounds": C, "cv": folds, "n_permutations": 3, "random_state": 0}
+    repeated = permutation_test(search, X, y, **options)
+    chosen = clone(search).set_params(cv=folds).fit(X, y, confounds=C)
+    assert repeated.score == pytest.approx(chosen.best_score_, abs=0.02)
+    fixed = permutation_test(search, X, y, selection="fixed", **options)
+    best = clone(chosen.best_estimator_)
+    assert fixed.score == pytest.approx(np.mean(cleaned_scores(best, X, y, C, folds)))
+
+
+def test_a_time_course_is_that_of_residuals_and_so_is_one_by_one():
+    X, y, C = labelled()
+    folds = list(KFold(3).split(X))
+    for model in (TraceNormClassifier(alpha=0.05, tol=1e-9), LogisticRegression()):
+        found = decode_over_time(model, X, y, confounds=C, cv=folds)
+        for t in range(3):
+            wanted = cleaned_scores(model, X[:, :, t], y, C, folds)
+            np.testing.assert_allclose(found.scores[:, t], wanted, atol=1e-9)
+
+
+def test_a_map_an_interval_and_a_learning_curve_are_those_of_residuals():
+    X, y, C = confounded(60)
+    clean = residual(X, C, EVERY)
+    model = TraceNormRegressor(alpha=0.2, tol=1e-9)
+    options = {"n_permutations": 9, "random_state": 0}
+    ours, plain = map_test(model, X, y, confounds=C, **options), map_test(model, clean, y, **options)
+    np.testing.assert_allclose(ours.map, plain.map, atol=1e-4)
+    np.testing.assert_array_equal(ours.p_values, plain.p_values)
+    drawn = bootstrap(model, X, y, confounds=C, n_bootstraps=2, random_state=0)
+    np.testing.assert_allclose(drawn.coef, model.fit(X, y, confounds=C).coef_, atol=1e-4)
+    weight = _drawn(np.arange(60), y, np.random.default_rng(0), classifier=False)
+    one = TraceNormRegressor(alpha=0.2, tol=1e-9).fit(X, y, weight, confounds=C)
+    left = weight == 0
+    assert drawn.scores[0] == pytest.approx(one.score(X[left], y[left], confounds=C[left]), abs=1e-4)
+    folds = list(KFold(3).split(X))
+    curve = learning_curve(model, X, y, confounds=C, cv=folds, sizes=[40])
+    np.testing.assert_allclose(curve.scores[:, 0], cleaned_scores(model, X, y, C, folds), atol=1e-4)
+
+
+def test_every_model_of_a_comparison_sees_residuals_and_searches_regress_in_their_own_folds():
+    X, y, C = labelled()
+    folds = list(KFold(3).split(X))
+    models = {"ours": TraceNormClassifier(alpha=0.05), "search": TraceNormClassifierCV(views=None, alphas=3, cv=3)}
+    found = compare(models, X, y, confounds=C, cv=folds)
+    np.testing.assert_allclose(found.scores[0], cleaned_scores(models["ours"], X, y, C, folds))
+    for f, (train, test) in enumerate(folds):
+        one = clone(models["search"]).fit(X[train], y[train], confounds=C[train])
+        assert found.scores[1, f] == pytest.approx(one.score(X[test], y[test], confounds=C[test]))
+    assert found.names == ("ours", "search", "ridge", "logistic")
+
+
+def test_a_target_that_follows_a_confound_alone_is_not_found_in_residuals():
+    rng = np.random.default_rng(0)
+    y = np.arange(120) % 2
+    C = y + 0.3 * rng.normal(size=120)
+    X = rng.normal(size=(120, 4, 3)) + 2.0 * C[:, None, None]
+    model = TraceNormClassifier(alpha=0.02)
+    options = {"n_permutations": 99, "random_state": 0}
+    assert permutation_test(model, X, y, **options).p_value == 0.01
+    assert permutation_test(model, X, y, confounds=C, **options).score < 0.65

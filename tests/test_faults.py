@@ -26,7 +26,7 @@ from tracelearn import (
     open_source,
     save,
 )
-from tracelearn.arrays.memory import available_memory
+from tracelearn.arrays.array_api import available_memory
 from tracelearn.cli import main
 from tracelearn.solvers import SOLVERS
 
@@ -303,7 +303,7 @@ def test_available_memory_respects_a_limit_on_addresses():
 
 
 def test_available_memory_respects_a_container(tmp_path, monkeypatch):
-    monkeypatch.setattr("tracelearn.arrays.memory._GROUP", tmp_path)
+    monkeypatch.setattr("tracelearn.arrays.array_api._GROUP", tmp_path)
     (tmp_path / "memory.current").write_text("1000\n")
     (tmp_path / "memory.max").write_text("max\n")
     assert available_memory() > 5000

@@ -242,3 +242,38 @@ def test_evidence_is_that_of_the_plain_array():
     assert tests[0].p_value == tests[1].p_value
     scores = [compare(model, samples, LABELS, repeats=1).scores for samples in (named(), X)]
     np.testing.assert_allclose(*scores)
+
+
+# --- figures and pages ------------------------------------------------------------------------------------------------
+
+
+def test_figures_take_names_from_the_model_and_draw_sensors_over_a_head():
+    plotting = pytest.importorskip("tracelearn.plotting", reason="figures need matplotlib")
+    model = TraceNormClassifier(alpha=1e-8).fit(epochs())
+    display = plotting.ModeFactorsDisplay.from_estimator(model)
+    heads, times = display.axes_
+    assert heads.get_title() == "channel"
+    assert len(heads.images) == len(display.factors[0].T)
+    assert times.get_xlabel() == "time (s)"
+    named = plotting.ModeFactorsDisplay.from_estimator(model, mode_names=("sensor", None))
+    assert named.axes_[0].get_title() == "sensor"
+
+
+def test_values_over_a_head_are_those_of_the_sensors_where_they_are():
+    from tracelearn.plotting.topography import head_radius, over_head
+
+    places = np.array([[0.5, 0.0], [-0.5, 0.0], [0.0, 0.9], [0.0, -1.2]])
+    values = np.array([[1.0, 0.0], [-1.0, 0.0], [2.0, 1.0], [0.0, 0.0]])
+    grids = over_head(places, values, size=401)
+    at = np.round((places / head_radius(places) + 1.0) * 200).astype(int)
+    np.testing.assert_allclose(grids[:, at[:, 1], at[:, 0]].T, values, atol=0.02)
+
+
+def test_a_page_of_a_pipeline_knows_the_names_of_its_epochs():
+    from tracelearn.report.model import gather
+
+    pipeline = make_pipeline(TensorStandardScaler(), TraceNormClassifier(alpha=0.1)).fit(epochs(), LABELS)
+    facts = gather(pipeline)
+    assert facts.names_of_weights == ["channel", "time"]
+    assert facts.components[0].mode.positions is not None
+    assert facts.for_table()["mode_names"] == ["channel", "time"]

@@ -9,7 +9,7 @@ from tracelearn.penalties import overlapped
 from tracelearn.problems.batch import alpha_max
 from tracelearn.problems.datafits import Squares
 from tracelearn.selection import path as path_module
-from tracelearn.selection.path import read_alphas
+from tracelearn.selection.search import read_alphas
 from tracelearn.solvers import admm
 
 SHAPE = (3, 2, 2)

@@ -25,7 +25,7 @@ from tracelearn import (
     stream,
     trace_norm_path,
 )
-from tracelearn.estimators.base import Record, ZeroWeightsWarning
+from tracelearn.estimators.base import ZeroWeightsWarning, gap_curve
 from tracelearn.plotting import (
     ConvergenceDisplay,
     ModeFactorsDisplay,
@@ -461,18 +461,11 @@ def test_the_record_rises_in_iterations_and_ends_with_what_was_found(solver, los
 
 
 def test_the_record_of_targets_solved_in_turn_is_the_largest_at_each_iteration():
-    class Stand:
-        def __init__(self, n_iter, gap):
-            self.n_iter, self.gap = n_iter, np.array([gap])
-
-    record, passed_on = Record(None), []
-    for at in ((0, 1.0), (4, 0.1), (0, 0.8), (2, 0.6), (6, 0.01)):
-        record(Stand(*at))
-    iterations, gaps = record.until(6, 0.05)
+    record = [(0, 1.0), (4, 0.1), (0, 0.8), (2, 0.6), (6, 0.01)]
+    iterations, gaps = gap_curve(record, 6, 0.05)
     assert iterations.tolist() == [0.0, 2.0, 4.0, 6.0]
     assert gaps.tolist() == [1.0, 1.0, 0.6, 0.05]
-    Record(passed_on.append)(Stand(1, 0.5))
-    assert len(passed_on) == 1
+    assert [part.tolist() for part in gap_curve([], 3, 0.1)] == [[3.0], [0.1]]
 
 
 def test_a_record_of_one_point_is_drawn():

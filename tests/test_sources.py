@@ -14,6 +14,8 @@ import h5py
 import numcodecs
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as csv
+import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 import zarr
@@ -81,7 +83,7 @@ def write_zarr_bare(path, X, y, weight):
 
 def write_hdf5(path, X, y, weight):
     with h5py.File(path / "d.h5", "w") as file:
-        file.create_dataset("X", data=X, chunks=(4, 3, 1))
+        file.create_dataset("X", data=X, chunks=tuple(map(min, X.shape, (4, 3, 1))))
         file.create_dataset("group/y", data=y.tolist() if y.dtype.kind == "U" else y)
         file.create_dataset("w", data=weight, chunks=(6,))
     return path / "d.h5", "group/y", "w"
@@ -101,6 +103,17 @@ def write_parquet_folder(path, X, y, weight):
     return path / "parts", "y", "w"
 
 
+def write_feather(path, X, y, weight):
+    feather.write_feather(pa.table({"X": tensors(X), "y": y, "w": weight}), path / "d.feather", chunksize=5)
+    return path / "d.feather", "y", "w"
+
+
+def write_csv(path, X, y, weight):
+    columns = {f"X_{i}_{j}": X[:, i, j] for i, j in np.ndindex(SHAPE)}
+    csv.write_csv(pa.table({**columns, "y": y, "w": weight}), path / "d.csv")
+    return path / "d.csv", "y", "w"
+
+
 WRITERS = [
     write_npy,
     write_npy_fortran,
@@ -112,6 +125,8 @@ WRITERS = [
     write_hdf5,
     write_parquet,
     write_parquet_folder,
+    write_feather,
+    write_csv,
 ]
 formats = pytest.mark.parametrize("write", WRITERS, ids=lambda write: write.__name__.removeprefix("write_"))
 
@@ -157,9 +172,9 @@ def test_every_format_gives_what_was_written(tmp_path, write, rows, labels):
 
 @formats
 def test_blocks_are_as_large_as_asked_up_to_chunks(tmp_path, write):
-    path, target, _ = write(tmp_path, *written())
+    path, target, weight = write(tmp_path, *written())
     chunk = {write_zarr: 3, write_zarr_bare: 4, write_hdf5: 4}.get(write, 1)
-    source = open_source(path, target=target, block_bytes=7 * ROW + 5)
+    source = open_source(path, target=target, weight=weight, block_bytes=7 * ROW + 5)
     rows = 7 - 7 % chunk
     sizes = [len(X) for X, _, _ in source.batches()]
     assert sizes == [rows] * (N // rows) + ([N % rows] if N % rows else [])
@@ -192,6 +207,19 @@ def test_regrouping_keeps_the_order_and_cuts_at_multiples(sizes, start, rows):
     assert all(len(block) for block in blocks)
     assert all(block[0] % rows == 0 for block in blocks[1:])
     assert all(block[-1] % rows == rows - 1 for block in blocks[:-1])
+
+
+@pytest.mark.parametrize("write", [write_npy, write_npy_fortran, write_npz, write_npz_fortran, write_zarr, write_hdf5])
+@pytest.mark.parametrize("axis", [1, -1])
+def test_samples_may_be_along_any_axis_of_an_array(tmp_path, write, axis):
+    X, y, weight = written()
+    path, target, _ = write(tmp_path, np.moveaxis(X, 0, axis), y, weight)
+    source = open_source(path, target=target, sample_axis=axis, block_bytes=4 * ROW)
+    assert (source.n_samples, source.sample_shape) == (N, SHAPE)
+    for start in (0, 9):
+        np.testing.assert_array_equal(np.concatenate([block[0] for block in source.batches(start)]), X[start:])
+    with pytest.raises(ValueError, match=rf"axis {axis % 3} of the samples has {N} entries, so choose it with"):
+        open_source(path, target=target)
 
 
 def test_several_targets_and_nested_lists_come_in_their_shape(tmp_path):
@@ -608,7 +636,7 @@ def test_a_missing_name_is_answered_with_those_there_are(tmp_path, write):
     path, _, _ = write(tmp_path, *written())
     with pytest.raises(ValueError, match=r"^Expected target to be .*, got 'label': ") as info:
         open_source(path, target="label")
-    if write not in (write_npy, write_npy_fortran, write_zarr_bare):
+    if write not in (write_npy, write_npy_fortran, write_zarr_bare, write_csv):
         assert "'X'" in str(info.value)
         with pytest.raises(ValueError, match=r"^Expected samples to be one of the names .*'X'.*, got 'Z': "):
             open_source(path, samples="Z")

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
+from scipy.io import savemat
 from sklearn.base import clone
 
 from tracelearn import TraceNormClassifier, TraceNormClassifierCV, TraceNormRegressor, TraceNormRegressorCV, open_source
@@ -96,6 +97,18 @@ def as_lists(X, y, folder):
     return (folder / "lists.parquet",)
 
 
+def as_mat(X, y, folder):
+    savemat(folder / "data.mat", {"X": X, "y": y})
+    return (folder / "data.mat",)
+
+
+def as_nifti(X, y, folder):
+    nibabel = pytest.importorskip("nibabel", reason="NIfTI is an extra")
+    nibabel.save(nibabel.Nifti1Image(np.moveaxis(X, 0, -1), np.eye(4)), folder / "bold.nii.gz")
+    np.save(folder / "labels.npy", y)
+    return folder / "bold.nii.gz", str(folder / "labels.npy")
+
+
 def as_address(X, y, folder):
     fsspec = pytest.importorskip("fsspec", reason="addresses are an extra")
     path = as_csv(X, y, folder)[0]
@@ -134,6 +147,8 @@ SOURCES = {
     "lists in parquet": as_lists,
     "csv": as_csv,
     "feather": as_feather,
+    "mat": as_mat,
+    "nifti": as_nifti,
     "address": as_address,
     "table": lambda X, y, folder: (wide(X, y), "y"),
     "arrow stream": lambda X, y, folder: (wide(X, y).to_reader(7),),
@@ -157,6 +172,8 @@ FILES = [
     "wide parquet",
     "csv",
     "feather",
+    "mat",
+    "nifti",
     "address",
 ]
 ONCE = {name for name in SOURCES if "generator" in name or "one sample" in name or "stream" in name}

@@ -116,6 +116,18 @@ def test_a_shape_that_is_given_orders_columns_without_a_grid(write, data, tmp_pa
         open_source(path, target="diagnosis", tensor_shape=(2, 12))
 
 
+def test_names_of_a_grid_are_names_and_coordinates_of_modes(data, tmp_path):
+    X, y = data
+    names = [f"{channel}_t{0.5 * t:.1f}" for channel in ("Fz", "Cz", "Oz") for t in range(12)]
+    path = write_csv(wide(X, y, names), tmp_path / "d")
+    for source in (open_source(path, target="diagnosis"), open_source(wide(X, y, names), target="diagnosis")):
+        channels, times = source.modes
+        assert (channels.name, channels.values.tolist()) == ("mode 0", ["Fz", "Cz", "Oz"])
+        assert (times.name, times.values.tolist()) == ("t", [0.5 * t for t in range(12)])
+    assert open_source(path, target="diagnosis", samples="Fz*").modes is None
+    assert [mode.name for mode in TraceNormClassifier().fit(path, "diagnosis").modes_] == ["mode 0", "t"]
+
+
 def test_a_shape_that_the_names_contradict_is_refused(data, tmp_path):
     path = write_csv(wide(*data), tmp_path / "d")
     assert open_source(path, target="diagnosis", tensor_shape=SHAPE).sample_shape == SHAPE
@@ -229,7 +241,7 @@ def test_targets_may_be_in_another_table(data, tmp_path):
     np.save(tmp_path / "X.npy", X)
     path = write_csv(pa.table({"id": np.arange(N), "diagnosis": y}), tmp_path / "labels")
     assert read(open_source(tmp_path / "X.npy", target=f"{path}:diagnosis"))[1].tolist() == y.tolist()
-    with pytest.raises(ValueError, match=r"which holds several: name one of them, as in '.*labels\.csv:id'"):
+    with pytest.raises(ValueError, match=r"which holds several: name one of them, as in '.*labels\.csv:\.\.\.'"):
         open_source(tmp_path / "X.npy", target=path)
     path = write_csv(pa.table({"diagnosis": y}), tmp_path / "alone")
     assert read(open_source(tmp_path / "X.npy", target=path))[1].tolist() == y.tolist()

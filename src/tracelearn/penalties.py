@@ -17,7 +17,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -47,6 +47,7 @@ __all__ = [
     "Penalty",
     "Split",
     "as_penalty",
+    "is_overlapped",
     "tensor_trace_norm",
 ]
 
@@ -344,10 +345,6 @@ class _Terms:
 
     terms: tuple[tuple[Any, Atom], ...]
 
-    @cached_property
-    def _atoms(self) -> tuple[Atom, ...]:
-        return tuple(atom for _, atom in self.terms)
-
     def _weights(self, like: Array) -> Array:
         """Return the weight of every term in every problem, (M, B), as numbers like those of a batch (B, ...)."""
         xp = array_namespace(like)
@@ -356,9 +353,10 @@ class _Terms:
 
     def _views(self, T: Array) -> Iterator[tuple[list[int], Atom, Array]]:
         """Show every atom its own tensor of T (M, B, ...): for each group its terms, one of their atoms, all their views."""
-        for group in _groups(self._atoms, tuple(T.shape[2:])):
-            views = [self._atoms[m].view(T[m, ...]) for m in group]
-            yield group, self._atoms[group[0]], array_namespace(T).stack(views)
+        _, atoms = zip(*self.terms, strict=True)
+        for group in _groups(atoms, tuple(T.shape[2:])):
+            views = [atoms[m].view(T[m, ...]) for m in group]
+            yield group, atoms[group[0]], array_namespace(T).stack(views)
 
     def _each(self, method: str, T: Array) -> list[Array]:
         """Call a method of every atom with the view of its own tensor of T (M, B, ...)."""
@@ -381,7 +379,7 @@ class _Terms:
         for group, atom, views in self._views(points):
             parts = atom.prox(views, xp.stack([self.terms[m][0] * level for m in group]))
             for place, m in enumerate(group):
-                found[m] = self._atoms[m].back(parts[place, ...], shape)
+                found[m] = self.terms[m][1].back(parts[place, ...], shape)
         return xp.stack(found)
 
     def _merged(self, shape: tuple[int, ...], merge: Callable[[Any, Any], Any]) -> dict[Atom, Any]:
@@ -504,14 +502,14 @@ class Overlap(_Terms):
 
     def tidy(self, W: Array, split: Split) -> Array:
         """Give W the structure of each part, term after term."""
-        for atom, support in zip(self._atoms, self._each("support", split.parts), strict=True):
+        for (_, atom), support in zip(self.terms, self._each("support", split.parts), strict=True):
             W = atom.back(atom.restrict(atom.view(W), support), tuple(W.shape))
         return W
 
 
 @dataclass(frozen=True)
 class Latent(_Terms):
-    """The least ``sum_m theta_m |W_m|_m`` over all sums ``W_1 + ... + W_M = W``: the structure of *some* terms."""
+    """The least ``sum_m theta_m |W_m|_m`` over all tensors W_m that add up to W: the structure of *some* terms."""
 
     def bound_to(self, shape: tuple[int, ...]) -> Latent:
         """Check modes and weights; of equal terms the cheapest takes all."""
@@ -729,6 +727,11 @@ def scaled_latent(shape: tuple[int, ...], mode_weights: Sequence[float] | None =
 
 
 PENALTIES: dict[str, Callable[..., Any]] = {"overlapped": overlapped, "latent": latent, "scaled_latent": scaled_latent}
+
+
+def is_overlapped(given: Any) -> bool:
+    """Tell whether a penalty is the overlapped trace norm by its name, whose mode weights a search may choose."""
+    return isinstance(given, str) and PENALTIES.get(given) is overlapped
 
 
 def as_penalty(given: Any, shape: tuple[int, ...], mode_weights: Sequence[float] | None = None) -> Any:

@@ -1,13 +1,14 @@
 """Arrays of other libraries and devices: what the array API standard leaves open, in one place.
 
-An array is *foreign* when it belongs to PyTorch, CuPy, JAX or another library that is not NumPy. Nothing here moves an
-array from one library or device to another unless its name says so.
+Nothing here moves an array from one library or device to another unless its name says so.
 """
 
 from __future__ import annotations
 
 import copy
+import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,11 @@ from array_api_compat import (
 )
 from scipy import sparse
 
+try:
+    import resource
+except ImportError:  # systems without limits of this kind
+    resource = None  # type: ignore[assignment]
+
 Array = Any  # an array of the array API standard: NumPy, PyTorch, CuPy, JAX ...
 
 __all__ = [
@@ -32,12 +38,13 @@ __all__ = [
     "array_namespace",
     "as_dtype",
     "at_host",
+    "available_memory",
     "dense",
     "detached",
     "dtype_name",
     "free_memory",
-    "is_foreign",
     "is_narrow",
+    "is_non_numpy",
     "is_sparse",
     "move_to",
     "place",
@@ -48,6 +55,9 @@ __all__ = [
     "widest",
 ]
 
+
+_UNKNOWN = 4 << 30  # bytes that a system is taken to have which does not say
+_GROUP = Path("/sys/fs/cgroup")
 
 # NumPy is the standard's own since 2.1, and its calls cost less unwrapped. Looking a library up takes as long as a small
 # product, so each kind of array is looked up once.
@@ -63,14 +73,14 @@ def array_namespace(*arrays: Array) -> Any:
     return _NAMESPACES[kind]
 
 
-def is_foreign(X: Any) -> bool:
+def is_non_numpy(X: Any) -> bool:
     """Whether X is an array of another library than NumPy, with its numbers at hand (a Dask array has none).
 
     Examples
     --------
     >>> import numpy as np
-    >>> from tracelearn.arrays.array_api import is_foreign
-    >>> is_foreign(np.ones(3)), is_foreign([1.0])
+    >>> from tracelearn.arrays.array_api import is_non_numpy
+    >>> is_non_numpy(np.ones(3)), is_non_numpy([1.0])
     (False, False)
     """
     if type(X) is np.ndarray or not is_array_api_obj(X):
@@ -103,15 +113,15 @@ def place(X: Any) -> str:
     >>> place(np.ones(3))
     'numpy on cpu'
     """
-    if not is_foreign(X):
+    if not is_non_numpy(X):
         return "numpy on cpu"
     return f"{type(X).__module__.split('.')[0]} on {device(X)}"
 
 
 def same_place(first: Array, second: Array) -> bool:
     """Whether two arrays are of one library and on one device, so that they can meet in a product."""
-    if not is_foreign(first) or not is_foreign(second):
-        return is_foreign(first) == is_foreign(second)
+    if not is_non_numpy(first) or not is_non_numpy(second):
+        return is_non_numpy(first) == is_non_numpy(second)
     return array_namespace(first) is array_namespace(second) and bool(device(first) == device(second))
 
 
@@ -122,7 +132,7 @@ def detached(X: Array) -> Array:
 
 def to_numpy(X: Array) -> Array:
     """Bring an array to the processor, as one of NumPy; what is no array becomes one."""
-    if not is_foreign(X):
+    if not is_non_numpy(X):
         return np.asarray(X)
     if is_cupy_array(X):
         return X.get()
@@ -141,7 +151,7 @@ def at_host(value: Any) -> Any:
     >>> at_host((np.ones(2), "b"))
     (array([1., 1.]), 'b')
     """
-    if is_foreign(value):
+    if is_non_numpy(value):
         return to_numpy(value)
     if type(value).__module__.split(".")[0] in ("torch", "jax", "cupy"):  # their dtypes
         return np.dtype(dtype_name(value))
@@ -160,11 +170,11 @@ def at_host(value: Any) -> Any:
 
 def move_to(X: Any, like: Array, dtype: Any = None) -> Array:
     """Bring an array to the library and the device of another, and there to ``dtype`` where one is given."""
-    if not is_foreign(like):
+    if not is_non_numpy(like):
         X = to_numpy(X)
         return X if dtype is None else X.astype(dtype, copy=False)
     xp, there = array_namespace(like), device(like)
-    if is_foreign(X) and array_namespace(X) is xp:
+    if is_non_numpy(X) and array_namespace(X) is xp:
         X = detached(X)
         X = X if device(X) == there else to_device(X, there)
         return X if dtype is None else xp.astype(X, dtype, copy=False)
@@ -215,7 +225,7 @@ def to_single(X: Array) -> Array:
 
 
 def unique_values(y: Array) -> Array:
-    """List the values of a foreign array in increasing order."""
+    """List the values of an array of another library in increasing order."""
     xp = array_namespace(y)
     if xp.isdtype(y.dtype, "bool"):  # which the standard does not sort
         return xp.astype(unique_values(xp.astype(y, xp.uint8)), y.dtype)
@@ -230,3 +240,44 @@ def free_memory(X: Array) -> int | None:
     if is_cupy_array(X):
         return int(device(X).mem_info[0])
     return None
+
+
+def available_memory() -> int:
+    """Find the bytes that can be allocated without swapping and without being refused or killed."""
+    return max(0, min(_free(), _within_limit(), _within_group()))
+
+
+def _free() -> int:
+    """Ask Linux for what is free or can be freed, other systems for what is free."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):
+        pass
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return _UNKNOWN
+
+
+def _within_limit() -> int:
+    """Find what the limit on addresses, ``ulimit -v``, leaves to this process."""
+    if resource is None:
+        return 1 << 62
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY:
+        return 1 << 62
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    except OSError:
+        return limit
+    return limit - pages * resource.getpagesize()
+
+
+def _within_group() -> int:
+    """Find what the limit of a container leaves to this process."""
+    try:
+        limit, used = ((_GROUP / name).read_text(encoding="ascii").strip() for name in ("memory.max", "memory.current"))
+    except OSError:
+        return 1 << 62
+    return 1 << 62 if limit == "max" else int(limit) - int(used)

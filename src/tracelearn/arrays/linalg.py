@@ -20,6 +20,7 @@ from array_api_compat import device
 from scipy import sparse
 from threadpoolctl import ThreadpoolController
 
+from tracelearn.arrays import cuda
 from tracelearn.arrays.array_api import Array, array_namespace, is_sparse
 
 __all__ = [
@@ -92,17 +93,25 @@ def shrink(M: Array, threshold: Array) -> Array:
             [0., 0.]]])
     """
     xp = array_namespace(M)
-    square, Q = xp.linalg.eigh(M @ xp.matrix_transpose(M))
+    square, Q = _eigh(M @ xp.matrix_transpose(M))
     sigma = xp.sqrt(positive_part(square))
     level = threshold[..., None]
     # Eigenvalues of the gram are exact to eps sigma_max^2, so singular values to sqrt(eps) sigma_max and no better.
-    # A threshold of zero changes nothing, so it needs none.
-    if bool(xp.any((level < math.sqrt(float(xp.finfo(M.dtype).eps)) * sigma[..., -1:]) & (level > 0))):
+    # A threshold of zero changes nothing, so it needs none. To ask a GPU costs more than the shrinkage, and the certificate
+    # would see what is lost.
+    if not cuda.serves(Q) and bool(
+        xp.any((level < math.sqrt(float(xp.finfo(M.dtype).eps)) * sigma[..., -1:]) & (level > 0))
+    ):
         U, sigma, Vt = xp.linalg.svd(M, full_matrices=False)
         return (U * positive_part(sigma - level)[..., None, :]) @ Vt
     left = positive_part(sigma - level)
     keep = left / xp.where(left > 0, sigma, xp.ones_like(sigma))
     return (Q * keep[..., None, :]) @ (xp.matrix_transpose(Q) @ M)
+
+
+def _eigh(G: Array) -> tuple[Array, Array]:
+    """Decompose small symmetric matrices (..., m, m); on a GPU the eigenvalues come in no order."""
+    return cuda.eigh(G) if cuda.serves(G) else array_namespace(G).linalg.eigh(G)
 
 
 def with_ones(X: Array) -> Array:
@@ -156,7 +165,7 @@ def trace_norms(M: Array) -> Array:
     """
     xp = array_namespace(M)
     M, scale = _scaled(M)
-    Q = xp.linalg.eigh(M @ xp.matrix_transpose(M))[1]
+    Q = _eigh(M @ xp.matrix_transpose(M))[1]
     lengths = xp.sqrt(xp.sum((xp.matrix_transpose(Q) @ M) ** 2, axis=-1))
     return xp.sum(lengths, axis=-1) * scale[..., 0, 0]
 
@@ -165,7 +174,8 @@ def spectral_norms(M: Array) -> Array:
     """Find the largest singular values of matrices (..., m, q), m <= q."""
     xp = array_namespace(M)
     M, scale = _scaled(M)
-    largest = xp.linalg.eigvalsh(M @ xp.matrix_transpose(M))[..., -1]
+    G = M @ xp.matrix_transpose(M)
+    largest = xp.max(_eigh(G)[0], axis=-1) if cuda.serves(G) else xp.linalg.eigvalsh(G)[..., -1]
     return xp.sqrt(positive_part(largest)) * scale[..., 0, 0]
 
 

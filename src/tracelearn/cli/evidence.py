@@ -20,6 +20,7 @@ from tracelearn.cli.shared import (
     Target,
     TaskName,
     check_out,
+    open_data,
     open_groups,
     read_alpha,
     reads_samples,
@@ -31,17 +32,33 @@ __all__ = ["compare_command", "over_time_command", "permutation_command"]
 Scoring = Annotated[
     str | None, typer.Option(help="Score of scikit-learn, such as roc_auc.", show_default="accuracy or R²")
 ]
+Confounds = Annotated[
+    str | None,
+    typer.Option(
+        help="Names of numbers in the file, such as age,movement, to regress out of the samples.", show_default=False
+    ),
+]
 FoldCount = Annotated[int, typer.Option(help="Number of folds.", min=2)]
 Plot = Annotated[Path | None, typer.Option(help="File for a figure: .png, .svg or .pdf.", show_default=False)]
 Force = Annotated[bool, typer.Option("--force", help="Replace the file of the figure if it is there.")]
 
 
 def _read(
-    data: str, target: str, samples: str, groups: str | None, task: str, cv: int, reading: dict[str, Any]
-) -> tuple[Any, bool]:
-    """Read samples, targets and groups, and say whether targets are labels."""
+    data: str,
+    target: str,
+    samples: str,
+    groups: str | None,
+    confounds: str | None,
+    task: str,
+    cv: int,
+    reading: dict[str, Any],
+) -> tuple[Any, Any, bool]:
+    """Read samples, targets and groups, and confounds; say whether targets are labels."""
     from tracelearn.cli import learning, progress
 
+    names = [] if confounds is None else confounds.split(",")
+    if names:  # of a wide table they are no columns of the samples
+        reading = {**reading, "ignore": (*reading["ignore"], *names, target)}
     source, grouped = open_groups(data, samples, target, groups, reading)
     with progress.Bar(quiet=True) as bar:
         found = learning.read(source, grouped, data, bar)
@@ -50,7 +67,8 @@ def _read(
     )
     chosen = learning.find_task(found.y, task)
     learning.check_folds(found, cv, chosen)
-    return found, chosen.is_classification
+    columns = [learning.targets_of(open_data(data, samples, name, reading, "confounds"), data) for name in names]
+    return found, np.column_stack(columns) if columns else None, chosen.is_classification
 
 
 def _model(alpha: str, *, classes: bool, **search: Any) -> Any:
@@ -90,6 +108,7 @@ def permutation_command(
     target: Target = "y",
     samples: Samples = "X",
     groups: Groups = None,
+    confounds: Confounds = None,
     task: TaskName = "auto",
     alpha: Annotated[
         str, typer.Option(help="Strength of the trace norm, or auto: chosen by cross-validation.")
@@ -115,10 +134,12 @@ def permutation_command(
     check_out(plot, "figure", force=force, option="--plot", inputs=(data, target))
     from tracelearn.inference import permutation_test
 
-    found, classes = _read(data, target, samples, groups, task, cv, reading)
+    found, confounding, classes = _read(data, target, samples, groups, confounds, task, cv, reading)
     model = _model(alpha, classes=classes, views=None)
     options: dict[str, Any] = {"n_permutations": permutations, "cv": cv, "scoring": scoring, "random_state": seed}
-    result = permutation_test(model, found.X, found.y, groups=found.groups, selection=selection, **options)
+    result = permutation_test(
+        model, found.X, found.y, groups=found.groups, confounds=confounding, selection=selection, **options
+    )
     facts = {
         "score": result.score,
         "scoring": result.scoring,
@@ -147,6 +168,7 @@ def compare_command(
     target: Target = "y",
     samples: Samples = "X",
     groups: Groups = None,
+    confounds: Confounds = None,
     task: TaskName = "auto",
     alpha: Annotated[
         str, typer.Option(help="Strength of the trace norm, or auto: chosen by cross-validation.")
@@ -165,9 +187,11 @@ def compare_command(
     check_out(plot, "figure", force=force, option="--plot", inputs=(data, target))
     from tracelearn.inference import compare
 
-    found, classes = _read(data, target, samples, groups, task, cv, reading)
+    found, confounding, classes = _read(data, target, samples, groups, confounds, task, cv, reading)
     model = {"trace norm": _model(alpha, classes=classes)}
-    result = compare(model, found.X, found.y, cv=cv, repeats=repeats, groups=found.groups, scoring=scoring)
+    result = compare(
+        model, found.X, found.y, cv=cv, repeats=repeats, groups=found.groups, confounds=confounding, scoring=scoring
+    )
     columns = ("means", "difference", "standard_error", "p_value", "low", "high")
     facts: dict[str, Any] = {"scoring": result.scoring, "names": list(result.names)}
     facts |= {name: np.asarray(getattr(result, name)).tolist() for name in columns}
@@ -181,6 +205,7 @@ def over_time_command(
     target: Target = "y",
     samples: Samples = "X",
     groups: Groups = None,
+    confounds: Confounds = None,
     task: TaskName = "auto",
     alpha: Annotated[str, typer.Option(help="Strength of the trace norm.")] = "0.01",
     axis: Annotated[int, typer.Option(help="Axis of the samples to decode along, the first mode is 1.")] = -1,
@@ -200,10 +225,12 @@ def over_time_command(
     check_out(plot, "figure", force=force, option="--plot", inputs=(data, target))
     from tracelearn.inference import decode_over_time
 
-    found, classes = _read(data, target, samples, groups, task, cv, reading)
+    found, confounding, classes = _read(data, target, samples, groups, confounds, task, cv, reading)
     model = _model(alpha, classes=classes, views=None)
     options: dict[str, Any] = {"axis": axis, "window": window, "step": step, "generalize": generalize}
-    result = decode_over_time(model, found.X, found.y, cv=cv, groups=found.groups, scoring=scoring, **options)
+    result = decode_over_time(
+        model, found.X, found.y, cv=cv, groups=found.groups, confounds=confounding, scoring=scoring, **options
+    )
     facts = {"scoring": result.scoring, "positions": result.positions.tolist(), "mean": result.mean.tolist()}
     facts["standard_error"] = result.standard_error.tolist()
     course = result.mean if not generalize else np.diagonal(result.mean)

@@ -13,6 +13,7 @@ import tracelearn
 from tracelearn.cli.mistakes import refuse
 from tracelearn.cli.shared import (
     AsJson,
+    Coordinates,
     Data,
     Groups,
     Html,
@@ -22,9 +23,11 @@ from tracelearn.cli.shared import (
     Target,
     TaskName,
     check_out,
+    components_in_words,
+    name_modes,
     open_groups,
     read_alpha,
-    read_names,
+    read_modes,
     reads_samples,
     show_table,
     views_in_rows,
@@ -79,8 +82,6 @@ def _counted(classes: dict[str, int]) -> str:
 
 def _rows(facts: dict[str, Any]) -> dict[str, str]:
     """Write the facts for people."""
-    from tracelearn.report.model import spans
-
     score, weights = facts["score"], facts["mode_weights"]
     kind = "classifier" if facts["task"] == "classification" else "regressor"
     is_chosen = score["alpha_chosen_on_same_folds"]
@@ -101,7 +102,7 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
         ),
         f"{score['baseline_is']} alone": f"{score['baseline']:.3f}",
         "note": "alpha and the rest chosen on these folds: slightly optimistic" if is_chosen else "",
-        "mode ranks": spans(facts["mode_ranks"], facts["mode_names"]) if facts["weights_of"] == "samples" else "",
+        "components": components_in_words(facts),
         "duality gap": f"{facts['dual_gap']:.1e} after {facts['n_iter']} iterations",
         "seconds": f"{facts['seconds']:.1f}",
         "file": facts["file"],
@@ -148,6 +149,7 @@ def fit_command(
     out: Annotated[Path, typer.Option(help="File for the model.")] = _OUT,
     html: Html = None,
     mode_names: ModeNames = None,
+    coordinates: Coordinates = None,
     force: Annotated[
         bool, typer.Option("--force", help="Replace the files of model and page if they are there.")
     ] = False,
@@ -166,7 +168,7 @@ def fit_command(
     seen = _views(views, time_axis, strength)
     refuse((not ridge < math.inf, f"Expected a number of at least 0 for --ridge, got {ridge}: correct it."))
     source, grouped = open_groups(data, samples, target, groups, reading)
-    names = read_names(mode_names, shape or source.sample_shape or ())
+    modes = read_modes(mode_names, coordinates, shape or source.sample_shape or ()) or source.modes
     options = {"loss": loss, "ridge": ridge, "penalty": penalty, "target_mode": target_mode, "tensor_shape": shape}
     options |= {"keep_moments": True} | ({} if max_iter is None else {"max_iter": max_iter})
     from tracelearn.cli import learning, progress
@@ -179,11 +181,13 @@ def fit_command(
         splits = learning.draw_folds(found, cv, chosen)
         model = _make_model(chosen, strength, options | ({"cv": splits, **seen} if strength is None else {}))
         facts, evaluation = learning.learn(found, chosen, model, splits, bar)
+        if modes is not None:
+            name_modes(model, modes)
         tracelearn.save(model, out)
-        learned = gather(model, mode_names=names)
+        learned = gather(model)
         if html is not None:
             write_page(html, learned, evaluation, out, context)
-    facts |= {**learned.for_table(named=names is not None), "file": str(out)}
+    facts |= {**learned.for_table(), "file": str(out)}
     facts |= {} if html is None else {"page": str(html)}
     if as_json and not quiet:
         typer.echo(json.dumps(facts))

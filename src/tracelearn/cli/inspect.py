@@ -16,6 +16,7 @@ from tracelearn.cli.shared import (
     Html,
     ModeNames,
     check_out,
+    components_in_words,
     echo,
     load_file,
     missing_targets,
@@ -53,7 +54,7 @@ def _of_model(model: Any, names: list[str] | None) -> dict[str, Any]:
     if hasattr(model, "coef_") and hasattr(model, "dual_gap_"):  # those of the paper prove nothing
         learned, moments = gather(model, mode_names=names), getattr(model, "moments_", None)
         facts |= {
-            **learned.for_table(named=names is not None),
+            **learned.for_table(),
             "singular_values": [plain(one.values) for one in learned.components],
             "moments": moments is not None,
             "weight": None if moments is None else float(moments.weight),
@@ -99,8 +100,6 @@ def _bars(values: list[float]) -> str:
 
 def _rows(facts: dict[str, Any]) -> dict[str, str]:
     """Write the facts for people: what was asked for and chosen, what the weights are like, how well they are proven."""
-    from tracelearn.report.model import spans
-
     classes, rows = facts.get("classes", []), {"what": facts["kind"]}
     more = f", and {len(classes) - _SHOWN} more" if len(classes) > _SHOWN else ""
     if "parameters" in facts:
@@ -113,8 +112,7 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
     rows["classes"] = ", ".join(map(str, classes[:_SHOWN])) + more
     if "mode_ranks" in facts:
         rows |= views_in_rows(facts["views"])
-        if facts["weights_of"] == "samples":
-            rows["mode ranks"] = spans(facts["mode_ranks"], facts["mode_names"])
+        rows["components"] = components_in_words(facts)
         names = facts["mode_names"] or range(1, len(facts["singular_values"]) + 1)
         row = "mode {}" if facts["weights_of"] == "samples" else "{}, values"
         rows |= {row.format(name): _bars(one) for name, one in zip(names, facts["singular_values"], strict=True)}

@@ -17,7 +17,7 @@ from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, check_cv
 from sklearn.pipeline import make_pipeline
 
-from tracelearn.arrays.memory import available_memory
+from tracelearn.arrays.array_api import available_memory
 from tracelearn.cli.mistakes import refuse, telling
 from tracelearn.cli.progress import Bar
 from tracelearn.cli.shared import as_text, missing_targets
@@ -75,7 +75,8 @@ class Dataset:
         return np.asarray(model.predict(self.X[rows]))
 
 
-def _targets_of(source: Source, data: str) -> NDArray[Any]:
+def targets_of(source: Source, data: str) -> NDArray[Any]:
+    """Read the targets of a file, all at once."""
     parts = [y for y, _ in source.targets()]
     if parts[0] is None:
         raise missing_targets(data)
@@ -84,7 +85,7 @@ def _targets_of(source: Source, data: str) -> NDArray[Any]:
 
 def read(source: Source, groups: Source | None, data: str, bar: Bar) -> Dataset:
     """Read what fits in memory, and leave the rest where it is; groups are targets of the same file."""
-    y, named = _targets_of(source, data), None if groups is None else _targets_of(groups, data)
+    y, named = targets_of(source, data), None if groups is None else targets_of(groups, data)
     assert source.sample_shape is not None
     assert source.dtype is not None
     size = len(y) * math.prod(source.sample_shape) * source.dtype.itemsize

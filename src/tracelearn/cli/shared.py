@@ -22,6 +22,7 @@ from tracelearn.cli.mistakes import MistakeError, printable, refuse
 
 __all__ = [
     "AsJson",
+    "Coordinates",
     "Data",
     "Groups",
     "Html",
@@ -33,12 +34,15 @@ __all__ = [
     "as_text",
     "check_apart",
     "check_out",
+    "components_in_words",
     "echo",
     "load_file",
     "missing_targets",
+    "name_modes",
     "open_data",
     "open_groups",
     "read_alpha",
+    "read_modes",
     "read_names",
     "reads_samples",
     "show_table",
@@ -67,7 +71,15 @@ Html = Annotated[
     Path | None, typer.Option(help="File for a page about the model, to open in a browser.", show_default=False)
 ]
 ModeNames = Annotated[
-    str | None, typer.Option(help="Names of the modes, such as channel,time, for table and page.", show_default=False)
+    str | None,
+    typer.Option(help="Names of the modes, such as 'channel,time (s)', for table and page.", show_default=False),
+]
+Coordinates = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Coordinates of a mode by its name, from first to last, time=-0.2:0.8, or one by one, channel=C3,Cz,C4.",
+        show_default=False,
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the facts as one JSON object.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing but what went wrong.")]
@@ -245,6 +257,63 @@ def read_names(text: str | None, shape: Sequence[int]) -> list[str] | None:
     return names
 
 
+def read_modes(mode_names: str | None, coordinates: list[str] | None, shape: Sequence[int]) -> Any:
+    """Read names, units and coordinates of modes; None where no names are given.
+
+    Examples
+    --------
+    >>> from tracelearn.cli.shared import read_modes
+    >>> channel, time = read_modes("channel, time (s)", ["time=0:0.2", "channel=C3,C4"], (2, 3))
+    >>> channel.values.tolist(), time.values.tolist(), time.label
+    (['C3', 'C4'], [0.0, 0.1, 0.2], 'time (s)')
+    """
+    from tracelearn.samples.modes import Mode
+
+    names = read_names(mode_names, shape)
+    refuse(
+        (bool(coordinates) and names is None, "Expected --mode-names beside --coordinates, got none: name the modes.")
+    )
+    if names is None:
+        return None
+    parts = [re.fullmatch(r"(.+?)\s*(?:\((.+)\))?", name) for name in names]
+    found = {one[1]: Mode(one[1], np.arange(size), one[2]) for one, size in zip(parts, shape, strict=True) if one}
+    refuse((len(found) < len(names), f"Expected different names of modes, got {mode_names!r}: correct --mode-names."))
+    for text in coordinates or ():
+        name, _, given = text.partition("=")
+        sentence = f"Expected coordinates of a mode, such as time=0:1, for --coordinates, got {text!r}: "
+        refuse((name not in found, f"{sentence}begin with a name among {', '.join(found)}."))
+        mode = found[name]
+        try:
+            ends = [float(end) for end in given.split(":")] if ":" in given else []
+            values = np.linspace(ends[0], ends[1], len(mode.values)) if len(ends) == 2 else _values(given)
+        except ValueError:
+            values = np.zeros(0)
+        refuse(
+            (
+                values.shape != mode.values.shape,
+                f"{sentence}give first:last, or one for each of {len(mode.values)} entries.",
+            )
+        )
+        found[name] = Mode(name, values, mode.unit)
+    return tuple(found.values())
+
+
+def _values(text: str) -> NDArray[Any]:
+    """Read coordinates that are separated by commas, as numbers where all are."""
+    entries = [entry.strip() for entry in text.split(",")]
+    try:
+        return np.array([float(entry) for entry in entries])
+    except ValueError:
+        return np.array(entries)
+
+
+def name_modes(model: Any, modes: Any) -> None:
+    """Let a fitted model know what the modes of its samples are called."""
+    model.modes_ = modes
+    if getattr(model, "features_", model) is None:
+        model.best_estimator_.modes_ = modes
+
+
 def echo(text: str, *, err: bool = False) -> None:
     """Print a line."""
     typer.echo(printable(text), err=err)
@@ -261,6 +330,20 @@ def show_table(rows: dict[str, str]) -> None:
         if value:
             lines.add_row(printable(name), text.Text(printable(value)))  # labels may contain what rich takes for markup
     console.Console().print(lines)
+
+
+def components_in_words(facts: dict[str, Any]) -> str:
+    """Say how many components of each mode carry nearly all of the weights; of views their own rows say it.
+
+    Examples
+    --------
+    >>> from tracelearn.cli.shared import components_in_words
+    >>> components_in_words({"components": [1, 2], "mode_names": ["channel", "time"], "views": []})
+    'channel 1, time 2 carry 99 %'
+    """
+    counts, names = facts["components"], facts["mode_names"]
+    told = map(str, counts) if names is None else (f"{n} {count}" for n, count in zip(names, counts, strict=True))
+    return "" if facts["views"] else f"{', '.join(told)} carry 99 %"
 
 
 def views_in_rows(views: list[dict[str, Any]]) -> dict[str, str]:

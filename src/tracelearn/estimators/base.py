@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from numbers import Integral, Real
@@ -133,6 +133,7 @@ class TraceNormModel(NamedWeights, BaseEstimator):
 
     _dtype: Any  # of the samples, and so of the weights
     _flat = False  # whether samples of more than one mode came flat
+    _single = False  # whether there is one target and no axis of targets, in y, in weights and in intercepts
     _solution: Solution
     _solved: Any
     intercept_: Any
@@ -145,12 +146,6 @@ class TraceNormModel(NamedWeights, BaseEstimator):
         raise NotImplementedError
 
     def _survey(self, raw: Raw, **known: Any) -> dict[str, Any]:
-        raise NotImplementedError
-
-    def _shaped(self, rows: Array, shape: tuple[int, ...]) -> Array:
-        raise NotImplementedError
-
-    def _scalar(self, intercept: Array) -> Any:
         raise NotImplementedError
 
     # --- samples -----------------------------------------------------------------------------------------------------
@@ -268,9 +263,7 @@ class TraceNormModel(NamedWeights, BaseEstimator):
                 "__iter__ begins anew, or a file."
             )
         found = self._summarised(raw)
-        for name in ("sample_shape_", "n_features_in_", "_dtype", "_flat", "classes_", "_single", "modes_"):
-            if hasattr(found, name):
-                setattr(self, name, getattr(found, name))
+        self._know(found, "classes_")
         self._check_learned()
         self._fit_moments(found.moments_, self.warm_start, keep=self.keep_moments)
         return self
@@ -283,6 +276,11 @@ class TraceNormModel(NamedWeights, BaseEstimator):
                 found._learn(X, y, weight, grow=True, part=True)
         check_total_weight(found.moments_.weight)
         return found
+
+    def _know(self, other: Any, *more: str) -> None:
+        """Know of samples what another model does."""
+        names = ("sample_shape_", "n_features_in_", "_dtype", "_flat", "_single", "modes_", *more)
+        self.__dict__.update({name: vars(other)[name] for name in names if name in vars(other)})
 
     def _check_learned(self) -> None:
         """Refuse what can be judged only after the last block."""
@@ -316,6 +314,14 @@ class TraceNormModel(NamedWeights, BaseEstimator):
             self.intercept_ = self._scalar(self.intercept_ - weights @ regression.centre)
             self.confound_coef_ = self._shaped(weights, weights.shape[1:])
 
+    def _shaped(self, rows: Array, shape: tuple[int, ...]) -> Array:
+        """Give rows (K, p) the shape of tensors, with an axis of targets unless y has none."""
+        return array_namespace(rows).reshape(rows, shape if self._single else (-1, *shape))
+
+    def _scalar(self, intercept: Array) -> Any:
+        """Take a number out of intercepts (K,) where y has no axis of targets."""
+        return float(intercept[0]) if self._single else intercept
+
     def _weight_shape(self, n_targets: int) -> tuple[int, ...]:
         """Return the shape of one weight tensor: with ``target_mode`` the targets are its first mode."""
         return (n_targets, *self.sample_shape_) if self._joint(n_targets) else self.sample_shape_
@@ -337,14 +343,23 @@ class TraceNormModel(NamedWeights, BaseEstimator):
         problems = Problems(fit, penalty, alpha, self._weight_shape(n_targets))
         problem = (penalty, self._loss(n_targets), n_targets, place(reference))
         start = self._solution if warm and getattr(self, "_solved", None) == problem else None
-        record = Record(self._watch if self.verbose > 1 else None)
+        record: list[tuple[int, float]] = []
+
+        def watch(so_far: Solution) -> None:
+            gap = float(array_namespace(so_far.gap).max(so_far.gap))
+            record.append((so_far.n_iter, gap))
+            if self.verbose > 1:
+                self._report(f"iteration {so_far.n_iter}, relative duality gap {gap:.1e}")
+
         if self.solver == "auto" and fit.best_solver == "subspaces":
             few = "subspaces: two passes for the best weights in subspaces of the modes, which then grow"
             many = "apg-adm: some term of the penalty is no trace norm, so every gradient is a pass"
             self._report(few if penalty.is_invariant else many)
-        found = self._solver(fit)(problems, tol=self.tol, max_iter=self.max_iter, start=start, on_iteration=record)
+        found = self._solver(fit)(problems, tol=self.tol, max_iter=self.max_iter, start=start, on_iteration=watch)
         self._solution, self._solved = found, problem
-        return self._keep(problems, found, record, scales)
+        coef = self._keep(problems, found, scales)
+        self._convergence = gap_curve(record, self.n_iter_, self.dual_gap_)
+        return coef
 
     def _solver(self, fit: DataFit) -> Any:
         """Find the solver: by name, the one that suits the data fit, or the user's own function."""
@@ -358,8 +373,9 @@ class TraceNormModel(NamedWeights, BaseEstimator):
             )
         return solver
 
-    def _keep(self, problems: Problems, found: Solution, record: Record, scales: Array | None) -> Array:
+    def _keep(self, problems: Problems, found: Solution, scales: Array | None) -> Array:
         """Set what was learned; the certificate is that of the weights as they are handed out."""
+        self.__dict__.pop("_class_map", None)  # it belonged to other weights
         W = problems.rows(found.W)
         xp, limit = array_namespace(W), max(self.tol, float(array_namespace(W).max(found.gap)))
         coef = W if scales is None else W / scales
@@ -374,7 +390,6 @@ class TraceNormModel(NamedWeights, BaseEstimator):
                 kept = coef
         self.n_iter_, self.objective_ = found.n_iter, float(xp.sum(found.objective))
         self.dual_gap_ = float(xp.max(found.gap))
-        self._convergence = record.until(self.n_iter_, self.dual_gap_)
         self.intercept_ = self._scalar(self._intercept(problems, W))
         self.coef_ = self._shaped(kept, (kept.shape[1],) if self._flat else self.sample_shape_)
         self._report(f"relative duality gap {self.dual_gap_:.1e} after {self.n_iter_} iterations")
@@ -413,10 +428,6 @@ class TraceNormModel(NamedWeights, BaseEstimator):
         if self.verbose:
             with shown():
                 logger.info("%s: %s", type(self).__name__, message, extra=extra)
-
-    def _watch(self, so_far: Solution) -> None:
-        gap = float(array_namespace(so_far.gap).max(so_far.gap))
-        self._report(f"iteration {so_far.n_iter}, relative duality gap {gap:.1e}")
 
     # --- the model ---------------------------------------------------------------------------------------------------
 
@@ -546,35 +557,19 @@ def _with_confounds(block: Block, confounds: Array | None, first: int = 0) -> Bl
     return replace(block, confounds=move_to(rows, block.X, block.Y.dtype))
 
 
-class Record:
-    """Keep iterations and largest gaps, as ``on_iteration`` of a solver; pass each solution on to ``then``."""
+def gap_curve(record: Sequence[tuple[int, float]], n_iter: int, gap: float) -> tuple[Array, Array]:
+    """Return the iterations of a record and the largest gaps over targets, ending with what the solver returned.
 
-    def __init__(self, then: Any = None) -> None:
-        self._then = then
-        self._runs: list[list[tuple[int, float]]] = []
-
-    def __call__(self, so_far: Solution) -> None:
-        """Note where a solver stands."""
-        gap = float(array_namespace(so_far.gap).max(so_far.gap))
-        # Newton solves separable targets one after the other: a count that falls back is the next target's.
-        if not self._runs or so_far.n_iter <= self._runs[-1][-1][0]:
-            self._runs.append([])
-        self._runs[-1].append((so_far.n_iter, gap))
-        if self._then is not None:
-            self._then(so_far)
-
-    def until(self, n_iter: int, gap: float) -> tuple[Array, Array]:
-        """Return iterations and gaps, the largest over targets, ending with what the solver returned."""
-        runs = [np.array(run, dtype=np.float64).T for run in self._runs]
-        iterations = np.unique(np.concatenate([np.zeros(0), *(run[0] for run in runs)]))
-        iterations = iterations[iterations < n_iter]
-        if not iterations.size:
-            return np.array([float(n_iter)]), np.array([gap])
-        gaps = []
-        for steps, values in runs:  # between two looks, and after the last, the gap is what was proven before
-            last = np.searchsorted(steps, iterations, side="right") - 1
-            gaps.append(values[np.maximum(last, 0)])
-        return np.append(iterations, float(n_iter)), np.append(np.max(gaps, axis=0), gap)
+    Newton solves separable targets one after the other: a count that falls back is the next target's.
+    """
+    counts, gaps = np.array(record, dtype=np.float64).reshape(-1, 2).T
+    iterations = np.unique(counts[counts < n_iter])
+    largest = np.zeros(len(iterations))
+    for run in np.split(np.arange(len(counts)), np.flatnonzero(np.diff(counts) <= 0) + 1):
+        if len(run):  # between two looks, and after the last, the gap is what was proven before
+            last = np.searchsorted(counts[run], iterations, side="right") - 1
+            largest = np.maximum(largest, gaps[run][np.maximum(last, 0)])
+    return np.append(iterations, float(n_iter)), np.append(largest, gap)
 
 
 def _fibres(W: Array, axis: int) -> Array:

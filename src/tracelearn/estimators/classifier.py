@@ -10,7 +10,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 
-from tracelearn.arrays.array_api import Array, array_namespace, is_foreign, move_to, to_numpy, widest
+from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, move_to, to_numpy, widest
 from tracelearn.estimators.classes import recode, union
 from tracelearn.estimators.online import OnlineModel, has_moments
 from tracelearn.estimators.scores import accuracy
@@ -177,12 +177,7 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
 
     classes_: Array
     _learns_classes = True
-
-    def _shaped(self, rows: Array, shape: tuple[int, ...]) -> Array:
-        return array_namespace(rows).reshape(rows, (-1, *shape))
-
-    def _scalar(self, intercept: Array) -> Array:
-        return intercept
+    _class_map: Array | None = None  # between the scores of all classes, where a search has found that it helps
 
     def _block(
         self,
@@ -213,7 +208,7 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
 
     def _balance(self, y: Array, members: Array) -> Array:
         """Weigh every sample by its class."""
-        if not is_foreign(y):
+        if not is_non_numpy(y):
             return compute_sample_weight(self.class_weight, y)
         xp, count = array_namespace(y), members.shape[1]
         columns = xp.astype(members, widest(y)["dtype"])
@@ -328,6 +323,9 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
 
     def _decision_function(self, X: Any, confounds: Array | None = None) -> Array:
         scores = self._scores(X, confounds)
+        if self._class_map is not None:
+            shown = move_to(self._class_map, scores, scores.dtype)
+            scores = scores @ shown[:-1, :] + shown[-1, :]
         return scores[:, 0] if self.classes_.shape[0] == 2 else scores
 
     def predict(self, X: Any, confounds: Any = None) -> Array:
@@ -343,9 +341,9 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
     def score(self, X: Any, y: Any, sample_weight: Any = None, confounds: Any = None) -> float:
         """Return the share of labels that are right."""
         found = self.predict(X, confounds)
-        if not is_foreign(self.classes_):
+        if not is_non_numpy(self.classes_):
             weight = None if sample_weight is None else to_numpy(sample_weight)
-            return float(accuracy_score(to_numpy(y) if is_foreign(y) else y, found, sample_weight=weight))
+            return float(accuracy_score(to_numpy(y) if is_non_numpy(y) else y, found, sample_weight=weight))
         y = array_namespace(found).reshape(move_to(y, found), found.shape)
         return accuracy(y, found, read_weights(sample_weight, found))
 

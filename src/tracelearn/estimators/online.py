@@ -85,9 +85,7 @@ class OnlineModel(TraceNormModel):
             return
         found = self._summarised(raw)  # the first samples of a model come only once
         moments, known = self._coded_alike(found, classes)
-        for name in ("sample_shape_", "n_features_in_", "_dtype", "_flat", "_single", "modes_"):
-            if hasattr(found, name):
-                setattr(self, name, getattr(found, name))
+        self._know(found)
         self.__dict__.update(known, moments_=moments)
 
     def _learn_and_solve(self, X: Any, y: Any, sample_weight: Any, classes: Any = None, confounds: Any = None) -> Self:

@@ -9,7 +9,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 
-from tracelearn.arrays.array_api import Array, array_namespace, is_foreign
+from tracelearn.arrays.array_api import Array, is_non_numpy
 from tracelearn.estimators.online import OnlineModel, has_moments
 from tracelearn.estimators.scores import r_squared
 from tracelearn.samples.checks import float_dtype, learning, read_samples, read_targets, read_weights
@@ -152,14 +152,6 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
         self.forgetting = forgetting
         self.verbose = verbose
 
-    _single: bool  # whether y has one axis
-
-    def _shaped(self, rows: Array, shape: tuple[int, ...]) -> Array:
-        return array_namespace(rows).reshape(rows, shape if self._single else (-1, *shape))
-
-    def _scalar(self, intercept: Array) -> Any:
-        return float(intercept[0]) if self._single else intercept
-
     def _block(
         self, X: Any, y: Any, sample_weight: Any, *, reset: bool, part: bool = False, **known: Any
     ) -> tuple[Block, tuple[int, ...]]:
@@ -226,7 +218,7 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, confounds: Any = None) -> float:
         """Return the share of the variance of y that is explained, R², averaged over targets."""
-        if not is_foreign(X) and confounds is None:
+        if not is_non_numpy(X) and confounds is None:
             return float(super().score(X, y, sample_weight))
         found = self.predict(X, confounds)
         return r_squared(read_targets(y, found), found, read_weights(sample_weight, found))

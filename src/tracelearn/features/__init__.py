@@ -4,10 +4,11 @@ Invariant: everything learned here adds over batches, centred and merged by the 
 ``partial_fit`` over any batches ends where ``fit`` on all samples does, to rounding.
 """
 
+from tracelearn.features.base import find_time_axis
 from tracelearn.features.logarithm import Logarithm
 from tracelearn.features.mode_pca import ModePCA
 from tracelearn.features.scaler import TensorStandardScaler
-from tracelearn.features.second_order import SecondOrder, SpatialFilters, find_time_axis
+from tracelearn.features.second_order import SecondOrder, SpatialFilters
 from tracelearn.features.union import Views
 from tracelearn.features.whitening import ModeWhitener
 

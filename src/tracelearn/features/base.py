@@ -25,13 +25,12 @@ from tracelearn.arrays.array_api import (
     array_namespace,
     as_dtype,
     detached,
-    is_foreign,
+    is_non_numpy,
     move_to,
     take_rows,
     to_numpy,
     widest,
 )
-from tracelearn.samples import as_source
 from tracelearn.samples.checks import (
     check_finite,
     check_overflow,
@@ -43,7 +42,7 @@ from tracelearn.samples.checks import (
 )
 from tracelearn.samples.execution import lazily
 from tracelearn.samples.modes import like_input
-from tracelearn.samples.samples import Local, as_raw, is_dask, is_named, unnamed
+from tracelearn.samples.samples import Local, as_raw, is_dask, is_named, naming, unnamed
 from tracelearn.samples.scikit_learn import check_feature_names_in, get_output_config
 
 __all__ = [
@@ -52,6 +51,7 @@ __all__ = [
     "Second",
     "Summary",
     "TensorTransformer",
+    "find_time_axis",
     "mode_scatters",
     "multiply_modes",
     "read_modes",
@@ -61,6 +61,7 @@ __all__ = [
 ]
 
 _BLOCK_BYTES = 16 << 20  # blocks stay in cache, and no second copy of the data is ever made
+_FEWEST_TIMES, _MOST_CHANNELS = 16, 128
 Second = Callable[[Array], list[Array]]
 Measure = Callable[[Array, Array], "Summary"]
 
@@ -130,6 +131,31 @@ def symmetric_power(C: Array, power: float, rest: float) -> Array:
     return (vectors * powers[..., None, :]) @ np.swapaxes(vectors, -1, -2)
 
 
+def find_time_axis(shape: tuple[int, ...], time_axis: Any = "auto") -> tuple[int | None, str]:
+    """Find the mode of a sample that can be time, and say why; None where there is none.
+
+    Time is long enough, at least 16 and half as long as there are channels, and has at most 128 channels, which are
+    the product of all other sizes. With "auto" the last mode is looked at first; a number asks about that mode alone.
+
+    Examples
+    --------
+    >>> from tracelearn.features import find_time_axis
+    >>> find_time_axis((64, 256))
+    (1, 'mode 1 can be time: 256 times of 64 channels')
+    >>> find_time_axis((6, 11))
+    (None, 'no mode of (6, 11) can be time, which needs at least 16 times, at most 128 channels and twice as many')
+    """
+    size, order = math.prod(shape), len(shape)
+    looked_at = reversed(range(order)) if time_axis == "auto" else read_modes(time_axis, shape, "time_axis")
+    for axis in looked_at:
+        times, channels = shape[axis], size // shape[axis]
+        if times >= max(_FEWEST_TIMES, channels / 2) and channels <= _MOST_CHANNELS:
+            return axis, f"mode {axis} can be time: {times} times of {channels} channels"
+    subject = f"no mode of {shape}" if time_axis == "auto" else f"mode {time_axis} of {shape} hardly"
+    needs = f"at least {_FEWEST_TIMES} times, at most {_MOST_CHANNELS} channels and twice as many"
+    return None, f"{subject} can be time, which needs {needs}"
+
+
 def read_modes(modes: Any, shape: tuple[int, ...], name: str) -> tuple[int, ...]:
     """Read a mode or several, counted from either end, as numbers from 0 on in increasing order."""
     order = len(shape)
@@ -191,8 +217,8 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
         y : ignored
         sample_weight : array of shape (n_samples,), default=None
         """
-        learned = [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]
-        self.__dict__ = {name: value for name, value in vars(self).items() if name not in learned}
+        kept = {name: value for name, value in vars(self).items() if name.startswith("_") or not name.endswith("_")}
+        self.__dict__ = kept
         self._learn_named(X, sample_weight)
         return self
 
@@ -231,10 +257,8 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
 
         def part(block: tuple[int, Any, Any, Any]) -> Summary:
             first, samples, _, weight = block
-            try:
+            with naming(first):
                 return self._measured(measure, samples, weight)
-            except ValueError as error:
-                raise ValueError(f"{error} (in the block that begins at sample {first})") from error
 
         return found.execution.total(part, found.batches)
 
@@ -258,7 +282,7 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
     def _read(self, X: Any) -> Array:
         """Check samples; return tensors (n, I1, ..., IN) of floats, in the library of X."""
         first = not hasattr(self, "sample_shape_")
-        if is_foreign(X):
+        if is_non_numpy(X):
             X, xp = detached(X), array_namespace(X)
             zero = 0j if xp.isdtype(X.dtype, "complex floating") else 0.0
             stand_in = np.broadcast_to(zero, tuple(X.shape))  # for the checks of shapes and names
@@ -286,10 +310,10 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
             return like_input(found, X, known) if self._keeps_layout else found
         if is_dask(X):
             return lazily(self._transformed, X, self._transformed(np.zeros((1, *X.shape[1:]), X.dtype))[:0])
-        source = as_source(X)
-        if source is None:
+        raw = as_raw(X)
+        if raw.in_memory:
             return self._transformed(X)
-        return np.concatenate([self._transformed(block[0]) for block in source.batches()])
+        return np.concatenate([self._transformed(block) for _, block, *_ in raw.batches])
 
     def _transformed(self, X: Any) -> Array:
         X = X if hasattr(X, "shape") else np.asarray(X)
@@ -307,7 +331,7 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
         xp, wide = array_namespace(T), widest(T)["dtype"]
         with np.errstate(over="ignore", invalid="ignore"):  # judged below
             parts = (as_dtype(function(as_dtype(T[block, ...], wide)), T.dtype) for block in self._blocks(T))
-            if is_foreign(T):
+            if is_non_numpy(T):
                 found = xp.concat(list(parts))
             else:
                 in_place = not getattr(self, "copy", True) and T.flags.writeable
@@ -350,7 +374,7 @@ class LinearTransformer(TensorTransformer):
     def inverse_transform(self, X: Any) -> Array:
         """Bring transformed samples, tensors or flat, back to where they were, or as close to it as their entries allow."""
         check_is_fitted(self)
-        Z, shape = X if is_foreign(X) else np.asarray(X), self._shape_out()
+        Z, shape = X if is_non_numpy(X) else np.asarray(X), self._shape_out()
         if tuple(Z.shape[1:]) not in (shape, (math.prod(shape),)):
             raise ValueError(
                 f"Expected transformed samples of shape {shape}, or flat, got an array of shape {tuple(Z.shape)}: pass what "
@@ -371,7 +395,7 @@ class LinearTransformer(TensorTransformer):
         W : array of the shape of a transformed sample, or of several, (K, ...), such as ``coef_`` of a model
         """
         check_is_fitted(self)
-        W, shape = W if is_foreign(W) else np.asarray(W), self._shape_out()
+        W, shape = W if is_non_numpy(W) else np.asarray(W), self._shape_out()
         if shape not in (tuple(W.shape), tuple(W.shape[1:])):
             raise ValueError(
                 f"Expected weights of shape {shape}, or (K, {', '.join(map(str, shape))}), got shape {tuple(W.shape)}: pass "

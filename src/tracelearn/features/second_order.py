@@ -12,39 +12,20 @@ from array_api_compat import device
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, to_numpy, widest
-from tracelearn.features.base import Summary, TensorTransformer, read_modes, summarise, symmetric_power
+from tracelearn.features.base import (
+    Summary,
+    TensorTransformer,
+    find_time_axis,
+    read_modes,
+    summarise,
+    symmetric_power,
+)
 from tracelearn.samples.checks import check_range
 from tracelearn.samples.scikit_learn import Interval, StrOptions
 
-__all__ = ["SecondOrder", "SpatialFilters", "find_time_axis"]
+__all__ = ["SecondOrder", "SpatialFilters"]
 
-_FEWEST_TIMES, _MOST_CHANNELS = 16, 128
 _SMALLEST = 1e-10  # of the reference: less is rounding, and its logarithm would outweigh all else
-
-
-def find_time_axis(shape: tuple[int, ...], time_axis: Any = "auto") -> tuple[int | None, str]:
-    """Find the mode of a sample that can be time, and say why; None where there is none.
-
-    Time is long enough, at least 16 and half as long as there are channels, and has at most 128 channels beside it, which are
-    the product of all other sizes. With "auto" the last mode is looked at first; a number asks about that mode alone.
-
-    Examples
-    --------
-    >>> from tracelearn.features import find_time_axis
-    >>> find_time_axis((64, 256))
-    (1, 'mode 1 can be time: 256 times of 64 channels')
-    >>> find_time_axis((6, 11))
-    (None, 'no mode of (6, 11) can be time, which needs at least 16 times, at most 128 channels and twice as many')
-    """
-    size, order = math.prod(shape), len(shape)
-    looked_at = reversed(range(order)) if time_axis == "auto" else read_modes(time_axis, shape, "time_axis")
-    for axis in looked_at:
-        times, channels = shape[axis], size // shape[axis]
-        if times >= max(_FEWEST_TIMES, channels / 2) and channels <= _MOST_CHANNELS:
-            return axis, f"mode {axis} can be time: {times} times of {channels} channels"
-    subject = f"no mode of {shape}" if time_axis == "auto" else f"mode {time_axis} of {shape} hardly"
-    needs = f"at least {_FEWEST_TIMES} times, at most {_MOST_CHANNELS} channels and twice as many"
-    return None, f"{subject} can be time, which needs {needs}"
 
 
 class SpatialFilters(NamedTuple):
@@ -59,7 +40,7 @@ class SecondOrder(TensorTransformer):
     """Make symmetric matrices of signals: the covariance of channels over time, its logarithm about the training mean.
 
     A sample of channels × times becomes ``log(M^(-1/2) S M^(-1/2))``: S is the shrunk covariance C of its channels over time,
-    with their means m beside it, ``[[C + m m', m], [m', 1]]``, and M the mean of S over the training samples. This is the
+    with their means m, ``[[C + m m', m], [m', 1]]``, and M the mean of S over the training samples. This is the
     tangent space of Riemannian geometry, as pyriemann has it, at the arithmetic mean. A trace norm learns a weight of few
     eigenvectors from it, which are spatial filters (Tomioka and Aihara, 2007). M adds up over samples, so one pass is enough.
 
@@ -77,7 +58,7 @@ class SecondOrder(TensorTransformer):
     difference : bool, default=False
         Whether every channel gets its difference from one time to the next as a further channel, before any lags.
     mean : bool, default=True
-        Whether the means of channels over time are kept beside their covariance. Signals are then measured in ``unit_``, so
+        Whether the means of channels over time are kept with their covariance. Signals are then measured in ``unit_``, so
         that the result does not depend on the units of X.
     windows : int, default=1
         Number of windows of equal length that time is cut into: one covariance, and one reference, for each.

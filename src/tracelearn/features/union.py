@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_foreign, move_to, widest
+from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_non_numpy, move_to, widest
 from tracelearn.features.base import Second, Summary, TensorTransformer, squares, summarise
 from tracelearn.features.scaler import TensorStandardScaler
 from tracelearn.samples import as_source
@@ -197,7 +197,7 @@ class Views(TensorTransformer, BaseComposition):  # type: ignore[misc]
     def split(self, flat: Array) -> list[Array]:
         """Take flat samples (n, p), or weights (p,) or (K, p) of a model, apart into those of the views, as tensors."""
         check_is_fitted(self)
-        flat = flat if is_foreign(flat) else np.asarray(flat)
+        flat = flat if is_non_numpy(flat) else np.asarray(flat)
         ends = np.cumsum(self._sizes()).tolist()
         if flat.ndim == 0 or flat.shape[-1] != ends[-1]:
             raise ValueError(

@@ -66,6 +66,10 @@ def _row(value: Any) -> bool:
     return _numbers(value) and value.ndim == 1
 
 
+def _map(value: Any) -> bool:
+    return _numbers(value) and value.ndim == 2 and value.shape[0] == value.shape[1] + 1
+
+
 def _shape(value: Any) -> bool:
     return isinstance(value, tuple) and all(type(size) is int and size > 0 for size in value)
 
@@ -94,7 +98,7 @@ _FORMS: dict[str, Callable[[Any], bool]] = {
     "best_estimator_": lambda value: isinstance(value, TraceNormModel) and hasattr(value, "coef_"),
     "view_": lambda value: isinstance(value, str),
     "view_shares_": lambda value: all(isinstance(name, str) and _size(share) for name, share in value.items()),
-    "calibration_": _number, "_dtype": lambda value: value in (np.float32, np.float64),
+    "calibration_": _number, "class_map_": _map, "_class_map": _map, "_dtype": lambda value: value in (np.float32, np.float64),
     "_solution": lambda value: isinstance(value, Solution), "_solved": lambda value: len(value) == 4,
 }  # fmt: skip
 
@@ -177,6 +181,7 @@ def _check_shapes(model: Any) -> None:
         # Two classes have one weight tensor; more have one each, or in a tree one less.
         count, n = len(getattr(model, "classes_", ())), np.size(model.intercept_)
         expect(count == 0 or n in {count - 1, count if count > 2 else 1}, f"other classes than {n} intercepts")
+        expect(getattr(model, "_class_map", None) is None or model._class_map.shape[1] == n, "a map of other classes")
     if isinstance(model, TraceNormModel) and "coef_" in vars(model):
         expect(model.patterns_.shape == (*targets, *shape), "patterns_ of another shape")
         if "confound_coef_" in vars(model):

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
-from tracelearn.arrays.array_api import dtype_name, is_foreign, to_numpy
+from tracelearn.arrays.array_api import dtype_name, is_non_numpy, to_numpy
 from tracelearn.files.checks import check_parts, expect
 from tracelearn.samples.npy import read_npy_header
 
@@ -149,7 +149,7 @@ def _plain(thing: Any, members: dict[int, tuple[str, Any]], left_out: tuple[str,
             "$masked": [plain(item) for item in thing.data.tolist()],
             "state": (np.zeros(thing.shape, bool) | thing.mask).tolist(),
         }
-    if is_foreign(thing) or (kind is np.ndarray and thing.dtype.kind in _PLAIN):
+    if is_non_numpy(thing) or (kind is np.ndarray and thing.dtype.kind in _PLAIN):
         return {"$array": members.setdefault(id(thing), (f"{len(members)}.npy", thing))[0]}
     if isinstance(thing, np.dtype) or kind.__module__.partition(".")[0] in ("torch", "jax", "cupy"):
         return {"$dtype": np.dtype(dtype_name(thing)).str}
@@ -160,7 +160,9 @@ def _plain(thing: Any, members: dict[int, tuple[str, Any]], left_out: tuple[str,
 def _state(thing: Any) -> dict[str, Any]:
     """Find what an object is made of; what a property computes is left out."""
     if isinstance(thing, BaseEstimator):
-        return {name: item for name, item in thing.__getstate__().items() if not _is_defined(type(thing), name)}
+        state = {name: item for name, item in thing.__getstate__().items() if not _is_defined(type(thing), name)}
+        state.pop("_skl_callbacks", None)  # who watches a fit is no part of what it learned
+        return state
     if is_dataclass(thing) and not isinstance(thing, type):
         return {field.name: getattr(thing, field.name) for field in fields(thing)}
     raise UnknownTypeError(full_name(thing if hasattr(thing, "__qualname__") else type(thing)))

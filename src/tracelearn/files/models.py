@@ -82,7 +82,7 @@ def save(thing: Any, path: str | os.PathLike[str], *, moments: bool = True) -> N
     ----------
     thing : an estimator or transformer of tracelearn, a scikit-learn Pipeline of them, or Moments
         Steps of a Pipeline that are not ours, and losses and penalties of your own (dataclasses), are written by their name
-        and their parts; ``load`` has to be told to trust them.
+        and their parts; ``load`` has to be asked to trust them.
     path : where to write; a file that is there is replaced and keeps its permissions
     moments : bool, default=True
         Whether to write the moments of what was learned, p² numbers for p features: without them a model predicts, but

@@ -119,6 +119,9 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None, *, dtype: An
 
 def _build(onnx: Any, model: Any, coef: NDArray[Any], intercept: NDArray[Any], given: str) -> Any:
     """Write the text of a graph, have it read, and let ONNX check it."""
+    if getattr(model, "_class_map", None) is not None:  # linear in the scores, and so in samples
+        shown = to_numpy(model._class_map)
+        coef, intercept = np.tensordot(shown[:-1].T, coef, 1), intercept @ shown[:-1] + shown[-1]
     kind, count = _KINDS[coef.dtype.name], len(intercept)
     constants = {"coef": coef.reshape(count, -1).T, "intercept": intercept.astype(coef.dtype), "axis": np.array([1])}
     if hasattr(model, "classes_"):

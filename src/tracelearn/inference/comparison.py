@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial, update_wrapper
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,8 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from tracelearn.arrays.array_api import Array
 from tracelearn.estimators.base import ZeroWeightsWarning
-from tracelearn.inference.sets import check_count, check_scores, read_groups, read_labels, score_name, scored
+from tracelearn.inference.sets import check_count, check_scores, cleaned, read_groups, read_labels, score_name, scored
+from tracelearn.samples.checks import read_confounds
 from tracelearn.samples.samples import unnamed
 from tracelearn.selection.cv import SelectionCV
 from tracelearn.selection.folds import folds_of
@@ -132,6 +134,7 @@ def compare(
     cv: Any = 5,
     repeats: int = 4,
     groups: Any = None,
+    confounds: Any = None,
     scoring: Any = None,
     yardsticks: bool = True,
 ) -> Comparison:
@@ -147,6 +150,9 @@ def compare(
         How often a number of folds is drawn; more of them make a difference more certain, at the price of their fits.
     groups : array of shape (n_samples,), default=None
         Passed on to searches inside of training folds as well.
+    confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
+        Regressed out of samples within each training fold, for every model, and out of what it holds out as learned there;
+        our searches regress within their own folds too.
     scoring : str or callable, default=None
         As in scikit-learn; None is accuracy or R².
     yardsticks : bool, default=True
@@ -174,6 +180,7 @@ def compare(
     named |= {name: one for name, one in _yardsticks(classifier).items() if yardsticks and name not in named}
     if len(named) < 2:
         raise ValueError("Expected at least two models to compare, got one: add another, or yardsticks=True.")
+    confounds = None if confounds is None else read_confounds(confounds, len(labels))
     groups, name = read_groups(groups, len(labels)), score_name(scoring, classifier=classifier)
     metadata = {} if groups is None else {"groups": groups}
     folds = folds_of(cv, labels, None, metadata, classifier=classifier, repeats=check_count(repeats, "repeats"))
@@ -185,12 +192,29 @@ def compare(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ZeroWeightsWarning)
         for f, (train, test) in enumerate(folds.splits):
+            clean = cleaned(X, confounds, train)
             for m, model in enumerate(named.values()):
-                own = {} if groups is None or not isinstance(model, SelectionCV) else {"groups": groups[train]}
-                fitted = clone(model).fit(X[train], labels[train], **own)
-                scores[m, f] = scored(check_scoring(fitted, judge), fitted, X[test], labels[test])
+                searches = isinstance(model, SelectionCV)
+                given = {"groups": groups, "confounds": confounds} if searches else {}
+                own = {key: values[train] for key, values in given.items() if values is not None}
+                A = X if searches else clean
+                fitted: Any = clone(model).fit(A[train], labels[train], **own)
+                fitted = _Informed(fitted, confounds[test]) if searches and confounds is not None else fitted
+                scores[m, f] = scored(check_scoring(fitted, judge), fitted, A[test], labels[test])
     ratio = float(np.mean([len(test) / len(train) for train, test in folds.splits]))
     return Comparison.of(tuple(named), check_scores(scores), ratio, name)
+
+
+class _Informed:
+    """A fitted model that knows the confounds of the samples it is asked about: scorers do not pass them on."""
+
+    def __init__(self, model: Any, confounds: Array) -> None:
+        self._model, self._confounds = model, confounds
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._model, name)
+        asked = name in ("predict", "decision_function", "predict_proba", "predict_log_proba", "score")
+        return update_wrapper(partial(found, confounds=self._confounds), found) if asked else found
 
 
 def _named(models: Any) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from tracelearn.inference.sets import (
     Reading,
     check_count,
     check_scores,
+    cleaned,
     is_shared,
     judged,
     read_groups,
@@ -30,6 +31,7 @@ from tracelearn.inference.sets import (
 )
 from tracelearn.problems.batch import Problems
 from tracelearn.problems.datafits import Gram, Squares
+from tracelearn.samples.checks import read_confounds
 from tracelearn.samples.samples import unnamed
 from tracelearn.selection.folds import Folds, folds_of
 
@@ -99,6 +101,7 @@ def decode_over_time(
     generalize: bool = False,
     cv: Any = 5,
     groups: Any = None,
+    confounds: Any = None,
     scoring: Any = None,
 ) -> Decoding:
     """Fit a model at each position along a mode, or in windows along it, and score it on held-out samples.
@@ -123,6 +126,8 @@ def decode_over_time(
     cv : int, splitter or iterable, default=5
         Numbers are shuffled folds, stratified for classes, with groups held out whole.
     groups : array of shape (n_samples,), default=None
+    confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
+        Regressed out of samples within each training fold, and out of what it holds out as learned there.
     scoring : str or callable, default=None
         As in scikit-learn; None is accuracy or R².
 
@@ -154,7 +159,7 @@ def decode_over_time(
         raise ValueError(f"Expected a window of at most the {shape[mode]} entries of axis {axis}, got {window}.")
     starts = np.arange(0, shape[mode] - window + 1, step)
     parts = [np.take(entries, range(start, start + window) if window > 1 else start, axis=mode) for start in starts]
-    return _decode(model, X, y, parts, starts, cv, groups, scoring, generalize=generalize)
+    return _decode(model, X, y, parts, starts, cv, groups, confounds, scoring, generalize=generalize)
 
 
 def searchlight(
@@ -166,13 +171,14 @@ def searchlight(
     axis: int | None = 1,
     cv: Any = 5,
     groups: Any = None,
+    confounds: Any = None,
     scoring: Any = None,
 ) -> Decoding:
     """Fit a model to each neighbourhood of entries, and score it on held-out samples.
 
     Parameters
     ----------
-    model, X, y, cv, groups, scoring : as in ``decode_over_time``
+    model, X, y, cv, groups, confounds, scoring : as in ``decode_over_time``
     neighbours : square matrix, sparse or not, or list of index arrays
         Which entries of the axis are in each neighbourhood: the nonzero ones of each row, together with its own, or those listed.
     axis : int or None, default=1
@@ -202,7 +208,7 @@ def searchlight(
         raise ValueError(f"Expected axis to be one of X after the first, samples, which is 0, or None, got {axis}.")
     lists = _lists(neighbours, entries.shape[mode])
     parts = [np.take(entries, own, axis=mode) for own in lists]
-    return _decode(model, X, y, parts, np.arange(len(parts)), cv, groups, scoring, generalize=False)
+    return _decode(model, X, y, parts, np.arange(len(parts)), cv, groups, confounds, scoring, generalize=False)
 
 
 def _entries(X: Any) -> tuple[tuple[int, ...], Array]:
@@ -236,6 +242,7 @@ def _decode(
     positions: Array,
     cv: Any,
     groups: Any,
+    confounds: Any,
     scoring: Any,
     *,
     generalize: bool,
@@ -243,22 +250,24 @@ def _decode(
     """Score a model at each part of a sample, given as the numbers of its entries in its shape."""
     labels = read_labels(X, y)
     groups = read_groups(groups, len(labels))
+    confounds = None if confounds is None else read_confounds(confounds, len(labels))
     metadata = {} if groups is None else {"groups": groups}
     folds = folds_of(cv, labels, None, metadata, classifier=is_classifier(model))
     name = score_name(scoring, classifier=is_classifier(model))
     shape = (len(folds), len(parts), len(parts)) if generalize else (len(folds), len(parts))
     scores = np.empty(shape)
     if not (is_shared(model) and isinstance(model, TraceNormModel) and model._loss().has_moments):
-        _one_by_one(model, to_numpy(X), labels, parts, folds, scoring, scores)
+        _one_by_one(model, to_numpy(X), labels, confounds, parts, folds, scoring, scores)
         return Decoding(check_scores(scores), positions, name, "refit")
-    reading = Reading.of(model, X, y)
+    reading = Reading.of(model, X, y, confounds)
     sizes = {part.shape for part in parts}
     for f, (train, test) in enumerate(folds.splits):
+        clean = reading.cleaned(train)
         for size in sizes:  # neighbourhoods of one shape are one batch
             own = np.array([i for i, part in enumerate(parts) if part.shape == size])
             index = np.stack([parts[i].ravel() for i in own])
-            W, b = _solve(reading, index, size, train)
-            _judge(reading, index, W, b, test, scoring, scores[f], own)
+            W, b = _solve(clean, index, size, train)
+            _judge(clean, index, W, b, test, scoring, scores[f], own)
     return Decoding(check_scores(scores), positions, name, "batch")
 
 
@@ -333,17 +342,25 @@ def _judge(
 
 
 def _one_by_one(
-    model: Any, X: Array, y: Array, parts: Sequence[Array], folds: Folds, scoring: Any, scores: Array
+    model: Any,
+    X: Array,
+    y: Array,
+    confounds: Array | None,
+    parts: Sequence[Array],
+    folds: Folds,
+    scoring: Any,
+    scores: Array,
 ) -> None:
     """Fit position by position: other losses and other libraries."""
-    rows, scorer = X.reshape(len(X), -1), check_scoring(model, scoring)
+    scorer = check_scoring(model, scoring)
 
     def at(part: Array, samples: Array) -> Array:
-        return rows[samples][:, part.reshape(part.shape or (1,))]
+        return clean[samples][:, part.reshape(part.shape or (1,))]
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ZeroWeightsWarning)
         for f, (train, test) in enumerate(folds.splits):
+            clean = cleaned(X.reshape(len(X), -1), confounds, train)
             for t, part in enumerate(parts):
                 fitted = clone(model).fit(at(part, train), y[train])
                 if scores.ndim == 2:

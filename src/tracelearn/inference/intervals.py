@@ -16,6 +16,7 @@ from tracelearn.inference.sets import (
     Reading,
     check_count,
     check_scores,
+    cleaned,
     is_shared,
     judged,
     read_groups,
@@ -26,6 +27,7 @@ from tracelearn.inference.sets import (
 from tracelearn.moments import Moments
 from tracelearn.problems.batch import Problems, Solution, in_basis
 from tracelearn.problems.datafits import Squares
+from tracelearn.samples.checks import read_confounds
 from tracelearn.samples.samples import unnamed
 from tracelearn.selection.folds import folds_of
 
@@ -42,7 +44,8 @@ class Bootstrap:
     ----------
     scores : array of shape (n_bootstraps,)
         On the samples that were not drawn.
-    coefs, patterns : arrays of shape (n_bootstraps, *coef_.shape)
+    coefs, patterns : arrays of shape (n_bootstraps, ...)
+        Of the shape of ``coef_``, for each bootstrap.
     ranks : array of shape (n_bootstraps, n_modes)
         Of all targets together.
     angles : array of shape (n_bootstraps, n_modes)
@@ -99,6 +102,7 @@ def bootstrap(
     *,
     n_bootstraps: int = 200,
     groups: Any = None,
+    confounds: Any = None,
     scoring: Any = None,
     level: float = 0.95,
     random_state: int | None = None,
@@ -115,6 +119,8 @@ def bootstrap(
     n_bootstraps : int, default=200
     groups : array of shape (n_samples,), default=None
         Whole groups are drawn, where samples of one group depend on each other.
+    confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
+        Regressed out of samples in each draw anew, and out of those that were not drawn as learned there.
     scoring : str or callable, default=None
         As in scikit-learn; None is accuracy or R².
     level : float, default=0.95
@@ -148,15 +154,17 @@ def bootstrap(
     numbers = np.unique(to_numpy(given), return_inverse=True)[1]
     name = score_name(scoring, classifier=is_classifier(model))
     judge = scoring or name
-    whole = clone(model).fit(X, labels)
+    confounds = None if confounds is None else read_confounds(confounds, len(labels))
+    whole = clone(model).fit(cleaned(X, confounds, np.ones(len(labels))), labels)
     found: list[tuple[Any, ...]] = []
     missed = 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ZeroWeightsWarning)
         while len(found) < count:
             weight = _drawn(numbers, labels, random, classifier=is_classifier(model))
-            one, left = clone(model).fit(X, labels, sample_weight=weight), np.flatnonzero(weight == 0)
-            score = scored(check_scoring(one, judge), one, X[left], labels[left])
+            clean, left = cleaned(X, confounds, weight), np.flatnonzero(weight == 0)
+            one = clone(model).fit(clean, labels, sample_weight=weight)
+            score = scored(check_scoring(one, judge), one, clean[left], labels[left])
             if np.isfinite(score):
                 found.append((score, one.coef_, one.patterns_, *zip(*_subspaces(one, whole), strict=True)))
             elif (missed := missed + 1) > _MOST_MISSED * count:
@@ -244,6 +252,7 @@ def learning_curve(
     sizes: Any = 8,
     cv: Any = 5,
     groups: Any = None,
+    confounds: Any = None,
     scoring: Any = None,
     random_state: int | None = None,
 ) -> LearningCurve:
@@ -257,7 +266,8 @@ def learning_curve(
     X, y : samples and targets, in memory
     sizes : int or sequence of ints, default=8
         Numbers of training samples; a number of them is spread evenly over those that a fold has.
-    cv, groups, scoring : as in ``decode_over_time``
+    cv, groups, confounds, scoring : as in ``decode_over_time``
+        With confounds models are fitted to the samples themselves.
     random_state : int, default=None
         Of the order in which training samples come.
 
@@ -287,7 +297,8 @@ def learning_curve(
     name = score_name(scoring, classifier=is_classifier(model))
     judge = scoring or name
     scores = np.empty((len(folds), len(numbers)))
-    batch = is_shared(model) and not model.scaling and model._loss().has_moments
+    confounds = None if confounds is None else read_confounds(confounds, len(labels))
+    batch = is_shared(model) and not model.scaling and model._loss().has_moments and confounds is None
     reading = Reading.of(model, X, y) if batch else None
     rows = to_numpy(X)
     with warnings.catch_warnings():
@@ -297,8 +308,9 @@ def learning_curve(
                 scores[f] = _grown(reading, order, test, numbers, scoring)
                 continue
             for i, size in enumerate(numbers):
-                one = clone(model).fit(rows[order[:size]], labels[order[:size]])
-                scores[f, i] = scored(check_scoring(one, judge), one, rows[test], labels[test])
+                clean = cleaned(rows, confounds, order[:size])
+                one = clone(model).fit(clean[order[:size]], labels[order[:size]])
+                scores[f, i] = scored(check_scoring(one, judge), one, clean[test], labels[test])
     return LearningCurve(numbers, check_scores(scores), name, "batch" if batch else "refit")
 
 

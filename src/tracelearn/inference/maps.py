@@ -86,6 +86,7 @@ def map_test(
     adjacency: Mapping[int, Any] | None = None,
     n_permutations: int = 1000,
     groups: Any = None,
+    confounds: Any = None,
     threshold: float = 0.01,
     random_state: int | None = None,
 ) -> MapTest:
@@ -107,8 +108,8 @@ def map_test(
     adjacency : dict of square matrices by mode, default=None
         Which entries of a mode are neighbours, such as sensors. Without smooth modes and adjacency there are no clusters.
     n_permutations : int, default=1000
-    groups : array of shape (n_samples,), default=None
-        As in ``permutation_test``.
+    groups, confounds : arrays of one row for each sample, default=None
+        As in ``permutation_test``; confounds are regressed out of all samples.
     threshold : float, default=0.01
         The share of all entries of all permutations that is beyond the size from which entries form clusters.
     random_state : int, default=None
@@ -139,7 +140,8 @@ def map_test(
             f"Expected a TraceNormClassifier or TraceNormRegressor without class_weight for a map, got {model!r}: pass the "
             "best_estimator_ of a search."
         )
-    reading = Reading.of(model, X, y)
+    reading = Reading.of(model, X, y, confounds)
+    reading = reading.cleaned(np.arange(reading.n))
     shape, K = reading.samples.shape, reading.samples.n_targets
     edges = _edges(shape, smooth, adjacency)
     exchange = exchange_of(reading.labels, read_groups(groups, reading.n))

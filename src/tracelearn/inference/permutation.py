@@ -21,6 +21,7 @@ from tracelearn.inference.sets import (
     check_count,
     check_scores,
     chunks,
+    cleaned,
     is_shared,
     judged,
     read_groups,
@@ -29,6 +30,7 @@ from tracelearn.inference.sets import (
     scored,
     solve,
 )
+from tracelearn.samples.checks import read_confounds
 from tracelearn.samples.samples import unnamed
 from tracelearn.selection.cv import SelectionCV
 from tracelearn.selection.folds import Folds, folds_of
@@ -177,6 +179,7 @@ def permutation_test(
     n_permutations: int = 1000,
     cv: Any = None,
     groups: Any = None,
+    confounds: Any = None,
     scoring: Any = None,
     selection: str = "repeat",
     tol: float = 1e-3,
@@ -199,6 +202,10 @@ def permutation_test(
     groups : array of shape (n_samples,), default=None
         Samples of one group depend on each other. Targets are permuted within groups; where every group has one target, whole
         groups are. Folds hold groups out whole.
+    confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
+        Regressed out of samples within each training fold, and out of what it holds out as learned there. They stay with their
+        samples where targets are permuted: what is refuted is that targets have to do with neither. Where a target follows a
+        category such as the site, give that as ``groups`` too, so that targets are permuted within it.
     scoring : str or callable, default=None
         As in scikit-learn; None is accuracy or R².
     selection : {"repeat", "fixed"}, default="repeat"
@@ -230,6 +237,7 @@ def permutation_test(
         raise ValueError(f"Expected selection to be 'repeat' or 'fixed', got {selection!r}.")
     labels = read_labels(X, y)
     groups = read_groups(groups, len(labels))
+    confounds = None if confounds is None else read_confounds(confounds, len(labels))
     searches = isinstance(model, SelectionCV)
     if searches:
         cv, scoring = model.cv if cv is None else cv, model.scoring if scoring is None else scoring
@@ -239,41 +247,43 @@ def permutation_test(
     order = np.concatenate([np.arange(len(labels))[None], exchange.draw(len(labels), count, random)])
     chosen: str | None = None
     if searches and selection == "fixed":
-        model, X, chosen = *_fixed(model, X, y, groups), "fixed"
+        model, X, chosen = *_fixed(model, X, y, groups, confounds), "fixed"
     elif searches:
         model, chosen = model.set_params(cv=folds.splits), "repeat"
-    scores, method = _scores(model, X, y, folds, scoring, order, tol)
+    scores, method = _scores(model, X, y, confounds, folds, scoring, order, tol)
     found, null = float(check_scores(scores)[0]), scores[1:]
     return PermutationTest(found, float(p_value(found, null)), null, exchange.words, chosen, method, name)
 
 
-def _fixed(model: Any, X: Any, y: Any, groups: Array | None) -> tuple[Any, Any]:
+def _fixed(model: Any, X: Any, y: Any, groups: Array | None, confounds: Array | None) -> tuple[Any, Any]:
     """Choose once, with the true targets; return the model that was found, and samples as it sees them."""
-    model.fit(X, y, groups=groups)
+    model.fit(X, y, groups=groups, confounds=confounds)
     best = clone(model.best_estimator_)
     return best, model._seen(X)
 
 
-def _scores(model: Any, X: Any, y: Any, folds: Folds, scoring: Any, order: Array, tol: float) -> tuple[Array, str]:
+def _scores(
+    model: Any, X: Any, y: Any, confounds: Array | None, folds: Folds, scoring: Any, order: Array, tol: float
+) -> tuple[Array, str]:
     """Score the model for every order (S, n) of the targets, (S,), and say how."""
     if is_shared(model):
-        reading = Reading.of(model, X, y)
+        reading = Reading.of(model, X, y, confounds)
         found = np.mean(fold_scores(reading, folds, scoring, order, tol), axis=1)
         near = np.abs(found - found[0]) <= _NEAR * np.std(found[1:])
         if tol > model.tol:
             found[near] = np.mean(fold_scores(reading, folds, scoring, order[near]), axis=1)
         return found, "batch"
     if isinstance(model, SelectionCV) and can_repeat(model):
-        return best_scores(model, X, y, folds, scoring, order), "batch"
+        return best_scores(model, X, y, confounds, folds, scoring, order), "batch"
     X, y = np.asarray(X), to_numpy(y)
     if isinstance(model, SelectionCV):
-        return _one_by_one(lambda own: clone(model).fit(X, y[own]).best_score_, order), "refit"
+        return _one_by_one(lambda own: clone(model).fit(X, y[own], confounds=confounds).best_score_, order), "refit"
     scorer = check_scoring(model, scoring)
+    parts = [(cleaned(X, confounds, train), train, test) for train, test in folds.splits]
 
     def refitted(own: Array) -> float:
-        pairs = folds.splits
-        fitted = [(clone(model).fit(X[train], y[own[train]]), test) for train, test in pairs]
-        return float(np.mean([scored(scorer, one, X[test], y[own[test]]) for one, test in fitted]))
+        fitted = [(clone(model).fit(A[train], y[own[train]]), A[test], test) for A, train, test in parts]
+        return float(np.mean([scored(scorer, one, held, y[own[test]]) for one, held, test in fitted]))
 
     return _one_by_one(refitted, order), "refit"
 
@@ -292,9 +302,9 @@ def fold_scores(reading: Reading, folds: Folds, scoring: Any, order: Array, tol:
     # Targets of all sets in memory at once, as long as they take no more than the batches themselves.
     for part in chunks(S, max(1, reading.n * K // 16)):
         for f, (train, test) in enumerate(folds.splits):
-            own = order[part]
-            W, b = solve(reading, reading.part(train, own[:, train]), len(own), tol)
-            scores = to_numpy(reading.part(test).rows @ W.T + b)
+            own, clean = order[part], reading.cleaned(train)
+            W, b = solve(clean, clean.part(train, own[:, train]), len(own), tol)
+            scores = to_numpy(clean.part(test).rows @ W.T + b)
             scores = np.moveaxis(scores.reshape(len(test), len(own), K), 0, 1)
             found[part, f] = judged(reading, scoring, own[:, test], scores)
     return found

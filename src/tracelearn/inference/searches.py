@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -15,8 +14,8 @@ from tracelearn.penalties import as_penalty
 from tracelearn.problems.batch import alpha_max
 from tracelearn.samples.samples import Samples
 from tracelearn.selection.folds import Design, Folds
-from tracelearn.selection.path import read_alphas
-from tracelearn.selection.search import RIDGES, Group, calibrated, path
+from tracelearn.selection.progress import Progress
+from tracelearn.selection.search import RIDGES, Group, calibrated, path, read_alphas
 from tracelearn.selection.session import Session
 
 __all__ = ["best_scores", "can_repeat"]
@@ -29,10 +28,10 @@ def can_repeat(cv: Any) -> bool:
     return bool(one_view and plain and cv._loss().has_moments and getattr(cv, "class_weight", None) is None)
 
 
-def best_scores(cv: Any, X: Any, y: Any, folds: Folds, scoring: Any, order: Array) -> Array:
+def best_scores(cv: Any, X: Any, y: Any, confounds: Array | None, folds: Folds, scoring: Any, order: Array) -> Array:
     """Find the held-out score of what a search chooses, for each order (S, n) of the targets: (S,)."""
-    reading, F = Reading.of(cv._new_model(), X, y), len(folds)
-    session = Session(cv, reading.model, reading.samples, folds, reading.labels, None, reading.loss, math.inf, F)
+    reading, F = Reading.of(cv._new_model(), X, y, confounds), len(folds)
+    session = Session(cv, reading.model, reading.samples, folds, reading.labels, None, reading.loss, Progress(), F)
     view = session.view(cv.views or "raw")
     seen, norm = view.samples, view.penalty or as_penalty(cv.penalty, view.samples.shape)
     found = []

@@ -21,8 +21,10 @@ from sklearn.exceptions import ConvergenceWarning, UndefinedMetricWarning
 from sklearn.metrics import get_scorer, get_scorer_names
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_sparse, move_to, to_numpy
+from tracelearn.confounds import Regression
 from tracelearn.estimators.base import TraceNormModel
 from tracelearn.losses import Loss
+from tracelearn.moments import Moments
 from tracelearn.problems.batch import Problems, choose_form, datafit
 from tracelearn.problems.datafits import Squares
 from tracelearn.samples.samples import Block, Samples, as_raw
@@ -34,6 +36,7 @@ __all__ = [
     "check_count",
     "check_scores",
     "chunks",
+    "cleaned",
     "is_shared",
     "judged",
     "read_groups",
@@ -95,6 +98,15 @@ def read_groups(groups: Any, n: int) -> Array | None:
     return found
 
 
+def cleaned(X: Array, confounds: Array | None, weight: Array) -> Array:
+    """Regress confounds out of samples of NumPy, as learned from those of some weight (n,), or from an index of them."""
+    if confounds is None:
+        return X
+    weight = weight if weight.dtype.kind == "f" else np.bincount(weight, minlength=len(X)).astype(float)
+    rows = np.reshape(X, (len(X), -1))
+    return np.reshape(Regression.of(Moments.of(confounds, rows, weight)).residual(rows, confounds), np.shape(X))
+
+
 @dataclass(frozen=True, eq=False)
 class Reading:
     """A fixed model and samples in memory, checked once: what every batch begins with."""
@@ -105,11 +117,11 @@ class Reading:
     labels: Array  # as they came, of NumPy: (n,) or (n, K)
 
     @classmethod
-    def of(cls, model: Any, X: Any, y: Any) -> Reading:
-        """Read samples and targets as the ``fit`` of a model does; the model itself stays as it is."""
+    def of(cls, model: Any, X: Any, y: Any, confounds: Any = None) -> Reading:
+        """Read samples, targets and confounds as the ``fit`` of a model does; the model itself stays as it is."""
         model = clone(model)
         model._validate_params()
-        raw = as_raw(X, y).gathered()
+        raw = as_raw(X, y, confounds=confounds).gathered()
         if not raw.in_memory:
             raise ValueError("Expected samples in memory, got others: pass an array, or fewer samples.")
         samples = model._read(raw).checked()
@@ -136,6 +148,13 @@ class Reading:
         if not self.model._learns_classes:
             return to_numpy(self.block.Y)
         return np.searchsorted(to_numpy(self.model.classes_), self.labels)
+
+    def cleaned(self, train: Array) -> Reading:
+        """Regress the confounds, if there are any, out of all samples, as learned from some of them."""
+        if not self.samples.n_confounds:
+            return self
+        regression = self.part(train).regression(centre=self.model.fit_intercept)
+        return replace(self, samples=self.samples.residual(regression))
 
     def part(self, index: Array, order: Array | None = None) -> Samples:
         """Keep the samples of an index (m,), with the targets of others where ``order`` (S, m) says whose, S sets."""

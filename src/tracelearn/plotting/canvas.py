@@ -38,7 +38,13 @@ class Panels:
     """A display on axes that are given, or on those of a new figure."""
 
     def _open(
-        self, ax: Any, grid: tuple[int, int], size: tuple[float, float], need: str, count: int | None = None
+        self,
+        ax: Any,
+        grid: tuple[int, int],
+        size: tuple[float, float],
+        need: str,
+        count: int | None = None,
+        widths: Sequence[float] | None = None,
     ) -> None:
         """Keep ``count`` axes in an array, and their figure.
 
@@ -49,12 +55,15 @@ class Panels:
         size : width and height of one panel of a new figure, in inches
         need : what the axes are for, as an error says it
         count : of panels, by default all of the grid
+        widths : of the columns of a new figure, as multiples of a panel; by default all one
         """
         count = grid[0] * grid[1] if count is None else count
         if ax is None:
             plt = require("matplotlib.pyplot", "plot")
-            whole = grid[1] * size[0], grid[0] * size[1]
-            self.figure_, table = plt.subplots(*grid, figsize=whole, layout="constrained", squeeze=False)
+            widths = [1.0] * grid[1] if widths is None else widths
+            whole = sum(widths) * size[0], grid[0] * size[1]
+            looks: dict[str, Any] = {"figsize": whole, "layout": "constrained", "width_ratios": widths}
+            self.figure_, table = plt.subplots(*grid, squeeze=False, **looks)
             self.axes_ = table.ravel()[:count]
             for cell in table.ravel()[count:]:
                 cell.remove()

@@ -39,7 +39,7 @@ class PathDisplay(OnePanel):
     values : array of shape (n_alphas,) or (n_alphas, n_curves)
     labels : list of str, one for each curve
     quantity : str
-        What the values are, beside their axis.
+        What the values are, written at their axis.
     standard_error : array of shape (n_alphas,), default=None
         Half the height of a band about a single curve.
     alpha : float, default=None
@@ -228,7 +228,7 @@ class PrequentialDisplay(OnePanel):
     ----------
     n_seen, error, cumulative_error : arrays of shape (n_points,)
     measure : str, default="error"
-        What the errors are, beside their axis.
+        What the errors are, written at their axis.
 
     Attributes
     ----------

@@ -15,8 +15,10 @@ from tracelearn.plotting.canvas import INK, MARKERS, looks_of, tick_names, whole
 from tracelearn.samples.modes import Mode
 
 __all__ = [
+    "MOST",
     "CVCurve",
     "as_modes",
+    "carrying",
     "check_model",
     "cv_curve",
     "draw_over",
@@ -26,6 +28,7 @@ __all__ = [
     "name_ticks",
 ]
 
+MOST = 0.99  # of the squared weights: what is said to carry them
 _IN_MODES = ("coef_", "patterns_", "mode_factors_")
 
 
@@ -34,22 +37,25 @@ def name_ticks(mode: Mode, axis: Any, inches: float = 3.0) -> None:
     tick_names(axis, [str(value) if mode.has_names else f"{value:.3g}" for value in mode.values], inches)
 
 
-def draw_over(mode: Mode, axes: Any, curves: Sequence[Array], labels: Sequence[str]) -> list[Any]:
-    """Draw curves over a mode: lines over numbers, stems over names; return the lines or markers."""
+def draw_over(mode: Mode, axes: Any, curves: Sequence[Array], labels: Sequence[str], shares: Any = None) -> list[Any]:
+    """Draw curves over a mode: lines over numbers, stems over names, paler where shares are small; return lines or markers."""
+    strengths = (
+        np.ones(len(curves)) if shares is None else 0.3 + 0.7 * np.sqrt(np.asarray(shares) / max(*shares, 1e-300))
+    )
     axes.axhline(0.0, color=INK, linewidth=0.8, zorder=1)
     axes.set_xlabel(mode.label)
     drawn, few = [], len(mode.values) <= (20 if mode.has_names else 12)
     for k, (curve, label) in enumerate(zip(curves, labels, strict=True)):
-        x, looks, marker = mode.values, looks_of(k), MARKERS[k % len(MARKERS)]
+        x, looks, marker = mode.values, looks_of(k) | {"alpha": float(strengths[k])}, MARKERS[k % len(MARKERS)]
         if mode.has_names:
             x = np.arange(len(curve)) + 0.5 * (k - 0.5 * (len(curves) - 1)) / max(len(curves), 2)
-            axes.vlines(x, 0.0, curve, color=looks["color"], linewidth=1.2 if few else 0.8)
+            axes.vlines(x, 0.0, curve, color=looks["color"], alpha=looks["alpha"], linewidth=1.2 if few else 0.8)
             looks |= {"linestyle": "none", "marker": marker, "markersize": 5 if few else 3}
         else:
             looks |= {"marker": marker if few else None, "markersize": 4}
-        drawn += axes.plot(x, curve, label=label, zorder=3, **looks)
+        drawn += axes.plot(x, curve, label=label, zorder=3 + 0.5 * float(strengths[k]), **looks)
     if mode.has_names:
-        name_ticks(mode, axes.xaxis)
+        name_ticks(mode, axes.xaxis, 3.0 if len(mode.values) <= 24 else 6.0)
     elif mode.is_counted:
         whole_ticks(axes.xaxis)
     return drawn
@@ -142,6 +148,21 @@ def cv_curve(model: Any) -> CVCurve:
         n_candidates=len({str({**params, "alpha": None}) for params in model.cv_results_["params"]}),
         baseline=float(mean[0]) if starts_at_zero else None,
     )
+
+
+def carrying(squares: Array, whole: Array | None = None) -> int:
+    """Count the squares that belong to the fewest of all that carry most of their sum; all are those themselves by default.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.plotting.modes import carrying
+    >>> carrying(np.array([90.0, 9.5, 0.5])), carrying(np.zeros(3))
+    (2, 0)
+    """
+    ordered = np.sort(squares if whole is None else whole)[::-1]
+    last = ordered[min(int(np.searchsorted(np.cumsum(ordered), MOST * ordered.sum())), len(ordered) - 1)]
+    return int(np.sum((squares >= last) & (squares > 0.0)))
 
 
 def leading_factors(factors: Array, values: Array, most: int) -> tuple[Array, Array, int]:

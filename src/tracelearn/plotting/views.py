@@ -13,13 +13,11 @@ from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.arrays.tensors import unfold
 from tracelearn.features import SecondOrder
 from tracelearn.plotting.canvas import COLOURS, INK, Panels, legend_above, plain
-from tracelearn.plotting.modes import check_model, draw_over, leading_factors, modes_of
+from tracelearn.plotting.modes import MOST, carrying, check_model, draw_over, leading_factors, modes_of
 from tracelearn.plotting.weights import WeightsDisplay, choose_targets
 from tracelearn.samples.modes import Mode
 
 __all__ = ["ViewPart", "ViewsDisplay", "parts_of_model", "view_in_words", "what_was_found"]
-
-_MOST = 0.99  # of the squared weights: what is said to carry them
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,30 +118,23 @@ def what_was_found(estimator: Any, parts: Sequence[ViewPart] | None = None) -> d
         if not any(np.any(part.coef) for part in own):
             found[view] = "its weights are zero"
         elif own[0].maps is None:
-            counts = [_carrying(one, one) for one in squares[0]]
+            counts = [carrying(one) for one in squares[0]]
             names = [mode.name for mode in own[0].modes]
             found[view] = _counted("component", "of", counts, names)
         else:
             whole = np.concatenate([one for (one,) in squares])
-            counts = [_carrying(one, whole) for (one,) in squares]
+            counts = [carrying(one, whole) for (one,) in squares]
             names = ["" if part.window is None else f"window {part.window}" for part in own]
             found[view] = _counted("source", "in", counts, names) + _leading(estimator, own)
     return found
 
 
-def _carrying(squares: Array, whole: Array) -> int:
-    """Count the squares that belong to the fewest of all that carry most of their sum."""
-    ordered = np.sort(whole)[::-1]
-    last = ordered[min(int(np.searchsorted(np.cumsum(ordered), _MOST * ordered.sum())), len(ordered) - 1)]
-    return int(np.sum(squares >= last))
-
-
 def _counted(what: str, where: str, counts: list[int], names: list[str]) -> str:
     pairs = [(count, name) for count, name in zip(counts, names, strict=True) if count]
-    told = [f"{count}" + (f" {where} {name}" if name else "") for count, name in pairs]
-    told[0] = told[0].replace(f"{pairs[0][0]}", f"{pairs[0][0]} {what}{'s' if pairs[0][0] > 1 else ''}", 1)
+    words = [f"{count}" + (f" {where} {name}" if name else "") for count, name in pairs]
+    words[0] = words[0].replace(f"{pairs[0][0]}", f"{pairs[0][0]} {what}{'s' if pairs[0][0] > 1 else ''}", 1)
     verb = "carries" if sum(count for count, _ in pairs) == 1 else "carry"
-    return f"{' and '.join([', '.join(told[:-1]), told[-1]] if len(told) > 1 else told)} {verb} {_MOST:.0%}".replace(
+    return f"{' and '.join([', '.join(words[:-1]), words[-1]] if len(words) > 1 else words)} {verb} {MOST:.0%}".replace(
         "%", " %"
     )
 

@@ -13,6 +13,7 @@ from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.estimators.base import target_names
 from tracelearn.plotting.canvas import COLOURS, INK, LIMIT, Panels, legend_above, plain, whole_ticks
 from tracelearn.plotting.modes import check_model, draw_over, leading_factors, modes_of, modes_of_weights, name_ticks
+from tracelearn.plotting.topography import draw_heads
 from tracelearn.samples.modes import Mode
 
 __all__ = ["ModeFactorsDisplay", "ModeSpectrumDisplay", "WeightsDisplay", "choose_targets"]
@@ -99,7 +100,7 @@ class ModeFactorsDisplay(Panels):
 
     Factors are the left singular vectors of the unfoldings, of length one. A sign says nothing by itself: the entry of
     largest size is positive. The legend gives the share of each factor in the squared norm of the weights; factors of
-    singular value zero are left out.
+    singular value zero are left out. Where the places of sensors are known, as of MNE's epochs, a factor is drawn over a head.
 
     Parameters
     ----------
@@ -114,7 +115,7 @@ class ModeFactorsDisplay(Panels):
     axes_ : array of matplotlib axes, one for each mode
     figure_ : matplotlib figure
     lines_ : list, one for each mode, of lists of matplotlib lines
-        One for each factor; for coordinates that are names, its markers.
+        One for each factor; for coordinates that are names, its markers; for sensors, images.
 
     Examples
     --------
@@ -172,17 +173,27 @@ class ModeFactorsDisplay(Panels):
 
     def plot(self, ax: Any = None) -> Self:
         """Draw on the axes that are given, or on a new figure."""
-        self._open(ax, (1, len(self.modes)), (3.6, 3.2), "one for each mode")
+        # Names of many entries need room; numbers have an axis.
+        widths = [
+            2.0 if mode.has_names and mode.positions is None and len(mode.values) > 24 else 1.0 for mode in self.modes
+        ]
+        self._open(ax, (1, len(self.modes)), (3.6, 3.2), "one for each mode", widths=widths)
         self.lines_: list[list[Any]] = []
         for axes, mode, factors, shares in zip(self.axes_, self.modes, self.factors, self.shares, strict=True):
             labels = [f"{k} ({share:.0%})" for k, share in enumerate(shares, start=1)]
-            self.lines_.append(draw_over(mode, axes, list(factors.T), labels))
+            if mode.positions is not None and labels:
+                self.lines_.append(draw_heads(axes, mode.positions, list(factors.T), labels))
+                axes.set_title(mode.label, fontsize="medium")
+                continue
+            self.lines_.append(draw_over(mode, axes, list(factors.T), labels, shares))
             plain(axes)
             if labels:
                 legend_above(axes, 3, handlelength=1.8, columnspacing=1.0, handletextpad=0.4)
             else:
                 axes.text(0.5, 0.6, "all weights are zero", transform=axes.transAxes, ha="center", color=INK)
-        self.axes_[0].set_ylabel("factor")
+        curves = [axes for axes in self.axes_ if axes.axison]
+        if curves:
+            curves[0].set_ylabel("factor")
         return self
 
 
@@ -200,7 +211,7 @@ class WeightsDisplay(Panels):
     modes : list of Mode
         Names, coordinates and units.
     quantity : str
-        What the numbers are, beside the colour bar.
+        What the numbers are, written at the colour bar.
 
     Attributes
     ----------

@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 
 from array_api_compat import device
 
-from tracelearn.arrays.array_api import Array, array_namespace, free_memory, is_sparse
+from tracelearn.arrays.array_api import Array, array_namespace, available_memory, free_memory, is_sparse
 from tracelearn.arrays.linalg import positive_part, squared
-from tracelearn.arrays.memory import available_memory
 from tracelearn.losses import Loss
 from tracelearn.penalties import Penalty, Split
 from tracelearn.problems.datafits import DataFit, Evaluation, Squares, mean_row, span

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from tracelearn.arrays.array_api import Array
-from tracelearn.report.model import ModelFacts, Weights
+from tracelearn.plotting.topography import head_radius, over_head
+from tracelearn.report.model import Components, ModelFacts, Weights
 from tracelearn.report.scores import Confusion, Residuals
 from tracelearn.samples.modes import Mode
 
@@ -16,6 +17,7 @@ __all__ = ["image_modes", "numbers", "selector"]
 
 _LONGEST = 1000  # points of a line
 _MOST_VALUES = 40  # bars of singular values
+_HEAD = 48  # pixels across a head
 _PARTS = 9999  # weights are whole numbers of so many parts of the largest: four digits, and a small page
 
 
@@ -56,9 +58,19 @@ def _component_data(facts: ModelFacts) -> list[dict[str, Any]]:
                 "values": _short(one.values[:_MOST_VALUES]),
                 "ranks": one.ranks,
                 "shares": _short(one.shares),
+                "heads": _head_data(one),
             }
         )
     return found
+
+
+def _head_data(one: Components) -> dict[str, Any] | None:
+    """Interpolate factors between sensors, where their places are known; a head is as wide as 2."""
+    places = one.mode.positions
+    if places is None or not len(one.factors):
+        return None
+    radius, grids = head_radius(places), over_head(places, one.factors.T, _HEAD)
+    return {"size": _HEAD, "places": _short(places / radius), "grids": [_parts(grid) for grid in grids]}
 
 
 def _parts(tensor: Array | None) -> dict[str, Any] | None:

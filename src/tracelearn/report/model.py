@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +12,7 @@ from tracelearn.arrays.array_api import to_numpy
 from tracelearn.arrays.tensors import Array, unfold
 from tracelearn.estimators.base import target_names
 from tracelearn.plotting.canvas import COLOURS
-from tracelearn.plotting.modes import CVCurve, as_modes, cv_curve, leading_factors, modes_of_weights
+from tracelearn.plotting.modes import CVCurve, as_modes, carrying, cv_curve, leading_factors, modes_of_weights
 from tracelearn.plotting.views import ViewPart, parts_of_model, view_in_words, what_was_found
 from tracelearn.samples.modes import Mode
 
@@ -25,7 +24,6 @@ __all__ = [
     "changed_parameters",
     "gather",
     "plain",
-    "spans",
 ]
 
 MOST_COMPONENTS = len(COLOURS)  # as many as have a colour of their own
@@ -47,9 +45,15 @@ class Components:
     count: int  # of singular values above zero
 
     @property
+    def carrying(self) -> int:
+        """The fewest components that carry 99 % of the squared weights."""
+        return carrying(self.values.astype(np.float64) ** 2)
+
+    @property
     def span(self) -> str:
         """The ranks in words, from the lowest to the highest."""
-        return spans([[rank] for rank in self.ranks])
+        low, high = min(self.ranks), max(self.ranks)
+        return str(low) if low == high else f"{low} to {high}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +106,7 @@ class ModelFacts:
     chosen: CVCurve | None
     n_samples: float | None
     views: list[View]  # where there is more to say than that samples are seen as they are
+    is_named: bool  # whether modes have names of their own
     is_apart: bool  # whether weights are those of views, not of the entries of a sample
     linear_view: str  # the view whose weights are then shown
 
@@ -117,12 +122,13 @@ class ModelFacts:
             return np.array([[one.ranks[at] for one in self.components] for at in (0, -1)])
         return _ranks(self.last)
 
-    def for_table(self, *, named: bool) -> dict[str, Any]:
-        """Gather what a command prints of the weights; modes have names where these were given, or say which view is meant."""
+    def for_table(self) -> dict[str, Any]:
+        """Gather what a command prints of the weights; modes have names where these are known, or say which view is meant."""
         views = [{"view": one.label, "share": one.share, "found": one.found} for one in self.views]
-        names = self.names_of_weights if named or self.is_apart else None
+        names = self.names_of_weights if self.is_named or self.is_apart else None
         found = {"views": views, "weights_of": "views" if self.is_apart else "samples"}
-        return {**found, "mode_names": names, "mode_ranks": plain(self.ranks)}
+        counts = [one.carrying for one in self.components]
+        return {**found, "mode_names": names, "components": counts, "mode_ranks": plain(self.ranks)}
 
     @property
     def names_of_weights(self) -> list[str]:
@@ -148,25 +154,6 @@ def changed_parameters(model: Any) -> dict[str, Any]:
     return {name: plain(value) for name, value in given.items() if plain(value) != plain(defaults.get(name))}
 
 
-def spans(ranks: Any, mode_names: Sequence[str] | None = None) -> str:
-    """Write ranks of each mode, over several targets from the lowest to the highest.
-
-    Examples
-    --------
-    >>> from tracelearn.report.model import spans
-    >>> spans([2, 1, 3]), spans([[2, 1, 3], [2, 4, 0]])
-    ('2, 1, 3', '2, 1 to 4, 0 to 3')
-    >>> spans([2, 1], ["channel", "time"])
-    'channel 2, time 1'
-    """
-    table = np.atleast_2d(np.asarray(ranks))
-    pairs = zip(table.min(axis=0).tolist(), table.max(axis=0).tolist(), strict=True)
-    told = [str(low) if low == high else f"{low} to {high}" for low, high in pairs]
-    if mode_names is not None:
-        told = [f"{name} {span}" for name, span in zip(mode_names, told, strict=True)]
-    return ", ".join(told)
-
-
 def gather(
     model: Any, *, mode_names: Any = None, coordinates: Any = None, units: Any = None, most: int = MOST_NUMBERS
 ) -> ModelFacts:
@@ -180,7 +167,8 @@ def gather(
     shape = tuple(last.sample_shape_)
     # A transformer that keeps the modes may have seen names that it did not pass on.
     known = [step.modes_ for step in steps if hasattr(step, "modes_") and tuple(step.sample_shape_) == shape]
-    if mode_names is None and not known:
+    is_named = mode_names is not None or bool(known)
+    if not is_named:
         mode_names = [f"mode {n}" for n in range(1, len(shape) + 1)]
     modes = as_modes(shape, mode_names, coordinates, units, known[-1] if known else None)
     is_apart = getattr(last, "best_estimator_", last).sample_shape_ != shape
@@ -208,6 +196,7 @@ def gather(
         chosen=cv_curve(last) if hasattr(last, "cv_results_") else None,
         n_samples=None if moments is None else float(moments.weight),
         views=_views(last, parts),
+        is_named=is_named,
         is_apart=is_apart,
         linear_view=next((part.label for part in parts if is_apart and part.maps is None), ""),
     )

@@ -128,6 +128,7 @@ function entryAxis(mode, count) {
 function drawFactors(holder) {
   const mode = data.components[holder.dataset.mode];
   if (!mode.factors.length) return;
+  if (mode.heads) return drawHeads(holder, mode);
   const y = { ...spread(mode.factors.flat(), { zero: true }), label: "factor" };
   const chart = plot(holder, { height: 240, x: entryAxis(mode, mode.factors[0].length), y });
   element(chart.svg, "line", { class: "zero", x1: chart.left, x2: chart.right, y1: chart.toY(0), y2: chart.toY(0) });
@@ -144,6 +145,29 @@ function drawFactors(holder) {
       element(group, "path", { class: "hit", d: pathOf(xs, ys) });
     }
     if (mode.names || factor.length <= 24) xs.forEach((x, i) => element(group, "circle", { class: "dot", cx: x, cy: ys[i], r: 3.6 }));
+    group.addEventListener("click", () => pick(k + 1));
+  });
+}
+
+// Draws every factor over a head seen from above, nose up; colours reach to its own largest entry.
+function drawHeads(holder, mode) {
+  holder.replaceChildren();
+  const { size, places, grids } = mode.heads, many = grids.length, columns = Math.min(many, 3), cell = Math.max(holder.clientWidth, 240) / columns;
+  const radius = Math.min(0.4 * cell, 88), tall = 2 * radius + 52, circle = `m${radius} 0a${radius} ${radius} 0 1 0 ${-2 * radius} 0a${radius} ${radius} 0 1 0 ${2 * radius} 0`;
+  const svg = element(holder, "svg", { viewBox: `0 0 ${cell * columns} ${tall * Math.ceil(many / columns)}` });
+  grids.forEach((grid, k) => {
+    const x = (0.5 + (k % columns)) * cell, y = Math.floor(k / columns) * tall + radius + 16;
+    const group = element(svg, "g", { "data-component": k + 1, class: "head" });
+    element(group, "title", {}, `component ${k + 1}`);
+    const largest = Math.max(...mode.factors[k].map(Math.abs)) || 1;
+    const href = imageOf(size, size, (row, column) => (grid.parts[(size - 1 - row) * size + column] * grid.limit) / weights.whole / largest);
+    element(group, "image", { x: x - radius, y: y - radius, width: 2 * radius, height: 2 * radius, href, style: "clip-path: circle(50%)" });
+    element(group, "path", { class: "axis", d: `M${x} ${y}${circle}M${x - 0.12 * radius} ${y - 0.99 * radius}L${x} ${y - 1.13 * radius}L${x + 0.12 * radius} ${y - 0.99 * radius}` });
+    places.forEach(([a, b], i) => {
+      const dot = element(group, "circle", { class: "sensor", cx: x + a * radius, cy: y - b * radius, r: 1.6 });
+      element(dot, "title", {}, `${mode.names[i]}: ${written(mode.factors[k][i])}`);
+    });
+    element(group, "text", { x, y: y + radius + 18, "text-anchor": "middle" }, `component ${k + 1}`);
     group.addEventListener("click", () => pick(k + 1));
   });
 }
@@ -229,7 +253,7 @@ function largestAt() {
 }
 
 function colour(name) {
-  const probe = byId("slice").appendChild(document.createElement("i"));
+  const probe = document.body.appendChild(document.createElement("i"));
   probe.style.color = `var(--${name})`;
   const found = getComputedStyle(probe).color.match(/[\d.]+/g).slice(0, 3).map(Number);
   probe.remove();
@@ -459,7 +483,9 @@ function watchTheme() {
   const show = () => {
     button.textContent = isDark() ? "light" : "dark";
     button.setAttribute("aria-label", `Switch to ${button.textContent} colours`);
-    if (byId("slice")) drawSlice(byId("slice")); // an image keeps its colours, all else follows the style
+    for (const [holder, draw] of drawings) // an image keeps its colours, all else follows the style
+      if (holder.id === "slice" || holder.querySelector(".head")) draw(holder);
+    showComponent();
   };
   button.hidden = false;
   button.addEventListener("click", () => {

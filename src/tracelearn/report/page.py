@@ -94,19 +94,20 @@ def _lead(facts: ModelFacts) -> str:
         does += "highest"
     if facts.is_zero:
         return f"The model {does}. All its weights are zero: it ignores the samples, and always predicts the same."
-    parts = [f"{one.span} of {len(one.mode.values):,} in {escape(one.mode.name)}" for one in facts.components]
-    ranks = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
-    return f"The model {does}. The rank of its weights, the number of patterns they are built from, is {ranks}."
+    parts = [f"{one.carrying} of {len(one.mode.values):,} in {escape(one.mode.name)}" for one in facts.components]
+    counts = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+    return f"The model {does}. Its weights are built from components, of which {counts} carry 99 %."
 
 
 def _tiles(facts: ModelFacts, evaluation: Evaluation | None) -> str:
+    counts = " · ".join(str(one.carrying) for one in facts.components)
     ranks = " · ".join(one.span.replace(" to ", "–") for one in facts.components)
     sizes = _times([len(one.mode.values) for one in facts.components])
     alpha = facts.chosen.alpha if facts.chosen else float(facts.last.alpha)
     by = f"chosen among {len(facts.chosen.alphas)} by cross-validation" if facts.chosen else "as given"
     tiles = (
         _headline(facts, evaluation),
-        ("rank of the weights in each mode", ranks or "0", f"of {sizes or '0'}"),
+        ("components that carry 99 %, in each mode", counts or "0", f"of {sizes or '0'}; ranks {ranks or '0'}"),
         ("duality gap", power(facts.last.dual_gap_), "proven distance from the optimum"),
         ("alpha, strength of the penalty", f"{alpha:.3g}", by),
     )
@@ -245,7 +246,7 @@ def _components(facts: ModelFacts) -> dict[str, Any]:
         for k in range(1, most + 1)
     ]
     cards = [
-        f'<figure class="mode"><h3>{name}<span>rank {one.span} of {len(one.mode.values):,}</span></h3>'
+        f'<figure class="mode{_wide(one)}"><h3>{name}<span>{one.carrying} of {len(one.mode.values):,} carry 99 %</span></h3>'
         f'<div class="chart factors" data-mode="{n}" role="img" aria-label="Factors of {name}"></div>'
         f'<div class="chart values" data-mode="{n}" role="img" aria-label="Singular values of {name}"></div></figure>'
         for n, (one, name) in enumerate(zip(facts.components, names, strict=True))
@@ -268,6 +269,12 @@ def _components(facts: ModelFacts) -> dict[str, Any]:
         "n_targets": len(facts.targets),
         "target_kind": facts.target_kind,
     }
+
+
+def _wide(one: Any) -> str:
+    """Give names of many entries the whole width."""
+    long = one.mode.has_names and one.mode.positions is None and len(one.mode.values) > 24
+    return " wide" if long else ""
 
 
 def _share(one: Any, n: int, k: int) -> str:

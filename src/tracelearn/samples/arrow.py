@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -37,7 +37,7 @@ def table(place: Place, columns: Sequence[str] = ()) -> Table:
 def _open(place: Place, options: Any, stack: ExitStack) -> Any:
     """Open either form of such a file: with a directory of its batches at the end, or without."""
     name = opened(place)
-    file = stack.enter_context(pyarrow.OSFile(name) if isinstance(name, str) else pyarrow.PythonFile(name))
+    file = stack.enter_context(pyarrow.OSFile(name) if isinstance(name, str) else pyarrow.PythonFile(name, mode="r"))
     is_file = file.read(6) == b"ARROW1"
     file.seek(0)
     reader = (pyarrow.ipc.open_file if is_file else pyarrow.ipc.open_stream)(file, options=options)
@@ -91,9 +91,9 @@ def stream(
             raise InputError(
                 f"Expected a column of the table, which are {', '.join(map(repr, schema.names[:20]))}, got '{name}': choose one."
             )
-    names, shape = entries(schema, samples, (target, weight, *ignore), tensor_shape, "the table")
+    names, shape, modes = entries(schema, samples, (target, weight, *ignore), tensor_shape, "the table")
     found = _Rows(rows, names if shape else names[0], tuple(tensor_shape or shape), target, weight)
-    return iterables.stream(found if repeatable else found.blocks(reader))
+    return replace(iterables.stream(found if repeatable else found.blocks(reader)), modes=modes)
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,8 +18,8 @@ from tracelearn.arrays.array_api import (
     array_namespace,
     detached,
     dtype_name,
-    is_foreign,
     is_narrow,
+    is_non_numpy,
     is_sparse,
     move_to,
     place,
@@ -121,7 +121,7 @@ def read_numbers(values: Any, name: str, meaning: str) -> tuple[float, ...]:
 
 def sample_shape(X: Any, tensor_shape: tuple[int, ...] | None) -> tuple[int, ...]:
     """Find the shape of one sample: that of X without its first axis, or ``tensor_shape`` for flat input."""
-    shape = tuple(int(size) for size in np.shape(X))
+    shape = tuple(np.shape(X))
     if len(shape) < 2:
         hint = "X.reshape(1, *X.shape) if it is a single sample, X.reshape(-1, 1) if it is a single feature"
         raise ValueError(
@@ -164,23 +164,24 @@ def read_samples(
     where they are, those of narrow numbers as narrow, and sparse rows stay sparse, in CSR format: all else is made an array
     of NumPy. Without ``finite`` the caller looks for NaN and infinity itself.
     """
-    foreign = any_library and is_foreign(X)
-    if foreign:
+    non_numpy = any_library and is_non_numpy(X)
+    if non_numpy:
         X = detached(X)
     elif not is_frame(X) and not is_sparse(X):
         X = np.asarray(X)
     if any_library and not reset:
         check_place(estimator, X, "partial_fit")
-    if (foreign or getattr(X, "ndim", 0) > 2) and len(X.shape) > 1 and 0 in X.shape:
+    if (non_numpy or getattr(X, "ndim", 0) > 2) and len(X.shape) > 1 and 0 in X.shape:
         raise ValueError(
             f"Expected at least one sample with at least one entry, got an array of shape {tuple(X.shape)}."
         )
     shape = sample_shape(X, estimator.tensor_shape)
     if not reset:
         shape = _known_shape(estimator, shape, flat=len(np.shape(X)) == 2)
-    _check_kind(X)
-    if foreign:
-        rows = _foreign_rows(estimator, X, reset=reset)
+    if getattr(getattr(X, "dtype", None), "kind", "f") in "SUVmM":
+        raise ValueError(f"Expected numbers in X, got {X.dtype} values: encode them as numbers first.")
+    if non_numpy:
+        rows = _non_numpy_rows(estimator, X, reset=reset)
     else:
         rows = validate_data(
             estimator,
@@ -218,12 +219,6 @@ def _canonical(rows: Any) -> Any:
     return rows
 
 
-def _check_kind(X: Any) -> None:
-    """Refuse text, dates and records."""
-    if getattr(getattr(X, "dtype", None), "kind", "f") in "SUVmM":
-        raise ValueError(f"Expected numbers in X, got {X.dtype} values: encode them as numbers first.")
-
-
 def _known_array(estimator: Any) -> Array:
     """Find an array that lives where the model's do; a model that only reads blocks knows none, and those are NumPy's."""
     if hasattr(estimator, "moments_"):
@@ -233,7 +228,7 @@ def _known_array(estimator: Any) -> Array:
 
 def check_place(estimator: Any, X: Any, method: str) -> None:
     """Refuse an array of another library or device than the model's: moving it is for the user to decide."""
-    known, X = _known_array(estimator), X if is_foreign(X) else np.zeros(0)
+    known, X = _known_array(estimator), X if is_non_numpy(X) else np.zeros(0)
     if not same_place(X, known):
         raise ValueError(
             f"Expected X of {place(known)} as in fit, got X of {place(X)}: samples for {type(estimator).__name__}.{method}() "
@@ -249,7 +244,7 @@ def narrowed(values: Array, dtype: Any) -> Array:
     return xp.astype(values, dtype)
 
 
-def _foreign_rows(estimator: Any, X: Array, *, reset: bool) -> Array:
+def _non_numpy_rows(estimator: Any, X: Array, *, reset: bool) -> Array:
     """Do for an array of another library what scikit-learn's ``validate_data`` does, whatever its configuration."""
     xp = array_namespace(X)
     _check_real(X, "X")
@@ -277,13 +272,13 @@ def read_targets(y: Any, X: Array) -> Array:
     if y is None:
         raise ValueError("Expected a target for each sample, got y=None: this estimator requires y to be passed.")
     n_samples = X.shape[0]
-    y = y if is_foreign(y) else np.asarray(y)
+    y = y if is_non_numpy(y) else np.asarray(y)
     if y.ndim not in (1, 2) or y.shape[0] != n_samples:
         raise ValueError(
             f"Expected y of shape ({n_samples},) or ({n_samples}, n_targets), one row for each sample, got shape "
             f"{tuple(y.shape)}: samples and targets have inconsistent numbers of samples."
         )
-    if is_foreign(y):
+    if is_non_numpy(y):
         _check_real(y, "y")
     elif y.dtype.kind not in "fiub":
         try:
@@ -293,14 +288,14 @@ def read_targets(y: Any, X: Array) -> Array:
             raise ValueError(
                 f"Expected numbers in y, got {y.dtype} values such as {first!r}: encode them, or use TraceNormClassifier."
             ) from None
-    y = move_to(y, X, widest(X)["dtype"] if is_foreign(X) else np.float64)
+    y = move_to(y, X, widest(X)["dtype"] if is_non_numpy(X) else np.float64)
     check_finite(y, "y")
     return y
 
 
 def read_confounds(confounds: Any, n_samples: int | None) -> Array:
     """Check confounds, one row for each sample, and return them in memory as numbers of NumPy, (n, q)."""
-    found = to_numpy(confounds) if is_foreign(confounds) else np.asarray(confounds)
+    found = to_numpy(confounds) if is_non_numpy(confounds) else np.asarray(confounds)
     found = found[:, None] if found.ndim == 1 else found
     if n_samples is None:
         raise ValueError(
@@ -330,10 +325,10 @@ def read_labels(y: Any, X: Array, classes: Any = None, *, least: int = 2) -> tup
     """
     if y is None:
         raise ValueError("Expected one label for each sample: fit requires y to be passed, but the target y is None.")
-    if is_foreign(y):
+    if is_non_numpy(y):
         y = move_to(detached(y), X)
-    if is_foreign(y):
-        return _foreign_labels(y, X, classes, least)
+    if is_non_numpy(y):
+        return _non_numpy_labels(y, X, classes, least)
     classes = classes if classes is None else to_numpy(classes)
     y = column_or_1d(y, warn=True)
     check_consistent_length(X, y)
@@ -357,7 +352,7 @@ def _check_classes(known: Array, unknown: Array, least: int) -> None:
         )
 
 
-def _foreign_labels(y: Array, X: Array, classes: Any, least: int) -> tuple[Array, Array]:
+def _non_numpy_labels(y: Array, X: Array, classes: Any, least: int) -> tuple[Array, Array]:
     """Read labels of another library: whole numbers or booleans, also as floats."""
     xp, n = array_namespace(y), X.shape[0]
     if tuple(y.shape) not in ((n,), (n, 1)):
@@ -386,14 +381,14 @@ def read_weights(sample_weight: Any, X: Array, *, part: bool = False) -> Array |
     if sample_weight is None:
         return None
     n = X.shape[0]
-    weight = detached(sample_weight) if is_foreign(sample_weight) else np.asarray(sample_weight)
+    weight = detached(sample_weight) if is_non_numpy(sample_weight) else np.asarray(sample_weight)
     weight = np.full(n, weight) if weight.ndim == 0 else weight  # one number for all samples, as in scikit-learn
     if tuple(weight.shape) != (n,):
         raise ValueError(
             f"Expected sample_weight of shape ({n},), got shape {tuple(weight.shape)}: give one weight for each sample."
         )
     _check_real(weight, "sample_weight")
-    weight = move_to(weight, X, widest(X)["dtype"] if is_foreign(X) else np.float64)
+    weight = move_to(weight, X, widest(X)["dtype"] if is_non_numpy(X) else np.float64)
     check_finite(weight, "sample_weight")
     xp = array_namespace(weight)
     if bool(xp.any(weight < 0)):

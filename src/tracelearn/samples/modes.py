@@ -16,7 +16,7 @@ import numpy as np
 from tracelearn.arrays.array_api import Array
 from tracelearn.optional import require
 
-__all__ = ["Mode", "fit_modes", "like_input", "read_named", "to_dataset"]
+__all__ = ["Mode", "fit_modes", "like_input", "modes_of_mne", "read_named", "to_dataset"]
 
 Modes = tuple["Mode", ...]
 
@@ -168,20 +168,26 @@ def _of_pandas(X: Any) -> tuple[Any, Modes]:
 
 def _of_mne(X: Any) -> tuple[Any, Modes]:
     """Epochs in time, in frequency or in both; channels that are marked as bad or are not of the brain are left out."""
-    kinds, bad = X.get_channel_types(), set(X.info["bads"])
-    of_brain = [
-        n for n, kind in zip(X.ch_names, kinds, strict=True) if kind not in _AUXILIARY and n not in bad
-    ] or list(X.ch_names)
-    values = X.get_data(picks=of_brain)
-    modes = [_mode("channel", np.array(of_brain), positions=_positions(X, of_brain))]
-    modes += [_mode("frequency", X.freqs, "Hz")] if hasattr(X, "freqs") else []
-    modes += [_mode("time", X.times, "s")] if hasattr(X, "times") else []
+    modes = modes_of_mne(X)
+    values = X.get_data(picks=modes[0].values.tolist())
     if values.ndim != len(modes) + 1:
         raise ValueError(
             f"Expected epochs of {' × '.join(mode.name for mode in modes)}, got an array of shape {values.shape}: average over "
             "tapers or segments first."
         )
-    return values, tuple(modes)
+    return values, modes
+
+
+def modes_of_mne(X: Any) -> Modes:
+    """Name channels, frequencies and times of epochs, without channels that are bad or not of the brain."""
+    kinds, bad = X.get_channel_types(), set(X.info["bads"])
+    of_brain = [
+        n for n, kind in zip(X.ch_names, kinds, strict=True) if kind not in _AUXILIARY and n not in bad
+    ] or list(X.ch_names)
+    modes = [_mode("channel", np.array(of_brain), positions=_positions(X, of_brain))]
+    modes += [_mode("frequency", X.freqs, "Hz")] if hasattr(X, "freqs") else []
+    modes += [_mode("time", X.times, "s")] if hasattr(X, "times") else []
+    return tuple(modes)
 
 
 def _events(X: Any) -> Any:

@@ -24,6 +24,7 @@ from tracelearn.samples.source import (
     Source,
     array_column,
     beside,
+    image_files,
     is_lazy,
     one_sentence,
     parquet_files,
@@ -45,6 +46,10 @@ _FORMATS = {
     ".tsv": "csv",
     ".arrow": "arrow",
     ".feather": "arrow",
+    ".mat": "mat",
+    ".fif": "mne",
+    ".nii": "nifti",
+    ".nii.gz": "nifti",
 }
 
 
@@ -278,10 +283,10 @@ class _File:
             return column if shape is None else shaped(column, shape, f"'{self.path}'")
         from tracelearn.samples import tables  # noqa: PLC0415 - only formats of pyarrow need it
 
-        names, found = tables.entries(self.schema, samples, others, shape, f"'{self.path}'")
+        names, found, modes = tables.entries(self.schema, samples, others, shape, f"'{self.path}'")
         column = self._open(names if len(found) else names[0])
         wanted = shape if shape is not None else found
-        return shaped(column, wanted, f"'{self.path}'") if len(wanted) else column
+        return replace(shaped(column, wanted, f"'{self.path}'"), modes=modes) if len(wanted) else column
 
     def _look_for_axis(self, X: Column, n: int, options: Any) -> None:
         """Where another axis is as long as the targets, it is the one that was meant."""
@@ -329,7 +334,7 @@ class _File:
                 return other._open(None if other.names is None else other.names[0])
             raise ValueError(
                 f"Expected {role} to be a file that is one array, got '{name}', which holds several: name one of them, as in "
-                f"'{name}:{other.names[0]}'."
+                f"'{name}:...'."
             )
         if self.names is not None:
             return self._named(name, role)
@@ -351,7 +356,9 @@ def _format_of(path: Place) -> str | None:
         return None
     if any((path / mark).exists() for mark in ("zarr.json", ".zgroup", ".zarray")):
         return "zarr"
-    return "parquet" if path.suffix.lower() in (".parquet", ".pq") or parquet_files(path) else None
+    if path.suffix.lower() in (".parquet", ".pq") or parquet_files(path):
+        return "parquet"
+    return "images" if image_files(path) else None
 
 
 def shaped(column: Column, shape: Sequence[int], name: str) -> Column:
@@ -362,7 +369,7 @@ def shaped(column: Column, shape: Sequence[int], name: str) -> Column:
             f"Expected tensor_shape to be sizes whose product is {prod(column.shape)}, the entries of a sample of {name}, got "
             f"{sizes}: correct it."
         )
-    return replace(column, shape=sizes, read=partial(_read_shaped, column.read, sizes))
+    return replace(column, shape=sizes, read=partial(_read_shaped, column.read, sizes), modes=None)
 
 
 def _read_shaped(read: Any, shape: tuple[int, ...], start: int, rows: int) -> Any:

@@ -16,9 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_sparse, move_to, take_rows, to_numpy
+from tracelearn.arrays.array_api import (
+    Array,
+    array_namespace,
+    as_dtype,
+    available_memory,
+    is_sparse,
+    move_to,
+    take_rows,
+    to_numpy,
+)
 from tracelearn.arrays.linalg import mode_scales
-from tracelearn.arrays.memory import available_memory
 from tracelearn.confounds import Regression
 from tracelearn.moments import Fold, Moments
 from tracelearn.samples.checks import check_finite, check_range, read_confounds

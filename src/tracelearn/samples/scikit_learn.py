@@ -1,5 +1,7 @@
 """What we use of scikit-learn beyond its public names, in one place; tested with versions 1.6 to 1.9."""
 
+from typing import Any
+
 from sklearn.base import _fit_context as fit_context
 from sklearn.utils._metadata_requests import _raise_for_params as raise_for_params
 from sklearn.utils._param_validation import Interval, StrOptions, make_constraint
@@ -9,8 +11,21 @@ from sklearn.utils.validation import _check_feature_names as check_feature_names
 from sklearn.utils.validation import _check_feature_names_in as check_feature_names_in
 from sklearn.utils.validation import _check_n_features as check_n_features
 
+try:
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+except ImportError:  # before version 1.9 there are none
+
+    class CallbackSupportMixin:  # type: ignore[no-redef]
+        """Has no callbacks."""
+
+    def with_callbacks(method: Any) -> Any:  # type: ignore[misc]
+        """Leave a method as it is."""
+        return method
+
+
 __all__ = [
     "BaseComposition",
+    "CallbackSupportMixin",
     "Interval",
     "StrOptions",
     "check_feature_names",
@@ -20,4 +35,5 @@ __all__ = [
     "get_output_config",
     "make_constraint",
     "raise_for_params",
+    "with_callbacks",
 ]

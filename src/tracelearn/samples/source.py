@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tracelearn.arrays.memory import available_memory
+from tracelearn.arrays.array_api import available_memory
 from tracelearn.errors import InputError
 from tracelearn.samples.places import Place
 
@@ -34,6 +34,7 @@ _LARGEST_BLOCK = 16 * 2**20  # still in cache when it is summed up; four times a
 _LONGEST_LABEL = 1000  # characters
 # No compression of samples comes near: where a file is smaller than that, nearly nothing of what it claims was written.
 _LARGEST_RATIO, _LARGE = 100_000, 1 << 36
+_IMAGES = frozenset(".png .jpg .jpeg .tif .tiff .bmp .webp .gif .pgm .ppm".split())
 _END = object()
 
 
@@ -102,6 +103,8 @@ class Column:
         What is watched while it is read; none is the path that was opened.
     stored : int or None
         Bytes on disk, where they are not those of the files.
+    modes : tuple of Mode or None
+        Names and coordinates of the modes of a value, where the file has them.
     """
 
     n_rows: int
@@ -111,6 +114,7 @@ class Column:
     read: Callable[[int, int], Iterator[NDArray[Any]]]
     files: tuple[Place, ...] = ()
     stored: int | None = None
+    modes: Any = None
 
 
 def is_lazy(values: Any) -> bool:
@@ -248,10 +252,21 @@ def parquet_files(path: Place) -> tuple[Place, ...]:
     return tuple(sorted(file for file in found if not any(part[0] in "._" for part in file.relative_to(path).parts)))
 
 
+def image_files(folder: Path) -> dict[str, os.stat_result]:
+    """List the images in a folder by their paths in it, in the order of these; hidden ones are bookkeeping."""
+    found = {file.relative_to(folder): state for file, state in look_through(folder) if file.suffix.lower() in _IMAGES}
+    kept = {path.as_posix(): state for path, state in found.items() if not any(part[0] in "._" for part in path.parts)}
+    return dict(sorted(kept.items()))
+
+
 def _stamp(files: tuple[Place, ...]) -> tuple[Any, ...]:
-    """Note what tells files from later ones in their place."""
-    states = [file.stat() for file in files]
-    return tuple((state.st_ino, state.st_size, state.st_mtime_ns) for state in states)
+    """Note what tells several files from later ones."""
+    return tuple(stamp(file.stat()) for file in files)
+
+
+def stamp(state: Any) -> tuple[Any, ...]:
+    """Note what tells a file from a later one in its place."""
+    return state.st_ino, state.st_size, state.st_mtime_ns
 
 
 @contextmanager
@@ -291,7 +306,8 @@ def beside(
             _check_fits(column, rows, what)
     # Functions with names, so that a source of files can be sent to another process.
     blocks = partial(_side_by_side, (X, y, weight), X.n_rows, rows)
-    return Source(X.shape, X.n_rows, X.dtype, True, blocks, partial(_side_by_side, (y, weight), X.n_rows, rows, 0))
+    targets = partial(_side_by_side, (y, weight), X.n_rows, rows, 0)
+    return Source(X.shape, X.n_rows, X.dtype, True, blocks, targets, modes=X.modes)
 
 
 def _check_columns(X: Column, y: Column | None, weight: Column | None, name: str) -> None:

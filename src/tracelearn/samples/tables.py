@@ -17,14 +17,15 @@ import pyarrow.compute
 from numpy.typing import NDArray
 from pyarrow import types
 
+from tracelearn.samples.modes import Mode
 from tracelearn.samples.places import Place
 from tracelearn.samples.source import Column, check_length
 
 __all__ = ["Table", "column", "entries", "from_row", "layout", "unpack"]
 
 _INDEX = re.compile(r"|Unnamed: \d+|__index_level_\d+__")  # what pandas calls the names of rows
-# Parts of a name such as ch1_t20 or ('Fz', 'alpha'); a dot between digits parts them, as in x.1.2, or not, as in C3-0.25.
-_PARTS = (re.compile(r"[^\W_]+"), re.compile(r"[^\W_]*\d\.\d+|[^\W_]+"))
+# Parts of a name such as ch1_t20 or ('Fz', 'alpha'). Where dots alone part names, as in x.1.2, none is that of a decimal number.
+_PARTS, _DECIMALS = re.compile(r"[^\W_]+"), re.compile(r"[^\W_]*\d\.\d+|[^\W_]+")
 _NUMBERED = re.compile(r"(\D*?)(\d+(?:\.\d+)?)")
 
 
@@ -77,13 +78,13 @@ def from_row(batches: Iterable[Any], start: int, row: int = 0) -> Iterator[Any]:
 
 def entries(
     schema: Any, samples: str | Sequence[str], others: Sequence[Any], tensor_shape: Sequence[int] | None, place: str
-) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Find the columns of the samples, and their shape: () for one column that holds whole samples."""
+) -> tuple[tuple[str, ...], tuple[int, ...], tuple[Mode, ...] | None]:
+    """Find the columns of the samples, their shape, () for one column that holds whole samples, and what names say of modes."""
     if len(set(schema.names)) < len(schema.names):
         twice = next(name for name in schema.names if schema.names.count(name) > 1)
-        raise ValueError(f"Expected columns of different names in {place}, got '{twice}' twice: rename one.")
+        raise ValueError(f"Expected columns of different names in {place}, got {twice!r} twice: rename one.")
     if isinstance(samples, str) and samples in schema.names:
-        return (samples,), ()
+        return (samples,), (), None
     others = ("y", *others) if others[:1] == (None,) else others
     left = [name for name in schema.names if name not in others and not _INDEX.fullmatch(name)]
     if not isinstance(samples, str):
@@ -94,17 +95,18 @@ def entries(
     if missing or not names:
         raise ValueError(
             f"Expected samples to be one of the names in {place}, such as {', '.join(map(repr, left[:5])) or 'none'}, or a "
-            f"pattern such as 'ch*', got '{missing[0] if missing else samples}': choose some with open_source(path, samples=...)."
+            f"pattern such as 'ch*', got {missing[0] if missing else samples!r}: choose some with open_source(path, samples=...)."
         )
     for name in names:
         if not _is_number(schema.field(name).type):
             raise ValueError(
                 f"Expected numbers in the columns of {place} that are entries of a sample, got {schema.field(name).type} in "
-                f"'{name}': choose columns with open_source(path, samples=...), such as 'ch*'."
+                f"{name!r}: choose columns with open_source(path, samples=...), such as 'ch*'."
             )
-    grid, shape = _grid(names)
+    grid, modes = _grid(names)
+    shape = tuple(len(mode.values) for mode in modes or ()) or (len(names),)
     if tensor_shape is None or tuple(tensor_shape) == shape:
-        return grid, shape
+        return grid, shape, modes
     if len(shape) > 1:
         raise ValueError(
             f"Expected tensor_shape to be {shape}, as the names of the columns of {place} say, got {tuple(tensor_shape)}: leave "
@@ -115,29 +117,41 @@ def entries(
             f"Expected {prod(tensor_shape)} columns in {place} for samples of shape {tuple(tensor_shape)}, got {len(names)}, the "
             f"first of which are {', '.join(map(repr, names[:5]))}: choose some with open_source(path, samples=...), as in 'ch*'."
         )
-    return tuple(names), shape
+    return tuple(names), shape, None
 
 
-def _grid(names: Sequence[str]) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Put names into the order of a grid, if they form a full one, and find its shape."""
-    for pattern in _PARTS:
-        places = {tuple(pattern.findall(name)): name for name in names}
-        if len(places) < len(names) or len(set(map(len, places))) > 1:
-            continue
-        axes = [_in_order(labels) for labels in zip(*places, strict=True)]
-        shape = tuple(len(axis) for axis in axes if len(axis) > 1)
-        if len(shape) > 1 and prod(shape) == len(names):
-            return tuple(places[place] for place in product(*axes)), shape
-    return tuple(names), (len(names),)
+def _grid(names: Sequence[str]) -> tuple[tuple[str, ...], tuple[Mode, ...] | None]:
+    """Put names into the order of a grid, if they form a full one, and name its modes."""
+    pattern = _DECIMALS if re.search(r"[^\w.]|_", names[0]) else _PARTS
+    places = {tuple(pattern.findall(name)): name for name in names}
+    if len(places) < len(names) or len(set(map(len, places))) > 1:
+        return tuple(names), None
+    axes = [_in_order(labels) for labels in zip(*places, strict=True)]
+    modes = [_mode(axis, place) for place, axis in enumerate(axis for axis in axes if len(axis) > 1)]
+    if len(modes) < 2 or prod(map(len, axes)) != len(names):
+        return tuple(names), None
+    return tuple(places[place] for place in product(*axes)), tuple(modes)
+
+
+def _numbered(labels: Sequence[str]) -> list[tuple[str, str]] | None:
+    """Take labels apart where all end in a number after the same letters."""
+    found = [(match[1], match[2]) for match in map(_NUMBERED.fullmatch, labels) if match]
+    return found if len(found) == len(labels) and len({letters for letters, _ in found}) == 1 else None
 
 
 def _in_order(labels: Sequence[str]) -> list[str]:
-    """List different labels, by number where all end in one after the same letters, else as they come."""
+    """List different labels, by number where they have one, else as they come."""
     found = list(dict.fromkeys(labels))
-    numbered = [_NUMBERED.fullmatch(label) for label in found]
-    if not all(numbered) or len({match[1] for match in numbered if match}) > 1:
-        return found
-    return [match[0] for match in sorted((match for match in numbered if match), key=lambda match: float(match[2]))]
+    numbers = _numbered(found)
+    return found if numbers is None else [found[i] for i in np.argsort([float(number) for _, number in numbers])]
+
+
+def _mode(labels: Sequence[str], place: int) -> Mode:
+    numbers = _numbered(labels)
+    if numbers is None:
+        return Mode(f"mode {place}", np.array(labels))
+    kind = float if any("." in number for _, number in numbers) else int
+    return Mode(numbers[0][0] or f"mode {place}", np.array([kind(number) for _, number in numbers]))
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
@@ -172,7 +186,7 @@ def layout(kind: Any, name: str, first: Any = None) -> tuple[tuple[int, ...], np
     if not shape and (types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)):
         return shape, np.dtype(object)
     raise ValueError(
-        f"Expected column '{name}' to hold numbers, labels, or tensors or lists of numbers, got {whole}: cast it to one of these."
+        f"Expected column {name!r} to hold numbers, labels, or tensors or lists of numbers, got {whole}: cast it to one of these."
     )
 
 
@@ -226,7 +240,7 @@ def _refuse_lengths(lists: Any, size: int, name: str, row: int, width: int) -> N
     other = np.flatnonzero(lengths != size)
     if other.size:
         raise ValueError(
-            f"Expected lists of {size} entries in column '{name}', as in the first row, got {lengths[other[0]]} in row "
+            f"Expected lists of {size} entries in column {name!r}, as in the first row, got {lengths[other[0]]} in row "
             f"{row + int(other[0]) // width}: cut or fill such rows."
         )
 
@@ -235,5 +249,5 @@ def _refuse_nulls(values: Any, name: str, row: int, width: int) -> None:
     if values.null_count:
         place = row + int(np.argmax(values.is_null().to_numpy(zero_copy_only=False))) // width
         raise ValueError(
-            f"Expected a value in every row of column '{name}', got a null in row {place}: drop or fill such rows."
+            f"Expected a value in every row of column {name!r}, got a null in row {place}: drop or fill such rows."
         )

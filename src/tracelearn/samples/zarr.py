@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -18,9 +19,10 @@ import zarr
 from numcodecs.blosc import Blosc
 from numpy.typing import NDArray
 from zarr.codecs import BloscCodec
-from zarr.storage import LocalStore
+from zarr.storage import FsspecStore, LocalStore
 
-from tracelearn.arrays.memory import available_memory
+from tracelearn.arrays.array_api import available_memory
+from tracelearn.samples.places import Place, Remote
 from tracelearn.samples.source import Column, array_column, look_through, other_than_opened, slices, stored_bytes
 
 __all__ = ["OPTIONS", "column", "names"]
@@ -36,30 +38,45 @@ _METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
 _LARGE = 64 << 20  # bytes from which on the free memory is looked at
 
 
-def names(path: Path) -> list[str] | None:
+def names(path: Place) -> list[str] | None:
     """List the arrays of a group; None for a bare array."""
-    newest = max((_changed_at(state) for _, state in look_through(path)), default=0)
-    opened = _open(path, max(newest, _changed_at(path.stat())))
+    newest = 0
+    if isinstance(path, Path):
+        newest = max(_changed_at(path.stat()), *(_changed_at(state) for _, state in look_through(path)), 0)
+    opened = _open(path, newest)
     if hasattr(opened, "shape"):
         return None
     return sorted(name for name, member in opened.members(max_depth=None) if hasattr(member, "shape"))
 
 
-def column(path: Path, name: str | None, sample_axis: int = 0) -> Column:
+def column(path: Place, name: str | None, sample_axis: int = 0) -> Column:
     """Read the shape and the type of one array of a group, or of the bare array; it is opened anew for every pass."""
+    if not isinstance(path, Path):
+        # What is stored there would take long to count.
+        return _column(path, name, 0, sample_axis, _metadata_at(path, name), sys.maxsize)
     folder = path / (name or "")
     places = [place for place in (folder, *folder.parents) if place.is_relative_to(path)]
     files = tuple(file for place in places for file in map(place.joinpath, _METADATA) if os.path.lexists(file))
     states = [state for _, state in look_through(folder)]
     newest = max(_changed_at(state) for state in (*states, *(place.lstat() for place in (*places, *files))))
+    return _column(path, name, newest, sample_axis, files, sum(map(stored_bytes, states)))
+
+
+def _column(path: Place, name: str | None, newest: int, sample_axis: int, files: Any, stored: int) -> Column:
     array = _array(path, name, newest)
     found = array_column(array, f"'{name or path}'", sample_axis)
     read = partial(_read, path, name, newest, found.chunk, sample_axis % array.ndim)
-    return replace(found, read=read, files=files, stored=sum(map(stored_bytes, states)))
+    return replace(found, read=read, files=files, stored=stored)
+
+
+def _metadata_at(path: Remote, name: str | None) -> tuple[Remote, ...]:
+    """Find what a store says about an array: it is watched, since the chunks are too many to be."""
+    base = f"{path.address.rstrip('/')}/{name or ''}".rstrip("/")
+    return tuple(file for file in (Remote(f"{base}/{end}") for end in _METADATA) if file.exists())
 
 
 def _read(
-    path: Path, name: str | None, newest: int, chunk: int, axis: int, start: int, rows: int
+    path: Place, name: str | None, newest: int, chunk: int, axis: int, start: int, rows: int
 ) -> Iterator[NDArray[Any]]:
     return slices(_array(path, name, newest), chunk, start, rows, axis)
 
@@ -97,9 +114,12 @@ class _Store(LocalStore):
             _check_size(state.st_size, f"{key} has {state.st_size} bytes")
 
 
-def _open(path: Path, newest: int) -> Any:
-    store = _Store(path, read_only=True)
-    store.newest = newest
+def _open(path: Place, newest: int) -> Any:
+    if isinstance(path, Path):
+        store: Any = _Store(path, read_only=True)
+        store.newest = newest
+    else:
+        store = FsspecStore.from_url(path.address, read_only=True)
     try:
         return zarr.open(store, mode="r")
     except (FileNotFoundError, KeyError) as error:
@@ -108,7 +128,7 @@ def _open(path: Path, newest: int) -> Any:
         ) from error
 
 
-def _array(path: Path, name: str | None, newest: int) -> Any:
+def _array(path: Place, name: str | None, newest: int) -> Any:
     """Open an array, once its codecs were found good, with Blosc that looks before it decodes."""
     opened = _open(path, newest)
     array = opened if name is None else opened[name]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from itertools import product
 from numbers import Integral, Real
 from typing import Any, Self
@@ -20,7 +21,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays.array_api import Array, array_namespace, is_foreign, is_sparse, move_to, to_numpy, widest
+from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, is_sparse, move_to, to_numpy, widest
 from tracelearn.errors import warn
 from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
 from tracelearn.estimators.base import NamedWeights, TraceNormModel
@@ -28,12 +29,22 @@ from tracelearn.estimators.online import has_moments
 from tracelearn.features import SecondOrder, Views
 from tracelearn.features.base import LinearTransformer
 from tracelearn.features.second_order import SpatialFilters
-from tracelearn.losses import Loss, Multinomial
+from tracelearn.losses import Loss, Multinomial, as_loss
+from tracelearn.penalties import is_overlapped
 from tracelearn.problems.batch import choose_form
 from tracelearn.samples.checks import check_place, is_frame, learning
 from tracelearn.samples.samples import Samples, as_raw, is_dask, unnamed
-from tracelearn.samples.scikit_learn import Interval, StrOptions, check_feature_names, raise_for_params
+from tracelearn.samples.scikit_learn import (
+    CallbackSupportMixin,
+    Interval,
+    StrOptions,
+    check_feature_names,
+    raise_for_params,
+    with_callbacks,
+)
+from tracelearn.selection.calibration import HeldOut, class_map, confirmed, factor, held_out, log_losses
 from tracelearn.selection.folds import folds_of
+from tracelearn.selection.progress import Progress
 from tracelearn.selection.search import Candidate, Table
 from tracelearn.selection.session import (
     FIRST_ORDER,
@@ -43,7 +54,6 @@ from tracelearn.selection.session import (
     MOST_VIEWS,
     SCREENED,
     Session,
-    calibration,
     parts_of,
     possible_views,
     shares_of,
@@ -71,7 +81,11 @@ def _goes_on(estimator: Any) -> bool:
     return has_moments(estimator)
 
 
-class SelectionCV(NamedWeights, BaseEstimator):
+# The share of all work that is done after each part of a search: as it was on real sets of some seconds.
+_SCREENED, _RIDGES, _PATH, _ALONE, _CHOSEN = 0.22, 0.3, 0.65, 0.7, 0.8
+
+
+class SelectionCV(NamedWeights, CallbackSupportMixin, BaseEstimator):
     """What both CV estimators share: the search, and delegation to the model that was found."""
 
     _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 - scikit-learn's convention
@@ -122,7 +136,12 @@ class SelectionCV(NamedWeights, BaseEstimator):
         shared = {name: getattr(self, name) for name in names}
         if self._classifier:
             shared["class_weight"] = self.class_weight
+            shared["loss"] = "squared" if self._asks_loss else self.loss
         return self._estimator(**(shared | chosen))
+
+    @property
+    def _asks_loss(self) -> bool:
+        return self._classifier and isinstance(self.loss, str) and self.loss == "auto"
 
     def _loss(self) -> Loss:
         found: Loss = self._new_model()._loss()
@@ -138,7 +157,7 @@ class SelectionCV(NamedWeights, BaseEstimator):
     ) -> Self:
         """Choose by cross-validation, then learn from all samples."""
         metadata = self._for_splitter(groups, params)
-        deadline = math.inf if self.max_time is None else time.monotonic() + float(self.max_time)
+        until = math.inf if self.max_time is None else time.monotonic() + float(self.max_time)
         model = self._new_model()
         model._validate_params()
         loss = model._loss()
@@ -165,26 +184,60 @@ class SelectionCV(NamedWeights, BaseEstimator):
             repeats = int(np.clip(round(HELD_OUT / len(labels)), 1, MOST_REPEATS))
         folds = folds_of(self.cv, labels, weight, metadata, classifier=self._classifier, repeats=repeats)
         model._report(": ".join(choose_form(samples, loss)))
-        session = Session(self, model, samples, folds, labels, weight, loss, deadline, len(folds) // repeats)
-        best = self._search(session)
-        self._finish(session, best)
+        progress = Progress(until, model._report if self.verbose else None)
+        session = Session(self, model, samples, folds, labels, weight, loss, progress, len(folds) // repeats)
+        with progress.shown_to_callbacks(self):
+            with progress.ended_by_interrupt():
+                best = self._search(session)
+            self._finish(session, best)
         return self
 
     def _search(self, session: Session) -> Table:
         """Find out which views to show, then whether the trace norm or ridge regression alone is better on them."""
-        label = self._label(session)
+        label, progress = self._label(session), session.progress
         name, strengths = parts_of(label)
         tables = []
         if session.loss.has_moments and isinstance(self.ridges, str):
             tables.append(session.walk_ridges(label))
+            progress.reach(_RIDGES, f"ridge regression on {label}")
         candidates = [Candidate(label)] if strengths else self._candidates(session, name)
-        if not tables or time.monotonic() < session.deadline:
-            tables += session.walk(label, candidates)
+        if not tables or not progress.is_over():
+            tables += session.walk(label, candidates, _RIDGES, _PATH)
         # Ridge regression does not see what only a low rank can find in samples of many entries: they get a path of their own.
         alone = session.first_order
-        if alone not in ("", label) and time.monotonic() < session.deadline:
-            tables += session.walk(alone, self._candidates(session, alone))
-        return max(tables, key=lambda table: table.value)
+        if alone not in ("", label) and not progress.is_over():
+            tables += session.walk(alone, self._candidates(session, alone), _PATH, _ALONE)
+        best = max(tables, key=lambda table: table.value)
+        best = self._by_log_loss(session, best) if self._asks_more(session, best) else best
+        progress.reach(_CHOSEN, f"chosen: {best.candidate.view}")
+        return best
+
+    def _asks_more(self, session: Session, best: Table) -> bool:
+        """Tell whether more than squares may be learned: nothing was asked for by name, and there is memory and time."""
+        named = isinstance(self.views, str) and self.views != "auto"
+        asked = self.views is None or named or self.scoring is not None or not isinstance(self.ridges, str)
+        here = session.samples.in_memory and not is_sparse(session.samples.like) and not session.samples.n_confounds
+        free = self._asks_loss and not asked and not self.keep_moments and not best.candidate.target_mode
+        return free and here and not session.progress.is_over()
+
+    def _by_log_loss(self, session: Session, best: Table) -> Table:
+        """Take logistic regression, or a map between the scores of all classes, where held-out folds confirm it."""
+        design = session.design(*parts_of(best.candidate.view), joint=False)
+        parts = held_out(best.held[best.best], design)
+        before = log_losses(parts)
+        found = {"map": log_losses(parts, mapped=True)} if session.samples.n_targets > 2 else {}
+        other = session.walk_logistic(best.candidate.view)
+        if other is not None:
+            found["logistic"] = log_losses(held_out(other.held[other.best], design))
+        right = {name: float(after.mean()) for name, after in found.items() if confirmed(before, after)}
+        chosen = min(right, key=lambda name: right[name], default="")
+        losses = ", ".join(f"{name} {after.mean():.4g}" for name, after in found.items())
+        session.model._report(
+            f"held-out log-loss: one factor {before.mean():.4g}, {losses}; {chosen or 'one factor'} it is"
+        )
+        if chosen == "map":
+            session.class_map = class_map(parts)
+        return other if chosen == "logistic" and other is not None else best
 
     def _label(self, session: Session) -> str:
         """Choose the views, and how strong each is: by how much ridge regression on each adds to that on the others.
@@ -199,9 +252,7 @@ class SelectionCV(NamedWeights, BaseEstimator):
         names, reason = possible_views(samples.shape, self.time_axis, positive=_positive(samples.rows))
         if not isinstance(views, str) or views != "auto":
             names, reason = [str(views)] if isinstance(views, str) else [str(name) for name in views], "as given"
-        # Views are screened one by one; then come ridge regression and the trace norm, which takes as long as some of them.
-        total = len(names) + 4
-        session.model._report(f"views: {', '.join(names)} ({reason})", paths_done=(0, total))
+        session.progress.reach(0.0, f"views: {', '.join(names)} ({reason})")
         if len(names) == 1 or not session.loss.has_moments:
             return names[0]
         found: list[str] = []
@@ -209,13 +260,13 @@ class SelectionCV(NamedWeights, BaseEstimator):
         values: list[float] = []
         some = session.subset(SCREENED)
         for name in names:
-            if found and time.monotonic() > session.deadline:
+            if found and session.progress.is_over():
                 break
             table = some.walk_ridges(name, screening=True)
             found.append(name)
             values.append(table.value if name in FIRST_ORDER else -1.0)
             scores.append(np.concatenate([to_numpy(part) for part in table.held[table.best]]))
-            session.model._report(f"{name}: {table.value:.4g} selects", paths_done=(len(found), total))
+            session.progress.reach(_SCREENED * len(found) / len(names), f"{name}: {table.value:.4g} selects")
         parts = some.design(names[0], (), joint=False, screening=True).held
         share = shares_of(scores, np.concatenate([to_numpy(held.Y) for held in parts]))
         session.first_order = found[int(np.argmax(values))] if max(values) >= 0.0 else ""
@@ -244,8 +295,7 @@ class SelectionCV(NamedWeights, BaseEstimator):
 
     def _mode_weights(self, order: int, *, auto: bool) -> list[tuple[float, ...] | None]:
         given = self.mode_weights
-        overlapped = isinstance(self.penalty, str) and self.penalty == "overlapped"
-        if given is None or not auto or (isinstance(given, str) and (order <= 2 or not overlapped)):
+        if given is None or not auto or (isinstance(given, str) and (order <= 2 or not is_overlapped(self.penalty))):
             return [None]  # at order 2 all weights give one norm, and latent norms choose their mode themselves
         if isinstance(given, str):
             return [None, *(tuple(float(n == mode) for n in range(order)) for mode in range(order))]
@@ -263,12 +313,16 @@ class SelectionCV(NamedWeights, BaseEstimator):
             at = int(np.argmax(best.means >= best.means[at] - best.errors[at]))
         chosen, alpha = best.candidate, float(best.alphas[at])
         self._describe(session.tables, best, at)
+        _warn_of_end(best, at)
         name, strengths = parts_of(chosen.view)
         view = session.view(name, strengths)
-        options = {"alpha": alpha, "ridge": float(best.ridges[at]), "mode_weights": chosen.mode_weights}
+        options: dict[str, Any] = {"alpha": alpha, "ridge": float(best.ridges[at]), "mode_weights": chosen.mode_weights}
         options["target_mode"] = chosen.target_mode
         if view.penalty is not None:
             options["penalty"] = view.penalty
+        loss = session.loss
+        if chosen.logistic:
+            options["loss"], loss = "logistic", as_loss("logistic", classes=True).for_targets(session.samples.n_targets)
         model = self._new_model(**options)
         for attribute in ("classes_", "_single", "_dtype", "_flat", "n_features_in_", "feature_names_in_"):
             if hasattr(session.model, attribute):
@@ -282,15 +336,24 @@ class SelectionCV(NamedWeights, BaseEstimator):
         model.sample_shape_ = view.samples.shape
         samples = session.samples if view.features is None else view.samples
         design = session.design(name, strengths, joint=chosen.target_mode)
-        if design.total is not None and view.features is None and not self.scaling:
+        if design.total is not None and view.features is None and not self.scaling and loss.has_moments:
             model._fit_moments(design.total, warm=False, keep=self.keep_moments)
         else:
-            model._learn_from(samples, session.loss)
+            model._learn_from(_for_softmax(samples) if chosen.logistic else samples, loss)
         self.features_, self.best_estimator_, self.view_ = view.features, model, chosen.view
-        if self._classifier and not session.loss.has_probabilities:
-            self.calibration_ = calibration(best.held[at], design) if samples.in_memory else 1.0
+        here = self._classifier and samples.in_memory
+        self._calibrate(session, model, held_out(best.held[at], design) if here else None)
         self.sample_shape_, self._flat = session.samples.shape, session.model._flat
         self._show(session.model)
+
+    def _calibrate(self, session: Session, model: Any, parts: list[HeldOut] | None) -> None:
+        """Keep what makes probabilities of scores, unless the loss has its own."""
+        for name in ("calibration_", "class_map_"):
+            self.__dict__.pop(name, None)
+        if session.class_map is not None:
+            self.class_map_ = model._class_map = move_to(session.class_map, model.coef_, model.coef_.dtype)
+        if self._classifier and not model._loss().has_probabilities:
+            self.calibration_ = 1.0 if parts is None or session.class_map is not None else factor(parts)
 
     def _show(self, model: Any) -> None:
         """Show what was learned as attributes: what samples are like as they came, the rest of the model that was found."""
@@ -300,7 +363,7 @@ class SelectionCV(NamedWeights, BaseEstimator):
             source = model if shown in _SHOWN[:4] else best
             if hasattr(source, shown):
                 setattr(self, shown, getattr(source, shown))
-        for name in ("alphas_", "ridges_", "score_path_") if is_foreign(best.coef_) else ():
+        for name in ("alphas_", "ridges_", "score_path_") if is_non_numpy(best.coef_) else ():
             setattr(self, name, move_to(getattr(self, name), best.coef_, widest(best.coef_)["dtype"]))
 
     def _describe(self, tables: list[Table], best: Table, at: int) -> None:
@@ -322,9 +385,11 @@ class SelectionCV(NamedWeights, BaseEstimator):
                 "stratify the folds or use fewer.",
                 UndefinedMetricWarning,
             )
+        plain = self._new_model().loss
         rows = [(table, a) for table in tables for a in range(len(table.alphas))]
         parameters = [
-            {name: getattr(table.candidate, name) for name in _CHOICES}
+            {name: getattr(table.candidate, name) for name in _CHOICES[:-1]}
+            | {"loss": "logistic" if table.candidate.logistic else plain}
             | {"alpha": float(table.alphas[a]), "ridge": float(table.ridges[a])}
             for table, a in rows
         ]
@@ -422,7 +487,7 @@ class SelectionCV(NamedWeights, BaseEstimator):
     def _check_place(self, X: Any, method: str) -> None:
         """Refuse samples from elsewhere in our own name."""
         check_is_fitted(self)
-        if is_foreign(X) or is_foreign(self.best_estimator_.coef_):
+        if is_non_numpy(X) or is_non_numpy(self.best_estimator_.coef_):
             check_place(self, X, method)
 
     def _seen(self, X: Any) -> Any:
@@ -433,7 +498,7 @@ class SelectionCV(NamedWeights, BaseEstimator):
         check_feature_names(self, X, reset=False)
         X = np.asarray(X) if is_frame(X) else X
         if getattr(X, "ndim", 0) == 2 and len(self.sample_shape_) > 1:
-            X = X if is_foreign(X) or is_sparse(X) else np.asarray(X)
+            X = X if is_non_numpy(X) or is_sparse(X) else np.asarray(X)
             X = array_namespace(X).reshape(X, (X.shape[0], *self.sample_shape_))
         found = features.transform(X)
         flat = len(self.best_estimator_.sample_shape_) == 1 and not is_dask(found)
@@ -462,7 +527,7 @@ class SelectionCV(NamedWeights, BaseEstimator):
         found = dict(process_routing(self, "fit", **params).splitter.split) if params else {}
         if groups is not None:
             found["groups"] = groups
-        return {name: to_numpy(value) if is_foreign(value) else value for name, value in found.items()}
+        return {name: to_numpy(value) if is_non_numpy(value) else value for name, value in found.items()}
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Tell scikit-learn who takes what: ``fit`` the weights of samples if asked to, the splitter its groups.
@@ -491,6 +556,27 @@ def _positive(rows: Array | None) -> bool:
     return rows is not None and bool(array_namespace(rows).all(rows > 0))
 
 
+def _warn_of_end(table: Table, at: int) -> None:
+    """Warn where the best alpha is the first or the last that was tried, and what selects still rises towards it."""
+    values, alphas = table.selecting, table.alphas
+    if at not in (0, len(values) - 1) or len(values) < 3 or not alphas[at] > 0:
+        return
+    rise = values[at] - values[1 if at == 0 else -2]
+    if rise > 0.01 * (np.max(values) - np.min(values)):
+        end, todo = ("largest", "larger ones") if at == 0 else ("smallest", "smaller ones, by eps or alphas")
+        warn(
+            f"Expected the best alpha among others, got the {end} that was tried, {alphas[at]:.3g}, and the score still rises "
+            f"towards it: try {todo}."
+        )
+
+
+def _for_softmax(samples: Samples) -> Samples:
+    """Code several classes as zeros and ones, from -1 and 1."""
+    if samples.n_targets == 1:
+        return samples
+    return samples._mapped(lambda block: replace(block, Y=0.5 * (block.Y + 1.0)))
+
+
 def _masked(values: list[Any]) -> Any:
     """Make a column of any values, tuples included, as scikit-learn's searches do."""
     masked: Any = np.ma
@@ -500,7 +586,7 @@ def _masked(values: list[Any]) -> Any:
     return found
 
 
-_CHOICES = ("view", "mode_weights", "ridge", "target_mode")
+_CHOICES = ("view", "mode_weights", "ridge", "target_mode", "loss")
 
 
 class TraceNormRegressorCV(RegressorMixin, SelectionCV):
@@ -536,7 +622,8 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
     one_standard_error : bool, default=False
         Choose the largest alpha whose score is within one standard error of the best: a simpler model, as good.
     max_time : float, default=None
-        Seconds after which the search ends with the best so far.
+        Seconds after which the search ends with the best so far, fitted and certified as ever. The first Ctrl-C does the
+        same, with a warning; a second one stops at once.
     n_jobs : int, default=None
         Candidates at the same time, in threads.
 
@@ -556,7 +643,7 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
         Which row of ``cv_results_`` was chosen, and its parameters.
     view_shares_ : dict of floats
         Where several views were tried: the share of each in the best combination of their held-out scores, with weights that
-        are not negative. Shares sum to one, the largest first; a view of no use beside the others has none.
+        are not negative. Shares sum to one, the largest first; a view that adds nothing to the others has none.
     views_ : dict
         The fitted transformer of each view of the model, by its name; None: samples as they are.
     coef_by_view_, patterns_by_view_ : dicts of arrays
@@ -631,6 +718,7 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
         self.verbose = verbose
 
     @learning
+    @with_callbacks
     def fit(
         self,
         X: Any,
@@ -669,7 +757,11 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
     ----------
     alphas, eps, views, time_axis, ridges, mode_weights, target_mode, cv, one_standard_error, max_time, n_jobs
         As in ``TraceNormRegressorCV``.
-    loss, penalty, scaling, class_weight, fit_intercept, tensor_shape, tol, max_iter, keep_moments, verbose
+    loss : {"auto", "squared", "logistic", "squared_hinge"} or object, default="auto"
+        "auto" is the squared loss. Where views are chosen too, and ``keep_moments`` is False, it also tries logistic regression
+        on the chosen views, and a map between the scores of all classes (``class_map_``): each is taken where the held-out
+        log-loss falls by more than two standard errors over the folds.
+    penalty, scaling, class_weight, fit_intercept, tensor_shape, tol, max_iter, keep_moments, verbose
         As in ``TraceNormClassifier``.
     scoring : str or callable, default=None
         What selects. None is how much held-out scores, after an affine calibration, explain of the classes.
@@ -690,7 +782,7 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
         Which row of ``cv_results_`` was chosen, and its parameters.
     view_shares_ : dict of floats
         Where several views were tried: the share of each in the best combination of their held-out scores, with weights that
-        are not negative. Shares sum to one, the largest first; a view of no use beside the others has none.
+        are not negative. Shares sum to one, the largest first; a view that adds nothing to the others has none.
     views_ : dict
         The fitted transformer of each view of the model, by its name; None: samples as they are.
     coef_by_view_, patterns_by_view_ : dicts of arrays
@@ -706,6 +798,9 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
     calibration_ : float
         What scores are multiplied by before their softmax is ``predict_proba``, found on held-out folds; not there for losses
         that have probabilities of their own.
+    class_map_ : array of shape (n_classes + 1, n_classes)
+        Only where folds confirmed it: scores are ``(X coef_ + intercept_) @ class_map_[:-1] + class_map_[-1]``. ``coef_``,
+        ``intercept_`` and ``dual_gap_`` are those of the convex problem, before the map.
 
     Examples
     --------
@@ -732,7 +827,7 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
         views: Any = "auto",
         time_axis: Any = "auto",
         ridges: Any = "auto",
-        loss: Any = "squared",
+        loss: Any = "auto",
         penalty: Any = "overlapped",
         scaling: Any = None,
         mode_weights: Any = None,
@@ -774,6 +869,7 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
         self.verbose = verbose
 
     @learning
+    @with_callbacks
     def fit(
         self,
         X: Any,

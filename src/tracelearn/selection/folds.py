@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold, check_cv
 from sklearn.utils.multiclass import type_of_target
 
-from tracelearn.arrays.array_api import Array, array_namespace
+from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
 from tracelearn.confounds import Regression
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
@@ -217,6 +217,12 @@ class Design:
             return [part if own is None else own.residual_moments(part) for part, own in pairs]
         checked = samples.checked()
         return [checked.take(self.folds.mask(f, held=True)).residual(self._regressions[f]) for f in folds]
+
+    def coordinate_rows(self) -> tuple[Array, Array, Array]:
+        """Return samples in memory by their coordinates (n, r), coded targets (n, K) and shares (n,), of NumPy."""
+        (block,) = self._reduced[2].checked().blocks
+        X, Y, weight = (to_numpy(part).astype(float) for part in (block.X, block.Y, block.weight))
+        return X, Y, weight / weight.sum()
 
     @cached_property
     def weights(self) -> Array:

@@ -13,8 +13,9 @@ from tracelearn.estimators.base import TraceNormModel
 from tracelearn.problems.batch import Problems, alpha_max, choose_form, datafit
 from tracelearn.samples.checks import narrowed
 from tracelearn.samples.samples import as_raw
+from tracelearn.selection.search import read_alphas
 
-__all__ = ["TraceNormPath", "read_alphas", "trace_norm_path"]
+__all__ = ["TraceNormPath", "trace_norm_path"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,25 +27,6 @@ class TraceNormPath:
     intercepts: Array
     dual_gaps: Array
     n_iters: Array
-
-
-def read_alphas(alphas: Any, eps: float) -> tuple[Array, bool]:
-    """Return decreasing alphas, and whether they were given; a number of them is a grid from 1 down to ``eps``.
-
-    Examples
-    --------
-    >>> from tracelearn.selection.path import read_alphas
-    >>> read_alphas(3, 0.01)
-    (array([1.  , 0.1 , 0.01]), False)
-    """
-    if isinstance(alphas, int | np.integer):
-        return np.geomspace(1.0, eps, int(alphas)), False
-    found = np.sort(np.atleast_1d(np.asarray(alphas, dtype=float)))[::-1]
-    if found.ndim != 1 or not found.size or not np.all(np.isfinite(found)) or np.any(found < 0):
-        raise ValueError(
-            f"Expected alphas to be a number of them, or at least one strength that is finite and not negative, got {alphas}."
-        )
-    return found, True
 
 
 def trace_norm_path(

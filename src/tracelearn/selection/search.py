@@ -5,7 +5,7 @@ Nothing here knows estimators: it is given designs and candidates, and returns w
 
 from __future__ import annotations
 
-import time
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,14 +15,26 @@ import numpy as np
 from array_api_compat import device
 from joblib import Parallel, delayed
 
-from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, to_numpy
+from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, to_numpy
 from tracelearn.penalties import Atom, Nuclear, Overlap
 from tracelearn.problems.batch import Problems, Solution, alpha_max
 from tracelearn.problems.datafits import Squares
+from tracelearn.selection.calibration import held_out, log_losses, softmax_regression
 from tracelearn.selection.folds import Design
 from tracelearn.solvers import SOLVERS
 
-__all__ = ["RIDGES", "Candidate", "Group", "Judge", "Table", "path", "walk", "walk_ridges"]
+__all__ = [
+    "RIDGES",
+    "Candidate",
+    "Group",
+    "Judge",
+    "Table",
+    "path",
+    "read_alphas",
+    "walk",
+    "walk_logistic",
+    "walk_ridges",
+]
 
 # Numbers in the weights of one batch: more would leave the cache without fewer calls.
 _LARGEST_BATCH = 2_000_000
@@ -34,6 +46,29 @@ _GIVEN = 120  # iterations for an alpha that was given, and may be far from the 
 # Ridges that are tried alone, as shares of the total variance of the features.
 RIDGES = np.geomspace(1.0, 1e-6, 13)
 
+# The same of logistic regression; it is tried up to so many weights, and so many numbers read for each of them.
+_SOFT_RIDGES = np.geomspace(1e-2, 1e-6, 5)
+_MOST_WEIGHTS, _MOST_PRODUCTS = 2048, 5_000_000
+
+
+def read_alphas(alphas: Any, eps: float) -> tuple[Array, bool]:
+    """Return decreasing alphas, and whether they were given; a number of them is a grid from 1 down to ``eps``.
+
+    Examples
+    --------
+    >>> from tracelearn.selection.search import read_alphas
+    >>> read_alphas(3, 0.01)
+    (array([1.  , 0.1 , 0.01]), False)
+    """
+    if isinstance(alphas, int | np.integer):
+        return np.geomspace(1.0, eps, int(alphas)), False
+    found = np.sort(np.atleast_1d(np.asarray(alphas, dtype=float)))[::-1]
+    if found.ndim != 1 or not found.size or not np.all(np.isfinite(found)) or np.any(found < 0):
+        raise ValueError(
+            f"Expected alphas to be a number of them, or at least one strength that is finite and not negative, got {alphas}."
+        )
+    return found, True
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -43,6 +78,7 @@ class Candidate:
     mode_weights: tuple[float, ...] | None = None
     ridge: float = 0.0
     target_mode: bool = False
+    logistic: bool = False  # ridge regression by the logistic loss
 
 
 # What held-out scores (n_f, K) of a fold are worth, for one model: higher is better.
@@ -227,7 +263,8 @@ def walk(
     absolute: bool = False,
     max_iter: int = 1000,
     n_jobs: int | None = None,
-    deadline: float = np.inf,
+    progress: Callable[[float], None] = lambda share: None,
+    is_over: Callable[[], bool] = lambda: False,
 ) -> list[Table]:
     """Walk the path of every candidate in every fold; return a table for each.
 
@@ -238,9 +275,10 @@ def walk(
     by_score : whether that score selects, or the variance explained after calibration
     shape : of one weight tensor
     penalty : the penalty of a candidate; None is the overlapped trace norm with the candidate's mode weights
-    deadline : when, on the monotonic clock, the walk ends with the alphas it has
+    progress : is given the share of the walk that is done
+    is_over : tells whether the walk is to end with the alphas it has
     """
-    C = len(candidates)
+    C, work = len(candidates), itertools.count(1)
     found = _Found.empty(len(alphas), C, design)
     tops = np.ones(C)
 
@@ -251,8 +289,10 @@ def walk(
         points = path(group, shape, alphas, absolute=absolute, max_iter=max_iter)
         for a, (W, b) in enumerate(points):
             found.judge(a, group.folds, own, *design.reduced(W, b), judge)
+            done = next(work) * len(group.folds) * len(own)
+            progress(done / (len(alphas) * C * design.n_folds))
             # No sooner: where groups of samples differ, the held-out error has several minima.
-            if time.monotonic() > deadline:
+            if is_over():
                 break
 
     # Threads share the samples; most of the time is spent in BLAS and LAPACK, which let go of the interpreter.
@@ -277,6 +317,33 @@ def walk_ridges(design: Design, view: str, judge: Judge | None, *, by_score: boo
         W, b = _ridge(design, float(ridge))
         found.judge(a, range(design.n_folds), [0], W, b, judge)
     return found.table(0, Candidate(view), np.zeros(len(ridges)), ridges, by_score=by_score)
+
+
+def walk_logistic(design: Design, view: str, judge: Judge) -> Table | None:
+    """Try logistic regression with a squared norm, one ridge after the other; None where it would take long.
+
+    What selects among ridges is the held-out log-loss.
+    """
+    X, codes, weight = design.coordinate_rows()
+    weights = X.shape[1] * max(2, codes.shape[1])
+    if weights > _MOST_WEIGHTS or weights * len(X) > _MOST_PRODUCTS:
+        return None
+    Y = (np.concatenate([-codes, codes], axis=1) if codes.shape[1] == 1 else codes) > 0
+    X, share = X - weight @ X if design.fit_intercept else X, weight
+    ridges = _SOFT_RIDGES * (float(share @ np.sum(X**2, axis=1)) or 1.0)
+    held = np.full((len(ridges), design.n_folds), None)
+    for f, (train, test) in enumerate(design.folds.splits):
+        own, A = share[train] / share[train].sum(), None
+        for a, ridge in enumerate(ridges):
+            A = softmax_regression(X[train], Y[train], own, ridge, start=A, fit_intercept=design.fit_intercept)
+            scores = X[test] @ A[:-1] + A[-1]
+            held[a, f] = scores[:, 1:] - scores[:, :1] if codes.shape[1] == 1 else scores
+    scores = np.array([[judge(f, move_to(z, design.held[f].Y)) for f, z in enumerate(row)] for row in held])
+    losses = np.array([design.weights @ log_losses(held_out(list(row), design)) for row in held])
+    if codes.shape[1] == 1:  # two classes have one row of weights, twice as long as each of two
+        ridges = 0.5 * ridges
+    found = Candidate(view, logistic=True)
+    return Table(found, np.zeros(len(ridges)), ridges, scores, design.weights, -losses, [list(row) for row in held])
 
 
 def _ridge(design: Design, ridge: float) -> tuple[Array, Array]:

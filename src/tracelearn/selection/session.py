@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize_scalar, nnls
+from scipy.optimize import nnls
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import get_scorer
@@ -19,14 +19,14 @@ from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
 from tracelearn.estimators.base import TraceNormModel
 from tracelearn.estimators.scores import r_squared
 from tracelearn.features import Logarithm, ModeWhitener, SecondOrder, TensorStandardScaler, Views, find_time_axis
-from tracelearn.losses import Loss, Multinomial
-from tracelearn.penalties import Blocks, as_penalty
+from tracelearn.losses import Loss
+from tracelearn.penalties import Blocks, as_penalty, is_overlapped
 from tracelearn.samples.samples import Samples
 from tracelearn.selection.folds import Design, Folds
-from tracelearn.selection.path import read_alphas
-from tracelearn.selection.search import Candidate, Table, walk, walk_ridges
+from tracelearn.selection.progress import Progress
+from tracelearn.selection.search import Candidate, Table, read_alphas, walk, walk_logistic, walk_ridges
 
-__all__ = ["VIEWS", "Session", "calibration", "parts_of", "possible_views", "shares_of", "with_scores"]
+__all__ = ["VIEWS", "Session", "parts_of", "possible_views", "shares_of", "with_scores"]
 
 # Views of a sample whose share in the best combination of all is below this are left out, and so are all but the best few.
 LEAST_SHARE, MOST_VIEWS = 0.1, 4
@@ -102,9 +102,10 @@ class Session:
     labels: Array
     weight: Array | None
     loss: Loss
-    deadline: float
+    progress: Progress
     n_folds: int
     first_order: str = ""  # the best view that keeps the modes of a sample, where several were screened
+    class_map: Array | None = None  # between the scores of all classes, where folds confirm it
     tables: list[Table] = field(default_factory=list)
     _views: dict[str, _View] = field(default_factory=dict)
     _designs: dict[tuple[str, bool], Design] = field(default_factory=dict)
@@ -179,7 +180,7 @@ class Session:
             self.labels[chosen],
             weight,
             self.loss,
-            self.deadline,
+            self.progress,
             self.n_folds,
         )
 
@@ -192,6 +193,14 @@ class Session:
             self._keep([table], "ridge regression")
         return table
 
+    def walk_logistic(self, label: str) -> Table | None:
+        """Try logistic regression on a view, where that is soon done."""
+        design = self.design(*parts_of(label), joint=False)
+        table = walk_logistic(design, label, self.judge(design))
+        if table is not None:
+            self._keep([table], "logistic regression")
+        return table
+
     def _keep(self, tables: list[Table], what: str) -> None:
         self.tables += tables
         best = max(tables, key=lambda table: table.value)
@@ -199,8 +208,8 @@ class Session:
             f"{what} on {best.candidate.view}: {best.means[best.best]:.4g} held out, {best.value:.4g} selects"
         )
 
-    def walk(self, label: str, candidates: Sequence[Candidate]) -> list[Table]:
-        """Walk the paths of candidates of one view."""
+    def walk(self, label: str, candidates: Sequence[Candidate], begin: float, end: float) -> list[Table]:
+        """Walk the paths of candidates of one view, from one share of all work to another."""
         name, strengths = parts_of(label)
         tables: list[Table] = []
         alphas, given = read_alphas(self.cv.alphas, self.cv.eps)
@@ -219,7 +228,8 @@ class Session:
                 absolute=given,
                 max_iter=self.cv.max_iter,
                 n_jobs=self.cv.n_jobs,
-                deadline=self.deadline,
+                progress=self.progress.part(begin, end, f"trace norm on {label}"),
+                is_over=self.progress.is_over,
             )
         self._keep(tables, "trace norm")
         return tables
@@ -228,7 +238,7 @@ class Session:
         """Return the penalty of a candidate as a function; None where the search knows it itself."""
         if view.penalty is not None:
             return lambda candidate: view.penalty
-        if isinstance(self.cv.penalty, str) and self.cv.penalty == "overlapped":
+        if is_overlapped(self.cv.penalty):
             return None
         return lambda candidate: as_penalty(self.cv.penalty, shape, candidate.mode_weights)
 
@@ -292,20 +302,6 @@ def shares_of(scores: list[Array], Y: Array) -> Array:
     size = centred.std(axis=0)
     found, _ = nnls(centred / np.where(size > 0, size, 1.0), (Y - Y.mean(axis=0)).ravel())
     return np.asarray(found / found.sum() if found.sum() > 0 else np.arange(len(scores)) == 0, dtype=float)
-
-
-def calibration(scores: list[Array], design: Design) -> float:
-    """Find the factor of held-out scores whose softmax predicts the classes best; it changes no predicted class."""
-    z = np.concatenate([to_numpy(part) for part in scores])
-    codes = np.concatenate([to_numpy(held.Y) for held in design.held])
-    pairs = zip(design.held, design.weights, strict=True)
-    share = np.concatenate([to_numpy(held.share) * weight for held, weight in pairs])
-    if z.shape[1] == 1:
-        z, codes = np.concatenate([0.0 * z, z], axis=1), np.concatenate([-codes, codes], axis=1)
-    loss, Y = Multinomial(), (codes > 0).astype(float)
-    # As much as a thousandth speaks for a factor of one, so that it does not run away where all classes are found.
-    found = minimize_scalar(lambda log: float(share @ loss.value(Y, np.exp(log) * z)[:, 0]) + 1e-3 * log**2, (0.0, 1.0))
-    return float(np.exp(found.x))
 
 
 class _Fixed(BaseEstimator):

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from tracelearn.arrays.array_api import Array, array_namespace
+from tracelearn.arrays.cuda import is_on_gpu, recorded
+from tracelearn.penalties import Split
 from tracelearn.problems.batch import CHECK_EVERY, Finish, Problems, Solution, Watcher
 from tracelearn.problems.datafits import repeated, summed
 
@@ -16,6 +18,8 @@ __all__ = ["admm", "guarded"]
 
 _RELAX = 1.6  # over-relaxation
 _REVIEW_EVERY = 10  # iterations before the step is looked at
+_FEW = 8  # iterations that cost a GPU less than recording them
+_GPU_PATIENCE = 3  # a certificate costs a GPU as much as ten recorded iterations
 _LEAST_STEP = 1e-12  # times the mean eigenvalue: a smaller shift is lost in the rounding of the system
 
 
@@ -60,6 +64,7 @@ def admm(
     """
     xp = array_namespace(problems.alpha)
     every, proven = check_every or max_iter, check_every is not None
+    every *= _GPU_PATIENCE if is_on_gpu(problems.alpha) else 1
     found = problems.begin(start, proven=proven)
     if bool(xp.all(found.gap <= tol)):
         return found
@@ -70,18 +75,18 @@ def admm(
     known = found.rho is not None and bool(xp.all(found.rho >= least))
     rho = _shared(found.rho, shares) if known else _first_rho(problems)
     finish = Finish(problems, tol, exact_ranks)
-    update = None  # made anew for a new step: on a GPU the loop then waits for nothing between certificates
-    for iteration in range(1, max_iter + 1):
-        if update is None:
-            level, strength = repeated(rho, W.shape[0]), repeated(problems.alpha, W.shape[0])
-            update = problems.fit.updater(rho)
-        pull = problems.penalty.pull(split, level)
-        W = problems.tensors(update(problems.rows(W), problems.rows(pull)))
-        before, split = split, problems.penalty.push(split, W, strength, level, _RELAX)
+    iteration, advance = 0, None  # made anew for a new step
+    while True:
+        if advance is None:
+            advance = _advancing(problems, rho, W, split, max_iter - iteration)
+        ahead = min(review, iteration - iteration % every + every, max_iter) - iteration
+        before, W, split = advance(W, split, ahead)
+        iteration += ahead
         if iteration == review:
-            primal, dual = problems.penalty.residuals(before, split, W, level)
-            rho = _balanced(rho, problems.gathered(primal), problems.gathered(dual), shares)
-            rho, update = xp.clip(rho, min=least), None
+            primal, dual = problems.penalty.residuals(before, split, W, repeated(rho, W.shape[0]))
+            better = _balanced(rho, problems.gathered(primal), problems.gathered(dual), shares)
+            better = xp.clip(better, min=least)
+            rho, advance = (better, None) if bool(xp.any(better != rho)) else (rho, advance)
             # A new step costs a factorisation, about a hundred iterations' worth, unless the operator is spectral.
             review = 2 * review if shares else review + _REVIEW_EVERY
         if iteration % every == 0 or iteration == max_iter:
@@ -93,9 +98,28 @@ def admm(
             if bool(xp.any(done)) and problems.fit.n_groups == 1:  # the problems of several groups stay together
                 left = finish.keep(found, done)
                 tensors = found.tensors_of(left)
-                problems, rho, update = problems.take(left), rho[left], None
+                problems, rho, advance = problems.take(left), rho[left], None
                 W, split = xp.take(W, tensors, axis=0), split.take(tensors)
-    raise AssertionError("the last iteration always returns")
+
+
+def _advancing(
+    problems: Problems, rho: Array, W: Array, split: Split, most: int
+) -> Callable[[Array, Split, int], tuple[Split, Array, Split]]:
+    """Return the function that makes some iterations: of W, split and their number; also the split before the last one."""
+    penalty, update = problems.penalty, problems.fit.updater(rho)
+    level, strength = repeated(rho, W.shape[0]), repeated(problems.alpha, W.shape[0])
+
+    def step(W: Array, split: Split) -> tuple[Array, Split]:
+        W = problems.tensors(update(problems.rows(W), problems.rows(penalty.pull(split, level))))
+        return W, penalty.push(split, W, strength, level, _RELAX)
+
+    def advance(W: Array, split: Split, count: int) -> tuple[Split, Array, Split]:
+        for _ in range(count):
+            before = split
+            W, split = step(W, split)
+        return before, W, split
+
+    return (recorded(step, W, split) if most > _FEW else None) or advance
 
 
 def _first_rho(problems: Problems) -> Array:

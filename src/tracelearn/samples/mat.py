@@ -1,0 +1,103 @@
+"""Columns in files of MATLAB: numbers, truth values and rows of characters, of version 5 to 7 and of 7.3, which is HDF5.
+
+Shapes are those of MATLAB. Matrices with one row or column are vectors, and vectors of whole numbers come as such: MATLAB stores
+labels as it stores all numbers. Version 5 is read by ``mat5``, since damaged files crash the reader of SciPy (1.17).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tracelearn.optional import require
+from tracelearn.samples import mat5
+from tracelearn.samples.source import Column, array_column, checked_axis, slices
+
+__all__ = ["OPTIONS", "column", "names"]
+
+OPTIONS = ("sample_axis",)
+_INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+_TYPES = {"double": "float64", "single": "float32", "logical": "uint8"} | {kind: kind for kind in _INTEGERS}
+
+
+def _is_hdf5(path: Path) -> bool:
+    with open(path, "rb") as file:
+        return file.read(19) == b"MATLAB 7.3 MAT-file"
+
+
+def _open_hdf5(path: Path) -> Any:
+    return require("h5py", "hdf5").File(path, "r")
+
+
+def names(path: Path) -> list[str]:
+    """List the arrays."""
+    if not _is_hdf5(path):
+        return [array.name for array in mat5.arrays(path)]
+    with _open_hdf5(path) as file:
+        return [name for name in file if hasattr(file[name], "shape")]
+
+
+def column(path: Path, name: str, sample_axis: int = 0) -> Column:
+    """Find shape and type of an array; vectors are read at once."""
+    place = f"'{name}' of '{path}'"
+    if _is_hdf5(path):
+        with _open_hdf5(path) as file:
+            dataset, read = file[name], partial(_read_hdf5, path, name)
+            shape, chunks = dataset.shape[::-1], (dataset.chunks or (1,) * dataset.ndim)[::-1]
+            kind = bytes(dataset.attrs.get("MATLAB_class", b"nothing")).decode(errors="replace")
+            kind = "references to other files" if dataset.is_virtual or dataset.external else kind
+    else:
+        array = next(array for array in mat5.arrays(path) if array.name == name)
+        shape, kind, read = array.shape, array.kind, partial(_read_5, path, name)
+        chunks = shape  # all of it is in memory when any of it is
+    if (kind not in _TYPES and kind != "char") or len(shape) < 2:
+        raise ValueError(
+            f"Expected numbers, or rows of characters, in {place}, got {kind}: convert it in MATLAB, cells of text by char(...), "
+            "tables by table2array(...), sparse matrices by full(...), complex numbers by real(...)."
+        )
+    if kind == "char" or (len(shape) == 2 and 1 in shape):
+        return array_column(_vector(next(read(0, 0, max(1, *shape))), kind), place)
+    axis = checked_axis(sample_axis, len(shape), place)
+    others, dtype = shape[:axis] + shape[axis + 1 :], np.dtype(_TYPES[kind])
+    return Column(shape[axis], others, dtype, max(1, int(chunks[axis])), partial(_read, read, axis, dtype))
+
+
+def _read(read: Any, axis: int, dtype: np.dtype[Any], start: int, rows: int) -> Iterator[NDArray[Any]]:
+    for part in read(axis, start, rows):
+        yield _real(np.moveaxis(part, axis, 0), dtype)
+
+
+def _read_5(path: Path, name: str, axis: int, start: int, rows: int) -> Iterator[NDArray[Any]]:
+    for array in mat5.arrays(path):
+        if array.name == name:
+            yield array.read()[(slice(None),) * axis + (slice(start, None),)]
+            return
+
+
+def _read_hdf5(path: Path, name: str, axis: int, start: int, rows: int) -> Iterator[NDArray[Any]]:
+    with _open_hdf5(path) as file:
+        dataset = file[name]
+        stored = dataset.ndim - 1 - axis  # the axes of HDF5 are those of MATLAB backwards
+        for part in slices(dataset, (dataset.chunks or (1,) * dataset.ndim)[stored], start, rows, stored):
+            yield np.moveaxis(part, 0, stored).T
+
+
+def _real(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    if values.dtype.kind not in "fiub":
+        raise ValueError(f"Expected real numbers, got {values.dtype} values: split them into parts, as by real(...).")
+    return values.astype(dtype, copy=False)
+
+
+def _vector(values: NDArray[Any], kind: str) -> NDArray[Any]:
+    """Read labels from the rows of a matrix of characters, or numbers from a matrix that is one row or column."""
+    if kind == "char":
+        rows = (row.astype("<u2").tobytes().decode("utf-16-le", "replace") for row in np.atleast_2d(values))
+        return np.array([row.rstrip() for row in rows])
+    values = _real(values.reshape(-1), np.dtype(_TYPES[kind]))
+    is_whole = values.dtype.kind == "f" and bool(np.all((np.abs(values) < 2**53) & (np.floor(values) == values)))
+    return values.astype(np.int64) if is_whole else values

@@ -1,0 +1,136 @@
+"""Held-out scores of classes: their size as log-odds, what classes say about each other, and whether folds confirm it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize, minimize_scalar
+
+from tracelearn.arrays.array_api import Array, to_numpy
+from tracelearn.losses import Multinomial
+from tracelearn.selection.folds import Design
+
+__all__ = ["HeldOut", "class_map", "confirmed", "factor", "held_out", "log_losses", "softmax_regression"]
+
+# How strongly a map between classes is drawn to the identity; it is learned from few numbers, as many as held-out samples.
+_PULL = 1e-2
+
+# Standard errors by which the held-out log-loss must fall, over the folds, before more is learned than one factor.
+_EVIDENCE = 2.0
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """What a fold holds out: scores (n, K) of all classes, of which one is true (n, K), and shares (n,) of all folds."""
+
+    scores: Array
+    members: Array
+    share: Array
+
+
+def held_out(scores: Sequence[Array], design: Design) -> list[HeldOut]:
+    """Gather the held-out scores of each fold; two classes get a column each."""
+    found = []
+    for own, held, weight in zip(scores, design.held, design.weights, strict=True):
+        z, codes = to_numpy(own).astype(float), to_numpy(held.Y)
+        if z.shape[1] == 1:
+            z, codes = np.concatenate([-0.5 * z, 0.5 * z], axis=1), np.concatenate([-codes, codes], axis=1)
+        found.append(HeldOut(z, (codes > 0).astype(float), to_numpy(held.share) * weight))
+    return found
+
+
+def _joined(parts: Sequence[HeldOut]) -> HeldOut:
+    scores, members, share = (np.concatenate([getattr(p, n) for p in parts]) for n in ("scores", "members", "share"))
+    return HeldOut(scores, members, share / share.sum())
+
+
+def factor(parts: Sequence[HeldOut]) -> float:
+    """Find the factor of held-out scores whose softmax predicts the classes best; it changes no predicted class."""
+    whole, loss = _joined(parts), Multinomial()
+
+    def cost(log: float) -> float:
+        # As much as a thousandth speaks for a factor of one, so that it does not run away where all classes are found.
+        return float(whole.share @ loss.value(whole.members, np.exp(log) * whole.scores)[:, 0]) + 1e-3 * log**2
+
+    return float(np.exp(minimize_scalar(cost, (0.0, 1.0)).x))
+
+
+def softmax_regression(
+    X: Array,
+    Y: Array,
+    share: Array,
+    ridge: float,
+    *,
+    centre: Array | float = 0.0,
+    start: Array | None = None,
+    fit_intercept: bool = True,
+    max_iter: int = 100,
+) -> Array:
+    """Minimise the mean log-loss plus ``ridge |A - centre|^2``: weights A, and intercepts in the last row, (r + 1, K).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.selection.calibration import softmax_regression
+    >>> X, Y = np.array([[-1.0], [1.0]]), np.eye(2)
+    >>> found = softmax_regression(X, Y, np.array([0.5, 0.5]), 0.01)
+    >>> bool(found[0, 0] < 0 < found[0, 1]), bool(abs(found[1, 0]) < 1e-6)
+    (True, True)
+    """
+    loss, shape = Multinomial(), (X.shape[1] + 1, Y.shape[1])
+
+    def cost(flat: Array) -> tuple[float, Array]:
+        A, b = flat.reshape(shape)[:-1], flat.reshape(shape)[-1]
+        scores, apart = X @ A + b, A - centre
+        forces = share[:, None] * loss.derivative(Y, scores)
+        value = float(share @ loss.value(Y, scores)[:, 0]) + ridge * float(np.sum(apart**2))
+        last = forces.sum(axis=0, keepdims=True) if fit_intercept else np.zeros((1, shape[1]))
+        return value, np.concatenate([X.T @ forces + 2.0 * ridge * apart, last]).ravel()
+
+    if start is None:
+        start = np.zeros(shape)
+        start[:-1] += centre
+    options = {"maxiter": max_iter, "ftol": 1e-7, "gtol": 1e-5}
+    return np.asarray(minimize(cost, start.ravel(), jac=True, method="L-BFGS-B", options=options).x.reshape(shape))
+
+
+def class_map(parts: Sequence[HeldOut]) -> Array:
+    """Learn from held-out scores how those of all classes say which one it is: (K + 1, K), offsets in the last row.
+
+    Scores of squares, one class against the rest, hide a class that lies between others; a map between all of them finds it
+    again. It is drawn to one factor for all classes, which changes no predicted class.
+    """
+    whole, size = _joined(parts), factor(parts)
+    K = whole.scores.shape[1]
+    found = softmax_regression(size * whole.scores, whole.members, whole.share, _PULL, centre=np.eye(K))
+    return np.concatenate([size * found[:-1], found[-1:]])
+
+
+def log_losses(parts: Sequence[HeldOut], *, mapped: bool = False) -> Array:
+    """Find the log-loss of each fold: of scores times one factor, or through a map learned from the other folds."""
+    loss, size, found = Multinomial(), factor(parts), []
+    for f, own in enumerate(parts):
+        scores = size * own.scores
+        if mapped:
+            A = class_map([part for g, part in enumerate(parts) if g != f])
+            scores = own.scores @ A[:-1] + A[-1]
+        found.append(float(own.share @ loss.value(own.members, scores)[:, 0] / own.share.sum()))
+    return np.array(found)
+
+
+def confirmed(before: Array, after: Array) -> bool:
+    """Tell whether the losses of the folds fall by more than chance: the paired difference against its standard error.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.selection.calibration import confirmed
+    >>> before = np.array([0.50, 0.52, 0.49])
+    >>> confirmed(before, before - [0.05, 0.06, 0.05]), confirmed(before, before - [0.3, -0.2, 0.1])
+    (True, False)
+    """
+    gain = before - after
+    error = float(np.std(gain, ddof=1)) / np.sqrt(len(gain)) if len(gain) > 1 else np.inf
+    return bool(gain.mean() > _EVIDENCE * error and gain.mean() > 0)
