@@ -27,9 +27,8 @@ templates_path = ["_templates"]
 numpydoc_show_class_members = False
 
 
-def own_members(module, name):
+def own_members(kind):
     """List methods and properties of a class that this package defines, inherited ones too; scikit-learn's are left out."""
-    kind = getattr(import_module(module), name)
     members = {}
     for home in kind.__mro__:
         if home.__module__.startswith("tracelearn"):
@@ -47,7 +46,15 @@ def own_members(module, name):
     return {"methods": methods, "properties": properties}
 
 
-autosummary_context = {"own_members": own_members}
+_PUBLIC = ("", ".losses", ".penalties", ".inference", ".plotting", ".report", ".datasets", ".paper", ".files")
+_CLASSES = {
+    f"tracelearn{module}.{name}": getattr(import_module(f"tracelearn{module}"), name)
+    for module in _PUBLIC
+    for name in dir(import_module(f"tracelearn{module}"))
+}
+autosummary_context = {
+    "own_members": {name: own_members(kind) for name, kind in _CLASSES.items() if inspect.isclass(kind)}
+}
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # parameters say it in words; a signature full of Any does not
 

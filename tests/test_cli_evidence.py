@@ -43,6 +43,15 @@ def test_a_test_prints_score_and_p_value(epochs, capsys):
     assert Path("null.png").stat().st_size > 1000
 
 
+def test_a_page_shows_figure_and_numbers(epochs, capsys):
+    code, out, _ = call(capsys, "over-time", epochs, "--target", "label", "--plot", "course.html", "--json")
+    assert code == 0
+    assert json.loads(out)["page"] == "course.html"
+    page = Path("course.html").read_text(encoding="utf-8")
+    assert "best at position 3" in page
+    assert "data:image/png;base64," in page
+
+
 def test_confounds_are_named_by_the_columns_of_the_file(epochs, capsys):
     with np.load(epochs) as found:
         columns = dict(found)

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -23,11 +24,13 @@ from tracelearn import (
     TraceNormRegressor,
     TraceNormRegressorCV,
     cli,
+    inference,
     load,
     save,
 )
+from tracelearn.datasets import make_low_rank_regression
 from tracelearn.plotting.modes import cv_curve
-from tracelearn.report import model_page, write_model_page
+from tracelearn.report import model_page, result_page, write_model_page
 from tracelearn.report.model import MOST_COMPONENTS, Weights, gather
 from tracelearn.report.page import Evaluation, render
 from tracelearn.report.pages import as_json
@@ -651,3 +654,25 @@ def test_labels_of_an_axis_do_not_overlap(browser, page_paths, width):
         """
     )
     assert overlaps == 0
+
+
+@pytest.mark.parametrize("kind", ["permutation", "map", "bootstrap", "comparison", "decoding", "curve"])
+def test_every_result_has_a_page_with_its_sentence_its_figure_and_its_numbers(kind):
+    pytest.importorskip("matplotlib").use("agg")
+    X, y, _ = make_low_rank_regression(60, (4, 3), rank=1, random_state=0)
+    model = TraceNormRegressor(alpha=0.1)
+    found = {
+        "permutation": lambda: inference.permutation_test(model, X, y, n_permutations=9, cv=3, random_state=0),
+        "map": lambda: inference.map_test(model, X, y, n_permutations=9, smooth=[1], random_state=0),
+        "bootstrap": lambda: inference.bootstrap(model, X, y, n_bootstraps=4, random_state=0),
+        "comparison": lambda: inference.compare(model, X, y, cv=3, repeats=1),
+        "decoding": lambda: inference.decode_over_time(model, X, y, cv=3),
+        "curve": lambda: inference.learning_curve(model, X, y, sizes=2, cv=3),
+    }[kind]()
+    page = result_page(found, title="Left <or> right")
+    assert "<h1>Left &lt;or&gt; right</h1>" in page
+    assert escape(str(found).splitlines()[0]) in page
+    assert 'src="data:image/png;base64,' in page
+    assert "<script" not in page
+    with pytest.raises(ValueError, match="Expected a result of"):
+        result_page(model)

@@ -39,7 +39,9 @@ Confounds = Annotated[
     ),
 ]
 FoldCount = Annotated[int, typer.Option(help="Number of folds.", min=2)]
-Plot = Annotated[Path | None, typer.Option(help="File for a figure: .png, .svg or .pdf.", show_default=False)]
+Plot = Annotated[
+    Path | None, typer.Option(help="File for a figure, .png, .svg or .pdf, or for a page, .html.", show_default=False)
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace the file of the figure if it is there.")]
 
 
@@ -88,14 +90,20 @@ def _show(
         from tracelearn.optional import require
 
         require("matplotlib", "plot").use("agg")
-        axes = np.ravel(np.array(found.plot(), dtype=object))[0]
-        try:
-            axes.figure.savefig(plot)
-        except ValueError as error:
-            raise MistakeError(
-                f"Expected a figure as .png, .svg or .pdf, got {plot}: name another with --plot."
-            ) from error
-        rows, facts = {**rows, "figure": str(plot)}, {**facts, "figure": str(plot)}
+        kind = "page" if plot.suffix == ".html" else "figure"
+        if kind == "page":
+            from tracelearn.report import write_result_page
+
+            write_result_page(found, plot)
+        else:
+            axes = np.ravel(np.array(found.plot(), dtype=object))[0]
+            try:
+                axes.figure.savefig(plot)
+            except ValueError as error:
+                raise MistakeError(
+                    f"Expected a figure as .png, .svg or .pdf, or a page as .html, got {plot}: name another with --plot."
+                ) from error
+        rows, facts = {**rows, kind: str(plot)}, {**facts, kind: str(plot)}
     if as_json and not quiet:
         typer.echo(json.dumps(facts))
     elif not quiet:

@@ -65,6 +65,8 @@ class Bootstrap:
     >>> found = Bootstrap(np.ones(101), coefs, coefs, np.full((101, 2), 1), np.zeros((101, 2)), np.ones((1, 1)), 0.9, "r2")
     >>> found.interval("coefs").ravel(), found.rank_shares(0)
     (array([ 5., 95.]), {1: 1.0})
+    >>> print(found)
+    r2 1.000, 90% from 1.000 to 1.000, from 101 bootstraps; ranks found most often 1 (100%), 1 (100%)
     """
 
     scores: Array
@@ -87,6 +89,16 @@ class Bootstrap:
         """Tell how often each rank of a mode was found."""
         ranks, counts = np.unique(self.ranks[:, mode], return_counts=True)
         return dict(zip(ranks.tolist(), (counts / counts.sum()).tolist(), strict=True))
+
+    def __str__(self) -> str:
+        low, high = self.interval("scores")
+        modes = range(self.ranks.shape[1])
+        often = [max(self.rank_shares(mode).items(), key=lambda pair: pair[1]) for mode in modes]
+        ranks = ", ".join(f"{rank} ({share:.0%})" for rank, share in often)
+        return (
+            f"{self.scoring} {np.mean(self.scores):.3f}, {self.level:.0%} from {low:.3f} to {high:.3f}, from "
+            f"{len(self.scores)} bootstraps; ranks found most often {ranks}"
+        )
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the scores, the ranks and the angles of the modes."""
@@ -218,8 +230,8 @@ class LearningCurve:
     --------
     >>> import numpy as np
     >>> from tracelearn.inference import LearningCurve
-    >>> LearningCurve(np.array([10, 20]), np.array([[0.5, 0.6], [0.7, 0.8]]), "accuracy", "batch").mean
-    array([0.6, 0.7])
+    >>> print(LearningCurve(np.array([10, 20]), np.array([[0.5, 0.6], [0.7, 0.8]]), "accuracy", "batch"))
+    accuracy 0.600 with 10 training samples, 0.700 with 20, over 2 folds
     """
 
     sizes: Array
@@ -236,6 +248,10 @@ class LearningCurve:
     def standard_error(self) -> Array:
         """The standard deviation over folds, divided by the root of their number."""
         return np.asarray(self.scores.std(axis=0, ddof=1) / np.sqrt(len(self.scores)))
+
+    def __str__(self) -> str:
+        few, many = (f"{self.mean[i]:.3f} with {self.sizes[i]}" for i in (0, -1))
+        return f"{self.scoring} {few} training samples, {many}, over {len(self.scores)} folds"
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the curve with its standard error."""

@@ -51,6 +51,8 @@ class MapTest:
     >>> found.significant()
     array([[ True, False],
            [False,  True]])
+    >>> print(found)
+    2 of 4 entries of the weights at p ≤ 0.05, corrected, with targets permuted
     """
 
     map: Array
@@ -68,6 +70,13 @@ class MapTest:
         if self.clusters is None or self.cluster_p_values is None:
             return np.asarray(alone)
         return np.asarray(alone | np.append(False, self.cluster_p_values <= level)[self.clusters])
+
+    def __str__(self) -> str:
+        found = int(np.sum(self.significant()))
+        words = f"{found} of {self.map.size} entries of the {self.what} at p ≤ 0.05, corrected, with {self.exchanged} permuted"
+        if self.cluster_p_values is None:
+            return words
+        return f"{words}; {int(np.sum(self.cluster_p_values <= 0.05))} of {len(self.cluster_p_values)} clusters"
 
     def plot(self, ax: Any = None, *, level: float = 0.05) -> Any:
         """Draw the map, with what survives outlined; of several targets the first."""

@@ -1,4 +1,4 @@
-"""A page for people about one model: what it is, how well it does, what it has learned, how to repeat it."""
+"""Pages for people: about one model, what it is, how well it does, what it has learned, how to repeat it; about one result."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from tracelearn.files.models import write_atomically
 from tracelearn.plotting.views import what_was_found
 from tracelearn.report.model import gather
 from tracelearn.report.page import Evaluation, render
+from tracelearn.report.result import result_page, write_result_page
 from tracelearn.report.scores import compare
 
-__all__ = ["model_page", "what_was_found", "write_model_page"]
+__all__ = ["model_page", "result_page", "what_was_found", "write_model_page", "write_result_page"]
 
 
 def model_page(

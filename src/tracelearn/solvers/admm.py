@@ -50,6 +50,7 @@ def admm(
     exact_ranks: bool = True,
     on_iteration: Watcher | None = None,
     check_every: int | None = CHECK_EVERY,
+    step: float | None = None,
 ) -> Solution:
     """Solve a batch of problems by ADMM: one linear solve, and one proximal point for each term, an iteration.
 
@@ -61,6 +62,7 @@ def admm(
     exact_ranks : whether to go on, some iterations at most, until the weights have the exact ranks of their split
     on_iteration : called with the solution so far whenever a certificate was computed
     check_every : iterations between certificates, which cost about one iteration; None is max_iter of them, and no certificate
+    step : rho to begin with, where problems like these have ended with it; else it is guessed
     """
     xp = array_namespace(problems.alpha)
     every, proven = check_every or max_iter, check_every is not None
@@ -73,7 +75,10 @@ def admm(
     least = _LEAST_STEP * operator.mean_eigenvalue()
     # The problems of an earlier batch may have ended apart, each with a step of its own, or for an operator of another size.
     known = found.rho is not None and bool(xp.all(found.rho >= least))
-    rho = _shared(found.rho, shares) if known else _first_rho(problems)
+    if step is not None:
+        rho = xp.full_like(problems.alpha, max(step, least))
+    else:
+        rho = _shared(found.rho, shares) if known else _first_rho(problems)
     finish = Finish(problems, tol, exact_ranks)
     iteration, advance = 0, None  # made anew for a new step
     while True:

@@ -1,0 +1,97 @@
+"""A page about one result of ``tracelearn.inference``: what was found in a sentence, its figure, its numbers."""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+import re
+from dataclasses import fields
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from tracelearn.files.models import write_atomically
+from tracelearn.inference import Bootstrap, Comparison, Decoding, LearningCurve, MapTest, PermutationTest
+from tracelearn.optional import require
+from tracelearn.report.pages import document, table
+
+__all__ = ["result_page", "write_result_page"]
+
+_RESULTS = (PermutationTest, MapTest, Bootstrap, Comparison, Decoding, LearningCurve)
+_MOST_NUMBERS = 200  # of an array that is listed; of a larger one the page tells the range
+
+
+def result_page(found: Any, title: str | None = None, **options: Any) -> str:
+    """Return the page of a result: one HTML text with everything in it, which loads nothing.
+
+    Parameters
+    ----------
+    found : what a function of ``tracelearn.inference`` returned
+    title : str, default=None
+        None is what was done.
+    **options : those of the ``plot`` of the result, such as ``times`` of a time course
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.inference import PermutationTest
+    >>> from tracelearn.report import result_page
+    >>> null = np.random.default_rng(0).normal(0.5, 0.05, size=99)
+    >>> found = PermutationTest(0.9, 0.01, null, "targets of all samples", None, "batch", "accuracy")
+    >>> page = result_page(found)
+    >>> "accuracy 0.900, p = 0.01 from 99 permutations" in page, "data:image/png;base64," in page
+    (True, True)
+    """
+    if not isinstance(found, _RESULTS):
+        names = ", ".join(kind.__name__ for kind in _RESULTS)
+        raise ValueError(f"Expected a result of tracelearn.inference, one of {names}, got {type(found).__name__}.")
+    name = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(found).__name__).capitalize()
+    title = name if title is None else title
+    said = "".join(f"<p>{escape(line)}.</p>" for line in str(found).splitlines())
+    rows = [[escape(field.name.replace("_", " ")), _shown(getattr(found, field.name))] for field in fields(found)]
+    figure = f'<figure><img alt="{escape(name)}" src="{_picture(found, options)}"></figure>'
+    body = f'<p class="kicker">{escape(name)}</p><h1>{escape(title)}</h1>{said}{figure}{table(["what", "found"], rows)}'
+    return document(title, body, "figure img { max-width: 100%; background: white; }")
+
+
+def write_result_page(found: Any, path: str | os.PathLike[str], title: str | None = None, **options: Any) -> None:
+    """Write the page of a result to a file; all other parameters are those of ``result_page``.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> import numpy as np
+    >>> from tracelearn.inference import Decoding
+    >>> from tracelearn.report import write_result_page
+    >>> found = Decoding(np.array([[0.5, 0.9], [0.5, 0.7]]), np.arange(2), "accuracy", "batch")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_result_page(found, pathlib.Path(folder) / "course.html", times=[0.1, 0.2])
+    ...     [file.name for file in pathlib.Path(folder).iterdir()]
+    ['course.html']
+    """
+    write_atomically(path, result_page(found, title, **options).encode())
+
+
+def _picture(found: Any, options: dict[str, Any]) -> str:
+    """Draw the figure of a result into text that a page can hold."""
+    plt = require("matplotlib.pyplot", "plot")
+    figure = np.ravel(np.array(found.plot(**options), dtype=object))[0].figure
+    held = io.BytesIO()
+    figure.savefig(held, format="png", dpi=144, bbox_inches="tight")
+    plt.close(figure)
+    return f"data:image/png;base64,{base64.b64encode(held.getvalue()).decode()}"
+
+
+def _shown(value: Any) -> str:
+    """Write a number, a text, or an array, of which a large one is told by its shape and its range."""
+    if not isinstance(value, np.ndarray):
+        return escape(
+            f"{value:.4g}" if isinstance(value, float) else ", ".join(value) if isinstance(value, tuple) else str(value)
+        )
+    if value.size > _MOST_NUMBERS or value.ndim > 2:
+        shape = " × ".join(map(str, value.shape))
+        return f"{shape} numbers from {np.min(value):.4g} to {np.max(value):.4g}"
+    rows = value if value.ndim == 2 else value[None]
+    return "<br>".join(", ".join(f"{number:.4g}" for number in row) for row in rows)
