@@ -1,8 +1,10 @@
 """The squares against the samples that they stand for."""
 
 import dataclasses
+import gc
 import importlib
 import inspect
+import weakref
 
 import numpy as np
 import pytest
@@ -15,12 +17,14 @@ from scipy import sparse
 from tracelearn import Moments
 from tracelearn.losses import LOSSES, Squared
 from tracelearn.moments import Fold
+from tracelearn.penalties import as_penalty
 from tracelearn.problems import sample_loss
-from tracelearn.problems.batch import Form, datafit
+from tracelearn.problems.batch import Form, Problems, datafit
 from tracelearn.problems.datafits import Gram, InBasis, Squares
 from tracelearn.problems.sample_loss import SampleLoss, _Share
 from tracelearn.samples import samples as samples_module
 from tracelearn.samples.samples import Block, Samples
+from tracelearn.solvers import admm
 
 
 def as_samples(X, Y, weight=None):
@@ -478,3 +482,18 @@ def test_what_is_made_once_is_never_changed(name):
     assert made
     for one in made:
         assert one.__dataclass_params__.frozen or one is Fold  # moments in the making
+
+
+def test_the_matrix_of_a_fit_is_freed_with_it():
+    moments = Moments.of(np.random.default_rng(0).normal(size=(30, 4, 3)), np.arange(30.0))
+    fit = Squares.of(moments)
+    alpha = np.full_like(fit.target, 0.1)
+    found = admm(Problems(fit, as_penalty("overlapped", (4, 3)), alpha, (4, 3)))
+    kept = weakref.ref(fit.operator)
+    gc.disable()  # a large matrix must not wait until Python looks for circles
+    try:
+        del fit
+        assert kept() is None
+    finally:
+        gc.enable()
+    assert found.gap[0] <= 1e-6

@@ -352,7 +352,7 @@ class SquaresEvaluation:
     def errors(self, unit: float) -> tuple[Array, Array]:
         """Estimate them from the variances of the products ``w_i x_i``, which cancel where features are collinear."""
         fit, xp = self.squares, array_namespace(self.value)
-        target = fit.at_zero.value
+        target = summed(fit.target, fit.n_problems)
         if fit.variances is None:
             return unit * target, xp.zeros_like(target)
         scatter = ridge = xp.zeros_like(target)
@@ -458,7 +458,7 @@ class Squares:
         """ADMM, or gradients: a path is for choosing, and each costs one pass."""
         return "admm" if self.operator.has_factor else "apg-adm"
 
-    @cached_property
+    @property  # not kept: it knows the squares, and memory that a circle holds is free only when Python looks for circles
     def at_zero(self) -> SquaresEvaluation:
         """The evaluation at W = 0: the variance of the targets."""
         value = summed(self.target, self.n_problems)
