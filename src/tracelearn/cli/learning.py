@@ -211,7 +211,7 @@ def _cross_validate(model: Any, data: Dataset, splits: Splits, task: Task, bar: 
         scores.append((measure(truths[-1], predictions[-1]), measure(truths[-1], alone)))
     mean, guess = np.mean(scores, axis=0)
     error = np.std([score for score, _ in scores], ddof=1) / math.sqrt(len(scores))
-    folds = Folds(float(mean), float(error), len(scores), hasattr(model, "alpha_"))
+    folds = Folds(float(mean), float(error), len(scores), hasattr(model, "best_estimator_"))
     compared = compare(model, np.concatenate(truths), np.concatenate(predictions))
     return Evaluation(compared, f"{len(data.y):,} held-out samples", folds), float(guess)
 
@@ -230,7 +230,7 @@ def _describe(model: Any, data: Dataset, task: Task) -> dict[str, Any]:
         "classes": classes or None,
         "loss": plain.loss,
         "penalty": model.penalty,
-        "alpha": float(plain.alpha),
+        "alpha": float(np.max(plain.alpha_)),
         "ridge": float(plain.ridge),
         "mode_weights": None if plain.mode_weights is None else [float(weight) for weight in plain.mode_weights],
         "target_mode": bool(plain.target_mode),

@@ -96,7 +96,8 @@ class LaggedRegressor(RegressorMixin, BaseEstimator):
     ----------
     lags : int or pair of ints, default=10
         A number L means lags 0 to L - 1, a pair the first and the last one. Positive lags look back in X.
-    alpha : float, default=1e-2
+    alpha : float or "auto", default="auto"
+        As in ``TraceNormRegressor``: "auto" does not depend on units.
     ridge : float, default=0.0
     penalty, mode_weights, fit_intercept, solver, tol, max_iter
         As in ``TraceNormRegressor``; the modes are lags and features.
@@ -157,7 +158,7 @@ class LaggedRegressor(RegressorMixin, BaseEstimator):
     def __init__(
         self,
         lags: Any = 10,
-        alpha: float = 1e-2,
+        alpha: Any = "auto",
         *,
         ridge: float = 0.0,
         penalty: Any = "overlapped",

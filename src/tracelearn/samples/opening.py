@@ -259,8 +259,9 @@ class _File:
         **options: Any,
     ) -> Source:
         """Put the samples of this file beside targets and weights."""
+        targets = self._beside(y, "target") if self.schema is not None else None  # else it is taken for an entry
         X = self._samples(samples, (y, weight, *ignore), tensor_shape, options)
-        targets = self._beside(y, "target")
+        targets = self._beside(y, "target") if self.schema is None else targets
         if targets is not None and targets.n_rows != X.n_rows:
             self._look_for_axis(X, targets.n_rows, options)
         if weight is None or isinstance(weight, str | os.PathLike):
