@@ -44,6 +44,7 @@ __all__ = [
     "free_memory",
     "is_narrow",
     "is_non_numpy",
+    "is_on_gpu",
     "is_sparse",
     "move_to",
     "place",
@@ -118,6 +119,11 @@ def place(X: Any) -> str:
     if not is_non_numpy(X):
         return "numpy on cpu"
     return f"{type(X).__module__.split('.')[0]} on {device(X)}"
+
+
+def is_on_gpu(X: Array) -> bool:
+    """Whether X is an array of PyTorch on a CUDA device, where a launch costs more than most of our sums."""
+    return type(X) is not np.ndarray and is_torch_array(X) and bool(device(X).type == "cuda")
 
 
 def same_place(first: Array, second: Array) -> bool:
