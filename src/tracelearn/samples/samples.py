@@ -443,14 +443,16 @@ class Samples:
         return mode_scales(self.total(lambda X, Y, share, z: share @ (X - mean) ** 2), self.shape)
 
     def covariance_times(self, W: Array) -> Array:
-        """Multiply rows W (K, p) with the covariance of the samples, in one pass."""
+        """Multiply rows W (K, p) with the covariance of the samples; about their mean, which may be far from zero."""
+        mean = self.total(lambda X, Y, share, z: share @ X)
+        mean_score = (W @ mean)[:, None]
 
-        def products(X: Array, Y: Array, share: Array, z: Array) -> tuple[Array, Array, Array]:
-            scores = W @ X.T * share
-            return scores @ X, array_namespace(scores).sum(scores, axis=1), share @ X
+        def products(X: Array, Y: Array, share: Array, z: Array) -> tuple[Array, Array]:
+            scores = (W @ X.T - mean_score) * share
+            return scores @ X, array_namespace(scores).sum(scores, axis=1)
 
-        together, mean_score, mean = self.total(products)
-        return together - mean_score[:, None] * mean
+        together, rounding = self.total(products)
+        return together - rounding[:, None] * mean
 
     def mapped_rows(self, function: Callable[[Array], Array], shape: tuple[int, ...]) -> Samples:
         """Change the rows of every block: a feature map."""
