@@ -1,6 +1,7 @@
 """How long the default search takes, as a ratio to LogisticRegressionCV on flattened, standardised samples.
 
-``python -m benchmarks.search [--data FOLDER]`` prints one table: processor seconds on one thread, in one process.
+``python -m benchmarks.search [--data FOLDER] [--only NAME ...]`` prints one table: processor seconds on one thread, in one
+process.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ def row(one: data.DataSet) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.search", description=__doc__)
     parser.add_argument("--data", type=Path, help="a folder of .npz files with X, y and perhaps groups, to run as well")
+    parser.add_argument("--only", nargs="*", default=[], help="sets whose names contain one of these")
     options = parser.parse_args()
     sets = [load() for load in data.LOADERS] + ([] if options.data is None else list(data.from_folder(options.data)))
     print(
@@ -54,7 +56,8 @@ def main() -> None:
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for one in sets:
-            if one.classes is not None and np.prod(one.X.shape) <= 5_000_000:
+            chosen = not options.only or any(part in one.name for part in options.only)
+            if chosen and one.classes is not None and np.prod(one.X.shape) <= 5_000_000:
                 print(row(one), flush=True)
 
 

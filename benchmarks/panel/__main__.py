@@ -24,6 +24,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[], help="sets whose names contain one of these")
     parser.add_argument("--own", action="store_true", help="only the sets of the folder")
     parser.add_argument("--entries", nargs="*", default=[], help="only these entries; ours is always among them")
+    parser.add_argument("--keep", action="store_true", help="keep what panel.json has of other entries and sets")
     parser.add_argument("--quick", action="store_true", help="the first three sets, to try it out")
     parser.add_argument("--repeats", type=int, default=1, help="repetitions of the outer cross-validation")
     parser.add_argument("--jobs", type=int, default=2, help="fits at the same time, each with one BLAS thread")
@@ -43,10 +44,16 @@ def main() -> None:
         "sets": {},
         "results": [],
     }
+    if options.keep:
+        before = json.loads((options.out / "panel.json").read_text())
+        found |= {"sets": before["sets"], "results": before["results"]}
+        began -= before["seconds"]
     with Parallel(n_jobs=options.jobs, inner_max_num_threads=1, backend="loky") as parallel:
         for one in sets:
             at = time.perf_counter()
-            found["results"] += [result.as_dict() for result in compete(one, options.repeats, parallel, entries)]
+            results = [result.as_dict() for result in compete(one, options.repeats, parallel, entries)]
+            anew = {(result["data"], result["entry"]) for result in results}
+            found["results"] = [r for r in found["results"] if (r["data"], r["entry"]) not in anew] + results
             found["sets"][one.name] = one.sentence()
             found["seconds"] = round(time.perf_counter() - began, 1)
             print(f"{one.name} ({one.sentence()}): {time.perf_counter() - at:.0f} s", flush=True)

@@ -97,12 +97,13 @@ def write(found: dict[str, Any], out: Path) -> None:
         "Accuracy (R² where the target is a number). In brackets, ours minus theirs over the same folds, ± its standard "
         "error corrected for the overlap of the training sets. Ours has its defaults on every set. The sets of the "
         "development half were looked at while these were chosen, those of the final half after the rule was fixed; windows of "
-        "second order, and differences of up to 48 channels, were added after that and are not confirmed by it.",
+        "second order, differences of up to 48 channels, and what is tried besides squares were added after that and are not "
+        "confirmed by it.",
         "",
         *(f"- {name}: {sentence}" for name, sentence in found["sets"].items()),
         "",
         table(results),
-        "Seconds of one fit, the choice of its settings included, on one core:",
+        "Processor seconds of one fit, the choice of its settings included, on one thread:",
         "",
         seconds(results),
         "Ours is worse by more than a standard error: " + ("; ".join(worse) if worse else "nowhere") + ".",

@@ -89,9 +89,9 @@ def softmax_regression(
 
     def cost(flat: Array) -> tuple[float, Array]:
         A, b = flat.reshape(shape)[:-1], flat.reshape(shape)[-1]
-        scores, apart = X @ A + b, A - centre
-        forces = share[:, None] * loss.derivative(Y, scores)
-        value = float(share @ loss.value(Y, scores)[:, 0]) + ridge * float(np.sum(apart**2))
+        logs, apart = loss.log_probabilities(X @ A + b), A - centre
+        forces = share[:, None] * (np.exp(logs) - Y)
+        value = ridge * float(np.sum(apart**2)) - float(share @ np.sum(Y * logs, axis=1))
         last = forces.sum(axis=0, keepdims=True) if fit_intercept else np.zeros((1, shape[1]))
         return value, np.concatenate([X.T @ forces + 2.0 * ridge * apart, last]).ravel()
 

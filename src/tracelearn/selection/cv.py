@@ -217,8 +217,8 @@ class SelectionCV(NamedWeights, CallbackSupportMixin, BaseEstimator):
         named = isinstance(self.views, str) and self.views != "auto"
         asked = self.views is None or named or self.scoring is not None or not isinstance(self.ridges, str)
         here = session.samples.in_memory and not is_sparse(session.samples.like) and not session.samples.n_confounds
-        free = self._asks_loss and not asked and not self.keep_moments and not best.candidate.target_mode
-        return free and here and not session.progress.is_over()
+        asked |= self.keep_moments or self.one_standard_error or best.candidate.target_mode
+        return self._asks_loss and not asked and here and not session.progress.is_over()
 
     def _by_log_loss(self, session: Session, best: Table) -> Table:
         """Take logistic regression, or a map between the scores of all classes, where held-out folds confirm it."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tracelearn.arrays.array_api import Array, array_namespace
-from tracelearn.arrays.cuda import is_on_gpu, recorded
+from tracelearn.arrays.array_api import Array, array_namespace, is_on_gpu
+from tracelearn.arrays.cuda import recorded
 from tracelearn.penalties import Split
 from tracelearn.problems.batch import CHECK_EVERY, Finish, Problems, Solution, Watcher
 from tracelearn.problems.datafits import repeated, summed
@@ -64,6 +64,7 @@ def admm(
     on_iteration : called with the solution so far whenever a certificate was computed
     check_every : iterations between certificates, which cost about one iteration; None is max_iter of them, and no certificate
     step : rho to begin with, where problems like these have ended with it; else it is guessed
+    record : whether iterations on a GPU are recorded and replayed, which pays where there are more than a few
     """
     xp = array_namespace(problems.alpha)
     every, proven = check_every or max_iter, check_every is not None
