@@ -101,7 +101,7 @@ def _lead(facts: ModelFacts) -> str:
 
 def _strength(model: Any) -> float:
     """Find the alpha of a model, the largest over targets; older files say only what was asked for."""
-    return float(np.max(getattr(model, "alpha_", model.alpha), initial=0.0))
+    return float(np.max(model.alpha_ if hasattr(model, "alpha_") else model.alpha, initial=0.0))
 
 
 def _tiles(facts: ModelFacts, evaluation: Evaluation | None) -> str:
