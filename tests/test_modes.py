@@ -244,6 +244,28 @@ def test_evidence_is_that_of_the_plain_array():
     np.testing.assert_allclose(*scores)
 
 
+@pytest.mark.parametrize("loss", ["squared", "logistic", "squared_hinge"])
+def test_the_default_strength_does_not_depend_on_units(loss):
+    volts, microvolts = (TraceNormClassifier(loss=loss).fit(epochs(scale=scale)) for scale in (1e-6, 1.0))
+    np.testing.assert_allclose(volts.alpha_, 1e-6 * microvolts.alpha_)
+    np.testing.assert_allclose(1e-6 * volts.coef_, microvolts.coef_, rtol=1e-4, atol=1e-7)
+    assert volts.score(epochs(), LABELS) > 0.9
+
+
+def test_targets_of_other_units_have_strengths_of_their_own():
+    together = TraceNormRegressor().fit(X, np.column_stack([SCORES, 1e6 * X[:, 2, 0]]))
+    alone = [TraceNormRegressor().fit(X, y) for y in (SCORES, 1e6 * X[:, 2, 0])]
+    np.testing.assert_allclose(together.alpha_, [model.alpha_ for model in alone])
+    np.testing.assert_allclose(together.coef_[1], alone[1].coef_, rtol=1e-3, atol=1.0)
+
+
+def test_what_is_learned_in_parts_has_the_default_strength_of_the_whole():
+    whole, parts = TraceNormRegressor().fit(X, SCORES), TraceNormRegressor()
+    for part in np.split(np.arange(60), 3):
+        parts.partial_fit(X[part], SCORES[part])
+    np.testing.assert_allclose(parts.alpha_, whole.alpha_)
+
+
 # --- figures and pages ------------------------------------------------------------------------------------------------
 
 

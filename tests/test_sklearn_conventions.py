@@ -356,7 +356,7 @@ def test_a_clone_has_equal_parameters_and_has_learned_nothing(name):
 
 def test_parameters_are_read_and_set_through_nested_estimators():
     pipe = make_pipeline(ModePCA(2), GridSearchCV(TraceNormRegressor(), {"alpha": [0.1, 0.2]}, cv=2))
-    assert pipe.get_params()["gridsearchcv__estimator__alpha"] == 0.01
+    assert pipe.get_params()["gridsearchcv__estimator__alpha"] == "auto"
     pipe.set_params(gridsearchcv__estimator__ridge=0.5, modepca__n_components=1)
     assert pipe[1].estimator.ridge == 0.5
     assert pipe.fit(X, y)[1].best_estimator_.ridge == 0.5

@@ -24,7 +24,7 @@ from tracelearn.errors import warn
 from tracelearn.losses import Loss, as_loss
 from tracelearn.moments import Moments
 from tracelearn.penalties import as_penalty
-from tracelearn.problems.batch import Form, Problems, Solution, choose_form, datafit
+from tracelearn.problems.batch import Form, Problems, Solution, alpha_max, choose_form, datafit
 from tracelearn.problems.datafits import DataFit, Squares
 from tracelearn.samples.checks import (
     check_overflow,
@@ -45,6 +45,10 @@ logger = logging.getLogger("tracelearn")
 
 # Samples on disk with at most this many entries are summarised block by block; larger ones are read if they fit.
 _MANY_ENTRIES = 8192
+
+
+# Of alpha_max, for alpha="auto": of 0.3, 0.1, 0.03 and 0.01 the best on average over nine data sets.
+_SHARE = 0.03
 
 
 class ZeroWeightsWarning(UserWarning):
@@ -113,7 +117,7 @@ class TraceNormModel(NamedWeights, BaseEstimator):
     """What regressor and classifier share: reading, solving, certifying, describing the weights."""
 
     _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 - scikit-learn's convention
-        "alpha": [Interval(Real, 0, None, closed="left")],
+        "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
         "ridge": [Interval(Real, 0, None, closed="left")],
         "loss": "no_validation",  # names and objects are looked up, and refused in our own words
         "penalty": "no_validation",
@@ -233,7 +237,7 @@ class TraceNormModel(NamedWeights, BaseEstimator):
         if form.name == "moments":
             self._fit_moments(samples.moments(), self.warm_start, keep=self.keep_moments)
             return
-        samples = samples.checked()
+        samples = (samples.in_passes() if form.name == "matrix-free" else samples).checked()
         regression = samples.regression(centre=self.fit_intercept) if samples.n_confounds else None
         samples = samples.residual(regression)
         scales = samples.mode_scales() if self.scaling else None
@@ -338,10 +342,11 @@ class TraceNormModel(NamedWeights, BaseEstimator):
 
     def _solve(self, fit: DataFit, n_targets: int, warm: bool, scales: Array | None = None) -> Array:
         """Solve; where samples were divided by scales, so are the weights, which brings them back to the samples' units."""
-        penalty, reference = self._penalty(n_targets), fit.at_zero.value
-        alpha = array_namespace(reference).full_like(reference, float(self.alpha))
-        problems = Problems(fit, penalty, alpha, self._weight_shape(n_targets))
-        problem = (penalty, self._loss(n_targets), n_targets, place(reference))
+        penalty, shape = self._penalty(n_targets), self._weight_shape(n_targets)
+        alpha = self._alphas(fit, penalty, shape)
+        self.alpha_ = float(alpha[0]) if alpha.shape[0] == 1 else to_numpy(alpha)
+        problems = Problems(fit, penalty, alpha, shape)
+        problem = (penalty, self._loss(n_targets), n_targets, place(alpha))
         start = self._solution if warm and getattr(self, "_solved", None) == problem else None
         record: list[tuple[int, float]] = []
 
@@ -360,6 +365,13 @@ class TraceNormModel(NamedWeights, BaseEstimator):
         coef = self._keep(problems, found, scales)
         self._convergence = gap_curve(record, self.n_iter_, self.dual_gap_)
         return coef
+
+    def _alphas(self, fit: DataFit, penalty: Any, shape: tuple[int, ...]) -> Array:
+        """Find alpha (B,) of every problem of a data fit."""
+        if isinstance(self.alpha, str):
+            return _SHARE * alpha_max(fit, penalty, shape)
+        reference = fit.at_zero.value
+        return array_namespace(reference).full_like(reference, float(self.alpha))
 
     def _solver(self, fit: DataFit) -> Any:
         """Find the solver: by name, the one that suits the data fit, or the user's own function."""
@@ -409,20 +421,22 @@ class TraceNormModel(NamedWeights, BaseEstimator):
 
     def _warn(self) -> None:
         """Warn of an answer that is not proven, or that says nothing."""
-        xp = array_namespace(self.coef_)
+        xp, alpha = array_namespace(self.coef_), float(np.max(self.alpha_))
         if self.dual_gap_ > self.tol:
             warn(
                 f"Expected a relative duality gap of {self.tol:g}, got {self.dual_gap_:.1e} after {self.n_iter_} iterations of "
-                f"{type(self).__name__} with alpha={self.alpha:g}: increase max_iter, scale the features, or accept a larger "
+                f"{type(self).__name__} with alpha={alpha:g}: increase max_iter, scale the features, or accept a larger "
                 "tol.",
                 ConvergenceWarning,
             )
         elif not bool(xp.any(self.coef_ != 0)):
-            warn(
-                f"Expected some weights that are not zero, got none with alpha={self.alpha:g}: it is too large for samples in "
-                f"these units, so decrease it, scale the samples, or let {type(self).__name__}CV choose it.",
-                ZeroWeightsWarning,
+            why = (
+                f"with alpha={alpha:g}: it is too large for samples in these units, so decrease it, scale the samples, or let "
+                f"{type(self).__name__}CV choose it."
             )
+            if alpha == 0.0:
+                why = "without a penalty: nothing in the samples varies with the targets, so check both."
+            warn(f"Expected some weights that are not zero, got none {why}", ZeroWeightsWarning)
 
     def _report(self, message: str, **extra: Any) -> None:
         if self.verbose:

@@ -42,8 +42,10 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
 
     Parameters
     ----------
-    alpha : float, default=1e-2
-        Strength of the trace norm; the loss is a mean, so it keeps its meaning for any number of samples.
+    alpha : float or "auto", default="auto"
+        Strength of the trace norm; the loss is a mean, so it keeps its meaning for any number of samples. "auto" is 3 % of the
+        strength from which on all weights are zero, of each target by itself: samples in volts and in microvolts give one
+        model. It is a middle that many samples can live with; ``TraceNormClassifierCV`` looks for a better one.
     ridge : float, default=0.0
         Strength of the squared norm. With ``alpha=0`` the model is ridge regression.
     loss : {"squared", "logistic", "squared_hinge"} or object, default="squared"
@@ -88,6 +90,8 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
     coef_ : array of shape (K, I1, ..., IN)
         One weight tensor for each class, or a single one for two classes; of the library, device and precision of X.
     intercept_ : array of shape (K,)
+    alpha_ : float, or array of shape (K,)
+        The strength that was used.
     n_iter_ : int
     objective_ : float
         The minimum that was found, summed over targets.
@@ -138,7 +142,7 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
 
     def __init__(
         self,
-        alpha: float = 1e-2,
+        alpha: Any = "auto",
         *,
         ridge: float = 0.0,
         loss: Any = "squared",

@@ -52,8 +52,8 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    alpha : float, default=1e-2
-        Strength of the trace norm, at every node.
+    alpha : float or "auto", default="auto"
+        Strength of the trace norm, at every node. "auto" is a share of each node's own largest, as in ``TraceNormClassifier``.
     ridge : float, default=0.0
         Strength of the squared norm, at every node.
     tree : {"ward", "average", "complete"} or nested pairs of labels, default="ward"
@@ -86,6 +86,8 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         The weights of each node.
     coef_tensor_ : array of shape (n_nodes, I1, ..., IN)
     intercept_ : array of shape (n_nodes,)
+    alpha_ : array of shape (n_nodes,)
+        The strength of the trace norm that was used.
     n_iter_ : int
     dual_gap_ : float
         The largest over all nodes.
@@ -130,7 +132,7 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        alpha: float = 1e-2,
+        alpha: Any = "auto",
         *,
         ridge: float = 0.0,
         tree: Any = "ward",
@@ -324,6 +326,7 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         coef = np.concatenate([empty, *(model.coef_tensor_ for model in models)])
         self.coef_ = coef.reshape(len(coef), -1) if self._flat else coef
         self.intercept_ = np.concatenate([np.zeros(0), *(model.intercept_ for model in models)])
+        self.alpha_ = np.array([model.alpha_ for model in models], dtype=float)
         self.n_iter_ = max((model.n_iter_ for model in models), default=0)
         self.dual_gap_ = max((model.dual_gap_ for model in models), default=0.0)
 

@@ -30,8 +30,10 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
 
     Parameters
     ----------
-    alpha : float, default=1e-2
-        Strength of the trace norm; the loss is a mean, so it keeps its meaning for any number of samples.
+    alpha : float or "auto", default="auto"
+        Strength of the trace norm; the loss is a mean, so it keeps its meaning for any number of samples. "auto" is 3 % of the
+        strength from which on all weights are zero, of each target by itself: samples in volts and in microvolts give one
+        model. It is a middle that many samples can live with; ``TraceNormRegressorCV`` looks for a better one.
     ridge : float, default=0.0
         Strength of the squared norm. With ``alpha=0`` the model is ridge regression.
     loss : {"squared", "huber", "poisson"} or object, default="squared"
@@ -75,6 +77,8 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
     coef_ : array of shape (I1, ..., IN), or (K, I1, ..., IN) for y of shape (n_samples, K)
         Of the library, device and precision of X.
     intercept_ : float, or array of shape (K,)
+    alpha_ : float, or array of shape (K,)
+        The strength that was used.
     n_iter_ : int
     objective_ : float
         The minimum that was found, summed over targets.
@@ -117,7 +121,7 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
 
     def __init__(
         self,
-        alpha: float = 1e-2,
+        alpha: Any = "auto",
         *,
         ridge: float = 0.0,
         loss: Any = "squared",

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.metrics import check_scoring
 
-from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
+from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.estimators.base import TraceNormModel, ZeroWeightsWarning
 from tracelearn.inference.sets import (
     Reading,
@@ -358,8 +358,8 @@ def _grown(reading: Reading, order: Array, test: Array, sizes: Array, scoring: A
         past = more if past is None else past + more
         known = past if model.fit_intercept else past.uncentred()
         fit = Squares.of(known, ridge=model.ridge, joint=model._joint(K), basis=basis, origin=origin)
-        alpha = array_namespace(fit.ridge).full_like(fit.ridge, float(model.alpha))
-        problems = Problems(fit, model._penalty(K), alpha, model._weight_shape(K))
+        norm, shape = model._penalty(K), model._weight_shape(K)
+        problems = Problems(fit, norm, model._alphas(fit, norm, shape), shape)
         start_from: Solution | None = solution
         solution = model._solver(fit)(
             problems, tol=model.tol, max_iter=model.max_iter, start=start_from, exact_ranks=False

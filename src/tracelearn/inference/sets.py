@@ -203,7 +203,7 @@ def _solved(reading: Reading, fit: Any, n_targets: int, tol: float) -> Array:
     model, solver, xp = reading.model, reading.model._solver(fit), array_namespace(fit.ridge)
     norm, shape = model._penalty(n_targets), model._weight_shape(n_targets)
     tries = [(fit, {"max_iter": model.max_iter})]
-    if tol >= _SINGLE_TOL and model.alpha > 0 and isinstance(fit, Squares) and solver is admm:
+    if tol >= _SINGLE_TOL and model.alpha != 0 and isinstance(fit, Squares) and solver is admm:
         tries.insert(0, (fit.single(), _SINGLE))
     gap, numbers, parts = 0.0, [], []
     known: dict[str, float] = {}
@@ -211,7 +211,7 @@ def _solved(reading: Reading, fit: Any, n_targets: int, tol: float) -> Array:
         left = xp.arange(part.start, part.stop, device=device(fit.ridge))
         for one, options in tries:
             own = one if left.shape[0] == fit.n_problems else one.take(left)
-            problems = Problems(own, norm, xp.full_like(own.ridge, float(model.alpha)), shape)
+            problems = Problems(own, norm, model._alphas(own, norm, shape), shape)
             found = solver(problems, tol=tol, exact_ranks=False, **options, **known)
             if solver is admm and found.rho is not None and not known:
                 known = {"step": float(xp.exp(xp.mean(xp.log(found.rho))))}

@@ -99,12 +99,18 @@ def _lead(facts: ModelFacts) -> str:
     return f"The model {does}. Its weights are built from components, of which {counts} carry 99 %."
 
 
+def _strength(model: Any) -> float:
+    """Find the alpha of a model, the largest over targets; older files say only what was asked for."""
+    return float(np.max(model.alpha_ if hasattr(model, "alpha_") else model.alpha, initial=0.0))
+
+
 def _tiles(facts: ModelFacts, evaluation: Evaluation | None) -> str:
     counts = " · ".join(str(one.carrying) for one in facts.components)
     ranks = " · ".join(one.span.replace(" to ", "–") for one in facts.components)
     sizes = _times([len(one.mode.values) for one in facts.components])
-    alpha = facts.chosen.alpha if facts.chosen else float(facts.last.alpha)
+    alpha = facts.chosen.alpha if facts.chosen else _strength(facts.last)
     by = f"chosen among {len(facts.chosen.alphas)} by cross-validation" if facts.chosen else "as given"
+    by = "by default, from the samples" if not facts.chosen and getattr(facts.last, "alpha", None) == "auto" else by
     tiles = (
         _headline(facts, evaluation),
         ("components that carry 99 %, in each mode", counts or "0", f"of {sizes or '0'}; ranks {ranks or '0'}"),
@@ -210,9 +216,8 @@ def _frequent_confusions(result: Confusion) -> str:
 def _what(facts: ModelFacts) -> str:
     last = facts.last
     # What was chosen ends with an underscore; what was given has the name of its parameter.
-    loss, alpha, ridge, weights, scaling = (
-        getattr(last, f"{name}_", getattr(last, name, None))
-        for name in ("loss", "alpha", "ridge", "mode_weights", "scaling")
+    loss, ridge, weights, scaling = (
+        getattr(last, f"{name}_", getattr(last, name, None)) for name in ("loss", "ridge", "mode_weights", "scaling")
     )
     modes = (
         "equal mode weights" if weights is None else f"mode weights {', '.join(f'{w:g}' for w in np.ravel(weights))}"
@@ -228,7 +233,7 @@ def _what(facts: ModelFacts) -> str:
             "classes": "" if facts.classes is None else f"{len(facts.classes)}: {_listed(facts.classes, 40)}",
             "learned from": "" if facts.n_samples is None else f"samples of total weight {facts.n_samples:,g}",
             "loss": _words("squared" if loss is None else loss),
-            "penalty": f"{named}, alpha = {alpha:.4g}, ridge = {ridge:.4g}, {modes}",
+            "penalty": f"{named}, alpha = {_strength(last):.4g}, ridge = {ridge:.4g}, {modes}",
             "parameters": f"{', '.join(changed)}; others as by default" if changed else "all as by default",
         }
     )

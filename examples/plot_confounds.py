@@ -1,0 +1,59 @@
+"""
+Confounds: is it the brain, or the movement?
+============================================
+
+Recordings carry what one does not want to decode: movement, age, the time on task. ``confounds=`` regresses such numbers out of
+the samples. The regression is learned from training samples alone, in each fold anew, and applied to those that are held out;
+it needs no pass of its own, because it is a part of the moments.
+"""
+
+# %%
+# A condition that comes with movement
+# ------------------------------------
+# In "move" people move more, and movement changes every sensor. At some times there is a response to the condition as well.
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from tracelearn import TraceNormClassifier, TraceNormClassifierCV
+from tracelearn.inference import decode_over_time, permutation_test
+
+rng = np.random.default_rng(0)
+y = np.where(np.arange(300) % 2, "move", "rest")
+movement = (y == "move") + 0.7 * rng.standard_normal(300)
+times = np.linspace(-0.2, 0.8, 50)
+response = 0.7 * np.outer(rng.standard_normal(16), np.exp(-100.0 * (times - 0.3) ** 2))
+X = rng.standard_normal((300, 16, 50)) + movement[:, None, None] * rng.standard_normal((16, 1))
+X[y == "move"] += response
+
+# %%
+# With and without
+# ----------------
+# Without the confound every time tells the conditions apart, before the response too. What is left without movement is the
+# response, and chance before it.
+
+model = TraceNormClassifier(alpha=0.05)
+plain = decode_over_time(model, X, y, scoring="roc_auc")
+clean = decode_over_time(model, X, y, scoring="roc_auc", confounds=movement)
+axes = plain.plot(times=times)
+clean.plot(axes, times=times)
+axes.lines[0].set_label("samples as they are")
+axes.lines[1].set(label="movement regressed out", color="C1")
+axes.set(xlabel="time, s", ylim=(0.3, 1.0))
+axes.legend()
+
+# %%
+# In a test, a search and a prediction
+# ------------------------------------
+# Before the response nothing is left to find, and the test says so.
+
+before = times < 0.0
+found = permutation_test(model, X[:, :, before], y, confounds=movement, n_permutations=200, random_state=0)
+print(found)
+
+# %%
+# A search regresses within each of its folds. A prediction needs the confounds of new samples: what was learned is applied.
+
+search = TraceNormClassifierCV(views=None).fit(X[:200], y[:200], confounds=movement[:200])
+print(f"{search.score(X[200:], y[200:], confounds=movement[200:]):.2f} of new epochs")
+plt.show()

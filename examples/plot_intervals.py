@@ -1,0 +1,58 @@
+"""
+Intervals: how much hangs on the samples that happened to come?
+===============================================================
+
+A score, a rank and a pattern come from the samples at hand. Drawing samples with replacement and fitting again shows how far
+they would move with others, and a learning curve whether more samples would help.
+"""
+
+# %%
+# Epochs
+# ------
+# Simulated power, sensor × time × frequency, from 200 epochs of two conditions.
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from tracelearn import TraceNormClassifier
+from tracelearn.datasets import make_epochs
+from tracelearn.inference import bootstrap, learning_curve
+
+epochs = make_epochs(200, n_sensors=8, random_state=0)
+X, y = np.log(epochs.X), epochs.y
+model = TraceNormClassifier(alpha=4.0, tol=1e-4)
+
+# %%
+# Scores, ranks and subspaces
+# ---------------------------
+# Each draw leaves about a third of the epochs out, and is scored on these. The size of a dot is how often a rank was found; a
+# small angle means that the subspace of a mode stays where it is.
+
+found = bootstrap(model, X, y, n_bootstraps=100, random_state=0)
+print(found)
+found.plot()
+
+# %%
+# A pattern with its interval
+# ---------------------------
+# The pattern over time of the sensor that carries most, at its best frequency.
+
+low, high = found.interval("patterns")[:, 0]
+middle = np.median(found.patterns, axis=0)[0]
+sensor, _, frequency = np.unravel_index(np.argmax(np.abs(middle)), middle.shape)
+_, axes = plt.subplots(layout="constrained")
+axes.fill_between(epochs.times, low[sensor, :, frequency], high[sensor, :, frequency], alpha=0.3, label="95 %")
+axes.plot(epochs.times, middle[sensor, :, frequency], label="median")
+axes.axhline(0.0, color="0.5", linewidth=1.0)
+axes.set(xlabel="time, s", ylabel=f"pattern of sensor {sensor}")
+axes.legend()
+
+# %%
+# Would more epochs help?
+# -----------------------
+# Moments grow with the samples, and each solve starts from the one before: no model is fitted from samples twice.
+
+curve = learning_curve(model, X, y, scoring="roc_auc", random_state=0)
+print(curve)
+curve.plot()
+plt.show()
