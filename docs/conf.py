@@ -68,6 +68,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "min_reported_time": 0,
     "thumbnail_size": (600, 420),
+    "default_thumb_file": str(Path(__file__).parent / "images" / "architecture.svg"),
     "show_signature": False,
     "remove_config_comments": True,
 }

@@ -8,8 +8,6 @@ example is not run when the documentation is built. Run it with ``python example
 ``zarr``); it writes and removes 2 GB in a temporary folder.
 """
 
-# sphinx_gallery_thumbnail_path = 'images/architecture.svg'
-
 import tempfile
 import time
 from pathlib import Path

@@ -51,9 +51,14 @@ def test_every_public_name_is_on_the_page_of_the_api():
     assert public - inside == set(documented())
 
 
-def test_every_row_of_the_table_of_tools_names_tests_that_exist():
-    tests = re.findall(r"^def (test_\w+)", (ROOT / "tests" / "test_tools.py").read_text(), flags=re.MULTILINE)
-    rows = [line for line in (ROOT / "docs" / "tools.md").read_text().splitlines() if line.startswith("| ")][1:]
+@pytest.mark.parametrize(
+    ("page", "places"),
+    [("tools.md", ["tools"]), ("files.md", ["sources", "sources_agree", "tables", "mat", "recordings", "places"])],
+)
+def test_every_row_of_a_table_names_tests_that_exist(page, places):
+    text = "\n".join((ROOT / "tests" / f"test_{place}.py").read_text() for place in places)
+    tests = re.findall(r"^def (test_\w+)", text, flags=re.MULTILINE)
+    rows = [line for line in (ROOT / "docs" / page).read_text().splitlines() if line.startswith("| ")][1:]
     named = [re.findall(r"`(test_\w+)\*?`", row.rpartition("|")[0].rpartition("|")[2]) for row in rows]
     assert all(named)
     for beginning in {one for row in named for one in row}:

@@ -1,6 +1,7 @@
 """Epochs of MNE, volumes in NIfTI and folders of images: what was written is what is learned from."""
 
 import os
+import sys
 
 import numpy as np
 import pytest
@@ -12,6 +13,19 @@ from tracelearn import TraceNormClassifier, open_source
 def read(source, start=0):
     X, y, _ = zip(*source.batches(start), strict=True)
     return np.concatenate(X), None if y[0] is None else np.concatenate(y)
+
+
+@pytest.mark.parametrize(
+    ("library", "extra", "name"),
+    [("nibabel", "nifti", "a.nii.gz"), ("mne", "mne", "a-epo.fif"), ("PIL", "images", "a/1.png")],
+)
+def test_a_missing_library_is_named_with_its_extra(library, extra, name, tmp_path, monkeypatch):
+    (tmp_path / "d" / name).parent.mkdir(parents=True)
+    (tmp_path / "d" / name).write_bytes(b"")
+    monkeypatch.setitem(sys.modules, library, None)
+    monkeypatch.delitem(sys.modules, f"tracelearn.samples.{extra}", raising=False)
+    with pytest.raises(ImportError, match=rf"{library}.*: pip install 'tracelearn\[{extra}\]'\.$"):
+        open_source(tmp_path / "d" if extra == "images" else tmp_path / "d" / name)
 
 
 # --- epochs of MNE ----------------------------------------------------------------------------------------------------

@@ -661,7 +661,13 @@ def test_missing_files_and_unknown_suffixes_are_refused(tmp_path):
 
 @pytest.mark.parametrize(
     ("library", "extra", "write"),
-    [("zarr", "zarr", write_zarr), ("h5py", "hdf5", write_hdf5), ("pyarrow", "parquet", write_parquet)],
+    [
+        ("zarr", "zarr", write_zarr),
+        ("h5py", "hdf5", write_hdf5),
+        ("pyarrow", "parquet", write_parquet),
+        ("pyarrow", "csv", write_csv),
+        ("pyarrow", "arrow", write_feather),
+    ],
 )
 def test_a_missing_library_is_named_with_its_extra(tmp_path, monkeypatch, library, extra, write):
     path, _, _ = write(tmp_path, *written())

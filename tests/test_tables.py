@@ -112,7 +112,7 @@ def test_a_shape_that_is_given_orders_columns_without_a_grid(write, data, tmp_pa
     assert open_source(path, target="diagnosis").sample_shape == (36,)
     source = open_source(path, target="diagnosis", tensor_shape=(2, 3, 6))
     assert_array_equal(read(source)[0], X.reshape(N, 2, 3, 6))
-    with pytest.raises(ValueError, match=r"^Expected 24 columns in .*, got 36, the first of which are 'feature0'"):
+    with pytest.raises(ValueError, match=r"^Expected 24 columns in .*, got 36, from 'feature0' to 'feature35': choose"):
         open_source(path, target="diagnosis", tensor_shape=(2, 12))
 
 
@@ -152,6 +152,8 @@ def test_other_columns_are_left_out_by_name_or_by_pattern(write, data, tmp_path)
         assert_array_equal(np.concatenate(weight), np.arange(N) + 1.0)
         assert labels.tolist() == y.tolist()
     assert_array_equal(read(open_source(path, samples="ch2_*", target="age"))[1], np.arange(N))
+    with pytest.raises(ValueError, match=r"^Expected names of columns of .*, got 'agee', which is none"):
+        open_source(path, target="diagnosis", ignore=("site", "agee"))
     with pytest.raises(ValueError, match=r"^Expected samples to be one of the names .*, got 'eeg\*'"):
         open_source(path, samples="eeg*", target="diagnosis")
 
@@ -226,7 +228,7 @@ def test_whole_numbers_before_decimals_in_text_are_numbers(tmp_path):
         ("a,b,y\n1,2\n", "Expected a whole file of numbers or strings"),
         ("a,b,y\n1,2,3\n1,x,3\n", "Expected numbers in the columns of"),
         ("", "Expected a whole file of numbers or strings"),
-        ("a,b,y\n", "Expected numbers in the columns of .*, got null in 'a'"),
+        ("a,b,y\n", "Expected rows below the names of columns in .*, got none"),
     ],
 )
 def test_text_that_is_no_table_is_one_sentence(text, message, tmp_path):
@@ -366,4 +368,6 @@ def test_commands_read_a_spreadsheet(names, data, tmp_path, capsys, monkeypatch)
     assert "accuracy" in capsys.readouterr().out
     assert run("over-time", "data.csv", "--target", "diagnosis", *shape, "--samples", f"{names[0][0]}*", "--cv", 3) == 0
     assert run("fit", "data.csv", "--target", "diagnosis", *shape, "--out", "other") == 2
-    assert "choose columns with --samples, such as 'ch*'" in capsys.readouterr().err
+    assert "choose columns with --samples, such as 'ch*', or leave some out with --ignore." in capsys.readouterr().err
+    assert run("fit", "data.csv", "--target", "answer", "--out", "other") == 2
+    assert "Expected target to be one of the names in 'data.csv'" in capsys.readouterr().err

@@ -24,7 +24,6 @@ from array_api_compat import (
     is_torch_array,
     to_device,
 )
-from scipy import sparse
 
 try:
     import resource
@@ -45,6 +44,7 @@ __all__ = [
     "free_memory",
     "is_narrow",
     "is_non_numpy",
+    "is_on_gpu",
     "is_sparse",
     "move_to",
     "place",
@@ -69,7 +69,7 @@ def array_namespace(*arrays: Array) -> Any:
     kind = type(arrays[0])
     if kind not in _NAMESPACES:
         # Rows of SciPy's sparse kinds meet arrays of NumPy, and what comes out of their products is one.
-        _NAMESPACES[kind] = np if issubclass(kind, sparse.sparray | sparse.spmatrix) else _any_namespace(*arrays)
+        _NAMESPACES[kind] = np if is_sparse(arrays[0]) else _any_namespace(*arrays)
     return _NAMESPACES[kind]
 
 
@@ -90,7 +90,10 @@ def is_non_numpy(X: Any) -> bool:
 
 def is_sparse(X: Any) -> bool:
     """Whether X is a sparse array or matrix of SciPy."""
-    return type(X) is not np.ndarray and bool(sparse.issparse(X))
+    scipy_sparse = sys.modules.get(
+        "scipy.sparse"
+    )  # who has such an array has imported it; commands that fail early need not
+    return type(X) is not np.ndarray and scipy_sparse is not None and bool(scipy_sparse.issparse(X))
 
 
 def dense(X: Any) -> Array:
@@ -116,6 +119,11 @@ def place(X: Any) -> str:
     if not is_non_numpy(X):
         return "numpy on cpu"
     return f"{type(X).__module__.split('.')[0]} on {device(X)}"
+
+
+def is_on_gpu(X: Array) -> bool:
+    """Whether X is an array of PyTorch on a CUDA device, where a launch costs more than most of our sums."""
+    return type(X) is not np.ndarray and is_torch_array(X) and bool(device(X).type == "cuda")
 
 
 def same_place(first: Array, second: Array) -> bool:

@@ -1,8 +1,9 @@
 """PyTorch on CUDA devices: small eigendecompositions in one kernel, and steps that are recorded once and replayed.
 
 Everything here gives what the array API's own calls give, without waiting for the device. The rest of the package asks
-``serves`` and ``recorded`` and knows nothing of PyTorch. On an H200 the library's ``eigh`` takes 0.2 ms up to size 32 and
-waits; beyond that it takes a millisecond for each matrix, one after the other (``benchmarks/NOTES.md``).
+``is_on_gpu`` first, then ``serves`` and ``recorded``, and knows nothing of PyTorch. On an H200 the library's ``eigh`` takes
+0.2 ms up to size 32 and waits; beyond that it takes a millisecond for each matrix, one after the other
+(``benchmarks/NOTES.md``).
 """
 
 from __future__ import annotations
@@ -11,11 +12,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from array_api_compat import device, is_torch_array
-
 from tracelearn.arrays.array_api import Array
 
-__all__ = ["Recorded", "eigh", "is_on_gpu", "recorded", "serves"]
+__all__ = ["Recorded", "eigh", "recorded", "serves"]
 
 _LARGEST = 64  # rows of a matrix that one kernel decomposes in registers
 _SWEEPS = 12  # at most; six or seven are enough, since convergence is quadratic
@@ -77,14 +76,9 @@ def _kernel() -> Any:
     return jacobi
 
 
-def is_on_gpu(X: Array) -> bool:
-    """Whether X is an array of PyTorch on a CUDA device, where a launch costs more than most of our sums."""
-    return is_torch_array(X) and bool(device(X).type == "cuda")
-
-
 def serves(G: Array) -> bool:
-    """Whether symmetric matrices (..., m, m) are decomposed by ``eigh`` here."""
-    return is_on_gpu(G) and G.shape[-1] <= _LARGEST and _kernel() is not None
+    """Whether symmetric matrices (..., m, m) on a CUDA device are decomposed by ``eigh`` here."""
+    return G.shape[-1] <= _LARGEST and _kernel() is not None
 
 
 def eigh(G: Array) -> tuple[Array, Array]:
@@ -135,9 +129,7 @@ class Recorded:
 
 
 def recorded(step: Step, W: Array, split: Any) -> Recorded | None:
-    """Record a step where that is possible: on a CUDA device, and without an operation that waits for it."""
-    if not is_on_gpu(W):
-        return None
+    """Record a step on a CUDA device where that is possible: without an operation that waits for it."""
     import torch
 
     mode = torch.cuda.get_sync_debug_mode()

@@ -21,7 +21,7 @@ from scipy import sparse
 from threadpoolctl import ThreadpoolController
 
 from tracelearn.arrays import cuda
-from tracelearn.arrays.array_api import Array, array_namespace, is_sparse
+from tracelearn.arrays.array_api import Array, array_namespace, is_on_gpu, is_sparse
 
 __all__ = [
     "Cholesky",
@@ -99,7 +99,7 @@ def shrink(M: Array, threshold: Array) -> Array:
     # Eigenvalues of the gram are exact to eps sigma_max^2, so singular values to sqrt(eps) sigma_max and no better.
     # A threshold of zero changes nothing, so it needs none. To ask a GPU costs more than the shrinkage, and the certificate
     # would see what is lost.
-    if not cuda.serves(Q) and bool(
+    if not _in_kernel(Q) and bool(
         xp.any((level < math.sqrt(float(xp.finfo(M.dtype).eps)) * sigma[..., -1:]) & (level > 0))
     ):
         U, sigma, Vt = xp.linalg.svd(M, full_matrices=False)
@@ -109,9 +109,13 @@ def shrink(M: Array, threshold: Array) -> Array:
     return (Q * keep[..., None, :]) @ (xp.matrix_transpose(Q) @ M)
 
 
+def _in_kernel(G: Array) -> bool:
+    return is_on_gpu(G) and cuda.serves(G)
+
+
 def _eigh(G: Array) -> tuple[Array, Array]:
     """Decompose small symmetric matrices (..., m, m); on a GPU the eigenvalues come in no order."""
-    return cuda.eigh(G) if cuda.serves(G) else array_namespace(G).linalg.eigh(G)
+    return cuda.eigh(G) if _in_kernel(G) else array_namespace(G).linalg.eigh(G)
 
 
 def with_ones(X: Array) -> Array:
@@ -175,7 +179,7 @@ def spectral_norms(M: Array) -> Array:
     xp = array_namespace(M)
     M, scale = _scaled(M)
     G = M @ xp.matrix_transpose(M)
-    largest = xp.max(_eigh(G)[0], axis=-1) if cuda.serves(G) else xp.linalg.eigvalsh(G)[..., -1]
+    largest = xp.max(_eigh(G)[0], axis=-1) if _in_kernel(G) else xp.linalg.eigvalsh(G)[..., -1]
     return xp.sqrt(positive_part(largest)) * scale[..., 0, 0]
 
 

@@ -59,6 +59,8 @@ def table(place: Place, columns: Sequence[str] = ()) -> Table:
     elif columns:
         with text.read(pyarrow.csv.open_csv, {columns[0]: pyarrow.string()}, columns[:1]) as reader:
             n_rows = sum(len(batch) for batch in reader)
+    if columns and not n_rows:
+        raise ValueError(f"Expected rows below the names of columns in '{place}', got none: write them.")
     fields = [pyarrow.field(name, types.get(name, schema.field(i).type)) for i, name in enumerate(schema.names)]
     return Table(pyarrow.schema(fields), n_rows, partial(_batches, text, types))
 
@@ -78,7 +80,7 @@ def _look_at(place: Place) -> _Text:
         )
     delimiter = max(",;\t", key=lambda mark: lines[0].count(mark.encode()))
     decimal_point = "," if delimiter == ";" and b"," in lines[1] and b"." not in lines[1] else "."
-    return _Text(place, delimiter, decimal_point, max(1 << 20, 16 * max(map(len, lines))))
+    return _Text(place, delimiter, decimal_point, max(8 << 20, 16 * max(map(len, lines))))
 
 
 def _refuse_no_names(place: Place, names: Sequence[str]) -> None:

@@ -26,11 +26,12 @@ def table(place: Place, columns: Sequence[str] = ()) -> Table:
     files, n_rows, schema = parquet_files(place), 0, None
     for part in files:
         with _open(part) as file:
-            schema = schema or file.schema_arrow
+            own = file.schema_arrow
+            schema = schema or own
             n_rows += file.metadata.num_rows
             for name in columns:
                 wanted, found = (
-                    one.field(name).type if name in one.names else None for one in (schema, file.schema_arrow)
+                    one.field(name).type if one.get_field_index(name) >= 0 else None for one in (schema, own)
                 )
                 if wanted != found:
                     raise ValueError(

@@ -27,6 +27,10 @@ _INDEX = re.compile(r"|Unnamed: \d+|__index_level_\d+__")  # what pandas calls t
 # Parts of a name such as ch1_t20 or ('Fz', 'alpha'). Where dots alone part names, as in x.1.2, none is that of a decimal number.
 _PARTS, _DECIMALS = re.compile(r"[^\W_]+"), re.compile(r"[^\W_]*\d\.\d+|[^\W_]+")
 _NUMBERED = re.compile(r"(\D*?)(\d+(?:\.\d+)?)")
+_ADVICE = (
+    "choose columns with open_source(path, samples=...), such as 'ch*', or leave some out with open_source(path, "
+    "ignore=...)."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,32 +81,21 @@ def from_row(batches: Iterable[Any], start: int, row: int = 0) -> Iterator[Any]:
 
 
 def entries(
-    schema: Any, samples: str | Sequence[str], others: Sequence[Any], tensor_shape: Sequence[int] | None, place: str
+    schema: Any,
+    samples: str | Sequence[str],
+    others: tuple[Any, Any],
+    tensor_shape: Sequence[int] | None,
+    place: str,
+    ignore: Sequence[str] = (),
 ) -> tuple[tuple[str, ...], tuple[int, ...], tuple[Mode, ...] | None]:
     """Find the columns of the samples, their shape, () for one column that holds whole samples, and what names say of modes."""
     if len(set(schema.names)) < len(schema.names):
         twice = next(name for name in schema.names if schema.names.count(name) > 1)
         raise ValueError(f"Expected columns of different names in {place}, got {twice!r} twice: rename one.")
-    if isinstance(samples, str) and samples in schema.names:
+    if isinstance(samples, str) and schema.get_field_index(samples) >= 0:
         return (samples,), (), None
-    others = ("y", *others) if others[:1] == (None,) else others
-    left = [name for name in schema.names if name not in others and not _INDEX.fullmatch(name)]
-    if not isinstance(samples, str):
-        names = list(samples)
-    else:
-        names = left if samples == "X" else [name for name in left if fnmatchcase(name, samples)]
-    missing = [name for name in names if name not in schema.names]
-    if missing or not names:
-        raise ValueError(
-            f"Expected samples to be one of the names in {place}, such as {', '.join(map(repr, left[:5])) or 'none'}, or a "
-            f"pattern such as 'ch*', got {missing[0] if missing else samples!r}: choose some with open_source(path, samples=...)."
-        )
-    for name in names:
-        if not _is_number(schema.field(name).type):
-            raise ValueError(
-                f"Expected numbers in the columns of {place} that are entries of a sample, got {schema.field(name).type} in "
-                f"{name!r}: choose columns with open_source(path, samples=...), such as 'ch*'."
-            )
+    target, weight = others
+    names = _chosen(schema, samples, {"y" if target is None else target, weight}, ignore, place)
     grid, modes = _grid(names)
     shape = tuple(len(mode.values) for mode in modes or ()) or (len(names),)
     if tensor_shape is None or tuple(tensor_shape) == shape:
@@ -114,10 +107,37 @@ def entries(
         )
     if prod(tensor_shape) != len(names):
         raise ValueError(
-            f"Expected {prod(tensor_shape)} columns in {place} for samples of shape {tuple(tensor_shape)}, got {len(names)}, the "
-            f"first of which are {', '.join(map(repr, names[:5]))}: choose some with open_source(path, samples=...), as in 'ch*'."
+            f"Expected {prod(tensor_shape)} columns in {place} for samples of shape {tuple(tensor_shape)}, got {len(names)}, "
+            f"from {names[0]!r} to {names[-1]!r}: {_ADVICE}"
         )
     return tuple(names), shape, None
+
+
+def _chosen(schema: Any, samples: str | Sequence[str], apart: set[Any], ignore: Sequence[str], place: str) -> list[str]:
+    """Find the columns that are entries of samples, all of which must be numbers."""
+    known = set(schema.names)
+    unknown = [name for name in ignore if name not in known]
+    if unknown:
+        raise ValueError(f"Expected names of columns of {place}, got {unknown[0]!r}, which is none: correct it.")
+    apart = {*apart, *ignore}
+    left = [name for name in schema.names if name not in apart and not _INDEX.fullmatch(name)]
+    if isinstance(samples, str):
+        names = left if samples == "X" else [name for name in left if fnmatchcase(name, samples)]
+    else:
+        names = list(samples)
+    missing = [name for name in names if name not in known]
+    if missing or not names:
+        raise ValueError(
+            f"Expected samples to be one of the names in {place}, such as {', '.join(map(repr, left[:5])) or 'none'}, or a "
+            f"pattern such as 'ch*', got {missing[0] if missing else samples!r}: choose some with open_source(path, samples=...)."
+        )
+    for name in names:
+        if not _is_number(schema.field(name).type):
+            raise ValueError(
+                f"Expected numbers in the columns of {place} that are entries of a sample, got {schema.field(name).type} in "
+                f"{name!r}: {_ADVICE}"
+            )
+    return names
 
 
 def _grid(names: Sequence[str]) -> tuple[tuple[str, ...], tuple[Mode, ...] | None]:
@@ -196,7 +216,10 @@ def unpack(
     """Make an array of a column in memory, or of several; ``row`` is where they begin."""
     if isinstance(name, str):
         return _values(batch.column(name), shape, dtype, name, row)
-    array = np.empty((len(batch), len(name)), dtype)
+    try:
+        return np.asarray(batch.select(list(name)).to_tensor().to_numpy(), dtype)
+    except pyarrow.ArrowException:  # for nulls, whose place is found below, and for decimals and truth values
+        array = np.empty((len(batch), len(name)), dtype)
     for place, each in enumerate(name):
         array[:, place] = _values(batch.column(each), (), dtype, each, row)
     return array

@@ -60,11 +60,12 @@ class Folds:
         apart = held == self.n and not np.any(found < 0)
         return found if apart and all(len(train) + len(test) == self.n for train, test in self.splits) else None
 
-    def mask(self, f: int, *, held: bool) -> Array:
-        """Mark the training or the held-out samples of a fold, (n,)."""
-        chosen = np.zeros(self.n, dtype=bool)
-        chosen[self.splits[f][1 if held else 0]] = True
-        return chosen
+    def masks(self, *, held: bool) -> list[Array]:
+        """Mark the training or the held-out samples of each fold, (n,)."""
+        found = np.zeros((len(self.splits), self.n), dtype=bool)
+        for f, split in enumerate(self.splits):
+            found[f, split[1 if held else 0]] = True
+        return list(found)
 
 
 def folds_of(
@@ -141,9 +142,9 @@ class Design:
                 "Expected folds that hold out every sample exactly once where samples are read in blocks, got other ones: use "
                 "KFold, StratifiedKFold, GroupKFold or the like."
             )
-        masks = [[folds.mask(f, held=held) for f in range(len(folds))] for held in (True, False)]
-        held, training = ([samples.take(mask).moments() for mask in own] for own in masks)
-        return held, training, samples.moments()
+        masks = folds.masks(held=True) + folds.masks(held=False)
+        parts = [samples.take(mask).moments() for mask in masks]
+        return parts[: len(folds)], parts[len(folds) :], samples.moments()
 
     @cached_property
     def _regressions(self) -> list[Regression | None]:
@@ -153,7 +154,7 @@ class Design:
             return [None] * self.n_folds
         if self.form.name in ("moments", "basis"):
             return [self._regression(part) for part in self._moments[1]]
-        checked, masks = samples.checked(), [self.folds.mask(f, held=False) for f in range(self.n_folds)]
+        checked, masks = samples.checked(), self.folds.masks(held=False)
         return [checked.take(mask).regression(centre=self.fit_intercept) for mask in masks]
 
     def _regression(self, moments: Moments) -> Regression | None:
@@ -188,7 +189,7 @@ class Design:
             basis, origin, _ = self._reduced
             variances = array_namespace(basis).stack([self.whole.variances] * self.n_folds)
             return [self.coordinates.lifted(basis, origin, variances)]  # type: ignore[arg-type]
-        checked, masks = self.samples.checked(), [self.folds.mask(f, held=False) for f in range(self.n_folds)]
+        checked, masks = self.samples.checked(), self.folds.masks(held=False)
         parts = [checked.take(mask) for mask in masks]
         return [self._datafit(part.residual(own)) for part, own in zip(parts, self._regressions, strict=True)]
 
@@ -216,7 +217,8 @@ class Design:
             pairs = zip(self._moments[0], self._regressions, strict=True)
             return [part if own is None else own.residual_moments(part) for part, own in pairs]
         checked = samples.checked()
-        return [checked.take(self.folds.mask(f, held=True)).residual(self._regressions[f]) for f in folds]
+        pairs = zip(self.folds.masks(held=True), self._regressions, strict=True)
+        return [checked.take(mask).residual(own) for mask, own in pairs]
 
     def coordinate_rows(self) -> tuple[Array, Array, Array]:
         """Return samples in memory by their coordinates (n, r), coded targets (n, K) and shares (n,), of NumPy."""

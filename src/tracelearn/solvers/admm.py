@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tracelearn.arrays.array_api import Array, array_namespace
-from tracelearn.arrays.cuda import is_on_gpu, recorded
+from tracelearn.arrays.array_api import Array, array_namespace, is_on_gpu
+from tracelearn.arrays.cuda import recorded
 from tracelearn.penalties import Split
 from tracelearn.problems.batch import CHECK_EVERY, Finish, Problems, Solution, Watcher
 from tracelearn.problems.datafits import repeated, summed
@@ -124,7 +124,7 @@ def _advancing(
             W, split = step(W, split)
         return before, W, split
 
-    return (recorded(step, W, split) if most > _FEW else None) or advance
+    return (recorded(step, W, split) if most > _FEW and is_on_gpu(W) else None) or advance
 
 
 def _first_rho(problems: Problems) -> Array:
