@@ -152,6 +152,8 @@ def test_other_columns_are_left_out_by_name_or_by_pattern(write, data, tmp_path)
         assert_array_equal(np.concatenate(weight), np.arange(N) + 1.0)
         assert labels.tolist() == y.tolist()
     assert_array_equal(read(open_source(path, samples="ch2_*", target="age"))[1], np.arange(N))
+    with pytest.raises(ValueError, match=r"^Expected names of columns of .*, got 'agee', which is none"):
+        open_source(path, target="diagnosis", ignore=("site", "agee"))
     with pytest.raises(ValueError, match=r"^Expected samples to be one of the names .*, got 'eeg\*'"):
         open_source(path, samples="eeg*", target="diagnosis")
 

@@ -148,7 +148,8 @@ def open_groups(data: str, samples: str, target: str, groups: str | None, readin
     """Open a file of samples with their targets, and with their groups where there are any."""
     if groups is None:
         return open_data(data, samples, target, reading), None
-    apart = {**reading, "ignore": (*reading["ignore"], target, groups)}
+    columns = [name for name in (target, groups) if not Path(name.rpartition(":")[0] or name).exists()]
+    apart = {**reading, "ignore": (*reading["ignore"], *columns)}
     return open_data(data, samples, target, apart), open_data(data, samples, groups, apart, "groups")
 
 

@@ -91,7 +91,7 @@ def stream(
             raise InputError(
                 f"Expected a column of the table, which are {', '.join(map(repr, schema.names[:20]))}, got '{name}': choose one."
             )
-    names, shape, modes = entries(schema, samples, (target, weight, *ignore), tensor_shape, "the table")
+    names, shape, modes = entries(schema, samples, (target, weight), tensor_shape, "the table", ignore)
     found = _Rows(rows, names if shape else names[0], tuple(tensor_shape or shape), target, weight)
     return replace(iterables.stream(found if repeatable else found.blocks(reader)), modes=modes)
 

@@ -71,7 +71,7 @@ def open_source(
     Parameters
     ----------
     path : str, path or table
-        A file or a folder of one of :doc:`these formats <files>`, or an address of fsspec, such as ``s3://bucket/data.parquet``.
+        A file or a folder of one of :doc:`these formats </files>`, or an address of fsspec, such as ``s3://bucket/data.parquet``.
         Or a table in memory or from a database: anything that hands out an Arrow stream, as DuckDB, polars and pyarrow do.
     samples : str or sequence of str
         Name of the samples: an array or dataset of shape (n_samples, I1, ..., IN), or a column of tensors or lists of
@@ -260,7 +260,7 @@ class _File:
     ) -> Source:
         """Put the samples of this file beside targets and weights."""
         targets = self._beside(y, "target") if self.schema is not None else None  # else it is taken for an entry
-        X = self._samples(samples, (y, weight, *ignore), tensor_shape, options)
+        X = self._samples(samples, (y, weight), ignore, tensor_shape, options)
         targets = self._beside(y, "target") if self.schema is None else targets
         if targets is not None and targets.n_rows != X.n_rows:
             self._look_for_axis(X, targets.n_rows, options)
@@ -271,7 +271,9 @@ class _File:
         name = f"'{self.path if self.names is None else samples}'"
         return beside(X, targets, weights, block_bytes=block_bytes, name=name)
 
-    def _samples(self, samples: Any, others: tuple[Any, ...], shape: Sequence[int] | None, options: Any) -> Column:
+    def _samples(
+        self, samples: Any, others: tuple[Any, Any], ignore: Sequence[str], shape: Sequence[int] | None, options: Any
+    ) -> Column:
         for option in options:
             if option not in getattr(self.format, "OPTIONS", ()):
                 raise ValueError(
@@ -284,7 +286,7 @@ class _File:
             return column if shape is None else shaped(column, shape, f"'{self.path}'")
         from tracelearn.samples import tables  # noqa: PLC0415 - only formats of pyarrow need it
 
-        names, found, modes = tables.entries(self.schema, samples, others, shape, f"'{self.path}'")
+        names, found, modes = tables.entries(self.schema, samples, others, shape, f"'{self.path}'", ignore)
         column = self._open(names if len(found) else names[0])
         wanted = shape if shape is not None else found
         return replace(shaped(column, wanted, f"'{self.path}'"), modes=modes) if len(wanted) else column

@@ -81,33 +81,21 @@ def from_row(batches: Iterable[Any], start: int, row: int = 0) -> Iterator[Any]:
 
 
 def entries(
-    schema: Any, samples: str | Sequence[str], others: Sequence[Any], tensor_shape: Sequence[int] | None, place: str
+    schema: Any,
+    samples: str | Sequence[str],
+    others: tuple[Any, Any],
+    tensor_shape: Sequence[int] | None,
+    place: str,
+    ignore: Sequence[str] = (),
 ) -> tuple[tuple[str, ...], tuple[int, ...], tuple[Mode, ...] | None]:
     """Find the columns of the samples, their shape, () for one column that holds whole samples, and what names say of modes."""
-    known = set(schema.names)
-    if len(known) < len(schema.names):
-        twice = next(name for name in known if schema.names.count(name) > 1)
+    if len(set(schema.names)) < len(schema.names):
+        twice = next(name for name in schema.names if schema.names.count(name) > 1)
         raise ValueError(f"Expected columns of different names in {place}, got {twice!r} twice: rename one.")
-    if isinstance(samples, str) and samples in known:
+    if isinstance(samples, str) and schema.get_field_index(samples) >= 0:
         return (samples,), (), None
-    others = ("y", *others) if others[:1] == (None,) else others
-    left = [name for name in schema.names if name not in others and not _INDEX.fullmatch(name)]
-    if not isinstance(samples, str):
-        names = list(samples)
-    else:
-        names = left if samples == "X" else [name for name in left if fnmatchcase(name, samples)]
-    missing = [name for name in names if name not in known]
-    if missing or not names:
-        raise ValueError(
-            f"Expected samples to be one of the names in {place}, such as {', '.join(map(repr, left[:5])) or 'none'}, or a "
-            f"pattern such as 'ch*', got {missing[0] if missing else samples!r}: choose some with open_source(path, samples=...)."
-        )
-    for name in names:
-        if not _is_number(schema.field(name).type):
-            raise ValueError(
-                f"Expected numbers in the columns of {place} that are entries of a sample, got {schema.field(name).type} in "
-                f"{name!r}: {_ADVICE}"
-            )
+    target, weight = others
+    names = _chosen(schema, samples, {"y" if target is None else target, weight}, ignore, place)
     grid, modes = _grid(names)
     shape = tuple(len(mode.values) for mode in modes or ()) or (len(names),)
     if tensor_shape is None or tuple(tensor_shape) == shape:
@@ -123,6 +111,33 @@ def entries(
             f"from {names[0]!r} to {names[-1]!r}: {_ADVICE}"
         )
     return tuple(names), shape, None
+
+
+def _chosen(schema: Any, samples: str | Sequence[str], apart: set[Any], ignore: Sequence[str], place: str) -> list[str]:
+    """Find the columns that are entries of samples, all of which must be numbers."""
+    known = set(schema.names)
+    unknown = [name for name in ignore if name not in known]
+    if unknown:
+        raise ValueError(f"Expected names of columns of {place}, got {unknown[0]!r}, which is none: correct it.")
+    apart = {*apart, *ignore}
+    left = [name for name in schema.names if name not in apart and not _INDEX.fullmatch(name)]
+    if isinstance(samples, str):
+        names = left if samples == "X" else [name for name in left if fnmatchcase(name, samples)]
+    else:
+        names = list(samples)
+    missing = [name for name in names if name not in known]
+    if missing or not names:
+        raise ValueError(
+            f"Expected samples to be one of the names in {place}, such as {', '.join(map(repr, left[:5])) or 'none'}, or a "
+            f"pattern such as 'ch*', got {missing[0] if missing else samples!r}: choose some with open_source(path, samples=...)."
+        )
+    for name in names:
+        if not _is_number(schema.field(name).type):
+            raise ValueError(
+                f"Expected numbers in the columns of {place} that are entries of a sample, got {schema.field(name).type} in "
+                f"{name!r}: {_ADVICE}"
+            )
+    return names
 
 
 def _grid(names: Sequence[str]) -> tuple[tuple[str, ...], tuple[Mode, ...] | None]:
