@@ -622,6 +622,8 @@ def read(kind, path):
         command(path)
     elif kind == "checkpoint":
         stream([], TraceNormRegressor(alpha=0.1), checkpoint=path.parent, resume=True, max_samples=1)
+        data = path.parent.parent / "seeds" / "stored.npz"
+        said("stream", data, "--alpha", "0.1", "--resume", "--checkpoint", path.parent, "--quiet")
     else:
         source = open_source(path, block_bytes=1 << 16)
         batches = source.batches()
@@ -634,35 +636,36 @@ def read(kind, path):
 
 def command(path):
     """Give a model to the commands that read one; each succeeds or says one line. The line of ``inspect`` is raised."""
-    from tracelearn.cli import main
-
     seeds, out = path.parent.parent / "seeds", path.parent
     data = str(
         seeds / ("stored.npz" if path.stem in ("regressor", "two", "pipeline", "paper", "joined") else "deflated.npz")
     )
-    refusal = None
-    for arguments in (
-        ("inspect", str(path)),
-        ("inspect", str(path), "--json"),
-        ("inspect", str(path), "--html", str(out / "page"), "--data", data, "--force"),
-        ("predict", str(path), data, "--out", str(out / "found.csv"), "--force"),
-        ("merge", str(path), str(seeds / path.name), "--out", str(out / "merged"), "--force"),
-    ):
-        said, shown = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(said):
-            try:
-                main(list(arguments))
-            except SystemExit as leaving:
-                code = leaving.code
-        line = said.getvalue()
-        if "\x1b" in shown.getvalue() + line:
-            raise AssertionError(f"{arguments[0]} writes to the terminal what it obeys")
-        if code != 0 and (code != 2 or line.count("\n") != 1 or not line.startswith("tracelearn: Expected")):
-            raise AssertionError(f"{arguments[0]} ended with {code}: {line}")
-        if code and arguments == ("inspect", str(path)):
-            refusal = line.removeprefix("tracelearn: ").strip()
+    refusal = said("inspect", path)
+    said("inspect", path, "--json")
+    said("inspect", path, "--html", out / "page", "--data", data, "--force")
+    said("predict", path, data, "--out", out / "found.csv", "--force")
+    said("merge", path, seeds / path.name, "--out", out / "merged", "--force")
     if refusal:
         raise ValueError(refusal)
+
+
+def said(*arguments):
+    """Run a command; return what it refused with, in one line, or nothing where it succeeded."""
+    from tracelearn.cli import main
+
+    told, shown = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(told):
+        try:
+            main([str(argument) for argument in arguments])
+        except SystemExit as leaving:
+            code = leaving.code
+    lines = told.getvalue()
+    if "\x1b" in shown.getvalue() + lines:
+        raise AssertionError(f"{arguments[0]} writes to the terminal what it obeys")
+    refusals = [line for line in lines.splitlines() if line.startswith("tracelearn: Expected")]
+    if code != 0 and (code != 2 or len(refusals) != 1 or not lines.startswith("tracelearn: ")):
+        raise AssertionError(f"{arguments[0]} ended with {code}: {lines}")
+    return refusals[0].removeprefix("tracelearn: ") if code else None
 
 
 class Watch:

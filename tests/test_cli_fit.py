@@ -687,3 +687,13 @@ def test_coordinates_that_do_not_fit_are_refused(capsys, folder, words, message)
     code, _, err = call(capsys, "fit", "data.npz", *FAST, "--target", "label", *words)
     assert code == 2
     assert message in err
+
+
+def test_the_score_is_compared_with_flat_models_on_the_same_folds(capsys, folder):
+    code, out, _ = call(capsys, "fit", "data.npz", *FAST, "--target", "label", "--json", "--out", "model")
+    assert code == 0
+    score = json.loads(out)["score"]
+    assert [one["model"] for one in score["flat_models"]] == ["ridge", "logistic"]
+    for one in score["flat_models"]:
+        assert one["difference"] == pytest.approx(score["mean"] - one["mean"])
+        assert one["standard_error"] > 0.0

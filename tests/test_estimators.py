@@ -522,8 +522,8 @@ def form(n, p, loss=None, memory=None):
 
 def test_memory_decides_between_a_basis_and_moments():
     assert form(70, 100, memory=1 << 30) == "moments"
-    assert form(70, 100, memory=4 * 8 * 70 * 70) == "basis"
-    assert form(70, 100, memory=4 * 8 * 70 * 70 - 1) == "matrix-free"
+    assert form(70, 100, memory=4 * 8 * 70 * 100) == "basis"
+    assert form(70, 100, memory=4 * 8 * 70 * 100 - 1) == "matrix-free"
     assert form(70, 100, Huber(), memory=1 << 30) == "samples"
 
 

@@ -499,6 +499,7 @@ WRONG_SEARCH = {
     "a view without a name": {"view_": 3},
     "shares that are text": {"view_shares_": {"raw": "all"}},
     "an alpha below zero": {"alpha_": -1.0},
+    "mode weights that are a mapping": {"mode_weights_": {"$dict": []}},
     "candidates that are none": {"cv_results_": {"$dict": [["params", [1, 2, 3]]]}},
 }
 WRONG_TREE = {

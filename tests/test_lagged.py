@@ -144,3 +144,38 @@ def test_recordings_of_another_kind_gaps_without_a_mark_and_no_targets_are_refus
     x[3] = np.nan
     with pytest.raises(ValueError, match="mark gaps"):
         model.fit(x, y)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda x, y: (x + 1j, y), "real numbers in X"),
+        (lambda x, y: (x, y + 1j), "real numbers in y"),
+        (lambda x, y: (x.astype(str), y), "real numbers in X"),
+        (lambda x, y: (x, 1e200 * y), "largest number in y"),
+        (lambda x, y: (1e200 * x, y), "largest number in X"),
+    ],
+)
+def test_what_is_no_number_or_too_large_a_one_is_refused(change, words):
+    with pytest.raises(ValueError, match=words):
+        LaggedRegressor(2).fit(*change(*_recording()))
+
+
+def test_other_lags_are_not_added_to_those_that_were_learned():
+    x, y = _recording()
+    model = LaggedRegressor(2).fit(x, y).set_params(lags=(1, 2))
+    with pytest.raises(ValueError, match="lags 0 to 1 as before, got 1 to 2"):
+        model.partial_fit(x, y)
+    np.testing.assert_array_equal(model.predict(x), LaggedRegressor(2).fit(x, y).predict(x))
+    assert model.fit(x, y).lags_.tolist() == [1, 2]
+
+
+def test_a_score_is_of_finite_targets_for_every_time_and_of_two_times_at_least():
+    x, y = _recording()
+    model = LaggedRegressor(2).fit(x, y)
+    with pytest.raises(ValueError, match="finite numbers in y"):
+        model.score(x, np.nan * y)
+    with pytest.raises(ValueError, match="as many targets as times"):
+        model.score(x, y[:9])
+    with pytest.raises(ValueError, match="at least two times"):
+        model.score(x[:2], y[:2])

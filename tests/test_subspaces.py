@@ -180,3 +180,21 @@ def test_weights_without_small_subspaces_are_solved_for_as_a_whole(limit, monkey
     assert found.gap[0] <= 1e-6
     assert seen == sorted(seen)
     assert abs(found.objective[0] - admm(problems, tol=1e-6).objective[0]) <= 1e-6 * np.var(y)
+
+
+def test_samples_of_single_precision_are_widened_block_by_block(little_memory, monkeypatch):
+    X, y = low_rank()
+    narrow, held = X.astype(np.float32), []
+    widen = Block.checked
+
+    def watched(block, shape):
+        held.append(block.X.shape[0])
+        return widen(block, shape)
+
+    monkeypatch.setattr("tracelearn.samples.samples._BLOCK_BYTES", 8 * 210 * 50)
+    monkeypatch.setattr(Block, "checked", watched)
+    model = TraceNormRegressor(5.0, tol=1e-5).fit(narrow, y)
+    assert model.dual_gap_ <= 1e-5
+    assert max(held) == 50
+    exact = TraceNormRegressor(5.0, tol=1e-5).fit(X, y)
+    assert abs(model.objective_ - exact.objective_) <= 2e-5 * np.var(y)

@@ -24,7 +24,6 @@ from array_api_compat import (
     is_torch_array,
     to_device,
 )
-from scipy import sparse
 
 try:
     import resource
@@ -70,7 +69,7 @@ def array_namespace(*arrays: Array) -> Any:
     kind = type(arrays[0])
     if kind not in _NAMESPACES:
         # Rows of SciPy's sparse kinds meet arrays of NumPy, and what comes out of their products is one.
-        _NAMESPACES[kind] = np if issubclass(kind, sparse.sparray | sparse.spmatrix) else _any_namespace(*arrays)
+        _NAMESPACES[kind] = np if is_sparse(arrays[0]) else _any_namespace(*arrays)
     return _NAMESPACES[kind]
 
 
@@ -91,7 +90,10 @@ def is_non_numpy(X: Any) -> bool:
 
 def is_sparse(X: Any) -> bool:
     """Whether X is a sparse array or matrix of SciPy."""
-    return type(X) is not np.ndarray and bool(sparse.issparse(X))
+    scipy_sparse = sys.modules.get(
+        "scipy.sparse"
+    )  # who has such an array has imported it; commands that fail early need not
+    return type(X) is not np.ndarray and scipy_sparse is not None and bool(scipy_sparse.issparse(X))
 
 
 def dense(X: Any) -> Array:

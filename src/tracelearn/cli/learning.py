@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from tracelearn.cli.mistakes import refuse, telling
 from tracelearn.cli.progress import Bar
 from tracelearn.cli.shared import as_text, missing_targets
 from tracelearn.estimators.scores import accuracy, r_squared
+from tracelearn.inference.comparison import Comparison, flat_rivals
 from tracelearn.report.page import Evaluation
 from tracelearn.report.scores import Folds, compare
 from tracelearn.samples import Source
@@ -31,6 +33,7 @@ __all__ = ["Dataset", "Task", "check_folds", "check_labels", "draw_folds", "find
 Splits = list[tuple[NDArray[Any], NDArray[Any]]]
 
 _TASKS = ("auto", "classification", "regression")
+_MOST_COMPARED = 5_000_000  # numbers in samples that flat models are fitted to as well
 _MOST_CLASSES = 20  # of whole numbers; more are taken for numbers
 
 
@@ -193,13 +196,17 @@ def _heard(bar: Bar) -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _cross_validate(model: Any, data: Dataset, splits: Splits, task: Task, bar: Bar) -> tuple[Evaluation, float]:
-    """Learn anew without each fold and score on it; return that, and the score of a prediction that ignores the samples."""
+def _cross_validate(
+    model: Any, data: Dataset, splits: Splits, task: Task, bar: Bar
+) -> tuple[Evaluation, float, Comparison]:
+    """Learn anew without each fold and score on it; return that, the score of a guess, and how flat models do on these folds."""
     measure = accuracy if task.is_classification else r_squared
     baseline = DummyClassifier() if task.is_classification else DummyRegressor()
     fresh, features = getattr(model, "best_estimator_", model), getattr(model, "features_", None)
     fresh = clone(fresh).set_params(keep_moments=False)  # of few samples there are better forms than moments
     fresh = fresh if features is None else make_pipeline(features, fresh)
+    small = not isinstance(data.X, Source) and data.X.size <= _MOST_COMPARED
+    rivals = flat_rivals(task.is_classification) if small else {}
     scores, truths, predictions = [], [], []
     for number, (train, test) in enumerate(splits):
         bar.show("scoring", number, len(splits))
@@ -208,12 +215,17 @@ def _cross_validate(model: Any, data: Dataset, splits: Splits, task: Task, bar: 
         with telling(f"the fit without fold {number + 1} of {len(splits)}"):
             predictions.append(data.predict(data.fit(clone(fresh), np.sort(train)), held))
         alone = baseline.fit(train, data.y[train]).predict(held)
-        scores.append((measure(truths[-1], predictions[-1]), measure(truths[-1], alone)))
-    mean, guess = np.mean(scores, axis=0)
-    error = np.std([score for score, _ in scores], ddof=1) / math.sqrt(len(scores))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of others' fits; their scores say what they are worth
+            others = [data.predict(data.fit(clone(rival), np.sort(train)), held) for rival in rivals.values()]
+        scores.append([measure(truths[-1], found) for found in (alone, predictions[-1], *others)])
+    guess, mean, *_ = np.mean(scores, axis=0)
+    error = np.std([own for _, own, *_ in scores], ddof=1) / math.sqrt(len(scores))
     folds = Folds(float(mean), float(error), len(scores), hasattr(model, "best_estimator_"))
+    ratio = float(np.mean([len(test) / len(train) for train, test in splits]))
+    paired = Comparison.of(("model", *rivals), np.array(scores).T[1:], ratio, "score")
     compared = compare(model, np.concatenate(truths), np.concatenate(predictions))
-    return Evaluation(compared, f"{len(data.y):,} held-out samples", folds), float(guess)
+    return Evaluation(compared, f"{len(data.y):,} held-out samples", folds), float(guess), paired
 
 
 def _describe(model: Any, data: Dataset, task: Task) -> dict[str, Any]:
@@ -254,7 +266,7 @@ def learn(data: Dataset, task: Task, model: Any, splits: Splits, bar: Bar) -> tu
         model.verbose = 0
         if hasattr(model, "cv"):
             model.cv, model.best_estimator_.verbose = len(splits), 0
-        evaluation, baseline = _cross_validate(model, data, splits, task, bar)
+        evaluation, baseline, paired = _cross_validate(model, data, splits, task, bar)
     folds = evaluation.folds
     assert folds is not None
     score = {
@@ -263,6 +275,12 @@ def learn(data: Dataset, task: Task, model: Any, splits: Splits, bar: Bar) -> tu
         "standard_error": folds.standard_error,
         "folds": folds.count,
         "baseline": baseline,
+        "flat_models": [
+            {"model": name, "mean": float(mean), "difference": float(difference), "standard_error": float(spread)}
+            for name, mean, difference, spread in list(
+                zip(paired.names, paired.means, paired.difference, paired.standard_error, strict=True)
+            )[1:]
+        ],
         "baseline_is": "majority" if task.is_classification else "mean",
         "alpha_chosen_on_same_folds": folds.is_optimistic,
     }

@@ -237,7 +237,7 @@ class TraceNormModel(NamedWeights, BaseEstimator):
         if form.name == "moments":
             self._fit_moments(samples.moments(), self.warm_start, keep=self.keep_moments)
             return
-        samples = samples.checked()
+        samples = (samples.in_passes() if form.name == "matrix-free" else samples).checked()
         regression = samples.regression(centre=self.fit_intercept) if samples.n_confounds else None
         samples = samples.residual(regression)
         scales = samples.mode_scales() if self.scaling else None

@@ -20,7 +20,7 @@ from tracelearn.estimators.base import TraceNormModel
 from tracelearn.estimators.regressor import TraceNormRegressor
 from tracelearn.estimators.scores import r_squared
 from tracelearn.moments import Moments
-from tracelearn.samples.checks import learning
+from tracelearn.samples.checks import check_range, learning
 from tracelearn.samples.scikit_learn import Interval, StrOptions
 
 __all__ = ["LaggedRegressor", "lagged_moments"]
@@ -133,6 +133,8 @@ class LaggedRegressor(RegressorMixin, BaseEstimator):
     (array([1. , 0. , 0.5, 0. ]), True)
     """
 
+    lags_: Array
+
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **{
             name: TraceNormModel._parameter_constraints[name]
@@ -208,11 +210,15 @@ class LaggedRegressor(RegressorMixin, BaseEstimator):
                 "Expected one target for each time: fit requires y to be passed, but the target y is None."
             )
         x, single = _numbers(X, "X"), np.ndim(y) == 1
-        targets = _numbers(y if not single else np.asarray(y)[:, None], "y")
-        if len(x) != len(targets):
-            raise ValueError(f"Expected as many targets as times, {len(x)}, got {len(targets)}.")
+        targets = _targets(y, len(x))
+        check_range(x, "X")
+        check_range(targets, "y")
         size = (last - first + 1) * x.shape[1]
         past = getattr(self, "moments_", None)
+        if past is not None and not np.array_equal(self.lags_, np.arange(first, last + 1)):
+            raise ValueError(
+                f"Expected lags {self.lags_[0]} to {self.lags_[-1]} as before, got {first} to {last}: use fit to learn others."
+            )
         if past is not None and (past.n_features, past.n_targets) != (size, targets.shape[1]):
             raise ValueError(
                 f"Expected {past.n_features} lagged features and {past.n_targets} outputs as before, got {size} and "
@@ -220,7 +226,7 @@ class LaggedRegressor(RegressorMixin, BaseEstimator):
             )
         found = Moments.zero(size, targets.shape[1])
         for part in _runs(segments, len(x)):
-            found = found + lagged_moments(*self._padded(x[part], targets[part]), first, last)
+            found = found + lagged_moments(*self._padded(x[part], targets[part], (first, last)), first, last)
         if found.weight == 0.0:
             raise ValueError(
                 f"Expected a segment longer than lags {first} to {last} reach, got none: use longer segments, fewer lags, or "
@@ -237,11 +243,11 @@ class LaggedRegressor(RegressorMixin, BaseEstimator):
             raise ValueError(f"Expected lags to be a number of them, or the first and the last one, got {self.lags!r}.")
         return int(given[0]), int(given[1])
 
-    def _padded(self, x: Array, y: Array | None = None) -> tuple[Array, Any]:
+    def _padded(self, x: Array, y: Array | None, lags: tuple[int, int]) -> tuple[Array, Any]:
         """Add the zeros that are beyond the ends of a segment; their targets are never looked at."""
         if self.edges == "drop":
             return x, y
-        first, last = self._range()
+        first, last = lags
         around = ((max(last, 0), max(-first, 0)), (0, 0))
         return np.pad(x, around), None if y is None else np.pad(y, around)
 
@@ -276,9 +282,9 @@ class LaggedRegressor(RegressorMixin, BaseEstimator):
             raise ValueError(f"Expected {self.n_features_in_} features, got {x.shape[1]}.")
         W = np.reshape(self.coef_, (-1, len(self.lags_), self.n_features_in_))
         found = np.full((len(x), len(W)), np.nan)
-        first, last = self._range()
+        first, last = int(self.lags_[0]), int(self.lags_[-1])  # those of the weights
         for part in _runs(segments, len(x)):
-            own, _ = self._padded(x[part])
+            own, _ = self._padded(x[part], None, (first, last))
             begin, end = max(last, 0), len(own) + min(first, 0)
             if end > begin:
                 total = sum(own[begin - lag : end - lag] @ W[:, j].T for j, lag in enumerate(self.lags_))
@@ -289,19 +295,33 @@ class LaggedRegressor(RegressorMixin, BaseEstimator):
     def score(self, X: Any, y: Any, segments: Any = None) -> float:
         """Return R² over the times that can be predicted, averaged over outputs."""
         found = self.predict(X, segments)
-        known = np.isfinite(found if self._single else found[:, 0])
-        if not np.any(known):
-            raise ValueError("Expected some times that can be predicted, got none: use longer segments.")
-        return r_squared(np.asarray(y, dtype=float)[known], found[known])
+        found = found[:, None] if self._single else found
+        targets, known = _targets(y, len(found)), np.isfinite(found[:, 0])
+        if targets.shape != found.shape:
+            raise ValueError(f"Expected {found.shape[1]} outputs, got {targets.shape[1]}.")
+        if np.sum(known) < 2:
+            raise ValueError("Expected at least two times that can be predicted, got fewer: use longer segments.")
+        return r_squared(targets[known], found[known])
 
 
 def _numbers(values: Any, name: str) -> Array:
     """Read times by columns."""
-    found = np.asarray(values, dtype=float)
+    found = np.asarray(values)
+    if found.dtype.kind not in "biufO":
+        raise ValueError(f"Expected real numbers in {name}, got {found.dtype}.")
+    found = found.astype(float)
     if found.ndim != 2 or 0 in found.shape:
         raise ValueError(f"Expected {name} of shape (n_times, n_columns), none of them zero, got {found.shape}.")
     if not np.all(np.isfinite(found)):
         raise ValueError(f"Expected finite numbers in {name}, got others: mark gaps by negative numbers in segments.")
+    return found
+
+
+def _targets(y: Any, n: int) -> Array:
+    """Read one target, or a row of them, for each of n times."""
+    found = _numbers(np.asarray(y)[:, None] if np.ndim(y) == 1 else y, "y")
+    if len(found) != n:
+        raise ValueError(f"Expected as many targets as times, {n}, got {len(found)}.")
     return found
 
 

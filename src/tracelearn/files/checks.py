@@ -78,6 +78,10 @@ def _labels(value: Any) -> bool:
     return isinstance(value, np.ndarray) and value.ndim == 1 and len(np.unique(value)) == len(value)
 
 
+def _weights(value: Any) -> bool:
+    return isinstance(value, list | tuple | np.ndarray) and all(map(_size, value))
+
+
 def _curve(value: Any) -> bool:
     """Whether it is iterations and the gap after each."""
     return len(value) == 2 and all(_floats(part) and part.shape == (value[0].size,) for part in value)
@@ -90,7 +94,7 @@ _FORMS: dict[str, Callable[[Any], bool]] = {
     "n_iter_": _whole, "objective_": _number, "dual_gap_": _size, "_convergence": _curve, "_flat": _truth, "_single": _truth,
     "moments_": lambda value: isinstance(value, Moments), "ridge_": _size, "target_mode_": _truth,
     "alpha_": lambda value: _size(value) or _row(value),
-    "mode_weights_": lambda value: value is None or all(map(_size, value)), "best_score_": _number, "best_index_": _whole,
+    "mode_weights_": lambda value: value is None or _weights(value), "best_score_": _number, "best_index_": _whole,
     "alphas_": _row, "ridges_": _row, "features_": lambda value: value is None or isinstance(value, TensorTransformer),
     "best_estimator_": lambda value: isinstance(value, TraceNormModel) and hasattr(value, "coef_"),
     "view_": lambda value: isinstance(value, str),

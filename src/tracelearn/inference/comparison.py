@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import t as student
 from sklearn.base import clone, is_classifier
+from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression, RidgeClassifierCV, RidgeCV
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import GridSearchCV
@@ -25,21 +26,27 @@ from tracelearn.samples.samples import unnamed
 from tracelearn.selection.cv import SelectionCV
 from tracelearn.selection.folds import folds_of
 
-__all__ = ["Comparison", "compare", "corrected_error"]
+__all__ = ["Comparison", "compare", "corrected_error", "flat_rivals"]
 
 
 def _flat(X: Array) -> Array:
     return np.reshape(X, (len(X), -1))
 
 
-def _yardsticks(classifier: bool) -> dict[str, Any]:
-    """Ridge and logistic regression on flat, scaled samples, their strengths chosen by cross-validation."""
+def flat_rivals(classifier: bool) -> dict[str, Any]:
+    """Make ridge and logistic regression on flat, scaled samples, their strengths chosen by cross-validation.
+
+    Scaled samples are rotated into their span, which no squared norm of weights notices: few samples of many entries take less.
+    """
     strengths = np.geomspace(1e-2, 1e6, 9)
     found: dict[str, Any] = {"ridge": (RidgeClassifierCV if classifier else RidgeCV)(strengths)}
     if classifier:
         strengths = np.geomspace(1e-4, 1e2, 7)
         found["logistic"] = GridSearchCV(LogisticRegression(max_iter=1000), {"C": strengths}, scoring="neg_log_loss")
-    return {name: make_pipeline(FunctionTransformer(_flat), StandardScaler(), one) for name, one in found.items()}
+    return {
+        name: make_pipeline(FunctionTransformer(_flat), StandardScaler(), PCA(svd_solver="full"), one)
+        for name, one in found.items()
+    }
 
 
 def corrected_error(differences: Array, ratio: float) -> float:
@@ -177,7 +184,7 @@ def compare(
     X, labels = np.asarray(X), read_labels(X, y)
     named = _named(models)
     classifier = is_classifier(next(iter(named.values())))
-    named |= {name: one for name, one in _yardsticks(classifier).items() if yardsticks and name not in named}
+    named |= {name: one for name, one in flat_rivals(classifier).items() if yardsticks and name not in named}
     if len(named) < 2:
         raise ValueError("Expected at least two models to compare, got one: add another, or yardsticks=True.")
     confounds = None if confounds is None else read_confounds(confounds, len(labels))

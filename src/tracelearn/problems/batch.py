@@ -63,14 +63,14 @@ def choose_form(samples: Samples, loss: Loss, memory: int | None = None) -> Form
     n = 1 << 62 if n is None else n
     if samples.in_memory and is_sparse(samples.like) and not (loss.has_moments and p <= min(2 * n, FEW)):
         return Form("sparse", "products with the sparse samples take the place of square matrices")
-    gram, kernel = 8 * p * p, 8 * n * n if samples.in_memory else 1 << 62
-    if memory is None and min(gram, kernel) > _SMALL_MATRIX:
+    gram, basis = 8 * p * p, 8 * n * max(n, p) if samples.in_memory else 1 << 62
+    if memory is None and min(gram, basis) > _SMALL_MATRIX:
         memory = None if samples.like is None else free_memory(samples.like)
         memory = available_memory() if memory is None else memory
     memory = 1 << 62 if memory is None else memory
-    if 4 * min(gram, kernel) > memory:  # the matrix, its factor, and what a factorisation needs in addition
-        size = min(gram, kernel) / 2**30
-        return Form("matrix-free", f"a square matrix of {size:.1f} GiB does not fit, so the samples are read in passes")
+    if 4 * min(gram, basis) > memory:  # the matrix, its factor, and what a factorisation needs in addition
+        size = min(gram, basis) / 2**30
+        return Form("matrix-free", f"a matrix of {size:.1f} GiB does not fit, so the samples are read in passes")
     if not loss.has_moments:
         return Form("samples", "the loss has no moments, so every iteration reads the samples")
     # Below about half as many samples as features their span is smaller and its products are cheaper.
@@ -87,7 +87,8 @@ def datafit(
     if form.name == "moments":
         moments = samples.moments()
         return Squares.of(moments if fit_intercept else moments.uncentred(), spectral=spectral, **options)
-    samples, free = samples.checked(), form.name == "matrix-free"
+    free = form.name == "matrix-free"
+    samples = (samples.in_passes() if free else samples).checked()
     if not loss.has_moments:
         return SampleLoss.of(loss, samples, fit_intercept=fit_intercept, matrix_free=free, **options)
     if form.name != "basis":

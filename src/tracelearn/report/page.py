@@ -101,7 +101,7 @@ def _lead(facts: ModelFacts) -> str:
 
 def _strength(model: Any) -> float:
     """Find the alpha of a model, the largest over targets; older files say only what was asked for."""
-    return float(np.max(getattr(model, "alpha_", model.alpha), initial=0.0))
+    return float(np.max(model.alpha_ if hasattr(model, "alpha_") else model.alpha, initial=0.0))
 
 
 def _tiles(facts: ModelFacts, evaluation: Evaluation | None) -> str:
@@ -110,7 +110,7 @@ def _tiles(facts: ModelFacts, evaluation: Evaluation | None) -> str:
     sizes = _times([len(one.mode.values) for one in facts.components])
     alpha = facts.chosen.alpha if facts.chosen else _strength(facts.last)
     by = f"chosen among {len(facts.chosen.alphas)} by cross-validation" if facts.chosen else "as given"
-    by = "by default, from the samples" if not facts.chosen and facts.last.alpha == "auto" else by
+    by = "by default, from the samples" if not facts.chosen and getattr(facts.last, "alpha", None) == "auto" else by
     tiles = (
         _headline(facts, evaluation),
         ("components that carry 99 %, in each mode", counts or "0", f"of {sizes or '0'}; ranks {ranks or '0'}"),

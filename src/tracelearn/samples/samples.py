@@ -43,6 +43,7 @@ Function = Callable[[Any], Any]
 Term = Callable[[Array, Array, Array, Array], Any]
 
 _BLOCK_BYTES = 16 << 20  # blocks of samples in memory stay in cache
+_BLOCK_ROWS = 16  # at least: sums over blocks are as long as a sample
 
 
 def added(first: Any, second: Any) -> Any:
@@ -285,6 +286,7 @@ class Samples:
     in_memory: bool = False
     columns: Array | None = None  # the targets that were kept, of all
     n_confounds: int = 0
+    is_checked: bool = False  # every number, wherever a block is read
 
     @classmethod
     def of(cls, block: Block, shape: tuple[int, ...]) -> Samples:
@@ -313,12 +315,12 @@ class Samples:
     def _mapped(self, function: Callable[[Block], Block]) -> Samples:
         """Change every block: at once in memory, else whenever it is read."""
         change = self.execution.map if self.in_memory else self.execution.view
-        return replace(self, blocks=change(function, self.blocks))
+        return replace(self, blocks=change(function, self.blocks), is_checked=False)
 
     def checked(self) -> Samples:
         """Look at every number, and bring the rows to the precision that solvers work in."""
         shape = self.shape
-        return self._mapped(lambda block: block.checked(shape))
+        return self if self.is_checked else replace(self._mapped(lambda b: b.checked(shape)), is_checked=True)
 
     def kept(self) -> Samples:
         """Hold the blocks as they are now, where the samples are: what was projected to little is not read again."""
@@ -348,11 +350,29 @@ class Samples:
         if not self.in_memory or self.rows is None:
             return self
         (block,) = self.blocks
-        rows = max(1, _BLOCK_BYTES // (8 * self.n_features))
+        rows = max(_BLOCK_ROWS, _BLOCK_BYTES // (8 * self.n_features))
         n = block.X.shape[0]  # the standard has no slices that end beyond an array
         cuts = [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
-        parts = [Block(block.X[c, :], block.Y[c, :], block.weight[c], c.start) for c in cuts]
+        own, more = block.weight, block.confounds
+        parts = [
+            Block(
+                block.X[c, :],
+                block.Y[c, :],
+                None if own is None else own[c],
+                c.start,
+                None if more is None else more[c, :],
+            )
+            for c in cuts
+        ]
         return replace(self, blocks=parts)
+
+    def in_passes(self) -> Samples:
+        """Cut samples in memory into small blocks, widened whenever they are read where a wide copy may not fit."""
+        cut = self.in_small_blocks()
+        if cut is self:
+            return self
+        (block,) = self.blocks
+        return cut if block.X.dtype == block.Y.dtype else replace(cut, in_memory=False)
 
     def total(self, term: Term, scores: Column | None = None) -> Any:
         """Sum a function of rows, targets, shares (weights that sum to one) and scores over all blocks, in one pass."""
@@ -424,14 +444,16 @@ class Samples:
         return mode_scales(self.total(lambda X, Y, share, z: share @ (X - mean) ** 2), self.shape)
 
     def covariance_times(self, W: Array) -> Array:
-        """Multiply rows W (K, p) with the covariance of the samples, in one pass."""
+        """Multiply rows W (K, p) with the covariance of the samples; about their mean, which may be far from zero."""
+        mean = self.total(lambda X, Y, share, z: share @ X)
+        mean_score = (W @ mean)[:, None]
 
-        def products(X: Array, Y: Array, share: Array, z: Array) -> tuple[Array, Array, Array]:
-            scores = W @ X.T * share
-            return scores @ X, array_namespace(scores).sum(scores, axis=1), share @ X
+        def products(X: Array, Y: Array, share: Array, z: Array) -> tuple[Array, Array]:
+            scores = (W @ X.T - mean_score) * share
+            return scores @ X, array_namespace(scores).sum(scores, axis=1)
 
-        together, mean_score, mean = self.total(products)
-        return together - mean_score[:, None] * mean
+        together, rounding = self.total(products)
+        return together - rounding[:, None] * mean
 
     def mapped_rows(self, function: Callable[[Array], Array], shape: tuple[int, ...]) -> Samples:
         """Change the rows of every block: a feature map."""

@@ -30,7 +30,8 @@ _CORE = 1000  # numbers of a core up to which subspaces are widened: products of
 _LARGEST_CORE = 4096  # beyond it the small problem is none
 _LEAST_NEW = 2  # directions for each mode, whatever the core has already
 _ACCURACY = 0.003  # of the gap: how well small problems are solved, since a pass costs more
-_STEP = 300  # iterations for one proximal step, which reads no samples
+_ROUGH = 30.0  # times that: how well a proximal step is, which has all p weights
+_STEP = 60  # iterations for one proximal step, which reads no samples; the next one goes on from there
 _PATIENCE = 8  # rounds without a smaller gap
 
 
@@ -68,7 +69,7 @@ def subspaces(
     spent, accuracy, waited = 0, _ACCURACY, 0
     while True:
         goal = accuracy * float(best.gap[0])
-        step = _proximal_step(problems, rows, at, goal, step)
+        step = _proximal_step(problems, rows, at, _ROUGH * goal, step)
         found = _certified(problems, at, found, step)
         waited = 0 if float(found.gap[0]) < 0.5 * float(best.gap[0]) else waited + 1
         if waited:  # what limits the gap may be how well the two small problems are solved

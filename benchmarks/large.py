@@ -1,0 +1,164 @@
+"""Both many samples and many entries: no square matrix fits, and every product is a pass over the samples.
+
+    python -m benchmarks.large --folder DIR [--case many long] [--limit 2] [--patience 120] [--format zarr]
+
+Writes samples of a low-rank truth plus noise once (float32, Zarr, not compressed, or npy) and keeps them in DIR. Then one fresh
+process for each case measures: reading all blocks and nothing else; the fit, its passes, its gap and its peak of memory;
+and, for at most ``--patience`` seconds, the accelerated proximal gradient that was the default before. Cases: "many" is
+20,000 of 32x32x32 in an address space of ``--limit`` GiB, "long" is 1,000 of 100x100x100. Needs numpy, scipy, scikit-learn
+and zarr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+# Samples, shape, how many times larger samples are in the subspaces of the truth than elsewhere, and alpha. White samples of a
+# million entries would hide any truth from a thousand of them.
+CASES = {"many": (20_000, (32, 32, 32), 1.0, 0.9), "long": (1_000, (100, 100, 100), 20.0, 14.0)}
+TOL, RANK, CHUNK = 1e-4, 3, 16 << 20
+AIMS = {"many": {"passes": 15, "reads": 75, "gib": 2.0}, "long": {"seconds": 180, "gib": 12.0}}
+
+
+def write(path: Path, n: int, shape: tuple[int, ...], strength: float) -> None:
+    """Write samples whose target is a function of rank (3, 3, 3) of them, as strong as the noise."""
+    from tracelearn.arrays.subspaces import Subspaces
+
+    rng, rows = np.random.default_rng(0), max(1, CHUNK // (4 * int(np.prod(shape))))
+    if path.suffix == ".zarr":
+        import zarr
+
+        group = zarr.open_group(path, mode="w")
+        X = group.create_array("X", shape=(n, *shape), chunks=(rows, *shape), dtype="f4", compressors=None)
+    else:
+        X = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(n, *shape))
+    truth = Subspaces(tuple(np.linalg.qr(rng.standard_normal((size, RANK)))[0].astype("f4") for size in shape))
+    weights, y = rng.standard_normal(RANK**3), np.empty(n)
+    for start in range(0, n, rows):
+        block = rng.standard_normal((min(rows, n - start), int(np.prod(shape))), dtype=np.float32)
+        cores = truth.project(block)
+        block += (strength - 1.0) * truth.lift(cores)
+        X[start : start + len(block)] = block.reshape(-1, *shape)
+        noise = rng.standard_normal(len(block))
+        y[start : start + len(block)] = cores @ weights / np.linalg.norm(weights) + noise
+    if path.suffix == ".zarr":
+        group.create_array("y", data=y)
+    else:
+        np.save(_targets(path), y)
+
+
+def _targets(path: Path) -> Path | None:
+    """Name the file of the targets, where they are not in that of the samples."""
+    return None if path.suffix == ".zarr" else path.with_suffix(".y.npy")
+
+
+class LateError(Exception):
+    """The time is over."""
+
+
+def measure(path: Path, case: str, patience: float) -> dict:
+    """Measure in this process."""
+    from tracelearn import TraceNormRegressor
+    from tracelearn.samples import as_source
+    from tracelearn.samples.source import Source
+    from tracelearn.solvers import apg_adm
+
+    passes, batches = [0], Source.batches
+
+    def counted(self: Source) -> object:
+        passes[0] += 1
+        return batches(self)
+
+    Source.batches = counted  # type: ignore[method-assign]
+    n, shape, _, alpha = CASES[case]
+    began = time.perf_counter()
+    for _ in as_source(path, _targets(path)).batches():
+        pass
+    read = time.perf_counter() - began
+    before, passes[0] = _peak(), 0
+    began, busy = time.perf_counter(), time.process_time()
+    model = TraceNormRegressor(alpha, tol=TOL, verbose=2).fit(path, _targets(path))
+    took, busy = time.perf_counter() - began, time.process_time() - busy
+    found = {
+        "case": f"{n:,} of {'×'.join(map(str, shape))}",
+        "gap": model.dual_gap_,
+        "ranks": model.mode_ranks_.tolist(),
+        "passes": passes[0],
+        "seconds": round(took, 1),
+        "processor_seconds": round(busy, 1),
+        "load": round(os.getloadavg()[0], 1),
+        "seconds_to_read_once": round(read, 2),
+        "reads": round(took / read, 1),
+        "peak_gib": round(_peak() / 2**20, 2),
+        "peak_gib_before_the_fit": round(before / 2**20, 2),
+    }
+    if patience:
+        found["before"] = _before(TraceNormRegressor, apg_adm, path, alpha, passes, patience)
+    return found
+
+
+def _before(make: type, solver: object, path: Path, alpha: float, passes: list[int], patience: float) -> dict:
+    """Run what was the default before, until the time is over."""
+    passes[0], began, last = 0, time.perf_counter(), {"gap": 1.0, "passes": 0}
+
+    def watch(so_far: object) -> None:
+        last.update(gap=float(so_far.gap[0]), passes=passes[0])
+        if time.perf_counter() - began > patience:
+            raise LateError
+
+    try:
+        make(alpha, tol=TOL, solver=lambda problems, **o: solver(problems, **{**o, "on_iteration": watch})).fit(
+            path, _targets(path)
+        )
+    except LateError:
+        pass
+    return {"solver": "apg-adm", **last, "seconds": round(time.perf_counter() - began, 1)}
+
+
+def _peak() -> float:
+    """Read the peak of this process in KiB."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--folder", type=Path, required=True)
+    options.add_argument("--case", nargs="+", choices=CASES, default=list(CASES))
+    options.add_argument("--limit", type=float, default=2.0, help="address space of the process, in GiB, for 'many'")
+    options.add_argument("--patience", type=float, default=120.0)
+    options.add_argument("--out", type=Path, default=Path(__file__).parent / "large.json")
+    options.add_argument("--format", choices=("zarr", "npy"), default="zarr")
+    options.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    given = options.parse_args()
+    paths = {case: given.folder / f"{case}.{given.format}" for case in given.case}
+    if given.inside:
+        (case,) = given.case
+        limit = given.limit if case == "many" else AIMS[case]["gib"]
+        resource.setrlimit(resource.RLIMIT_AS, (int(limit * 2**30),) * 2)
+        print(json.dumps(measure(paths[case], case, given.patience)))
+        return
+    results = json.loads(given.out.read_text()) if given.out.exists() else {}
+    for case, path in paths.items():
+        if not path.exists():
+            given.folder.mkdir(parents=True, exist_ok=True)
+            write(path, *CASES[case][:3])
+        command = [sys.executable, "-m", "benchmarks.large", "--inside", "--folder", str(given.folder), "--case", case]
+        command += ["--limit", str(given.limit), "--patience", str(given.patience), "--format", given.format]
+        out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        results[case] = json.loads(out.splitlines()[-1]) | {"aims": AIMS[case]}
+        print(json.dumps(results[case], indent=2, ensure_ascii=False))
+        given.out.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()
