@@ -47,6 +47,7 @@ def main() -> None:
     if options.keep:
         before = json.loads((options.out / "panel.json").read_text())
         found |= {"sets": before["sets"], "results": before["results"]}
+        found["note"] = f"Only {', '.join(entries)} ran anew; all else is of an earlier run on the same folds."
         began -= before["seconds"]
     with Parallel(n_jobs=options.jobs, inner_max_num_threads=1, backend="loky") as parallel:
         for one in sets:

@@ -108,7 +108,9 @@ def write(found: dict[str, Any], out: Path) -> None:
         seconds(results),
         "Ours is worse by more than a standard error: " + ("; ".join(worse) if worse else "nowhere") + ".",
         "",
-        machine.sentence(found["machine"]) + f" The whole panel took {found['seconds'] / 60:.0f} minutes.",
+        machine.sentence(found["machine"])
+        + f" The whole panel took {found['seconds'] / 60:.0f} minutes."
+        + (f" {found['note']}" if found.get("note") else ""),
         "",
         "![Ranks and differences](panel.png)",
         "",
