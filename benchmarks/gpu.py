@@ -197,6 +197,24 @@ def agreement(X: torch.Tensor, y: torch.Tensor, alpha: float) -> dict[str, float
     return {**found, "float64 of samples rounded to float32": error(single.to(torch.float64))}
 
 
+def large(n: int, shape: tuple[int, ...], device: str, repeats: int) -> dict[str, Any]:
+    """Fit many or large samples in float32, weights of rank two in noise, to a gap of 1e-4; the most memory of any repeat."""
+
+    def make(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+        generator = torch.Generator(device=device).manual_seed(seed)
+        options: dict[str, Any] = {"generator": generator, "device": device}
+        X = torch.randn((n, *shape), **options)
+        pairs = [[torch.randn(size, **options) for size in shape] for _ in range(2)]
+        W = sum(torch.einsum("i,j,k->ijk", *vectors) for vectors in pairs)
+        scores = X.reshape(n, -1) @ W.reshape(-1)
+        return X, scores / scores.std() + 0.3 * torch.randn(n, **options)
+
+    model = TraceNormRegressor(tol=1e-4)  # alpha is its default, 3 % of the alpha from which all weights are zero
+    seconds, found = median_time(make, lambda data: sklearn.clone(model).fit(*data), device, repeats)
+    peak = torch.cuda.max_memory_allocated() / 2**30 if device.startswith("cuda") else 0.0
+    return {"seconds": seconds, "gap": found.dual_gap_, "iterations": found.n_iter_, "peak GiB": peak}
+
+
 def table(results: dict[str, Any]) -> str:
     lines = ["| what | median |", "|---|---:|"]
     for name, entry in results.items():
@@ -247,6 +265,9 @@ def main() -> None:
     record(f"logistic, 2 classes, {fewer} samples", fit, logistic, fewer, "float64", device, few)
     record("agreement with NumPy, paper's problem", lambda: agreement(*ranked(fewer, device), ALPHA))
     record("agreement with NumPy, Gaussian samples", lambda: agreement(*gaussian_tensors(fewer, 0, device), 0.1))
+    for n_large, shape in ((1_000, (100, 100, 100)), (20_000, (32, 32, 32))):
+        if not options.quick:
+            record(f"large, {n_large} of {'x'.join(map(str, shape))}", large, n_large, shape, device, few)
     for dtype in DTYPES:
         record(f"CPU, NumPy: regressor {dtype}", fit, regressor, n, dtype, "cpu", few, "numpy")
     record("CPU, NumPy: classifier, 4 classes, float64", fit, classifier, n, "float64", "cpu", few, "numpy")
