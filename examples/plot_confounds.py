@@ -2,7 +2,8 @@
 Confounds: is it the brain, or the movement?
 ============================================
 
-Recordings carry what one does not want to decode: movement, age, the time on task. ``confounds=`` regresses such numbers out of
+Does a model decode what was asked, or what came with it? Recordings carry movement, age and the time on task.
+``confounds=`` regresses such numbers out of
 the samples. The regression is learned from training samples alone, in each fold anew, and applied to those that are held out;
 it needs no pass of its own, because it is a part of the moments.
 """

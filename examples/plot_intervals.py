@@ -2,8 +2,8 @@
 Intervals: how much hangs on the samples that happened to come?
 ===============================================================
 
-A score, a rank and a pattern come from the samples at hand. Drawing samples with replacement and fitting again shows how far
-they would move with others, and a learning curve whether more samples would help.
+How far would a score, a rank and a pattern move with other samples? Drawing samples with replacement and fitting again tells,
+and a learning curve whether more samples would help.
 """
 
 # %%

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tracelearn import LaggedRegressor, TraceNormClassifier, TraceNormRegressor, cli, load, save
+from tracelearn import LaggedRegressor, TraceNormClassifier, TraceNormRegressor, TraceNormRegressorCV, cli, load, save
 from tracelearn.cli import app, learning
 from tracelearn.cli.mistakes import printable
 from tracelearn.paper import PaperRegressor
@@ -336,3 +336,10 @@ def test_help_and_mistakes_wait_for_no_library_that_computes(folder, arguments):
 def test_the_list_of_commands_says_of_each_what_its_own_page_says():
     for name, summary in app._COMMANDS.items():
         assert inspect.getdoc(app._command(name)).splitlines()[0] == summary
+
+
+def test_a_search_has_a_page(capsys, folder):
+    save(TraceNormRegressorCV(alphas=2, cv=2, views=None).fit(X, y), "model")
+    code, _, err = call(capsys, "inspect", "model", "--html", "page", "--data", "data.npz")
+    assert (code, err) == (0, "")
+    assert "TraceNormRegressorCV" in Path("page").read_text()

@@ -218,6 +218,7 @@ def test_rounding_is_that_of_the_terms_that_are_summed(problem):
 def test_blocks_of_samples_sum_to_all_of_them(rng, monkeypatch):
     p = 5
     monkeypatch.setattr(samples_module, "_BLOCK_BYTES", 8 * p * 3)  # three rows a block
+    monkeypatch.setattr(samples_module, "_BLOCK_ROWS", 1)
     X, Y = rng.standard_normal((7, p)), rng.standard_normal((7, 1))
     seen = []
 
@@ -229,6 +230,9 @@ def test_blocks_of_samples_sum_to_all_of_them(rng, monkeypatch):
     assert_allclose(x_mean, X.mean(axis=0), atol=1e-14)
     assert_allclose(y_mean, Y.mean(axis=0), atol=1e-14)
     assert seen == [3, 3, 1]
+    monkeypatch.setattr(samples_module, "_BLOCK_ROWS", 4)  # which long samples have at least
+    as_samples(X, Y).in_small_blocks().total(term)
+    assert seen[3:] == [4, 3]
 
 
 def samples_of(name, rng, n=40):

@@ -469,6 +469,9 @@ def test_verbose_says_what_is_tried_and_what_was_found(problem, caplog):
     [
         ({"alphas": []}, "at least one strength"),
         ({"alphas": [-1.0]}, "not negative"),
+        ({"cv": []}, "folds that learn"),
+        ({"cv": [(list(range(9)), [])]}, "folds that learn"),
+        ({"views": []}, "views to be"),
         ({"ridges": []}, "ridges"),
         ({"ridges": [-1.0]}, "ridges"),
         ({"mode_weights": []}, "mode_weights"),
@@ -477,7 +480,7 @@ def test_verbose_says_what_is_tried_and_what_was_found(problem, caplog):
 )
 def test_strengths_that_make_no_sense_are_refused_in_a_sentence(problem, options, message):
     with pytest.raises(ValueError, match=message):
-        TraceNormRegressorCV(cv=3, views=None, **options).fit(*problem)
+        TraceNormRegressorCV(**{"cv": 3, "views": None, **options}).fit(*problem)
 
 
 def test_iterators_are_refused(problem):

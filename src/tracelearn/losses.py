@@ -132,49 +132,63 @@ def as_loss(given: Any, *, classes: bool) -> Loss:
 
 
 def _balanced_intercept(loss: Loss, total: Total, start: Array) -> Array:
-    """Find the zero of the mean derivative in each column: Newton with a difference quotient, kept inside a bracket."""
-    xp = array_namespace(start)
-    b, eps = start, float(xp.finfo(start.dtype).eps)
-    low, high = xp.full_like(b, -math.inf), xp.full_like(b, math.inf)
+    """Find the zero of the mean derivative in each column: Newton with a difference quotient, kept inside a bracket.
+
+    The samples are summed where they are. What decides the next step are few numbers, compared one by one: on a GPU a
+    comparison costs as much as a sum over all samples.
+    """
+    xp, eps = array_namespace(start), float(array_namespace(start).finfo(start.dtype).eps)
+    kind = {"dtype": start.dtype, "device": device(start)}
     curvature = 1.0 if loss.curvature is None else loss.curvature
-    slope = xp.full_like(b, curvature)
-    step_back = xp.ones_like(b)
-    before = xp.full_like(b, math.inf)
-
-    def force(b: Array) -> tuple[Array, Array]:
-        """Return the mean derivative, and its mean size, which bounds the rounding error."""
-
-        def both(y: Array, z: Array, share: Array) -> tuple[Array, Array]:
-            d = loss.derivative(y, z + b)
-            return share @ d, share @ xp.abs(d)
-
-        mean, size = total(both)
-        return mean, size
-
-    mean, size = force(b)
+    columns = [_Bracket(float(start[k]), curvature) for k in range(start.shape[0])]
+    b = start
     for _ in range(300):
-        done = xp.abs(mean) <= _ROUNDING * eps * size
-        if bool(xp.all(done)):
+        shift = b
+
+        def both(y: Array, z: Array, share: Array) -> Array:
+            d = loss.derivative(y, z + shift)  # noqa: B023 - it is called in this round
+            return share @ xp.concat([d, xp.abs(d)], axis=1)
+
+        # The mean derivative of each column, and its mean size, which bounds the rounding error.
+        sums = total(both)
+        found = [float(sums[k]) for k in range(sums.shape[0])]
+        forces = zip(columns, found[: len(columns)], found[len(columns) :], strict=True)
+        before, columns = columns, [column.moved(mean, size, eps) for column, mean, size in forces]
+        if all(new is old for new, old in zip(columns, before, strict=True)):
             break
-        low, high = xp.where(mean < 0, b, low), xp.where(mean > 0, b, high)
-        inside = xp.isfinite(low) & xp.isfinite(high)
-        middle = xp.where(
-            inside, 0.5 * (xp.where(inside, low, b) + xp.where(inside, high, b)), b - xp.sign(mean) * step_back
-        )
-        step_back = xp.where(inside, step_back, 2.0 * step_back)
-        newton = b - mean / slope
-        # A step that did not halve the mean is followed by a bisection: secants alone may creep.
-        good = (newton > low) & (newton < high) & (xp.abs(newton - b) <= step_back) & (xp.abs(mean) < 0.5 * before)
-        before = xp.abs(mean)
-        following = xp.where(done, b, xp.where(good, newton, middle))  # a column that is done waits for the others
-        if bool(xp.all(following == b)):
-            break
-        moved = xp.where(following != b, following - b, xp.ones_like(b))
-        last, (mean, size) = mean, force(following)
-        secant = (mean - last) / moved
-        slope = xp.where(secant > 1e-12 * curvature, secant, xp.full_like(b, curvature))
-        b = following
+        b = xp.asarray([column.b for column in columns], **kind)
     return b
+
+
+@dataclass(frozen=True)
+class _Bracket:
+    """The search for one intercept: where it is, and between which values the answer lies."""
+
+    b: float
+    curvature: float
+    low: float = -math.inf
+    high: float = math.inf
+    reach: float = 1.0  # the longest step while one end is open
+    last: tuple[float, float] | None = None  # the intercept before, and the mean derivative there
+
+    def moved(self, mean: float, size: float, eps: float) -> _Bracket:
+        """Take a step, given the mean derivative and its mean size; return this one where none is left to take."""
+        if abs(mean) <= _ROUNDING * eps * size:
+            return self
+        low, high = (self.b, self.high) if mean < 0 else (self.low, self.b)
+        closed = math.isfinite(low) and math.isfinite(high)
+        middle = 0.5 * (low + high) if closed else self.b - math.copysign(self.reach, mean)
+        reach = self.reach if closed else 2.0 * self.reach
+        before, secant = math.inf, 0.0
+        if self.last is not None:
+            before, secant = abs(self.last[1]), (mean - self.last[1]) / (self.b - self.last[0])
+        newton = self.b - mean / (secant if secant > 1e-12 * self.curvature else self.curvature)
+        # A step that did not halve the mean is followed by a bisection: secants alone may creep.
+        good = low < newton < high and abs(newton - self.b) <= reach and abs(mean) < 0.5 * before
+        after = newton if good else middle
+        if abs(after - self.b) <= 0.5 * eps * abs(self.b):
+            return self
+        return _Bracket(after, self.curvature, low, high, reach, (self.b, mean))
 
 
 @dataclass(frozen=True)

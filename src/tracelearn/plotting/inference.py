@@ -30,7 +30,7 @@ def draw_null(found: Any, ax: Any = None) -> Any:
 
 
 def draw_comparison(found: Any, ax: Any = None) -> Any:
-    """Draw the scores of all folds, and beside them how far the first model is from each other one, with 95 % intervals."""
+    """Draw the scores of all folds, and next to them how far the first model is from each other one, with 95 % intervals."""
     panels = Panels()
     panels._open(ax, (1, 2), (4.6, 0.8 + 0.5 * len(found.names)), "for scores and for differences")
     left, right = panels.axes_

@@ -29,6 +29,7 @@ from tracelearn.arrays.array_api import (
     widest,
 )
 from tracelearn.arrays.linalg import few_threads
+from tracelearn.errors import InputError
 from tracelearn.samples.scikit_learn import check_feature_names, check_n_features, fit_context
 
 __all__ = [
@@ -66,7 +67,7 @@ def check_finite(values: Array, name: str, shape: tuple[int, ...] = ()) -> None:
         row, column = divmod(index, math.prod(values.shape[1:]))
     where = f", entry {tuple(int(i) for i in np.unravel_index(column, shape))}" if shape else ""
     kind = "NaN" if math.isnan(float(entries[index])) else "infinity"
-    raise ValueError(
+    raise InputError(
         f"Expected finite numbers in {name}, got {kind} at sample {row}{where}: impute or drop such samples before fitting."
     )
 
@@ -77,7 +78,7 @@ def check_overflow(values: Array, what: str) -> None:
     if index is None:
         return
     wider = "" if dtype_name(values.dtype) == "float64" else "as float64, or "
-    raise ValueError(
+    raise InputError(
         f"Expected samples whose {what} {dtype_name(values.dtype)} can hold, got an overflow at sample "
         f"{index // math.prod(values.shape[1:])}: pass X {wider}in the units of the samples of fit."
     )
@@ -105,7 +106,7 @@ def check_range(values: Array, name: str) -> None:
     largest = max(float(xp.max(values)), -float(xp.min(values)))
     low, high = _RANGES[64 if is_narrow(values) else xp.finfo(values.dtype).bits]  # what is narrow is widened
     if largest > 0.0 and not low <= largest <= high:
-        raise ValueError(
+        raise InputError(
             f"Expected the largest number in {name} to be between {low:g} and {high:g}, got {largest:.1e}: products of such "
             f"numbers leave the range of {dtype_name(values.dtype)}, so multiply {name} by a constant first."
         )
@@ -116,7 +117,7 @@ def read_numbers(values: Any, name: str, meaning: str) -> tuple[float, ...]:
     try:
         return tuple(float(value) for value in values)
     except (TypeError, ValueError):
-        raise ValueError(f"Expected {name} to be a sequence of {meaning}, got {values!r}.") from None
+        raise InputError(f"Expected {name} to be a sequence of {meaning}, got {values!r}.") from None
 
 
 def sample_shape(X: Any, tensor_shape: tuple[int, ...] | None) -> tuple[int, ...]:
@@ -124,7 +125,7 @@ def sample_shape(X: Any, tensor_shape: tuple[int, ...] | None) -> tuple[int, ...
     shape = tuple(np.shape(X))
     if len(shape) < 2:
         hint = "X.reshape(1, *X.shape) if it is a single sample, X.reshape(-1, 1) if it is a single feature"
-        raise ValueError(
+        raise InputError(
             f"Expected a 2D array of flat samples or an array of shape (n_samples, I1, ..., IN), got a {len(shape)}D array "
             f"instead. Reshape your data: {hint}."
         )
@@ -133,9 +134,9 @@ def sample_shape(X: Any, tensor_shape: tuple[int, ...] | None) -> tuple[int, ...
     sizes = read_numbers(tensor_shape, "tensor_shape", "mode sizes")
     wanted = tuple(int(size) for size in sizes)
     if not wanted or any(size < 1 for size in wanted) or wanted != sizes:
-        raise ValueError(f"Expected tensor_shape to be whole mode sizes of at least 1, got {tensor_shape}.")
+        raise InputError(f"Expected tensor_shape to be whole mode sizes of at least 1, got {tensor_shape}.")
     if shape[1:] != wanted and (len(shape) != 2 or shape[1] != math.prod(wanted)):
-        raise ValueError(
+        raise InputError(
             f"Expected samples of tensor_shape {wanted}, or flat with {math.prod(wanted)} features, got samples of shape "
             f"{shape[1:]}: change tensor_shape or reshape X."
         )
@@ -172,14 +173,14 @@ def read_samples(
     if any_library and not reset:
         check_place(estimator, X, "partial_fit")
     if (non_numpy or getattr(X, "ndim", 0) > 2) and len(X.shape) > 1 and 0 in X.shape:
-        raise ValueError(
+        raise InputError(
             f"Expected at least one sample with at least one entry, got an array of shape {tuple(X.shape)}."
         )
     shape = sample_shape(X, estimator.tensor_shape)
     if not reset:
         shape = _known_shape(estimator, shape, flat=len(np.shape(X)) == 2)
     if getattr(getattr(X, "dtype", None), "kind", "f") in "SUVmM":
-        raise ValueError(f"Expected numbers in X, got {X.dtype} values: encode them as numbers first.")
+        raise InputError(f"Expected numbers in X, got {X.dtype} values: encode them as numbers first.")
     if non_numpy:
         rows = _non_numpy_rows(estimator, X, reset=reset)
     else:
@@ -206,7 +207,7 @@ def _known_shape(estimator: Any, shape: tuple[int, ...], *, flat: bool) -> tuple
         hint = f"X has {count} features, but {type(estimator).__name__} is expecting {expected} features as input."
         if count == expected:
             hint = "bring the axes into the order of fit, or pass flat samples."
-        raise ValueError(f"Expected samples of shape {known} as in fit, got samples of shape {shape}: {hint}")
+        raise InputError(f"Expected samples of shape {known} as in fit, got samples of shape {shape}: {hint}")
     return known
 
 
@@ -230,7 +231,7 @@ def check_place(estimator: Any, X: Any, method: str) -> None:
     """Refuse an array of another library or device than the model's: moving it is for the user to decide."""
     known, X = _known_array(estimator), X if is_non_numpy(X) else np.zeros(0)
     if not same_place(X, known):
-        raise ValueError(
+        raise InputError(
             f"Expected X of {place(known)} as in fit, got X of {place(X)}: samples for {type(estimator).__name__}.{method}() "
             "must use the same namespace and device, so move X there, or fit on samples like these."
         )
@@ -256,7 +257,7 @@ def _non_numpy_rows(estimator: Any, X: Array, *, reset: bool) -> Array:
 
 def _check_real(values: Array, name: str) -> None:
     if array_namespace(values).isdtype(values.dtype, "complex floating"):
-        raise ValueError(
+        raise InputError(
             f"Expected real numbers in {name}, got {dtype_name(values.dtype)} values: Complex data not supported, so pass "
             "real and imaginary part as two entries."
         )
@@ -270,11 +271,11 @@ def float_dtype(X: Array) -> Any:
 def read_targets(y: Any, X: Array) -> Array:
     """Check numeric targets and return them beside X, as float64 where its device has that, (n,) or (n, K)."""
     if y is None:
-        raise ValueError("Expected a target for each sample, got y=None: this estimator requires y to be passed.")
+        raise InputError("Expected a target for each sample, got y=None: this estimator requires y to be passed.")
     n_samples = X.shape[0]
     y = y if is_non_numpy(y) else np.asarray(y)
     if y.ndim not in (1, 2) or y.shape[0] != n_samples:
-        raise ValueError(
+        raise InputError(
             f"Expected y of shape ({n_samples},) or ({n_samples}, n_targets), one row for each sample, got shape "
             f"{tuple(y.shape)}: samples and targets have inconsistent numbers of samples."
         )
@@ -285,7 +286,7 @@ def read_targets(y: Any, X: Array) -> Array:
             y = y.astype(np.float64, casting="unsafe" if y.dtype.kind in "OSU" else "same_kind")
         except (TypeError, ValueError):
             first = y.ravel().tolist()[0]
-            raise ValueError(
+            raise InputError(
                 f"Expected numbers in y, got {y.dtype} values such as {first!r}: encode them, or use TraceNormClassifier."
             ) from None
     y = move_to(y, X, widest(X)["dtype"] if is_non_numpy(X) else np.float64)
@@ -298,18 +299,18 @@ def read_confounds(confounds: Any, n_samples: int | None) -> Array:
     found = to_numpy(confounds) if is_non_numpy(confounds) else np.asarray(confounds)
     found = found[:, None] if found.ndim == 1 else found
     if n_samples is None:
-        raise ValueError(
+        raise InputError(
             "Expected samples whose number is known where confounds are given, got an iterable: pass arrays or a file, or call "
             "partial_fit with the confounds of each batch."
         )
     if found.ndim != 2 or found.shape[0] != n_samples or found.shape[1] == 0:
-        raise ValueError(
+        raise InputError(
             f"Expected confounds of shape ({n_samples}, n_confounds), got shape {found.shape}: give one row for each sample."
         )
     try:
         found = found.astype(np.float64, casting="unsafe" if found.dtype.kind == "O" else "same_kind")
     except (TypeError, ValueError):
-        raise ValueError(
+        raise InputError(
             f"Expected numbers in confounds, got {found.dtype} values: code categories as columns of zeros and ones."
         ) from None
     check_finite(found, "confounds")
@@ -324,7 +325,7 @@ def read_labels(y: Any, X: Array, classes: Any = None, *, least: int = 2) -> tup
     where X is.
     """
     if y is None:
-        raise ValueError("Expected one label for each sample: fit requires y to be passed, but the target y is None.")
+        raise InputError("Expected one label for each sample: fit requires y to be passed, but the target y is None.")
     if is_non_numpy(y):
         y = move_to(detached(y), X)
     if is_non_numpy(y):
@@ -342,11 +343,11 @@ def read_labels(y: Any, X: Array, classes: Any = None, *, least: int = 2) -> tup
 def _check_classes(known: Array, unknown: Array, least: int) -> None:
     if known.shape[0] < least:
         (only,) = to_numpy(known).tolist()
-        raise ValueError(
+        raise InputError(
             f"Expected at least two classes in y, got one class, {only!r}: there is nothing to tell apart."
         )
     if unknown.shape[0]:
-        raise ValueError(
+        raise InputError(
             f"Expected labels among the classes {to_numpy(known).tolist()}, got {to_numpy(unknown).tolist()}: name all "
             "classes in the first call."
         )
@@ -356,14 +357,14 @@ def _non_numpy_labels(y: Array, X: Array, classes: Any, least: int) -> tuple[Arr
     """Read labels of another library: whole numbers or booleans, also as floats."""
     xp, n = array_namespace(y), X.shape[0]
     if tuple(y.shape) not in ((n,), (n, 1)):
-        raise ValueError(
+        raise InputError(
             f"Expected y of shape ({n},), one label for each sample, got shape {tuple(y.shape)}: samples and labels have "
             "inconsistent numbers of samples."
         )
     y = xp.reshape(y, (n,))
     check_finite(y, "y")
     if not xp.isdtype(y.dtype, ("bool", "integral")) and not bool(xp.all(y == xp.round(y))):
-        raise ValueError(
+        raise InputError(
             "Expected labels in y, got numbers that are not whole. Unknown label type: continuous, so use "
             "TraceNormRegressor, or encode the classes as whole numbers."
         )
@@ -384,7 +385,7 @@ def read_weights(sample_weight: Any, X: Array, *, part: bool = False) -> Array |
     weight = detached(sample_weight) if is_non_numpy(sample_weight) else np.asarray(sample_weight)
     weight = np.full(n, weight) if weight.ndim == 0 else weight  # one number for all samples, as in scikit-learn
     if tuple(weight.shape) != (n,):
-        raise ValueError(
+        raise InputError(
             f"Expected sample_weight of shape ({n},), got shape {tuple(weight.shape)}: give one weight for each sample."
         )
     _check_real(weight, "sample_weight")
@@ -392,13 +393,13 @@ def read_weights(sample_weight: Any, X: Array, *, part: bool = False) -> Array |
     check_finite(weight, "sample_weight")
     xp = array_namespace(weight)
     if bool(xp.any(weight < 0)):
-        raise ValueError("Expected no sample_weight below zero, got some: Negative values in data passed to fit.")
+        raise InputError("Expected no sample_weight below zero, got some: Negative values in data passed to fit.")
     largest = float(xp.max(weight))
     if not part:
         check_total_weight(largest)
     low, high = _WEIGHT_RANGE
     if not low <= largest <= high and not (part and largest == 0.0):
-        raise ValueError(
+        raise InputError(
             f"Expected the largest sample weight to be between {low:g} and {high:g}, got {largest:.1e}: only shares matter, so "
             "multiply all weights by a constant first."
         )
@@ -408,7 +409,7 @@ def read_weights(sample_weight: Any, X: Array, *, part: bool = False) -> Array |
 def check_total_weight(total: float) -> None:
     """Refuse samples that weigh nothing together."""
     if total == 0.0:
-        raise ValueError("Expected some sample weight above zero, got only zeros: there is nothing to learn from.")
+        raise InputError("Expected some sample weight above zero, got only zeros: there is nothing to learn from.")
 
 
 Method = TypeVar("Method", bound=Callable[..., Any])

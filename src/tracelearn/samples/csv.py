@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow
 import pyarrow.csv
 
+from tracelearn.errors import InputError
 from tracelearn.samples.places import Place, opened
 from tracelearn.samples.tables import Table, from_row
 
@@ -60,7 +61,7 @@ def table(place: Place, columns: Sequence[str] = ()) -> Table:
         with text.read(pyarrow.csv.open_csv, {columns[0]: pyarrow.string()}, columns[:1]) as reader:
             n_rows = sum(len(batch) for batch in reader)
     if columns and not n_rows:
-        raise ValueError(f"Expected rows below the names of columns in '{place}', got none: write them.")
+        raise InputError(f"Expected rows below the names of columns in '{place}', got none: write them.")
     fields = [pyarrow.field(name, types.get(name, schema.field(i).type)) for i, name in enumerate(schema.names)]
     return Table(pyarrow.schema(fields), n_rows, partial(_batches, text, types))
 
@@ -75,7 +76,7 @@ def _look_at(place: Place) -> _Text:
     with place.open("rb") as file:
         lines: list[bytes] = [file.readline(_LONGEST_LINE) for _ in range(2)]
     if len(lines[0]) == _LONGEST_LINE:
-        raise ValueError(
+        raise InputError(
             f"Expected names of columns in the first line of '{place}', got a line without an end: correct it."
         )
     delimiter = max(",;\t", key=lambda mark: lines[0].count(mark.encode()))
@@ -87,6 +88,6 @@ def _refuse_no_names(place: Place, names: Sequence[str]) -> None:
     """Refuse numbers in the place of names; whole numbers are what pandas calls columns that have no name."""
     for name in names:
         if name.replace(".", "", 1).lstrip("-").isdecimal() and not name.isdecimal():
-            raise ValueError(
+            raise InputError(
                 f"Expected names of columns in the first line of '{place}', got the number {name}: write one line of names."
             )

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tracelearn.arrays.array_api import Array
+from tracelearn.errors import InputError
 from tracelearn.samples.checks import sample_shape
 from tracelearn.samples.samples import Column, Function, Raw, added, is_dask
 
@@ -89,7 +90,7 @@ def dask_blocks(X: Any, y: Any, sample_weight: Any) -> Raw:
     from dask import delayed  # noqa: PLC0415
 
     if y is None:
-        raise ValueError("Expected one target for each sample: fit requires y to be passed, but the target y is None.")
+        raise InputError("Expected one target for each sample: fit requires y to be passed, but the target y is None.")
     sample_shape(np.zeros((1,) * X.ndim), None)
     if math.isnan(X.shape[0]):  # a sample is known by its number, which is that of the samples before it
         X = X.compute_chunk_sizes()
@@ -101,7 +102,7 @@ def dask_blocks(X: Any, y: Any, sample_weight: Any) -> Raw:
         values = values if is_dask(values) else da.from_array(np.asarray(values))
         values = values.compute_chunk_sizes() if math.isnan(values.shape[0]) else values
         if values.shape[0] != X.shape[0]:
-            raise ValueError(
+            raise InputError(
                 f"Expected {name} to have one row for each of {X.shape[0]} samples, got {values.shape[0]}: samples and "
                 "targets have inconsistent numbers of samples."
             )

@@ -11,6 +11,7 @@ from typing import Any
 import h5py
 from numpy.typing import NDArray
 
+from tracelearn.errors import InputError
 from tracelearn.samples.source import Column, array_column, slices
 
 __all__ = ["OPTIONS", "column", "names"]
@@ -32,7 +33,7 @@ def column(path: Path, name: str, sample_axis: int = 0) -> Column:
         dataset = file[name]
         # Either would have us read files that the path does not name.
         if dataset.is_virtual or dataset.external:
-            raise ValueError(
+            raise InputError(
                 f"Expected the values of '{name}' to be in '{path}' itself, got references to other files: open it with h5py and "
                 "pass the dataset if you trust them."
             )

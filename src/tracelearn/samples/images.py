@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from tracelearn.errors import InputError
 from tracelearn.optional import require
 from tracelearn.samples.source import Column, array_column, image_files, other_than_opened, stamp
 
@@ -33,7 +34,7 @@ def _table(folder: Path) -> Any:
     csv, tables = (require(f"tracelearn.samples.{name}", "csv") for name in ("csv", "tables"))
     found = csv.table(place).schema.names
     if "file_name" not in found:
-        raise ValueError(f"Expected a column file_name in '{place}', got none: name the images in it, or remove it.")
+        raise InputError(f"Expected a column file_name in '{place}', got none: name the images in it, or remove it.")
     return found, lambda name: replace(tables.column(csv.table, place, name), files=(place,))
 
 
@@ -59,7 +60,7 @@ def column(path: Path, name: str) -> Column:
         order = [str(image) for part in column.read(0, column.n_rows) for image in part]
     missing = next((image for image in order if image not in found), None)
     if missing is not None or not order:
-        raise ValueError(
+        raise InputError(
             f"Expected images in '{path}' that its metadata.csv names, got no '{missing or 'image'}': correct the table."
         )
     with Image.open(path / order[0], formats=_KINDS) as first:
@@ -79,7 +80,7 @@ def _read(images: Any, mode: str, shape: tuple[int, ...], dtype: Any, start: int
                 raise other_than_opened(file)
             with Image.open(file, formats=_KINDS) as image:
                 if (image.height, image.width) != shape[:2] or _GREY.get(image.mode, "RGB") != mode:
-                    raise ValueError(
+                    raise InputError(
                         f"Expected images of {shape[1]} × {shape[0]} pixels of mode {mode}, as the first, got {image.width} × "
                         f"{image.height} of mode {image.mode} in '{file}': give all one size and mode."
                     )

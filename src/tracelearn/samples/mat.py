@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tracelearn.errors import InputError
 from tracelearn.optional import require
 from tracelearn.samples import mat5
 from tracelearn.samples.source import Column, array_column, checked_axis, slices
@@ -56,7 +57,7 @@ def column(path: Path, name: str, sample_axis: int = 0) -> Column:
         shape, kind, read = array.shape, array.kind, partial(_read_5, path, name)
         chunks = shape  # all of it is in memory when any of it is
     if (kind not in _TYPES and kind != "char") or len(shape) < 2:
-        raise ValueError(
+        raise InputError(
             f"Expected numbers, or rows of characters, in {place}, got {kind}: convert it in MATLAB, cells of text by char(...), "
             "tables by table2array(...), sparse matrices by full(...), complex numbers by real(...)."
         )
@@ -89,7 +90,7 @@ def _read_hdf5(path: Path, name: str, axis: int, start: int, rows: int) -> Itera
 
 def _real(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     if values.dtype.kind not in "fiub":
-        raise ValueError(f"Expected real numbers, got {values.dtype} values: split them into parts, as by real(...).")
+        raise InputError(f"Expected real numbers, got {values.dtype} values: split them into parts, as by real(...).")
     return values.astype(dtype, copy=False)
 
 

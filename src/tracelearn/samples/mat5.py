@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracelearn.arrays.array_api import available_memory
+from tracelearn.errors import InputError
 
 __all__ = ["Array", "arrays"]
 
@@ -110,7 +111,7 @@ def arrays(path: Path) -> Iterator[Array]:
         head = file.read(128)
         order = {b"IM": "<", b"MI": ">"}.get(head[126:])
         if order is None:
-            raise ValueError(f"Expected a file of MATLAB 5 or later, got '{path}', which is none: save it with -v7.")
+            raise InputError(f"Expected a file of MATLAB 5 or later, got '{path}', which is none: save it with -v7.")
         place, end = 128, os.fstat(file.fileno()).st_size
         while place + 8 <= end:
             file.seek(place)

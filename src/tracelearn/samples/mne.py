@@ -11,6 +11,7 @@ import mne
 import numpy as np
 from numpy.typing import NDArray
 
+from tracelearn.errors import InputError
 from tracelearn.samples.modes import modes_of_mne
 from tracelearn.samples.source import Column, array_column
 
@@ -24,7 +25,7 @@ def _open(path: Path) -> Any:
     epochs = mne.read_epochs(path, preload=False, verbose="error")
     parts = [Path(part.fid.name) for part in epochs._raw]
     if any(part.resolve().parent != path.resolve().parent for part in parts):
-        raise ValueError(
+        raise InputError(
             f"Expected all parts of the epochs in the folder of '{path}', got '{parts[-1]}': put them side by side."
         )
     return epochs

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tracelearn.arrays.array_api import Array
+from tracelearn.errors import InputError
 from tracelearn.optional import require
 
 __all__ = ["Mode", "fit_modes", "like_input", "modes_of_mne", "read_named", "to_dataset"]
@@ -126,7 +127,7 @@ def _of_xarray(X: Any, known: Modes | None) -> tuple[Any, Modes]:
     """The first dimension is that of samples, but after a fit the one that was none of its modes, wherever it is."""
     X = _arranged(X, known)
     if len(X.dims) < 2:
-        raise ValueError(
+        raise InputError(
             f"Expected a DataArray with a dimension of samples and one for each mode, got dimensions {X.dims}: for a single "
             "sample use X.expand_dims('sample')."
         )
@@ -157,7 +158,7 @@ def _of_pandas(X: Any) -> tuple[Any, Modes]:
     at = np.array([[own[value] for own, value in zip(places, column, strict=True)] for column in columns])
     flat = np.ravel_multi_index(tuple(at.T), sizes)
     if len(flat) != math.prod(sizes) or len(np.unique(flat)) != len(flat):
-        raise ValueError(
+        raise InputError(
             f"Expected a column for each combination of the {' × '.join(map(str, sizes))} entries of the levels, once, got "
             f"{len(flat)} columns: fill in or drop what is incomplete, or pass flat samples without levels."
         )
@@ -171,7 +172,7 @@ def _of_mne(X: Any) -> tuple[Any, Modes]:
     modes = modes_of_mne(X)
     values = X.get_data(picks=modes[0].values.tolist())
     if values.ndim != len(modes) + 1:
-        raise ValueError(
+        raise InputError(
             f"Expected epochs of {' × '.join(mode.name for mode in modes)}, got an array of shape {values.shape}: average over "
             "tapers or segments first."
         )
@@ -193,7 +194,7 @@ def modes_of_mne(X: Any) -> Modes:
 def _events(X: Any) -> Any:
     """Name the event of each epoch."""
     if X.events is None:
-        raise ValueError("Expected epochs with events where y is None, got some without: pass y.")
+        raise InputError("Expected epochs with events where y is None, got some without: pass y.")
     names = {code: name for name, code in (X.event_id or {}).items()}
     return np.array([str(names.get(code, code)) for code in np.asarray(X.events)[:, 2].tolist()])
 
@@ -228,14 +229,14 @@ def _check_same(modes: Modes, known: Modes | None) -> None:
         return
     own, given = [mode.name for mode in known], [mode.name for mode in modes]
     if own != given:
-        raise ValueError(
+        raise InputError(
             f"Expected samples with the modes {', '.join(own)} as in fit, got {', '.join(given)}: rename or transpose them, or "
             "pass a plain array."
         )
     for ours, theirs in zip(known, modes, strict=True):
         difference = _difference(ours.values, theirs.values)
         if difference:
-            raise ValueError(
+            raise InputError(
                 f"Expected the coordinates of {ours.name} to be those of fit, got {difference}: select and order the entries as "
                 "in fit, or pass a plain array."
             )

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracelearn.arrays.array_api import available_memory
+from tracelearn.errors import InputError
 from tracelearn.samples.source import Column
 
 __all__ = ["OPTIONS", "column", "names"]
@@ -40,13 +41,13 @@ def column(path: Path, name: None, mask: str | Path | None = None, flat: bool = 
     image = _open(path)
     shape = image.shape
     if len(shape) != 4 or min(shape) < 1:
-        raise ValueError(
+        raise InputError(
             f"Expected four axes in '{path}', the fourth of which counts samples, got shape {shape}: stack volumes with "
             "nibabel.concat_images."
         )
     used = None if mask is None else _mask(Path(mask), image)
     if flat and used is None:
-        raise ValueError("Expected a mask beside flat=True, got none: name the image with open_source(path, mask=...).")
+        raise InputError("Expected a mask beside flat=True, got none: name the image with open_source(path, mask=...).")
     box = (slice(None),) * 3 if used is None else _box(used)
     inside = None if used is None else used[box]
     sizes = shape[:3] if inside is None else (int(inside.sum()),) if flat else inside.shape
@@ -57,7 +58,7 @@ def column(path: Path, name: None, mask: str | Path | None = None, flat: bool = 
 def _mask(path: Path, samples: Any) -> NDArray[Any]:
     image = _open(path)
     if image.shape != samples.shape[:3] or not np.allclose(image.affine, samples.affine, rtol=0, atol=1e-3):
-        raise ValueError(
+        raise InputError(
             f"Expected the mask '{path}' on the grid of the samples, {samples.shape[:3]} with the same affine, got "
             f"{image.shape}: resample it."
         )
@@ -66,7 +67,7 @@ def _mask(path: Path, samples: Any) -> NDArray[Any]:
     values = np.asanyarray(image.dataobj)
     used: NDArray[Any] = np.isfinite(values) & (values != 0)
     if not used.any():
-        raise ValueError(f"Expected voxels in the mask '{path}', got none: choose another.")
+        raise InputError(f"Expected voxels in the mask '{path}', got none: choose another.")
     return used
 
 

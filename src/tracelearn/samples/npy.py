@@ -19,6 +19,7 @@ import numpy as np
 from numpy.lib import format as _format
 from numpy.typing import NDArray
 
+from tracelearn.errors import InputError
 from tracelearn.samples.source import Column, checked_axis
 
 __all__ = ["OPTIONS", "column", "names", "read_npy_header"]
@@ -59,14 +60,14 @@ def column(path: Path, name: str | None, sample_axis: int = 0) -> Column:
     place = f"'{path}'" if name is None else f"'{name}' of '{path}'"
     claimed = prod(shape) * dtype.itemsize
     if dtype.hasobject:
-        raise ValueError(
+        raise InputError(
             f"Expected numbers or strings in {place}, got Python objects: reading them could run any code, so store an array of "
             "a plain dtype."
         )
     if not shape or min(shape) < 0:
-        raise ValueError(f"Expected an array with one row for each sample in {place}, got shape {shape}: store one.")
+        raise InputError(f"Expected an array with one row for each sample in {place}, got shape {shape}: store one.")
     if claimed > there:
-        raise ValueError(
+        raise InputError(
             f"Expected {place} to hold the {claimed} bytes of its shape {shape}, got at most {max(there, 0)}: the file is "
             "damaged, write it again."
         )
@@ -120,7 +121,7 @@ class _Array:
             # In pieces: an archive copies what it reads, and a second block would double the memory.
             count = file.readinto(rest[:_PIECE])
             if not count:
-                raise ValueError(
+                raise InputError(
                     f"Expected '{self.path}' to hold {self.shape[0]} samples, got fewer: it was cut off, so write it again."
                 )
             rest = rest[count:]

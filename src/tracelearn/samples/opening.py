@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from tracelearn.errors import InputError
 from tracelearn.optional import require
 from tracelearn.samples.places import Place, place_of
 from tracelearn.samples.source import (
@@ -196,7 +197,7 @@ def _stream_of_rows(X: Any, samples: Any, y: Any, weight: Any, **options: Any) -
 def _refuse_beside(what: str, y: Any, sample_weight: Any) -> None:
     for value, name in ((y, "y"), (sample_weight, "sample_weight")):
         if value is not None:
-            raise ValueError(
+            raise InputError(
                 f"Expected {name}=None beside {what}, which brings its own targets and weights, got "
                 f"{type(value).__name__}: put them into the blocks, or name them in open_source."
             )
@@ -232,12 +233,12 @@ class _File:
                 )
             name = _format_of(path)
         if name is None:
-            raise ValueError(
+            raise InputError(
                 f"Expected a path that ends in {', '.join(_FORMATS)}, or a folder of Parquet files or images, got '{path}': "
                 "convert it to one of these."
             )
         if not isinstance(path, Path) and name not in _REMOTE:
-            raise ValueError(
+            raise InputError(
                 f"Expected an address of Zarr, Parquet, CSV or Arrow, got '{path}': copy it to this machine first."
             )
         module = require(f"tracelearn.samples.{name}", name)
@@ -276,7 +277,7 @@ class _File:
     ) -> Column:
         for option in options:
             if option not in getattr(self.format, "OPTIONS", ()):
-                raise ValueError(
+                raise InputError(
                     f"Expected {option} only with files that have one, got it with '{self.path}': leave it out."
                 )
         if self.schema is None:
@@ -297,7 +298,7 @@ class _File:
             return
         sizes = list(X.shape)
         sizes.insert(options.get("sample_axis", 0) % (len(sizes) + 1), X.n_rows)
-        raise ValueError(
+        raise InputError(
             f"Expected one target for each sample, got {X.n_rows} samples and {n} targets: axis {sizes.index(n)} of the samples "
             f"has {n} entries, so choose it with open_source(path, sample_axis=...)."
         )
@@ -313,7 +314,7 @@ class _File:
         names = self.names or []
         if name not in names:
             shown = ", ".join(repr(other) for other in names[:20]) + (", ..." if len(names) > 20 else "")
-            raise ValueError(
+            raise InputError(
                 f"Expected {role} to be one of the names in '{self.path}', which are {shown or 'none'}, got '{name}': choose "
                 f"one with open_source(path, {role}=...)."
             )
@@ -335,13 +336,13 @@ class _File:
                 return other._named(inner, role)
             if other.names is None or len(other.names) == 1:
                 return other._open(None if other.names is None else other.names[0])
-            raise ValueError(
+            raise InputError(
                 f"Expected {role} to be a file that is one array, got '{name}', which holds several: name one of them, as in "
                 f"'{name}:...'."
             )
         if self.names is not None:
             return self._named(name, role)
-        raise ValueError(
+        raise InputError(
             f"Expected {role} to be the path of a file that is one array, got '{name}': '{self.path}' holds no names to choose "
             "from."
         )
@@ -368,7 +369,7 @@ def shaped(column: Column, shape: Sequence[int], name: str) -> Column:
     """Give the values of a column another shape."""
     sizes = tuple(int(size) for size in shape)
     if not sizes or min(sizes) < 1 or prod(sizes) != prod(column.shape):
-        raise ValueError(
+        raise InputError(
             f"Expected tensor_shape to be sizes whose product is {prod(column.shape)}, the entries of a sample of {name}, got "
             f"{sizes}: correct it."
         )

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow.parquet
 from pyarrow import types
 
+from tracelearn.errors import InputError
 from tracelearn.samples.places import Place, opened
 from tracelearn.samples.source import parquet_files
 from tracelearn.samples.tables import Table, from_row
@@ -34,12 +35,12 @@ def table(place: Place, columns: Sequence[str] = ()) -> Table:
                     one.field(name).type if one.get_field_index(name) >= 0 else None for one in (schema, own)
                 )
                 if wanted != found:
-                    raise ValueError(
+                    raise InputError(
                         f"Expected column '{name}' to be of one type in all files, {wanted} as in '{files[0]}', got {found} in "
                         f"'{part}': cast it."
                     )
     if schema is None:
-        raise ValueError(f"Expected Parquet files in the folder '{place}', got none: check the path.")
+        raise InputError(f"Expected Parquet files in the folder '{place}', got none: check the path.")
     # Text comes as numbers and a list of what they mean: written out, a long label that is repeated would fill memory.
     coded = [name for name in columns if types.is_string(schema.field(name).type)]
     return Table(schema, n_rows, partial(_batches, files, coded), files)

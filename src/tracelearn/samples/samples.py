@@ -28,6 +28,7 @@ from tracelearn.arrays.array_api import (
 )
 from tracelearn.arrays.linalg import mode_scales
 from tracelearn.confounds import Regression
+from tracelearn.errors import InputError
 from tracelearn.moments import Fold, Moments
 from tracelearn.samples.checks import check_finite, check_range, read_confounds
 
@@ -269,7 +270,7 @@ def naming(first: int) -> Iterator[None]:
     except ValueError as error:
         if not first:
             raise
-        raise ValueError(f"{error} (in the block that begins at sample {first})") from error
+        raise InputError(f"{error} (in the block that begins at sample {first})") from error
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,6 @@ one.
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -128,9 +127,9 @@ def array_column(values: Any, name: str, axis: int = 0) -> Column:
         values = np.asarray(values)
     elif not hasattr(values, "shape"):
         kind = f"{type(values).__module__.partition('.')[0]} {type(values).__name__}"
-        raise ValueError(f"Expected {name} to be an array, got a {kind}: pass one of its arrays, or its path.")
+        raise InputError(f"Expected {name} to be an array, got a {kind}: pass one of its arrays, or its path.")
     if not values.shape:
-        raise ValueError(
+        raise InputError(
             f"Expected {name} to be an array with one row for each sample, got a single value: pass an array, or a path for "
             "X to name what is in that file."
         )
@@ -145,7 +144,7 @@ def array_column(values: Any, name: str, axis: int = 0) -> Column:
 def checked_axis(axis: int, ndim: int, name: str) -> int:
     """Count an axis from the front, or refuse it."""
     if not -ndim <= axis < ndim:
-        raise ValueError(f"Expected sample_axis to be one of the {ndim} axes of {name}, got {axis}: correct it.")
+        raise InputError(f"Expected sample_axis to be one of the {ndim} axes of {name}, got {axis}: correct it.")
     return axis % ndim
 
 
@@ -176,7 +175,7 @@ def _plain(values: Any) -> NDArray[Any]:
 def check_length(longest: int) -> None:
     """Refuse a label of so many characters: whoever makes an array of labels makes all as long as the longest."""
     if longest > _LONGEST_LABEL:
-        raise ValueError(
+        raise InputError(
             f"Expected labels of at most {_LONGEST_LABEL} characters, got one of {longest}: shorten them, or number the classes."
         )
 
@@ -194,7 +193,7 @@ def watched(open_column: Callable[[], Column], path: Place) -> Column:
         stored = column.stored if column.stored is not None else sum(stored_bytes(file.stat()) for file in files)
         claimed = column.n_rows * prod(column.shape) * max(1, column.dtype.itemsize)
         if claimed > _LARGE and claimed > _LARGEST_RATIO * stored:
-            raise ValueError(
+            raise InputError(
                 f"Expected samples that were written to '{path}', got {column.n_rows} of which nearly all are missing, "
                 f"{claimed / 2**30:.3g} GiB in {stored} bytes: write them, or make the array as long as what was written."
             )
@@ -218,9 +217,9 @@ def _check_same(path: Place, files: tuple[Place, ...], stamp: tuple[Any, ...]) -
         raise other_than_opened(path)
 
 
-def other_than_opened(path: Place) -> ValueError:
+def other_than_opened(path: Place) -> InputError:
     """Say that a file changed."""
-    return ValueError(
+    return InputError(
         f"Expected '{path}' as it was when it was opened, got another: it changed since, so open it again."
     )
 
@@ -237,7 +236,7 @@ def look_through(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
             found = Path(place, name)
             state = found.lstat()
             if not stat.S_ISREG(state.st_mode) and not stat.S_ISDIR(state.st_mode):
-                raise ValueError(
+                raise InputError(
                     f"Expected only files and folders in '{folder}', got a link, a pipe or a device, '{found}': put what it "
                     "stands for in its place."
                 )
@@ -278,15 +277,15 @@ def one_sentence(path: Place, check_same: Callable[[], None] = lambda: None) -> 
         raise
     except MemoryError as error:  # of a file that is whole, or of one that claims to be larger than it is
         check_same()
-        raise ValueError(
+        raise InputError(
             f"Expected enough memory to read '{path}', got none left: allow more, compress the samples with ModePCA, or, if it "
             "should be small, write it again."
         ) from error
     except Exception as error:
         check_same()  # where it changed, that is what to say, whatever came of it
-        if isinstance(error, ValueError) and re.match("Expected .*, got ", str(error)):  # a sentence of ours
+        if isinstance(error, InputError):  # a sentence of ours
             raise
-        raise ValueError(
+        raise InputError(
             f"Expected a whole file of numbers or strings, got '{path}', of which the reader says \"{type(error).__name__}: "
             f'{" ".join(str(error).split())[:300]}": write or copy it again.'
         ) from error
@@ -312,18 +311,18 @@ def beside(
 
 def _check_columns(X: Column, y: Column | None, weight: Column | None, name: str) -> None:
     if not X.shape or 0 in X.shape or X.n_rows == 0:
-        raise ValueError(
+        raise InputError(
             f"Expected {name} of shape (n_samples, I1, ..., IN) with at least one sample and one entry, got shape "
             f"{(X.n_rows, *X.shape)}: reshape it."
         )
     if X.dtype.kind not in "fiub":
-        raise ValueError(f"Expected numbers in {name}, got {X.dtype} values: encode them as numbers first.")
+        raise InputError(f"Expected numbers in {name}, got {X.dtype} values: encode them as numbers first.")
     for column, what in ((y, "target"), (weight, "weight")):
         if column is None:
             continue
         check_length(column.dtype.itemsize // {"U": 4, "S": 1}.get(column.dtype.kind, column.dtype.itemsize + 1))
         if column.n_rows != X.n_rows:
-            raise ValueError(
+            raise InputError(
                 f"Expected one {what} for each sample, got {X.n_rows} samples and {column.n_rows} {what}s: samples and {what}s "
                 "have inconsistent numbers of samples."
             )
@@ -344,7 +343,7 @@ def _side_by_side(columns: Sequence[Column | None], n: int, rows: int, start: in
 def _take(reader: Iterator[NDArray[Any]], start: int, stop: int) -> NDArray[Any]:
     block = next(reader, None)
     if block is None or len(block) != stop - start:
-        raise ValueError(
+        raise InputError(
             f"Expected samples {start} to {stop - 1} as when the source was opened, got fewer: it changed since, so open "
             "it again."
         )
@@ -359,7 +358,7 @@ def _block_rows(column: Column, block_bytes: int | None) -> int:
     if block_bytes is None:
         block_bytes = min(_LARGEST_BLOCK, available_memory() // 8)
     elif block_bytes < 1:
-        raise ValueError(f"Expected block_bytes to be a number of bytes of at least 1, got {block_bytes}.")
+        raise InputError(f"Expected block_bytes to be a number of bytes of at least 1, got {block_bytes}.")
     rows = max(1, block_bytes // _row_bytes(column))
     # Whole chunks, so that none is read and decompressed twice.
     return max(column.chunk, rows - rows % column.chunk)
@@ -370,7 +369,7 @@ def _check_fits(column: Column, rows: int, name: str) -> None:
     needed = min(max(rows, column.chunk), column.n_rows) * _row_bytes(column)
     free = available_memory()
     if needed > free:
-        raise ValueError(
+        raise InputError(
             f"Expected {name} in blocks that fit in the {free / 2**30:.3g} GiB of free memory, got rows or chunks that need "
             f"{needed / 2**30:.3g} GiB at once: write the file again with smaller chunks, or compress the samples with ModePCA."
         )

@@ -17,6 +17,7 @@ import pyarrow.compute
 from numpy.typing import NDArray
 from pyarrow import types
 
+from tracelearn.errors import InputError
 from tracelearn.samples.modes import Mode
 from tracelearn.samples.places import Place
 from tracelearn.samples.source import Column, check_length
@@ -91,7 +92,7 @@ def entries(
     """Find the columns of the samples, their shape, () for one column that holds whole samples, and what names say of modes."""
     if len(set(schema.names)) < len(schema.names):
         twice = next(name for name in schema.names if schema.names.count(name) > 1)
-        raise ValueError(f"Expected columns of different names in {place}, got {twice!r} twice: rename one.")
+        raise InputError(f"Expected columns of different names in {place}, got {twice!r} twice: rename one.")
     if isinstance(samples, str) and schema.get_field_index(samples) >= 0:
         return (samples,), (), None
     target, weight = others
@@ -101,12 +102,12 @@ def entries(
     if tensor_shape is None or tuple(tensor_shape) == shape:
         return grid, shape, modes
     if len(shape) > 1:
-        raise ValueError(
+        raise InputError(
             f"Expected tensor_shape to be {shape}, as the names of the columns of {place} say, got {tuple(tensor_shape)}: leave "
             "it out."
         )
     if prod(tensor_shape) != len(names):
-        raise ValueError(
+        raise InputError(
             f"Expected {prod(tensor_shape)} columns in {place} for samples of shape {tuple(tensor_shape)}, got {len(names)}, "
             f"from {names[0]!r} to {names[-1]!r}: {_ADVICE}"
         )
@@ -118,7 +119,7 @@ def _chosen(schema: Any, samples: str | Sequence[str], apart: set[Any], ignore: 
     known = set(schema.names)
     unknown = [name for name in ignore if name not in known]
     if unknown:
-        raise ValueError(f"Expected names of columns of {place}, got {unknown[0]!r}, which is none: correct it.")
+        raise InputError(f"Expected names of columns of {place}, got {unknown[0]!r}, which is none: correct it.")
     apart = {*apart, *ignore}
     left = [name for name in schema.names if name not in apart and not _INDEX.fullmatch(name)]
     if isinstance(samples, str):
@@ -127,13 +128,13 @@ def _chosen(schema: Any, samples: str | Sequence[str], apart: set[Any], ignore: 
         names = list(samples)
     missing = [name for name in names if name not in known]
     if missing or not names:
-        raise ValueError(
+        raise InputError(
             f"Expected samples to be one of the names in {place}, such as {', '.join(map(repr, left[:5])) or 'none'}, or a "
             f"pattern such as 'ch*', got {missing[0] if missing else samples!r}: choose some with open_source(path, samples=...)."
         )
     for name in names:
         if not _is_number(schema.field(name).type):
-            raise ValueError(
+            raise InputError(
                 f"Expected numbers in the columns of {place} that are entries of a sample, got {schema.field(name).type} in "
                 f"{name!r}: {_ADVICE}"
             )
@@ -205,7 +206,7 @@ def layout(kind: Any, name: str, first: Any = None) -> tuple[tuple[int, ...], np
         return shape, np.dtype(float if types.is_decimal(kind) else kind.to_pandas_dtype())
     if not shape and (types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)):
         return shape, np.dtype(object)
-    raise ValueError(
+    raise InputError(
         f"Expected column {name!r} to hold numbers, labels, or tensors or lists of numbers, got {whole}: cast it to one of these."
     )
 
@@ -262,7 +263,7 @@ def _refuse_lengths(lists: Any, size: int, name: str, row: int, width: int) -> N
     lengths = pyarrow.compute.list_value_length(lists).to_numpy(zero_copy_only=False)
     other = np.flatnonzero(lengths != size)
     if other.size:
-        raise ValueError(
+        raise InputError(
             f"Expected lists of {size} entries in column {name!r}, as in the first row, got {lengths[other[0]]} in row "
             f"{row + int(other[0]) // width}: cut or fill such rows."
         )
@@ -271,6 +272,6 @@ def _refuse_lengths(lists: Any, size: int, name: str, row: int, width: int) -> N
 def _refuse_nulls(values: Any, name: str, row: int, width: int) -> None:
     if values.null_count:
         place = row + int(np.argmax(values.is_null().to_numpy(zero_copy_only=False))) // width
-        raise ValueError(
+        raise InputError(
             f"Expected a value in every row of column {name!r}, got a null in row {place}: drop or fill such rows."
         )

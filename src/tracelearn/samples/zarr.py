@@ -22,6 +22,7 @@ from zarr.codecs import BloscCodec
 from zarr.storage import FsspecStore, LocalStore
 
 from tracelearn.arrays.array_api import available_memory
+from tracelearn.errors import InputError
 from tracelearn.samples.places import Place, Remote
 from tracelearn.samples.source import Column, array_column, look_through, other_than_opened, slices, stored_bytes
 
@@ -123,7 +124,7 @@ def _open(path: Place, newest: int) -> Any:
     try:
         return zarr.open(store, mode="r")
     except (FileNotFoundError, KeyError) as error:
-        raise ValueError(
+        raise InputError(
             f"Expected a Zarr array or group in '{path}', got a folder without one: check the path."
         ) from error
 
@@ -134,7 +135,7 @@ def _array(path: Place, name: str | None, newest: int) -> Any:
     array = opened if name is None else opened[name]
     unknown = sorted(_codecs(array.metadata.to_dict()) - _CODECS)
     if unknown:
-        raise ValueError(
+        raise InputError(
             f"Expected '{name or path}' to be coded by plain compression, got the codec {unknown[0]!r}, which could run code: "
             "store it with another one."
         )

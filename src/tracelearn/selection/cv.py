@@ -252,6 +252,8 @@ class SelectionCV(NamedWeights, CallbackSupportMixin, BaseEstimator):
         names, reason = possible_views(samples.shape, self.time_axis, positive=_positive(samples.rows))
         if not isinstance(views, str) or views != "auto":
             names, reason = [str(views)] if isinstance(views, str) else [str(name) for name in views], "as given"
+        if not names:
+            raise ValueError("Expected views to be 'auto', None, a name or several, got none: leave views out.")
         session.progress.reach(0.0, f"views: {', '.join(names)} ({reason})")
         if len(names) == 1 or not session.loss.has_moments:
             return names[0]

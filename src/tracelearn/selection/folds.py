@@ -84,6 +84,10 @@ def folds_of(
         splitters = [kind(count, shuffle=True, random_state=seed) for seed in range(repeats)]
     rows = np.zeros(len(y))
     folds = Folds([split for one in splitters for split in one.split(rows, y, **metadata)], len(y))
+    if not folds.splits or not all(len(part) for parts in folds.splits for part in parts):
+        raise ValueError(
+            f"Expected folds that learn from samples and hold others out, got none or an empty one: cv={cv!r}."
+        )
     for f, parts in enumerate(folds.splits):
         if weight is not None and not all(np.any(weight[part]) for part in parts):
             raise ValueError(

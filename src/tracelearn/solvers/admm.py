@@ -51,6 +51,7 @@ def admm(
     on_iteration: Watcher | None = None,
     check_every: int | None = CHECK_EVERY,
     step: float | None = None,
+    record: bool = True,
 ) -> Solution:
     """Solve a batch of problems by ADMM: one linear solve, and one proximal point for each term, an iteration.
 
@@ -63,10 +64,12 @@ def admm(
     on_iteration : called with the solution so far whenever a certificate was computed
     check_every : iterations between certificates, which cost about one iteration; None is max_iter of them, and no certificate
     step : rho to begin with, where problems like these have ended with it; else it is guessed
+    record : whether iterations on a GPU are recorded and replayed, which pays where there are more than a few
     """
     xp = array_namespace(problems.alpha)
     every, proven = check_every or max_iter, check_every is not None
-    every *= _GPU_PATIENCE if is_on_gpu(problems.alpha) else 1
+    record = record and max_iter > _FEW and is_on_gpu(problems.alpha)
+    every *= _GPU_PATIENCE if record else 1
     found = problems.begin(start, proven=proven)
     if bool(xp.all(found.gap <= tol)):
         return found
@@ -83,7 +86,7 @@ def admm(
     iteration, advance = 0, None  # made anew for a new step
     while True:
         if advance is None:
-            advance = _advancing(problems, rho, W, split, max_iter - iteration)
+            advance = _advancing(problems, rho, W, split, record)
         ahead = min(review, iteration - iteration % every + every, max_iter) - iteration
         before, W, split = advance(W, split, ahead)
         iteration += ahead
@@ -108,7 +111,7 @@ def admm(
 
 
 def _advancing(
-    problems: Problems, rho: Array, W: Array, split: Split, most: int
+    problems: Problems, rho: Array, W: Array, split: Split, record: bool
 ) -> Callable[[Array, Split, int], tuple[Split, Array, Split]]:
     """Return the function that makes some iterations: of W, split and their number; also the split before the last one."""
     penalty, update = problems.penalty, problems.fit.updater(rho)
@@ -124,7 +127,7 @@ def _advancing(
             W, split = step(W, split)
         return before, W, split
 
-    return (recorded(step, W, split) if most > _FEW and is_on_gpu(W) else None) or advance
+    return (recorded(step, W, split) if record else None) or advance
 
 
 def _first_rho(problems: Problems) -> Array:
