@@ -124,6 +124,14 @@ def test_targets_may_be_a_data_array_and_samples_one_of_dask():
     np.testing.assert_allclose(model.coef_, TraceNormRegressor(alpha=0.1).fit(named(), y).coef_, atol=1e-6)
 
 
+def test_targets_in_another_order_than_the_samples_are_refused():
+    samples = named().assign_coords({named().dims[0]: np.arange(60)})
+    targets = xarray.DataArray(SCORES, dims=samples.dims[:1], coords={samples.dims[0]: np.arange(60)})
+    assert TraceNormRegressor(alpha=0.1).fit(samples, targets).score(X, SCORES) > 0.5
+    with pytest.raises(ValueError, match="in the order of the samples"):
+        TraceNormRegressor(alpha=0.1).fit(samples, targets[::-1])
+
+
 def test_names_are_saved_and_names_that_do_not_fit_are_refused(tmp_path):
     model = TraceNormClassifierCV(alphas=3, cv=3, views="raw").fit(named(), LABELS)
     save(model, tmp_path / "model")

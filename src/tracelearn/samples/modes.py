@@ -119,6 +119,7 @@ def read_named(X: Any, y: Any = None, known: Modes | None = None) -> tuple[Any, 
         values, modes = _of_pandas(X)
     else:
         values, modes = _of_xarray(X, known)
+        _check_order(X, y)
     _check_same(modes, known)
     return values, getattr(y, "data", y) if hasattr(y, "dims") else y, modes
 
@@ -137,6 +138,17 @@ def _of_xarray(X: Any, known: Modes | None) -> tuple[Any, Modes]:
         unit = X.coords[name].attrs.get("units") if there else None
         modes.append(_mode(name, X.coords[name].values if there else np.arange(size), unit))
     return X.data, tuple(modes)
+
+
+def _check_order(X: Any, y: Any) -> None:
+    """Refuse targets whose samples have other coordinates than the samples: they would be taken in another order."""
+    name = y.dims[0] if getattr(y, "dims", ()) else None
+    if name is None or name not in X.coords or name not in y.coords:
+        return
+    if not np.array_equal(X.coords[name].values, y.coords[name].values):
+        raise InputError(
+            f"Expected targets in the order of the samples, got other coordinates of {name}: use y.sel({name}=X.{name})."
+        )
 
 
 def _arranged(X: Any, known: Modes | None) -> Any:
