@@ -400,7 +400,7 @@ def test_checkpoints_of_another_run_are_not_overwritten(tmp_path):
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (TraceNormRegressor(alpha=0.5), "alpha=0.01, got alpha=0.5"),
+        (TraceNormRegressor(alpha=0.5), "alpha='auto', got alpha=0.5"),
         (TraceNormRegressor(mode_weights=[1.0, 2.0, 3.0]), "mode_weights=None"),
         (TraceNormClassifier(), "a TraceNormRegressor, got a TraceNormClassifier"),
     ],

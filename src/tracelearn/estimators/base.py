@@ -344,7 +344,8 @@ class TraceNormModel(NamedWeights, BaseEstimator):
         """Solve; where samples were divided by scales, so are the weights, which brings them back to the samples' units."""
         penalty, shape = self._penalty(n_targets), self._weight_shape(n_targets)
         alpha = self._alphas(fit, penalty, shape)
-        self.alpha_ = float(alpha[0]) if alpha.shape[0] == 1 else to_numpy(alpha)
+        alphas = [float(alpha[problem]) for problem in range(alpha.shape[0])]
+        self.alpha_ = alphas[0] if len(alphas) == 1 else np.array(alphas)
         problems = Problems(fit, penalty, alpha, shape)
         problem = (penalty, self._loss(n_targets), n_targets, place(alpha))
         start = self._solution if warm and getattr(self, "_solved", None) == problem else None
