@@ -16,6 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
+from tracelearn.errors import InputError
+
 # `make test-slow` tries few inputs, the same ones every time; `make properties` tries many, others every time.
 DEEP = os.environ.get("HYPOTHESIS_PROFILE") == "deep"
 FACTOR = int(os.environ.get("PROPERTIES_FACTOR", "40")) if DEEP else 1
@@ -209,7 +211,7 @@ def attempt(call: Callable[[], Any], arrays: list[Any]) -> tuple[Any, bool]:
             answer = call()
         except ValueError as refusal:
             # LinAlgError is a ValueError too, and no answer to anybody's question.
-            if type(refusal) is not ValueError or not is_sentence(str(refusal)):
+            if type(refusal) not in (ValueError, InputError) or not is_sentence(str(refusal)):
                 raise
             answer = None
             OUTCOMES["refused in a sentence"] += 1

@@ -44,6 +44,8 @@ class PathDisplay(OnePanel):
         Half the height of a band about a single curve.
     alpha : float, default=None
         The one that was chosen.
+    strength : str, default="alpha"
+        What the alphas are: of a model without a trace norm they are ridges.
 
     Attributes
     ----------
@@ -70,10 +72,13 @@ class PathDisplay(OnePanel):
     quantity: str
     standard_error: Array | None = None
     alpha: float | None = None
+    strength: str = "alpha"
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None) -> Self:
         """Draw what cross-validation found: the mean over folds with its standard error, and the chosen alpha.
+
+        Where a model without a trace norm was chosen, over its ridges.
 
         Parameters
         ----------
@@ -84,6 +89,8 @@ class PathDisplay(OnePanel):
         found = cv_curve(estimator)
         names = ("alphas", "alpha", "quantity", "standard_error")
         shown = {name: getattr(found, name) for name in names}
+        if not np.any(found.alphas):  # ridge or logistic regression was chosen, without a trace norm
+            shown |= {"alphas": to_numpy(estimator.ridges_), "alpha": float(estimator.ridge_), "strength": "ridge"}
         return cls(values=found.mean, labels=["mean over folds"], **shown).plot(ax)
 
     @classmethod
@@ -136,7 +143,7 @@ class PathDisplay(OnePanel):
             looks = {"color": COLOURS[0], "alpha": 0.22, "linewidth": 0}
             self.band_ = axes.fill_between(self.alphas, low, high, label="± one standard error", **looks)
         if self.alpha is not None:
-            axes.axvline(self.alpha, label=f"chosen alpha, {self.alpha:.3g}", **LIMIT)
+            axes.axvline(self.alpha, label=f"chosen {self.strength}, {self.alpha:.3g}", **LIMIT)
         positive = self.alphas[self.alphas > 0]
         if len(positive) == len(self.alphas):
             axes.set_xscale("log")
@@ -145,7 +152,7 @@ class PathDisplay(OnePanel):
         if self.values.dtype.kind in "iu":
             whole_ticks(axes.yaxis)
             axes.set_ylim(bottom=-0.05 * max(int(self.values.max()), 1))
-        _finish(axes, "alpha", self.quantity)
+        _finish(axes, self.strength, self.quantity)
         return self
 
 

@@ -39,9 +39,8 @@ def name_ticks(mode: Mode, axis: Any, inches: float = 3.0) -> None:
 
 def draw_over(mode: Mode, axes: Any, curves: Sequence[Array], labels: Sequence[str], shares: Any = None) -> list[Any]:
     """Draw curves over a mode: lines over numbers, stems over names, paler where shares are small; return lines or markers."""
-    strengths = (
-        np.ones(len(curves)) if shares is None else 0.3 + 0.7 * np.sqrt(np.asarray(shares) / max(*shares, 1e-300))
-    )
+    shares = np.ones(len(curves)) if shares is None else np.asarray(shares)
+    strengths = 0.3 + 0.7 * np.sqrt(shares / np.max(shares, initial=1e-300))
     axes.axhline(0.0, color=INK, linewidth=0.8, zorder=1)
     axes.set_xlabel(mode.label)
     drawn, few = [], len(mode.values) <= (20 if mode.has_names else 12)
