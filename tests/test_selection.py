@@ -26,7 +26,7 @@ from tracelearn import (
     Views,
     trace_norm_path,
 )
-from tracelearn.datasets import make_low_rank_regression
+from tracelearn.datasets import make_low_rank_regression, make_rank_tensors
 from tracelearn.losses import Squared
 from tracelearn.moments import Fold
 from tracelearn.samples.samples import Block, Samples
@@ -164,6 +164,24 @@ def test_the_criterion_is_the_squared_correlation_of_all_held_out_predictions(rn
     expected = np.mean([np.corrcoef(s[:, k], y[:, k])[0, 1] ** 2 for k in range(2)])
     assert found == pytest.approx(expected)
     assert calibrated(np.stack(statistics) * [1, 1, 1, 1, -1], np.full(3, 1 / 3)) < found  # ranked the wrong way round
+
+
+def test_of_predicted_numbers_the_size_counts_too(rng):
+    y = rng.normal(size=(60, 1)) + 5.0
+    s = 0.1 * y + 0.01 * rng.normal(size=(60, 1))  # ranked nearly as y is, and far too small
+    statistics = np.stack([s.mean(0), y.mean(0), s.var(0), y.var(0), np.mean((s - s.mean(0)) * (y - y.mean(0)), 0)], -1)
+    found = calibrated(statistics[None], np.ones(1), numbers=True)
+    centred = s - s.mean() - y + y.mean()
+    assert found == pytest.approx(1.0 - np.mean(centred**2) / np.var(y))
+    assert found < 0.3 < 0.9 < calibrated(statistics[None], np.ones(1))
+
+
+def test_the_search_of_a_regressor_finds_the_model_that_predicts_best():
+    X, y = make_rank_tensors(1200, shape=(6, 6, 6), random_state=1)
+    model = TraceNormRegressorCV().fit(X[:400], y[:400])
+    fits = [TraceNormRegressor(alpha=alpha).fit(X[:400], y[:400]) for alpha in (3.0, 1.0, 0.3, 0.1, 0.03)]
+    best = max(fit.score(X[400:], y[400:]) for fit in fits)
+    assert model.score(X[400:], y[400:]) > best - 0.03
 
 
 def test_groups_that_differ_in_level_do_not_select_the_empty_model():

@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 _BLOCK = 128  # rows of a diagonal block of a Cholesky factor
-_SMALL = 2_000_000  # numbers in samples whose products one thread does as fast
+_SMALL = 500_000  # numbers in samples whose products one thread does about as fast
 
 
 def positive_part(x: Array) -> Array:

@@ -39,7 +39,8 @@ def best_scores(cv: Any, X: Any, y: Any, confounds: Array | None, folds: Folds, 
         (targets,) = reading.part(np.arange(reading.n), order[own]).blocks
         (block,) = seen.blocks
         samples = Samples.of(replace(block, Y=targets.Y), seen.shape)
-        design = Design(samples, folds, reading.loss, joint=False, fit_intercept=cv.fit_intercept)
+        numbers = not reading.model._learns_classes
+        design = Design(samples, folds, reading.loss, joint=False, fit_intercept=cv.fit_intercept, numbers=numbers)
         walks = (_ridges(design), _alphas(design, cv, norm, seen.n_targets))
         values, scores = zip(*(_best(walk, design, reading, scoring, order[own]) for walk in walks), strict=True)
         found.append(np.where(values[0] >= values[1], *scores))
@@ -88,7 +89,8 @@ def _best(walk: Path, design: Design, reading: Reading, scoring: Any, order: Arr
             judged(reading, scoring, order[:, test], z) for (_, test), z in zip(design.folds.splits, sets, strict=True)
         ]
         shown.append(np.stack(own, axis=1) @ design.weights)
-    values = np.stack(shown) if scoring is not None else np.stack([calibrated(a, design.weights) for a in statistics])
+    selecting = [calibrated(a, design.weights, numbers=design.numbers) for a in statistics]
+    values = np.stack(shown if scoring is not None else selecting)
     edged = np.concatenate([values[:1], values, values[-1:]])
     smooth = np.round(0.25 * edged[:-2] + 0.5 * edged[1:-1] + 0.25 * edged[2:], 9)
     at = np.argmax(smooth, axis=0)[None]

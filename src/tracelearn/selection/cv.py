@@ -620,7 +620,7 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
     cv : int, splitter or iterable, default=5
         As in scikit-learn; give ``groups`` to ``fit`` for splitters that need them.
     scoring : str or callable, default=None
-        What selects. None is the variance that held-out predictions explain after an affine calibration.
+        What selects. None is the variance that held-out predictions explain, but for an offset.
     one_standard_error : bool, default=False
         Choose the largest alpha whose score is within one standard error of the best: a simpler model, as good.
     max_time : float, default=None

@@ -110,6 +110,7 @@ class Design:
     loss: Loss
     joint: bool
     fit_intercept: bool
+    numbers: bool = False  # whether targets are numbers, of which the size of predictions counts too
 
     @property
     def n_folds(self) -> int:

@@ -85,25 +85,34 @@ class Candidate:
 Judge = Callable[[int, Array], float]
 
 
-def calibrated(statistics: Array, weights: Array) -> Array:
+def calibrated(statistics: Array, weights: Array, *, numbers: bool = False) -> Array:
     """Find the share of the targets' variance that held-out predictions explain after calibration, averaged over targets.
 
-    An affine map of all held-out predictions together, one scale and one offset for each target, changes neither what is
-    told apart nor how well; a model that ranks held-out samples well but is off in size, as where persons differ, is not
-    taken for a bad one. That is the squared correlation, or zero where it is negative.
+    An affine map of all held-out predictions together, one scale and one offset for each target, changes neither which
+    classes are told apart nor how well; a model that ranks held-out samples well but is off in size, as where persons differ,
+    is not taken for a bad one. That is the squared correlation, or zero where it is negative. Predicted numbers are handed out
+    as they are, so of them the size counts too: only an offset is free.
 
     Parameters
     ----------
     statistics : array of shape (..., F, K, 5), as ``Design.statistics`` gives them for each fold
     weights : array of shape (F,)
+    numbers : whether targets are numbers
     """
     share = weights[:, None]
     mean, target, ss, yy, sy = np.moveaxis(statistics, -1, 0)
     m, t = ((share * a).sum(axis=-2, keepdims=True) for a in (mean, target))
     ss, yy = ((share * (v + (a - c) ** 2)).sum(axis=-2) for v, a, c in ((ss, mean, m), (yy, target, t)))
     sy = (share * (sy + (mean - m) * (target - t))).sum(axis=-2)
+    if numbers:
+        return _explained(ss, yy, sy)
     found = (sy > 0) & (ss > 1e-12 * yy) & (yy > 0)
     return np.asarray(np.where(found, sy**2 / np.where(found, ss * yy, 1.0), 0.0).mean(axis=-1))
+
+
+def _explained(ss: Array, yy: Array, sy: Array) -> Array:
+    """Average over targets the R² of predictions from variances and covariances (..., K)."""
+    return np.asarray(np.where(yy > 0, (2.0 * sy - ss) / np.where(yy > 0, yy, 1.0), 0.0).mean(axis=-1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -393,7 +402,7 @@ class _Found:
     def _selecting(self, c: int, upto: int, *, by_score: bool) -> Array:
         if by_score:
             return _mean(self.scores[:upto, c], self.design.weights)
-        return calibrated(self.statistics[:upto, c], self.design.weights)
+        return calibrated(self.statistics[:upto, c], self.design.weights, numbers=self.design.numbers)
 
     def table(self, c: int, candidate: Candidate, alphas: Array, ridges: Array, *, by_score: bool) -> Table:
         """Gather what was found of a candidate."""
@@ -401,9 +410,9 @@ class _Found:
         upto = int(done.sum())
         scores, weights = self.scores[:upto, c], self.design.weights
         _, _, ss, yy, sy = np.moveaxis(self.statistics[:upto, c], -1, 0)
-        explained = np.where(yy > 0, sy**2 / np.where(ss * yy > 0, ss * yy, 1.0), 0.0).mean(axis=-1)
-        if np.all(np.isnan(scores)) and not by_score:  # numbers, or samples that are not in memory
-            scores = explained
+        if np.all(np.isnan(scores)) and not by_score:  # samples that are not in memory
+            ranked = np.where(yy > 0, sy**2 / np.where(ss * yy > 0, ss * yy, 1.0), 0.0).mean(axis=-1)
+            scores = _explained(ss, yy, sy) if self.design.numbers else ranked
         selecting = self._selecting(c, upto, by_score=by_score)
         held = [list(folds) for folds in self.held[:upto, c]]
         return Table(candidate, alphas[:upto], ridges[:upto], scores, weights, selecting, held)

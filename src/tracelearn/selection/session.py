@@ -161,7 +161,8 @@ class Session:
         if key not in self._designs:
             folds = self.folds if screening else self.folds.first(self.n_folds)
             samples = self.view(name, strengths).samples
-            self._designs[key] = Design(samples, folds, self.loss, joint, self.cv.fit_intercept)
+            numbers = not self.model._learns_classes
+            self._designs[key] = Design(samples, folds, self.loss, joint, self.cv.fit_intercept, numbers)
         return self._designs[key]
 
     def subset(self, count: int) -> Session:
