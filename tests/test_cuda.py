@@ -40,9 +40,10 @@ def test_on_a_gpu_a_fit_is_that_of_the_processor(loss):
     if not torch.cuda.is_available():
         pytest.skip("needs a GPU")
     from tracelearn import TraceNormClassifier
-    from tracelearn.datasets import make_low_rank_classification
+    from tracelearn.datasets import make_low_rank_regression
 
-    X, y, _ = make_low_rank_classification(400, (6, 5, 4), rank=1, random_state=0)
+    X, y, _ = make_low_rank_regression(400, (6, 5, 4), rank=1, random_state=0)
+    y = (y > 0).astype(int)
     model = TraceNormClassifier(alpha=0.02, loss=loss, tol=1e-9)
     exact = model.fit(X, y).coef_
     found = model.fit(torch.asarray(X, device="cuda"), torch.asarray(y, device="cuda"))
