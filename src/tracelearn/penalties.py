@@ -356,7 +356,8 @@ class _Terms:
         _, atoms = zip(*self.terms, strict=True)
         for group in _groups(atoms, tuple(T.shape[2:])):
             views = [atoms[m].view(T[m, ...]) for m in group]
-            yield group, atoms[group[0]], array_namespace(T).stack(views)
+            stack = views[0][None, ...] if len(group) == 1 else array_namespace(T).stack(views)
+            yield group, atoms[group[0]], stack
 
     def _each(self, method: str, T: Array) -> list[Array]:
         """Call a method of every atom with the view of its own tensor of T (M, B, ...)."""
@@ -474,9 +475,14 @@ class Overlap(_Terms):
         """Take the proximal point of ``W + V_m / rho`` for each term; what was cut off becomes the new force."""
         rho = rho / len(self.terms)
         level = _column(rho, W.ndim)
-        anchors = relax * W + (1.0 - relax) * split.parts + split.duals / level
+        # In place: for a large batch fresh memory costs as much as the arithmetic.
+        anchors = split.duals / level
+        anchors += (1.0 - relax) * split.parts
+        anchors += relax * W
         parts = self._shrunk(anchors, alpha / rho)
-        return Split(parts, level * (anchors - parts), anchors)
+        duals = anchors - parts
+        duals *= level
+        return Split(parts, duals, anchors)
 
     def residuals(self, before: Split, after: Split, W: Array, rho: Array) -> tuple[Array, Array]:
         """Compare W with its copies, and the copies with those before."""
