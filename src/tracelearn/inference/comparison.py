@@ -198,6 +198,8 @@ def compare(
     scores = np.empty((len(named), len(folds)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ZeroWeightsWarning)
+        # PCA divides by the variance of samples, also where they have none.
+        warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"sklearn\.decomposition")
         for f, (train, test) in enumerate(folds.splits):
             clean = cleaned(X, confounds, train)
             for m, model in enumerate(named.values()):
