@@ -312,11 +312,6 @@ class GroupL2(Atom):
 # --- sums of terms ----------------------------------------------------------------------------------------------------
 
 
-def _column(x: Array, ndim: int) -> Array:
-    """Give a (B,) array the trailing axes that let it multiply a (B, I1, ..., IN) batch."""
-    return array_namespace(x).reshape(x, (-1, *(1,) * (ndim - 1)))
-
-
 def _relative(change: Array, size: Array) -> Array:
     """Compare the lengths (B,) of tensors over all parts (M, B, ...).
 
@@ -360,21 +355,25 @@ class _Terms:
 
         A proximal point needs a ``level`` (B,), which times the weights are the thresholds.
         """
-        xp, (_, atoms) = array_namespace(T), zip(*self.terms, strict=True)
+        xp, (weights, atoms) = array_namespace(T), zip(*self.terms, strict=True)
         found: list[Array] = [None] * len(atoms)
         for group in _groups(atoms, tuple(T.shape[2:])):
-            views = xp.stack([atoms[m].view(T[m if T.shape[0] > 1 else 0, ...]) for m in group])
-            thresholds = () if level is None else (xp.stack([self.terms[m][0] * level for m in group]),)
-            results = getattr(atoms[group[0]], method)(views, *thresholds)
+            views, thresholds = [], []
+            for m in group:
+                views.append(atoms[m].view(T[m if T.shape[0] > 1 else 0, ...]))
+                thresholds.append(None if level is None else weights[m] * level)
+            more = () if level is None else (xp.stack(thresholds),)
+            results = getattr(atoms[group[0]], method)(xp.stack(views), *more)
             for place, m in enumerate(group):
                 found[m] = results[place, ...]
         return found
 
     def _shrunk(self, points: Array, level: Array) -> Array:
         """Find the proximal point of each term at its own point (M, B, ...), with thresholds ``level`` (B,) times weights."""
-        xp, shape = array_namespace(points), tuple(points.shape[1:])
-        pairs = zip(self.terms, self._each("prox", points, level), strict=True)
-        return xp.stack([atom.back(M, shape) for (_, atom), M in pairs])
+        found = self._each("prox", points, level)
+        for m, (_, atom) in enumerate(self.terms):
+            found[m] = atom.back(found[m], tuple(points.shape[1:]))
+        return array_namespace(points).stack(found)
 
     def bound_to(self, shape: tuple[int, ...]) -> Self:
         """Check modes and weights, leave terms without weight out, and merge equal ones: one has a closed proximal point."""
@@ -461,13 +460,13 @@ class Overlap(_Terms):
     def pull(self, split: Split, rho: Array) -> Array:
         """Consensus: every part pulls W towards itself with an equal share of ``rho``."""
         xp = array_namespace(rho)
-        level = _column(rho / len(self.terms), split.parts.ndim - 1)
+        level = xp.reshape(rho / len(self.terms), (-1, *(1,) * (split.parts.ndim - 2)))
         return xp.sum(split.parts, axis=0) * level - xp.sum(split.duals, axis=0)
 
     def push(self, split: Split, W: Array, alpha: Array, rho: Array, relax: float) -> Split:
         """Take the proximal point of ``W + V_m / rho`` for each term; what was cut off becomes the new force."""
         rho = rho / len(self.terms)
-        level = _column(rho, W.ndim)
+        level = array_namespace(rho).reshape(rho, (-1, *(1,) * (W.ndim - 1)))
         anchors = relax * W + (1.0 - relax) * split.parts + split.duals / level
         parts = self._shrunk(anchors, alpha / rho)
         return Split(parts, level * (anchors - parts), anchors)
@@ -551,13 +550,14 @@ class Latent(_Terms):
     def pull(self, split: Split, rho: Array) -> Array:
         """Sharing: the sum of the parts pulls W."""
         xp = array_namespace(rho)
-        return xp.sum(split.anchors, axis=0) * _column(rho, split.parts.ndim - 1) + split.duals[0, ...]
+        level = xp.reshape(rho, (-1, *(1,) * (split.parts.ndim - 2)))
+        return xp.sum(split.anchors, axis=0) * level + split.duals[0, ...]
 
     def push(self, split: Split, W: Array, alpha: Array, rho: Array, relax: float) -> Split:
         """Share the difference of W and the sum of the parts out evenly, then take each part's proximal point."""
         xp, count = array_namespace(W), len(self.terms)
         rho = rho * count
-        level = _column(rho, W.ndim)
+        level = xp.reshape(rho, (-1, *(1,) * (W.ndim - 1)))
         excess = (xp.sum(split.anchors, axis=0) - W)[None, ...] / count
         duals, copies = split.duals + level * excess, split.anchors - excess
         parts = self._shrunk(copies - duals / level, alpha / rho)

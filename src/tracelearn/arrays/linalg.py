@@ -257,9 +257,7 @@ def _invert_lower(L: Array) -> Array:
     return xp.concat([xp.concat([top, nothing], axis=1), xp.concat([corner, bottom], axis=1)])
 
 
-@cache
-def _controller() -> ThreadpoolController:
-    return ThreadpoolController()
+_controller = cache(ThreadpoolController)  # looked for once, when it is first needed
 
 
 @contextmanager

@@ -219,7 +219,7 @@ class TraceNormModel(NamedWeights, BaseEstimator):
         self.__dict__.pop("moments_", None)
         if not raw.repeatable:
             return self._fit_once(raw, loss)
-        samples = self._read(self._gathered(raw, loss))
+        samples = self._read(raw if raw.in_memory else self._gathered(raw, loss))
         self._learn_from(samples, loss.for_targets(samples.n_targets))
         return self
 
