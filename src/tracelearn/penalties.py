@@ -362,8 +362,9 @@ class _Terms:
             for m in group:
                 views.append(atoms[m].view(T[m if T.shape[0] > 1 else 0, ...]))
                 thresholds.append(None if level is None else weights[m] * level)
-            more = () if level is None else (xp.stack(thresholds),)
-            results = getattr(atoms[group[0]], method)(xp.stack(views), *more)
+            alone = len(group) == 1  # stacking one matrix costs as much as unfolding it
+            more = () if level is None else (thresholds[0][None, ...] if alone else xp.stack(thresholds),)
+            results = getattr(atoms[group[0]], method)(views[0][None, ...] if alone else xp.stack(views), *more)
             for place, m in enumerate(group):
                 found[m] = results[place, ...]
         return found
