@@ -358,7 +358,8 @@ class _Terms:
         xp, (weights, atoms) = array_namespace(T), zip(*self.terms, strict=True)
         found: list[Array] = [None] * len(atoms)
         for group in _groups(atoms, tuple(T.shape[2:])):
-            views, thresholds = [], []
+            views: list[Array] = []
+            thresholds: list[Array] = []
             for m in group:
                 views.append(atoms[m].view(T[m if T.shape[0] > 1 else 0, ...]))
                 thresholds.append(None if level is None else weights[m] * level)
