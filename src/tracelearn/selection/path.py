@@ -73,13 +73,13 @@ def trace_norm_path(
         regression = samples.regression(centre=model.fit_intercept)
         samples = samples.residual(regression)
     K = samples.n_targets
-    loss, shape = model._loss(K), model._weight_shape(K)
+    loss, (penalty, shape) = model._loss(K), model._penalty(K)
     form = choose_form(samples, loss)
     samples = samples if form.name == "moments" and not model.scaling else samples.checked()
     scales = samples.mode_scales() if model.scaling else None
     options = {"ridge": model.ridge, "joint": model._joint(K), "fit_intercept": model.fit_intercept, "spectral": True}
     fit = datafit(samples.rescaled(scales), loss, form, **options)
-    penalty, reference = model._penalty(K), fit.at_zero.value
+    reference = fit.at_zero.value
     xp = array_namespace(reference)
     top = float(xp.max(alpha_max(fit, penalty, shape))) or 1.0
     solver, found, points = model._solver(fit), None, []
@@ -94,7 +94,7 @@ def trace_norm_path(
     if regression is not None:
         weights = [regression.weights(W) for W in rows]
         intercepts = [b - own @ regression.centre for b, own in zip(intercepts, weights, strict=True)]
-    intercepts = [model._scalar(b) for b in intercepts]
+    intercepts = [float(b[0]) if model._single else b for b in intercepts]
     own = (samples.n_features,) if model._flat else samples.shape
     return TraceNormPath(
         alphas=np.array([alpha for alpha, *_ in points]),
