@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import device
 from scipy.special import ndtri
+from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, widest
 from tracelearn.features.base import Summary, TensorTransformer, find_time_axis, read_modes
@@ -177,3 +178,23 @@ class Convolutions(TensorTransformer):
             counts = xp.stack([xp.sum(one, axis=-1, dtype=xp.int32) for one in above], axis=-1)
             found.append(xp.astype(counts, signals.dtype) / response.shape[-1])  # (waveforms, channels, n, thresholds)
         return xp.permute_dims(xp.stack(found), (3, 2, 0, 1, 4))
+
+    def mode_values(self) -> dict[str, list[Any]]:
+        """Name the modes of a transformed sample after the first, and their entries; a waveform is up at each ``+``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tracelearn import Convolutions
+        >>> view = Convolutions().fit(np.random.default_rng(0).normal(size=(9, 2, 30)))
+        >>> values = view.mode_values()
+        >>> values["dilation"], values["waveform"][0], values["threshold"]
+        ([1, 2, 3], '+++------', [1, 2, 3, 4])
+        """
+        check_is_fitted(self)
+        waveforms = ["".join("+" if point > 0 else "-" for point in waveform) for waveform in WAVEFORMS]
+        return {
+            "dilation": self.dilations_,
+            "waveform": waveforms,
+            "threshold": list(range(1, self.thresholds + 1)),
+        }
