@@ -552,7 +552,7 @@ def test_convolutions_are_drawn_over_waveforms_and_thresholds():
     model = seen("convolutions+raw", 2, (2, 2, 40))
     display = ViewsDisplay.from_estimator(model, mode_names=("side", "sensor", "time"))
     part = display.parts[0]
-    assert [mode.name for mode in part.modes] == ["side × sensor", "dilation", "waveform", "threshold"]
+    assert [mode.name for mode in part.modes] == ["side × sensor and dilation", "waveform and threshold"]
     np.testing.assert_allclose(part.coef[0], model.coef_by_view_["convolutions"][0])
     assert display.axes_[0].get_title().startswith("convolutions: weights")
     assert "of waveform" in what_was_found(model)["convolutions"]

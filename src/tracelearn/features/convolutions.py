@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
 
@@ -35,10 +36,10 @@ class Convolutions(TensorTransformer):
     """Make of signals the share of the time at which they follow short waveforms, wherever in the signal that is.
 
     Every channel is convolved with 84 fixed waveforms of nine points, which are stretched by several dilations. An entry is the
-    share of times at which the result is above a threshold. A sample of channels × times becomes channels × dilations ×
-    waveforms × thresholds. Waveforms and shares are those of MiniRocket (Dempster, Schmidt and Webb, 2021). Thresholds are
-    multiples of the typical size of each convolution instead of values drawn from some samples: nothing is drawn, units do
-    not matter, and what is learned, the autocovariances of channels, adds up over samples.
+    share of times at which the result is above a threshold. A sample of channels × times becomes a matrix: a row for each
+    channel and dilation, a column for each waveform and threshold. Waveforms and shares are those of MiniRocket (Dempster,
+    Schmidt and Webb, 2021). Thresholds are multiples of the typical size of each convolution instead of values drawn from
+    some samples: nothing is drawn, units do not matter, and what is learned, the autocovariances of channels, adds up.
 
     Parameters
     ----------
@@ -81,7 +82,7 @@ class Convolutions(TensorTransformer):
     ...     sample[0, at : at + 9] += 4 * wave * (1 if label else -1)
     >>> Z = Convolutions().fit_transform(X)
     >>> Z.shape
-    (100, 1, 6, 84, 4)
+    (100, 6, 336)
     >>> accuracy = [TraceNormClassifier().fit(S[::2], y[::2]).score(S[1::2], y[1::2]) for S in (X, Z)]
     >>> accuracy[0] < 0.7, accuracy[1] > 0.9
     (True, True)
@@ -121,7 +122,7 @@ class Convolutions(TensorTransformer):
 
     def _shape_out(self) -> tuple[int, ...]:
         channels = math.prod(self.sample_shape_) // self.sample_shape_[self._time()]
-        return (channels, len(self._steps()), len(WAVEFORMS), self.thresholds)
+        return (channels * len(self._steps()), len(WAVEFORMS) * self.thresholds)
 
     def _row_size(self) -> int:
         return 4 * len(WAVEFORMS) * math.prod(self.sample_shape_)  # a quarter of what fits: convolutions stay in cache
@@ -177,24 +178,27 @@ class Convolutions(TensorTransformer):
             above = [xp.astype(response > levels[..., q], xp.uint8) for q in range(self.thresholds)]
             counts = xp.stack([xp.sum(one, axis=-1, dtype=xp.int32) for one in above], axis=-1)
             found.append(xp.astype(counts, signals.dtype) / response.shape[-1])  # (waveforms, channels, n, thresholds)
-        return xp.permute_dims(xp.stack(found), (3, 2, 0, 1, 4))
+        return xp.reshape(xp.permute_dims(xp.stack(found), (3, 2, 0, 1, 4)), (n, *self._shape_out()))
 
-    def mode_values(self) -> dict[str, list[Any]]:
-        """Name the modes of a transformed sample after the first, and their entries; a waveform is up at each ``+``.
+    def entry_names(self, names: Sequence[Any] | None = None) -> tuple[list[str], list[str]]:
+        """Name the rows and the columns of a transformed sample; a waveform is up at each ``+``.
+
+        Parameters
+        ----------
+        names : one for each channel, default=None
+            None: their places.
 
         Examples
         --------
         >>> import numpy as np
         >>> from tracelearn import Convolutions
         >>> view = Convolutions().fit(np.random.default_rng(0).normal(size=(9, 2, 30)))
-        >>> values = view.mode_values()
-        >>> values["dilation"], values["waveform"][0], values["threshold"]
-        ([1, 2, 3], '+++------', [1, 2, 3, 4])
+        >>> rows, columns = view.entry_names(["C3", "C4"])
+        >>> rows[2:4], columns[:2]
+        (['C3, step 3', 'C4, step 1'], ['+++------ above 1', '+++------ above 2'])
         """
         check_is_fitted(self)
+        channels = range(len(self.autocovariances_)) if names is None else names
         waveforms = ["".join("+" if point > 0 else "-" for point in waveform) for waveform in WAVEFORMS]
-        return {
-            "dilation": self.dilations_,
-            "waveform": waveforms,
-            "threshold": list(range(1, self.thresholds + 1)),
-        }
+        rows = [f"{channel}, step {step}" for channel in channels for step in self.dilations_]
+        return rows, [f"{waveform} above {q + 1}" for waveform in waveforms for q in range(self.thresholds)]

@@ -83,17 +83,17 @@ def parts_of_model(estimator: Any, modes: list[Mode] | None = None) -> list[View
         names = [",".join(map(str, place)) for place in product(*(mode.values.tolist() for mode in used))]
         named = " × ".join("channel" if mode.name.startswith("mode ") else mode.name for mode in used)
         if isinstance(transformer, Convolutions):
-            others = [Mode(name, np.array(values)) for name, values in transformer.mode_values().items()]
-            own = [Mode(named, np.array(names)), *others]
-            shape = (-1, *(len(mode.values) for mode in own))
-            found.append(ViewPart(view, None, own, W.reshape(shape), P.reshape(shape)))
+            rows, columns = transformer.entry_names(names)
+            shown = [Mode(f"{named} and dilation", np.array(rows)), Mode("waveform and threshold", np.array(columns))]
+            shape = (-1, len(rows), len(columns))
+            found.append(ViewPart(view, None, shown, W.reshape(shape), P.reshape(shape)))
             continue
-        rows = Mode(named, np.array(transformer.channel_names(names)))
-        windows, (R, M), c = transformer.windows, (transformer.whitener_, transformer.reference_), len(rows.values)
+        over = Mode(named, np.array(transformer.channel_names(names)))
+        windows, (R, M), c = transformer.windows, (transformer.whitener_, transformer.reference_), len(over.values)
         parts = zip(*(np.moveaxis(part.reshape(-1, windows, c, c), 1, 0) for part in (W, P)), strict=True)
         maps = zip(R.reshape(-1, c, c), M.reshape(-1, c, c), strict=True)
         for w, ((own_W, own_P), own) in enumerate(zip(parts, maps, strict=True), start=1):
-            found.append(ViewPart(view, w if windows > 1 else None, [rows], own_W, own_P, own))
+            found.append(ViewPart(view, w if windows > 1 else None, [over], own_W, own_P, own))
     return found
 
 
