@@ -30,7 +30,7 @@ from tracelearn.inference.sets import (
     scored,
     solve,
 )
-from tracelearn.samples.checks import read_confounds
+from tracelearn.samples.checks import read_confounds, small_on_one_thread
 from tracelearn.samples.samples import unnamed
 from tracelearn.selection.cv import SelectionCV
 from tracelearn.selection.folds import Folds, folds_of
@@ -171,6 +171,7 @@ class PermutationTest:
         )
 
 
+@small_on_one_thread
 def permutation_test(
     model: Any,
     X: Any,
