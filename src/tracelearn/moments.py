@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from array_api_compat import device, is_numpy_array
 
-from tracelearn.arrays.array_api import Array, array_namespace, is_sparse, widest
+from tracelearn.arrays import cuda
+from tracelearn.arrays.array_api import Array, array_namespace, is_on_gpu, is_sparse, widest
 from tracelearn.arrays.linalg import weighted_gram
 
 __all__ = ["Fold", "Moments"]
@@ -363,7 +364,7 @@ class Fold:
     def _square(self, rows: Array) -> Array:
         """Multiply ``rows.T @ rows``: one rank-k update of BLAS where the library sees the symmetry, as NumPy does."""
         if not is_numpy_array(rows):
-            return rows.T @ rows
+            return cuda.gram(rows) if is_on_gpu(rows) else rows.T @ rows
         return np.matmul(rows.T, rows, out=self._buffer("square", self.gram.shape))
 
     def _buffer(self, use: str, shape: tuple[int, ...]) -> Any:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from array_api_compat import device
 
 from tracelearn.arrays.array_api import Array, array_namespace, available_memory, free_memory, is_sparse
+from tracelearn.arrays.cuda import replayed
 from tracelearn.arrays.linalg import positive_part, squared
 from tracelearn.losses import Loss
 from tracelearn.penalties import Penalty, Split
@@ -188,7 +189,14 @@ Watcher = Callable[[Solution], None]
 
 
 def certify(
-    at: Evaluation, penalty: Penalty, W: Array, split: Split | None, alpha: Array, reference: Array
+    at: Evaluation,
+    penalty: Penalty,
+    W: Array,
+    split: Split | None,
+    alpha: Array,
+    reference: Array,
+    *,
+    penalised: bool | None = None,
 ) -> tuple[Array, Array]:
     """Evaluate the objective (B,) at W and the duality gap (B,), relative to ``reference``.
 
@@ -200,6 +208,7 @@ def certify(
     split : what the solver knows of W, or None
     alpha, reference : arrays of shape (B,)
         Penalty strengths, and objectives at W = 0.
+    penalised : whether no alpha is zero; None is to be found out
     """
     xp = array_namespace(W)
     apart = (alpha.shape[0], -1)
@@ -213,7 +222,7 @@ def certify(
     # Divided only where it is needed: a large alpha by a small level would overflow.
     feasible = xp.where(level > alpha, alpha / xp.where(level > alpha, level, ones), ones)
     dual = at.dual_value(xp.minimum(feasible, at.best_scale()))
-    if bool(xp.any(alpha == 0)):
+    if not penalised and bool(xp.any(alpha == 0)):
         # Nothing penalised: no scale but zero is feasible, however small the gradient. Its size is the evidence then.
         dual = xp.where(alpha == 0, xp.maximum(dual, at.least_value(gradient_error)), dual)
     # Objective and dual value are sums of many rounded terms: a difference below their rounding proves nothing.
@@ -268,22 +277,44 @@ class Problems:
         if not proven:
             unknown = array_namespace(self.alpha).full_like(self.alpha, math.inf)
             return Solution(W, split, unknown, unknown, n_iter, rho)
-        at = self.fit.evaluate(self.rows(W))
-        return Solution(W, split, *certify(at, self.penalty, W, split, self.alpha, self.scale), n_iter, rho)
+        objective, gap = replayed(W, _proof, self.penalised, self, W, split)
+        return Solution(W, split, objective, gap, n_iter, rho)
+
+    def tidied(self, found: Solution) -> Solution:
+        """Give weights the exact ranks and zeros of their split, with a certificate of their own."""
+        W, objective, gap = replayed(found.W, _tidied, self.penalised, self, found.W, found.split)
+        return replace(found, W=W, objective=objective, gap=gap)
+
+    @cached_property
+    def penalised(self) -> bool:
+        """Whether no alpha is zero."""
+        return not bool(array_namespace(self.alpha).any(self.alpha == 0))
 
     def begin(self, start: Solution | None, *, proven: bool = True) -> Solution:
         """Say where to start from: a neighbouring solution, or W = 0, the answer for any alpha from alpha_max up."""
         if start is not None:
             return self.certified(start.W, start.split, 0, start.rho, proven=proven)
-        at = self.fit.at_zero
-        W = self.tensors(array_namespace(self.alpha).zeros_like(at.gradient))
-        proof = certify(at, self.penalty, W, None, self.alpha, self.scale)
-        return Solution(W, self.penalty.start(W), *proof, 0)
+        W = self.tensors(array_namespace(self.alpha).zeros_like(self.fit.at_zero.gradient))
+        objective, gap = replayed(W, _proof, self.penalised, self, W, None)
+        return Solution(W, self.penalty.start(W), objective, gap, 0)
 
     def take(self, problems: Array) -> Problems:
         """Keep some of the problems."""
         reference, alpha = self.scale[problems], self.alpha[problems]
         return Problems(self.fit.take(problems), self.penalty.take(problems), alpha, self.shape, reference)
+
+
+def _proof(penalised: bool, problems: Problems, W: Array, split: Split | None) -> tuple[Array, Array]:
+    """Certify W; without a split it is zero."""
+    fit, alpha = problems.fit, problems.alpha
+    at = fit.at_zero if split is None else fit.evaluate(problems.rows(W))
+    return certify(at, problems.penalty, W, split, alpha, problems.scale, penalised=penalised)
+
+
+def _tidied(penalised: bool, problems: Problems, W: Array, split: Split) -> tuple[Array, Array, Array]:
+    """Tidy W, and certify what that leaves."""
+    W = problems.penalty.tidy(W, split)
+    return W, *_proof(penalised, problems, W, split)
 
 
 class Finish:
@@ -311,7 +342,7 @@ class Finish:
         if not self._exact_ranks or not bool(xp.any(found.gap <= self._tol)):
             return found, good
         self._good = found
-        tidy = problems.certified(problems.penalty.tidy(found.W, found.split), found.split, found.n_iter, found.rho)
+        tidy = problems.tidied(found)
         exact = tidy.gap <= self._tol
         last_call = xp.full_like(found.gap, 1.25 * found.n_iter + 20.0)
         self._deadline = xp.where(good, xp.minimum(self._deadline, last_call), self._deadline)

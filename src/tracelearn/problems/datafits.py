@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, Protocol, Self
 
 from tracelearn.arrays.array_api import Array, array_namespace, to_single
@@ -193,6 +193,34 @@ def _against(rows: Array, table: Array) -> Array:
     return xp.reshape(xp.sum(groups * table[:, None, :], axis=2), (-1,))
 
 
+# Solves are functions of arrays, without a memory of their own: a GPU can record them.
+
+
+def _times(rows: Array, matrix: Array) -> Array:
+    """Multiply rows by a matrix, or the rows of each group by its own of a stack."""
+    if matrix.ndim == 2:
+        return rows @ matrix
+    xp = array_namespace(rows)
+    return xp.reshape(xp.reshape(rows, (matrix.shape[0], -1, rows.shape[1])) @ matrix, rows.shape)
+
+
+def _in_eigenbasis(vectors: Array, divisor: Array, rows: Array) -> Array:
+    """Divide the coordinates of rows in eigenvectors."""
+    return _times(_times(rows, vectors) / divisor, array_namespace(rows).matrix_transpose(vectors))
+
+
+def _in_span(inner: Rows, basis: Array, shift: Array, rows: Array) -> Array:
+    """Solve for coordinates in a basis (p, r); outside the shift alone divides."""
+    inside = rows @ basis
+    back = array_namespace(rows).matrix_transpose(basis)
+    return (rows + (shift[:, None] * inner(inside) - inside) @ back) / shift[:, None]
+
+
+def _solved(solve: Rows, constant: Array, W: Array, pull: Array) -> Array:
+    """Solve normal equations, whatever W was."""
+    return solve(constant + pull)
+
+
 # --- the squared loss, from moments -------------------------------------------------------------------------------------
 
 
@@ -219,16 +247,9 @@ class Gram:
         """The number of matrices."""
         return 1 if self.matrix.ndim == 2 else int(self.matrix.shape[0])
 
-    def _times(self, rows: Array, matrix: Array) -> Array:
-        """Multiply the rows of each group by its own matrix."""
-        if matrix.ndim == 2:
-            return rows @ matrix
-        xp = array_namespace(rows)
-        return xp.reshape(xp.reshape(rows, (matrix.shape[0], -1, rows.shape[1])) @ matrix, rows.shape)
-
     def apply(self, rows: Array) -> Array:
         """Multiply every row by its matrix."""
-        return self._times(rows, self.matrix)
+        return _times(rows, self.matrix)
 
     @cached_property
     def _eigen(self) -> tuple[Array, Array]:
@@ -252,12 +273,10 @@ class Gram:
                 factor = Cholesky(self.matrix, level)
                 self._last.clear()
                 self._last[level] = factor
-            return factor.solve  # not looked up again: another thread may have cleared
+            return factor.solver  # not looked up again: another thread may have cleared
         values, vectors = self._eigen
-        back = xp.matrix_transpose(vectors)
         groups = xp.reshape(values, (self.n_groups, 1, -1)) + xp.reshape(shift, (self.n_groups, -1, 1))
-        divisor = xp.reshape(groups, (shift.shape[0], -1))
-        return lambda rows: self._times(self._times(rows, vectors) / divisor, back)
+        return partial(_in_eigenbasis, vectors, xp.reshape(groups, (shift.shape[0], -1)))
 
     def largest(self) -> float:
         """Bound the largest eigenvalue from above, within a few per cent."""
@@ -305,13 +324,7 @@ class InBasis:
 
     def solver(self, shift: Array) -> Rows:
         """Return the solve inside the span; outside the shift alone divides."""
-        inner, back = self.inner.solver(shift), array_namespace(shift).matrix_transpose(self.basis)
-
-        def solve(rows: Array) -> Array:
-            inside = rows @ self.basis
-            return (rows + (shift[:, None] * inner(inside) - inside) @ back) / shift[:, None]
-
-        return solve
+        return partial(_in_span, self.inner.solver(shift), self.basis, shift)
 
     def single(self) -> InBasis:
         """Return the same in single precision."""
@@ -485,7 +498,7 @@ class Squares:
         """Return the solve of the normal equations, shifted."""
         constant = 2.0 * self.cross
         solve = self.operator.solver(repeated(2.0 * self.ridge + shift, constant.shape[0]))
-        return lambda W, pull: solve(constant + pull)
+        return partial(_solved, solve, constant)
 
     def lipschitz(self) -> float:
         """Return twice the largest eigenvalue of C, plus the ridge: the tight constant."""

@@ -68,7 +68,6 @@ def newton(
                 max_iter=max_iter - spent,
                 start=first,
                 exact_ranks=False,
-                record=False,
             )
             if inner.n_iter == 0:  # good enough for the model, which is more lenient than the loss
                 accuracy *= 0.1
