@@ -225,7 +225,7 @@ class TraceNormModel(NamedWeights, BaseEstimator):
 
     def _learn_from(self, samples: Samples, loss: Loss) -> None:
         """Solve the problem of checked samples, in the form that suits them."""
-        form = choose_form(samples, loss)
+        form = choose_form(samples, loss, disk=True)
         if self.keep_moments and form.name == "basis" and samples.n_features <= _MANY_ENTRIES:
             form = Form("moments", "keep_moments asks for them")
         self._report(f"{form.name}: {form.reason}")

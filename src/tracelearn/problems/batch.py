@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import numpy as np
 from array_api_compat import device
 
 from tracelearn.arrays.array_api import Array, array_namespace, available_memory, free_memory, is_sparse
@@ -24,7 +25,8 @@ from tracelearn.problems.datafits import DataFit, Evaluation, Squares, mean_row,
 from tracelearn.problems.operators import Operator, Passes
 from tracelearn.problems.sample_loss import SampleLoss
 from tracelearn.problems.sparse import FEW, SparseGram
-from tracelearn.samples.samples import Samples
+from tracelearn.problems.tiles import has_room, tiled_squares
+from tracelearn.samples.samples import Local, Samples
 
 __all__ = [
     "Finish",
@@ -40,6 +42,7 @@ __all__ = [
 
 CHECK_EVERY = 5  # iterations between certificates, which cost about one iteration
 _ROUNDING = 8.0  # what sums of many rounded terms are off by, in units of the last place of their largest
+_PER_FEATURE, _MOST_ON_DISK = 8, 32_768  # samples for each feature, and features, of moments in a file
 _SMALL_MATRIX = 64 << 20  # bytes of a square matrix that fits anywhere; for larger ones the free memory is asked for
 
 
@@ -47,18 +50,18 @@ _SMALL_MATRIX = 64 << 20  # bytes of a square matrix that fits anywhere; for lar
 
 
 class Form(NamedTuple):
-    """How a problem is kept in memory, and why: "moments", "basis", "samples", "sparse" or "matrix-free"."""
+    """How a problem is kept, and why: "moments", "basis", "samples", "sparse", "tiles" of a file, or "matrix-free"."""
 
     name: str
     reason: str
 
 
-def choose_form(samples: Samples, loss: Loss, memory: int | None = None) -> Form:
+def choose_form(samples: Samples, loss: Loss, memory: int | None = None, *, disk: bool = False) -> Form:
     """Choose how to learn from samples, once for all: from their number n, their p entries and the memory.
 
     Moments need p by p numbers and no further look at the samples; a basis of the span of fewer samples than entries needs
     n by p. A loss without moments needs the samples anyway. A pass over sparse samples costs less than a product with a large
-    square matrix, so for them moments are only for few features.
+    square matrix, so for them moments are only for few features. With ``disk``, moments too large for memory may be in a file.
     """
     n, p = samples.n_samples, samples.n_features
     n = 1 << 62 if n is None else n
@@ -71,6 +74,10 @@ def choose_form(samples: Samples, loss: Loss, memory: int | None = None) -> Form
     memory = 1 << 62 if memory is None else memory
     if 4 * min(gram, basis) > memory:  # the matrix, its factor, and what a factorisation needs in addition
         size = min(gram, basis) / 2**30
+        # A solve reads the file twice, a fit takes some twenty: as much as ten passes over so many samples.
+        here = isinstance(samples.execution, Local) and (samples.like is None or type(samples.like) is np.ndarray)
+        if disk and loss.has_moments and here and _PER_FEATURE * p <= n and p <= _MOST_ON_DISK and has_room(p):
+            return Form("tiles", f"moments of {gram / 2**30:.1f} GiB are kept in a file, and the samples are read once")
         return Form("matrix-free", f"a matrix of {size:.1f} GiB does not fit, so the samples are read in passes")
     if not loss.has_moments:
         return Form("samples", "the loss has no moments, so every iteration reads the samples")
@@ -88,6 +95,8 @@ def datafit(
     if form.name == "moments":
         moments = samples.moments()
         return Squares.of(moments if fit_intercept else moments.uncentred(), spectral=spectral, **options)
+    if form.name == "tiles":
+        return tiled_squares(samples, fit_intercept=fit_intercept, **options)
     free = form.name == "matrix-free"
     samples = (samples.in_passes() if free else samples).checked()
     if not loss.has_moments:
