@@ -98,8 +98,8 @@ class DataFit(Protocol):
     def at_zero(self) -> Evaluation:
         """The evaluation at W = 0."""
 
-    def evaluate(self, W: Array) -> Evaluation:
-        """Evaluate at W (B K, p)."""
+    def evaluate(self, W: Array, near: Any = None) -> Evaluation:
+        """Evaluate at W (B K, p); an evaluation ``near`` it may save time."""
 
     def updater(self, shift: Array) -> Callable[[Array, Array], Array]:
         """Return the function of W and pull that minimises ``f(V) - <pull, V> + shift/2 |V|^2`` over V.
@@ -482,7 +482,7 @@ class Squares:
         """A lower bound (B,) of the curvature: the ridge and the smallest eigenvalue of the system."""
         return self.operator.smallest() + 2.0 * self.ridge
 
-    def evaluate(self, W: Array) -> SquaresEvaluation:
+    def evaluate(self, W: Array, near: Any = None) -> SquaresEvaluation:
         """Evaluate value and gradient with one product."""
         xp = array_namespace(W)
         ridge = repeated(self.ridge, W.shape[0])
