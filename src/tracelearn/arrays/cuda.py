@@ -119,22 +119,32 @@ class _UnfitError(Exception):
     """Something that is neither an array nor a constant."""
 
 
+@cache
+def _kind(cls: type) -> Any:
+    """Say how values of a class are taken apart: a word, or the names of the fields of a dataclass; None if not at all."""
+    if cls.__name__ in ("Tensor", "Parameter") and cls.__module__.startswith("torch"):
+        return "array"
+    if issubclass(cls, bool | int | float | str | types.NoneType):
+        return "constant"
+    known = {tuple: "tuple", partial: "partial", types.FunctionType: "function"}
+    return tuple(own.name for own in fields(cls) if own.init) if is_dataclass(cls) else known.get(cls)
+
+
 def _apart(value: Any, arrays: list[Array]) -> Hashable:
     """Collect the arrays in a value; return all else of it, which can be compared."""
-    if type(value).__name__ in ("Tensor", "Parameter"):
+    cls: Any = type(value)
+    kind = _kind(cls)
+    if kind == "array":
         arrays.append(value)
-        return "array", tuple(value.shape), value.dtype, value.device
-    if isinstance(value, tuple):
-        return "tuple", tuple(_apart(item, arrays) for item in value)
-    if isinstance(value, partial) and not value.keywords:
-        return "partial", _apart(value.func, arrays), _apart(value.args, arrays)
-    if is_dataclass(value) and not isinstance(value, type):
-        names = tuple(field.name for field in fields(value) if field.init)
-        return "data", type(value), names, tuple(_apart(getattr(value, name), arrays) for name in names)
-    if value is None or isinstance(value, bool | int | float | str) or isinstance(value, types.FunctionType):
-        if getattr(value, "__closure__", None):
-            raise _UnfitError
-        return "constant", type(value), value
+        return kind, value.shape, value.dtype, value.device
+    if kind == "constant" or (kind == "function" and not value.__closure__):
+        return "constant", cls, value
+    if kind == "tuple":
+        return kind, tuple([_apart(item, arrays) for item in value])
+    if kind == "partial" and not value.keywords:
+        return kind, _apart(value.func, arrays), _apart(value.args, arrays)
+    if isinstance(kind, tuple):
+        return "data", cls, kind, tuple([_apart(getattr(value, name), arrays) for name in kind])
     raise _UnfitError
 
 
