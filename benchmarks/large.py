@@ -34,7 +34,7 @@ CASES = {
     "wide": (64_000, (20, 20, 20), 1.0, 0.3),
 }
 # Of the figure: entries for 250 samples, and samples of 1,000 entries.
-SIZES = [(250, (side,) * 3) for side in (10, 20, 32, 46, 68, 100)] + [(10**k, (10, 10, 10)) for k in (3, 4, 5, 6)]
+SIZES = [(10**k, (10, 10, 10)) for k in (3, 4, 5, 6)] + [(250, (side,) * 3) for side in (10, 20, 32, 46, 68, 100)]
 SPACE = 3.0  # GiB of addresses for each of them
 TOL, RANK, CHUNK = 1e-4, 3, 16 << 20
 AIMS = {"many": {"passes": 15, "reads": 75, "gib": 2.0}, "long": {"seconds": 180, "gib": 12.0}, "wide": {"gib": 2.0}}
@@ -138,30 +138,33 @@ def _before(make: type, solver: object, path: Path, alpha: float, passes: list[i
 # --- growth -----------------------------------------------------------------------------------------------------------
 
 
-def grown(path: Path) -> dict:
-    """Fit one size in this process, at a third of the alpha from which all weights are zero."""
+def third(path: Path) -> float:
+    """Find a third of the alpha from which all weights are zero."""
+    from tracelearn.penalties import as_penalty
+
+    X, y = np.load(path, mmap_mode="r"), np.load(_targets(path))
+    shape, p = X.shape[1:], int(np.prod(X.shape[1:]))
+    rows = max(1, CHUNK // (4 * p))
+    parts = [(y[i : i + rows] - y.mean()) @ X[i : i + rows].reshape(-1, p) for i in range(0, len(y), rows)]
+    gradient = 2.0 * np.sum(parts, axis=0).reshape(1, *shape) / len(y)
+    return float(as_penalty("overlapped", shape).dual_norm(gradient)[0]) / 3.0
+
+
+def grown(path: Path, alpha: float) -> dict:
+    """Fit one size in this process."""
     import logging
 
     from tracelearn import TraceNormRegressor
-    from tracelearn.penalties import as_penalty
 
     said: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
     logging.getLogger("tracelearn").addHandler(handler)
-    X, y = np.load(path, mmap_mode="r"), np.load(_targets(path))
-    shape, rows = X.shape[1:], max(1, CHUNK // (4 * int(np.prod(X.shape[1:]))))
-    parts = [
-        (y[i : i + rows] - y.mean()) @ X[i : i + rows].reshape(-1, int(np.prod(shape))) for i in range(0, len(y), rows)
-    ]
-    gradient = 2.0 * np.sum(parts, axis=0).reshape(1, *shape) / len(y)
-    alpha = float(as_penalty("overlapped", shape).dual_norm(gradient)[0]) / 3.0
-    del X, parts, gradient
     began, busy = time.perf_counter(), time.process_time()
     model = TraceNormRegressor(alpha, tol=TOL, verbose=1).fit(path, _targets(path))
     return {
-        "n": len(y),
-        "p": int(np.prod(shape)),
+        "n": len(np.load(_targets(path))),
+        "p": model.coef_.size,
         "form": said[0].split(": ")[1],
         "gap": model.dual_gap_,
         "seconds": round(time.perf_counter() - began, 2),
@@ -177,19 +180,20 @@ def growth(folder: Path, out: Path, figure: Path) -> None:
         path = folder / "growth.npy"
         write(path, n, shape, 1.0 if n >= 1000 else 20.0)
         command = [sys.executable, "-m", "benchmarks.large", "--inside", "--growth", "--folder", str(folder)]
+        command += ["--alpha", str(third(path))]
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
         found.append(json.loads(done.splitlines()[-1]))
         print(found[-1], flush=True)
         out.write_text(json.dumps(found, indent=2) + "\n")
         path.unlink()
-    draw(found, figure)
+        draw(found, figure)
 
 
 def draw(found: list[dict], path: Path) -> None:
     """Draw time and memory against entries and samples; the colour is the form."""
     import matplotlib.pyplot as plt
 
-    few = min(one["n"] for one in found)
+    few = SIZES[-1][0]
     sets = {"p": [one for one in found if one["n"] == few], "n": [one for one in found if one["n"] != few]}
     titles = {"p": f"entries of a sample, {few} samples", "n": "samples of 1,000 entries"}
     values = {"processor_seconds": "seconds of the processor", "peak_gib": "peak memory, GiB"}
@@ -228,10 +232,11 @@ def main() -> None:
     )
     options.add_argument("--figure", type=Path, default=Path(__file__).parents[1] / "docs" / "images" / "growth.png")
     options.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    options.add_argument("--alpha", type=float, help=argparse.SUPPRESS)
     given = options.parse_args()
     if given.growth and given.inside:
         resource.setrlimit(resource.RLIMIT_AS, (int(SPACE * 2**30),) * 2)
-        print(json.dumps(grown(given.folder / "growth.npy")))
+        print(json.dumps(grown(given.folder / "growth.npy", given.alpha)))
         return
     if given.growth:
         given.folder.mkdir(parents=True, exist_ok=True)

@@ -68,7 +68,8 @@ class _TiledFold(Fold):
             rows, y, weight = (np.concatenate(parts) for parts in zip(*self._waiting, strict=True))
             self._waiting.clear()
             self._add_block(rows, y, weight)
-        super()._settle()
+        if self._excess:
+            super()._settle()
 
     def _grow(self, rows: Array, sign: float = 1.0) -> None:
         for part in _parts(self.gram.shape[0]):

@@ -147,7 +147,7 @@ def _few_steps(problems: Problems, damping: Array) -> tuple[Array, Array]:
 
     def total(a: Array) -> Array:
         """Sum over each problem: a system may couple its rows, so a step is one for all of them."""
-        return repeated(summed(xp.sum(a, axis=1), fit.n_problems), a.shape[0])
+        return repeated(summed(xp.sum(a, axis=1), problems.alpha.shape[0]), a.shape[0])
 
     # In units of the largest entry and of the mean eigenvalue all numbers are about one, and no square overflows.
     longest, ones = xp.max(xp.abs(gradient)), xp.ones_like(damping)
@@ -169,10 +169,10 @@ def _few_steps(problems: Problems, damping: Array) -> tuple[Array, Array]:
 
 def _balanced(shares: bool, problems: Problems, rho: Array, before: Split, W: Array, split: Split) -> Array:
     """Bring primal and dual residual together; leave a step alone that is right within a factor of two and a half."""
-    xp = array_namespace(rho)
+    xp, tiny = array_namespace(rho), float(array_namespace(rho).finfo(rho.dtype).smallest_normal)
     residuals = problems.penalty.residuals(before, split, W, repeated(rho, W.shape[0]))
-    tiny = float(xp.finfo(rho.dtype).smallest_normal)
-    primal, dual = (xp.sqrt(xp.clip(problems.gathered(part), min=tiny)) for part in residuals)
+    largest = (xp.max(xp.reshape(part, (rho.shape[0], -1)), axis=1) for part in residuals)
+    primal, dual = (xp.sqrt(xp.clip(part, min=tiny)) for part in largest)
     factor = _shared(xp.clip(primal / dual, min=0.1, max=10.0), shares)
     right = (factor < 2.5) & (factor > 0.4)
     return xp.where(right, rho, rho * factor)
