@@ -338,8 +338,8 @@ class TraceNormModel(NamedWeights, BaseEstimator):
         """Solve; where samples were divided by scales, so are the weights, which brings them back to the samples' units."""
         penalty, shape = self._penalty(n_targets)
         alpha = self._alphas(fit, penalty, shape)
-        alphas = to_numpy(alpha)
-        self.alpha_ = float(alphas[0]) if len(alphas) == 1 else np.array(alphas, dtype=float)
+        count = alpha.shape[0]
+        self.alpha_ = float(alpha[0]) if count == 1 else np.array([float(alpha[k]) for k in range(count)])
         problems = Problems(fit, penalty, alpha, shape)
         problem = (penalty, self._loss(n_targets), n_targets, place(alpha))
         start = self._solution if warm and getattr(self, "_solved", None) == problem else None
