@@ -76,7 +76,7 @@ def test_what_is_recorded_depends_on_its_arguments_alone(spectral):
     rho = torch.ones_like(problems.alpha)
     begun = problems.begin(None)
     W, split = begun.W, begun.split
-    iteration = (problems, problems.fit.updater(rho), rho, split, W, split)
+    iteration = (problems, problems.fit.updater(rho), rho, 1.6, split, W, split)
     before, W, split = _iterated(*iteration)
     calls = {
         _iterated: iteration,

@@ -206,6 +206,7 @@ def certify(
     reference: Array,
     *,
     penalised: bool | None = None,
+    zero: bool = False,
 ) -> tuple[Array, Array]:
     """Evaluate the objective (B,) at W and the duality gap (B,), relative to ``reference``.
 
@@ -218,10 +219,13 @@ def certify(
     alpha, reference : arrays of shape (B,)
         Penalty strengths, and objectives at W = 0.
     penalised : whether no alpha is zero; None is to be found out
+    zero : whether W = 0, whose norm need not be computed
     """
     xp = array_namespace(W)
     apart = (alpha.shape[0], -1)
-    objective = at.value + alpha * xp.sum(xp.reshape(penalty.value(W, split), apart), axis=1)
+    objective = at.value
+    if not zero:
+        objective = objective + alpha * xp.sum(xp.reshape(penalty.value(W, split), apart), axis=1)
     G = xp.reshape(at.gradient, W.shape)
     last_places = _ROUNDING * float(xp.finfo(W.dtype).eps)
     value_error, gradient_error = at.errors(last_places)
@@ -312,7 +316,8 @@ def _proof(penalised: bool, problems: Problems, W: Array, split: Split | None) -
     """Certify W; without a split it is zero."""
     fit, alpha = problems.fit, problems.alpha
     at = fit.at_zero if split is None else fit.evaluate(problems.rows(W))
-    return certify(at, problems.penalty, W, split, alpha, problems.scale, penalised=penalised)
+    zero = split is None
+    return certify(at, problems.penalty, W, split, alpha, problems.scale, penalised=penalised, zero=zero)
 
 
 def _tidied(penalised: bool, problems: Problems, W: Array, split: Split) -> tuple[Array, Array, Array]:

@@ -216,6 +216,11 @@ def _in_span(inner: Rows, basis: Array, shift: Array, rows: Array) -> Array:
     return (rows + (shift[:, None] * inner(inside) - inside) @ back) / shift[:, None]
 
 
+def _in_principal(principal: Array, share: Array, shift: Array, rows: Array) -> Array:
+    """Solve in a basis (p, r) of eigenvectors, given the share (R, r) of each that is taken away."""
+    return (rows - ((rows @ principal) * share) @ array_namespace(rows).matrix_transpose(principal)) / shift[:, None]
+
+
 def _solved(solve: Rows, constant: Array, W: Array, pull: Array) -> Array:
     """Solve normal equations, whatever W was."""
     return solve(constant + pull)
@@ -322,8 +327,16 @@ class InBasis:
         """Multiply the coordinates of every row."""
         return self.inner.apply(rows @ self.basis) @ array_namespace(rows).matrix_transpose(self.basis)
 
+    @cached_property
+    def _principal(self) -> Array:
+        """The eigenvectors (p, r) of the one matrix, as vectors of all features."""
+        return self.basis @ self.inner._eigen[1]
+
     def solver(self, shift: Array) -> Rows:
         """Return the solve inside the span; outside the shift alone divides."""
+        if self.inner.spectral and self.n_groups == 1:  # one basis of eigenvectors instead of two changes of basis
+            values = self.inner._eigen[0]
+            return partial(_in_principal, self._principal, values / (values + shift[:, None]), shift)
         return partial(_in_span, self.inner.solver(shift), self.basis, shift)
 
     def single(self) -> InBasis:
