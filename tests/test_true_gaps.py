@@ -8,6 +8,8 @@ import pytest
 
 from tracelearn import TraceNormClassifier, TraceNormRegressor, tensor_trace_norm
 from tracelearn.losses import LOSSES
+from tracelearn.problems.sample_loss import SampleLoss
+from tracelearn.samples.samples import Block, Samples
 from tracelearn.solvers import SOLVERS
 
 SHAPE = (3, 4)
@@ -87,6 +89,23 @@ def test_every_solver_proves_huber_with_targets_far_from_zero(solver, offset):
     model = make("huber", solver=solver).fit(X, y + offset)
     excess = (objective(model, "huber", X, y, 0.0, offset) - optimum) / at_zero
     assert excess <= model.dual_gap_ <= 1e-6
+
+
+@pytest.mark.parametrize("loss", [name for name in LOSSES if name != "squared"])
+@pytest.mark.parametrize("error", [5e-9, -5e-9])
+def test_forces_that_do_not_balance_prove_no_more_than_the_optimum(loss, error, monkeypatch):
+    """Where the search for the intercept ends early, the dual point is none; what it is off by counts."""
+    X, y = samples(loss)
+    own = LOSSES[loss]().for_targets(3 if loss == "multinomial" else 1)
+    Y = y[:, None].astype(float) if own.for_numbers else own.encode(np.eye(y.max() + 1)[y])
+    fit = SampleLoss.of(own, Samples.of(Block(X.reshape(len(X), -1), Y), SHAPE).checked())
+    optimum, zero = fit.at_zero.value, np.zeros((Y.shape[1], 12))  # of all weights, where alpha is large
+    search = SampleLoss._shift
+    monkeypatch.setattr(SampleLoss, "_shift", lambda *args: search(*args) + error * np.arange(1.0, 1.0 + Y.shape[1]))
+    at = fit.evaluate(zero)
+    assert np.all(at.best_scale() == 1.0)
+    value_error, _ = at.errors(1e-16)
+    assert np.all(at.dual_value(at.best_scale()) - value_error <= optimum + 1e-15)
 
 
 @pytest.mark.parametrize("loss", LOSSES)

@@ -414,7 +414,7 @@ class TraceNormModel(NamedWeights, BaseEstimator):
         """Find the intercepts, in the precision of the samples where the gap has room (B,) for what that costs; and the cost."""
         xp = array_namespace(W)
         if not self.fit_intercept:
-            return xp.zeros_like(as_dtype(W[:, 0], self._dtype)), xp.zeros_like(room)
+            return as_dtype(xp.zeros_like(W[:, 0]), self._dtype), xp.zeros_like(room)
         found = problems.fit.intercept(W)
         kept, curvature = narrowed(found, self._dtype), self._loss(found.shape[0]).curvature
         # The loss is flat at the best intercept: another costs at most half the curvature times the square of the distance.
