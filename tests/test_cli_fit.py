@@ -697,3 +697,28 @@ def test_the_score_is_compared_with_flat_models_on_the_same_folds(capsys, folder
     for one in score["flat_models"]:
         assert one["difference"] == pytest.approx(score["mean"] - one["mean"])
         assert one["standard_error"] > 0.0
+
+
+def test_predict_compares_the_modes_of_a_file_with_those_of_the_model(capsys, tmp_path, monkeypatch):
+    pd = pytest.importorskip("pandas", reason="writes the tables")
+    pytest.importorskip("pyarrow", reason="reads them")
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    names = [f"ch{c}_t{t}" for c in (3, 5) for t in (20, 40, 60)]
+    table = pd.DataFrame(rng.normal(size=(40, 6)), columns=names).assign(y=np.arange(40.0))
+    table.to_csv("data.csv", index=False)
+    table.rename(columns={"ch3_t20": "ch4_t20", "ch3_t40": "ch4_t40", "ch3_t60": "ch4_t60"}).to_csv("other.csv")
+    table.rename(columns={name: "_".join(name.split("_")[::-1]) for name in names}).to_csv("turned.csv")
+    assert call(capsys, "fit", "data.csv", "--alpha", "1")[0] == 0
+    named = ("--mode-names", "sensor,time (ms)")
+    assert call(capsys, "fit", "data.csv", "--alpha", "1", "--out", "named", *named)[0] == 0
+    for model in ("model.tracelearn", "named"):
+        assert call(capsys, "predict", model, "data.csv")[0] == 0
+        for path, message in (("other.csv", "got 4 for 3 at place 0"), ("turned.csv", "as in fit")):
+            code, out, err = call(capsys, "predict", model, path)
+            assert (code, out, err.count("\n")) == (2, "", 1)
+            assert message in err
+        with pytest.raises(ValueError, match="got 4 for 3 at place 0"):
+            load(model).predict("other.csv")
+    channel, time = load("named").modes_
+    assert (channel.name, channel.values.tolist(), time.label) == ("sensor", [3, 5], "time (ms)")

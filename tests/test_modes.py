@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate, train_test_split
 from sklearn.pipeline import make_pipeline
 
 from tracelearn import (
@@ -161,6 +161,23 @@ def test_folds_of_scikit_learn_keep_the_names():
     np.testing.assert_allclose(cross_val_score(model, named(), SCORES), cross_val_score(model, X, SCORES))
 
 
+def test_a_data_set_with_one_variable_is_that_variable_and_with_several_says_which_to_choose():
+    alone = named().to_dataset(name="eeg")
+    model = TraceNormRegressor(alpha=0.1).fit(alone, SCORES)
+    assert described(model) == EXPECTED
+    np.testing.assert_array_equal(model.predict(alone), model.predict(X))
+    assert TensorStandardScaler().fit_transform(alone).dims == ("trial", "channel", "time")
+    several = alone.assign(target=("trial", SCORES))
+    for call in (
+        lambda: model.fit(several, SCORES),
+        lambda: model.predict(several),
+        lambda: model.fit(alone[[]], SCORES),
+    ):
+        with pytest.raises(ValueError, match=r"got a Dataset with (2, eeg, target|none): choose the samples") as caught:
+            call()
+        assert "\n" not in str(caught.value)
+
+
 # --- pandas -----------------------------------------------------------------------------------------------------------
 
 
@@ -214,6 +231,29 @@ def test_epochs_bring_channels_times_positions_and_labels():
     assert abs(middle[0]) < 0.05
     numbered = TraceNormClassifier(alpha=1e-8).fit(found, found.events[:, 2])
     assert numbered.classes_.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("model", [TraceNormClassifier(), TraceNormClassifierCV(alphas=4, cv=3, views="raw")])
+def test_folds_of_scikit_learn_keep_names_of_epochs_and_leave_triggers_out(model):
+    found = epochs()
+    folds = cross_validate(model, found, LABELS, return_estimator=True)
+    assert {one.sample_shape_ for one in folds["estimator"]} == {(3, 5)}  # the trigger would tell the class
+    expected = cross_val_score(model, 1e-6 * X, LABELS)
+    np.testing.assert_array_equal(folds["test_score"], expected)
+    search = GridSearchCV(model, {"tol": [1e-6]}).fit(found, LABELS)
+    assert search.best_score_ == expected.mean()
+    train, test, labels, _ = train_test_split(found, LABELS, random_state=0)
+    fitted = clone(model).fit(train)
+    assert described(fitted) == described(clone(model).fit(found))
+    assert fitted.classes_.tolist() == sorted(set(labels))
+    assert fitted.score(test) == fitted.score(test, [str(*one.event_id) for one in test])
+
+
+def test_epochs_of_several_recordings_must_have_the_same_channels():
+    other = epochs().reorder_channels(["C4", "Cz", "C3", "TRIGGER"])
+    assert TraceNormClassifier().fit([epochs(), epochs()]).score(epochs()) > 0.9
+    with pytest.raises(ValueError, match="coordinates of channel to be those of the first epochs, got C4 for C3"):
+        TraceNormClassifier().fit([epochs(), other])
 
 
 def test_channels_that_are_bad_are_left_out_and_missing_ones_refused():

@@ -116,3 +116,12 @@ def test_an_alpha_at_the_end_of_its_grid_is_warned_of(problem):
         TraceNormRegressorCV([3.0, 2.0, 1.0], **options).fit(X, y)
     with pytest.warns(UserWarning, match="got the largest that was tried, .*larger ones"):
         TraceNormRegressorCV([0.1, 0.01, 0.001], **options).fit(X, y + np.random.default_rng(0).normal(size=80) * 5)
+
+
+def test_a_search_that_ends_without_weights_says_that_the_samples_say_nothing(problem):
+    X, y = problem
+    noise = np.random.default_rng(3).normal(size=len(y))
+    with pytest.warns(UserWarning, match="no alpha that was tried predicts better than no weights") as caught:
+        model = TraceNormRegressorCV(4, views=None, ridges=(0.0,), cv=3).fit(X, noise)
+    assert not model.coef_.any()
+    assert len(caught) == 1  # neither "try larger ones" nor "let the search choose it"

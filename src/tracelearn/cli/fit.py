@@ -175,7 +175,7 @@ def fit_command(
     seen = _views(views, time_axis, strength)
     refuse((not ridge < math.inf, f"Expected a number of at least 0 for --ridge, got {ridge}: correct it."))
     source, grouped = open_groups(data, samples, target, groups, reading)
-    modes = read_modes(mode_names, coordinates, shape or source.sample_shape or ()) or source.modes
+    modes = read_modes(mode_names, coordinates, shape or source.sample_shape or (), source.modes)
     options = {"loss": loss, "ridge": ridge, "penalty": penalty, "target_mode": target_mode, "tensor_shape": shape}
     options |= {"keep_moments": True} | ({} if max_iter is None else {"max_iter": max_iter})
     from tracelearn.cli import learning, progress

@@ -71,6 +71,9 @@ def predict_all(model: Any, source: Any, bar: Any, *, proba: bool = False) -> Fo
         "Expected a model of single samples, got one of recordings, which are predicted whole: use predict in Python."
     )
     refuse((proba and not hasattr(model, method), f"{sentence}--loss logistic."), (hasattr(model, "lags_"), whole))
+    from tracelearn.samples.modes import check_file_modes
+
+    check_file_modes(source.modes, getattr(model, "modes_", None))
     predictions, scores, truths = [], [], []
     for X, y, _ in bar.follow("predicting", source.batches(), source.n_samples):
         predictions.append(np.asarray(model.predict(X)))

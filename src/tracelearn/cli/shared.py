@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -258,8 +259,8 @@ def read_names(text: str | None, shape: Sequence[int]) -> list[str] | None:
     return names
 
 
-def read_modes(mode_names: str | None, coordinates: list[str] | None, shape: Sequence[int]) -> Any:
-    """Read names, units and coordinates of modes; None where no names are given.
+def read_modes(mode_names: str | None, coordinates: list[str] | None, shape: Sequence[int], known: Any = None) -> Any:
+    """Read names, units and coordinates of modes; what is not given stays what the file says, ``known``.
 
     Examples
     --------
@@ -268,16 +269,21 @@ def read_modes(mode_names: str | None, coordinates: list[str] | None, shape: Seq
     >>> channel.values.tolist(), time.values.tolist(), time.label
     (['C3', 'C4'], [0.0, 0.1, 0.2], 'time (s)')
     """
-    from tracelearn.samples.modes import Mode
+    from tracelearn.samples.modes import Mode, fit_modes
 
     names = read_names(mode_names, shape)
     refuse(
         (bool(coordinates) and names is None, "Expected --mode-names beside --coordinates, got none: name the modes.")
     )
     if names is None:
-        return None
+        return known
+    kept = known if fit_modes(known, tuple(shape)) else [Mode("", np.arange(size)) for size in shape]
     parts = [re.fullmatch(r"(.+?)\s*(?:\((.+)\))?", name) for name in names]
-    found = {one[1]: Mode(one[1], np.arange(size), one[2]) for one, size in zip(parts, shape, strict=True) if one}
+    found = {
+        one[1]: replace(mode, name=one[1], unit=one[2] or mode.unit)
+        for one, mode in zip(parts, kept, strict=True)
+        if one
+    }
     refuse((len(found) < len(names), f"Expected different names of modes, got {mode_names!r}: correct --mode-names."))
     for text in coordinates or ():
         name, _, given = text.partition("=")
@@ -295,7 +301,7 @@ def read_modes(mode_names: str | None, coordinates: list[str] | None, shape: Seq
                 f"{sentence}give first:last, or one for each of {len(mode.values)} entries.",
             )
         )
-        found[name] = Mode(name, values, mode.unit)
+        found[name] = replace(mode, values=values)
     return tuple(found.values())
 
 

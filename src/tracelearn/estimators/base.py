@@ -453,7 +453,8 @@ class TraceNormModel(NamedWeights, BaseEstimator):
         """Call the method of this name that takes arrays: at once, block by block, or for a Dask array when it is computed."""
         check_is_fitted(self)
         self._check_confounds(confounds)
-        function, (X, _, _) = f"_{method}", unnamed(X, 0, getattr(self, "modes_", None))
+        function, known = f"_{method}", getattr(self, "modes_", None)
+        X, _, _ = unnamed(X, 0, known)
         if is_dask(X):
             from tracelearn.samples.execution import lazily  # noqa: PLC0415 - Dask is imported where it is used
 
@@ -461,7 +462,7 @@ class TraceNormModel(NamedWeights, BaseEstimator):
             C = None if confounds is None else read_confounds(confounds, int(X.shape[0]))
             like = call(np.zeros((1, *self.sample_shape_)), None if C is None else 0.0 * C[:1])
             return lazily(call, X, like[:0], C)
-        raw = as_raw(X, confounds=confounds)
+        raw = as_raw(X, confounds=confounds, known=known)
         if raw.in_memory:
             check_place(self, X, method)
             return getattr(self, function)(X, raw.confounds)

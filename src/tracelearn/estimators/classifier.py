@@ -11,12 +11,13 @@ from sklearn.utils import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 
 from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, move_to, to_numpy, widest
+from tracelearn.errors import InputError
 from tracelearn.estimators.classes import recode, union
 from tracelearn.estimators.online import OnlineModel, has_moments
 from tracelearn.estimators.scores import accuracy
 from tracelearn.moments import Moments
 from tracelearn.samples.checks import float_dtype, learning, read_labels, read_samples, read_weights
-from tracelearn.samples.samples import Block, LabelCount, Raw, label_counts
+from tracelearn.samples.samples import Block, LabelCount, Raw, label_counts, unnamed
 from tracelearn.samples.scikit_learn import StrOptions
 
 __all__ = ["TraceNormClassifier"]
@@ -342,8 +343,11 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
         index = xp.astype(scores > 0, xp.int64) if scores.ndim == 1 else xp.argmax(scores, axis=1)
         return array_namespace(self.classes_).take(self.classes_, move_to(index, self.classes_), axis=0)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, confounds: Any = None) -> float:
-        """Return the share of labels that are right."""
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> float:
+        """Return the share of labels that are right; epochs of MNE bring their own, as in ``fit``."""
+        X, y, _ = unnamed(X, y, getattr(self, "modes_", None))
+        if y is None:
+            raise InputError("Expected a label for each sample, got y=None: score requires y to be passed.")
         found = self.predict(X, confounds)
         if not is_non_numpy(self.classes_):
             weight = None if sample_weight is None else to_numpy(sample_weight)

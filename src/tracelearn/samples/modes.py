@@ -1,7 +1,8 @@
 """The modes of a sample as a reader knows them: names, coordinates, units, positions of sensors; and samples that bring them.
 
-Samples with names are xarray's ``DataArray``, data frames of pandas whose columns have several levels, and epochs of MNE. They
-are recognised by what they have, so that none of these libraries is imported, and become plain arrays here, once.
+Samples with names are xarray's ``DataArray`` and ``Dataset``, data frames of pandas whose columns have several levels, and
+epochs of MNE. They are recognised by what they have, so that none of these libraries is imported, and become plain arrays
+here, once.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tracelearn.arrays.array_api import Array
 from tracelearn.errors import InputError
 from tracelearn.optional import require
 
-__all__ = ["Mode", "fit_modes", "like_input", "modes_of_mne", "read_named", "to_dataset"]
+__all__ = ["Mode", "check_file_modes", "fit_modes", "like_input", "modes_of_mne", "read_named", "to_dataset"]
 
 Modes = tuple["Mode", ...]
 
@@ -107,21 +108,37 @@ def read_named(X: Any, y: Any = None, known: Modes | None = None) -> tuple[Any, 
 
     Parameters
     ----------
-    X : DataArray of xarray, DataFrame whose columns have several levels, or epochs of MNE
+    X : DataArray or Dataset of xarray, DataFrame whose columns have several levels, epochs of MNE or a list of them
     y : targets; None takes the names of the events of MNE's epochs
     known : modes of the samples of ``fit``, default=None
         Dimensions of a DataArray are then put into this order, by their names. Names and coordinates must be the same.
     """
-    if hasattr(X, "get_data"):
-        values, modes = _of_mne(X)
-        y = _events(X) if y is None else y
+    if isinstance(X, list) or hasattr(X, "get_data"):
+        parts = X if isinstance(X, list) else [X]
+        values, modes = _of_mne(parts)
+        y = np.concatenate([_events(part) for part in parts]) if y is None else y
     elif hasattr(X, "columns"):
         values, modes = _of_pandas(X)
     else:
+        X = _data_array(X)
         values, modes = _of_xarray(X, known)
         _check_order(X, y)
     _check_same(modes, known)
     return values, getattr(y, "data", y) if hasattr(y, "dims") else y, modes
+
+
+def _data_array(X: Any) -> Any:
+    """Take the only variable of a Dataset; a DataArray stays."""
+    names = [] if hasattr(X, "data") else [str(name) for name in X.data_vars]
+    if hasattr(X, "data"):
+        return X
+    if len(names) != 1:
+        got = f"{len(names)}, {', '.join(names)}" if names else "none"
+        raise InputError(
+            f"Expected a DataArray, or a Dataset with one variable, got a Dataset with {got}: choose the samples, such as "
+            f"X[{names[0] if names else 'name'!r}]."
+        )
+    return X[names[0]]
 
 
 def _of_xarray(X: Any, known: Modes | None) -> tuple[Any, Modes]:
@@ -179,10 +196,15 @@ def _of_pandas(X: Any) -> tuple[Any, Modes]:
     return X.to_numpy()[:, np.argsort(flat)].reshape(-1, *sizes), modes
 
 
-def _of_mne(X: Any) -> tuple[Any, Modes]:
-    """Epochs in time, in frequency or in both; channels that are marked as bad or are not of the brain are left out."""
-    modes = modes_of_mne(X)
-    values = X.get_data(picks=modes[0].values.tolist())
+def _of_mne(parts: list[Any]) -> tuple[Any, Modes]:
+    """Epochs in time, in frequency or in both; channels that are marked as bad or are not of the brain are left out.
+
+    Splitters of scikit-learn make a list of epochs one by one.
+    """
+    modes = modes_of_mne(parts[0])
+    for part in parts[1:]:
+        _check_same(modes_of_mne(part), modes, "the first epochs")
+    values = np.concatenate([part.get_data(picks=modes[0].values.tolist()) for part in parts])
     if values.ndim != len(modes) + 1:
         raise InputError(
             f"Expected epochs of {' × '.join(mode.name for mode in modes)}, got an array of shape {values.shape}: average over "
@@ -236,21 +258,37 @@ def _mode(name: Any, values: Any, unit: Any = None, positions: Array | None = No
 # --- checking ---------------------------------------------------------------------------------------------------------
 
 
-def _check_same(modes: Modes, known: Modes | None) -> None:
+def _check_same(modes: Modes, known: Modes | None, whose: str = "fit") -> None:
     if known is None:
         return
     own, given = [mode.name for mode in known], [mode.name for mode in modes]
     if own != given:
         raise InputError(
-            f"Expected samples with the modes {', '.join(own)} as in fit, got {', '.join(given)}: rename or transpose them, or "
-            "pass a plain array."
+            f"Expected samples with the modes {', '.join(own)} as in {whose}, got {', '.join(given)}: rename or transpose "
+            "them, or pass a plain array."
         )
+    _check_entries(modes, known, whose)
+
+
+def check_file_modes(modes: Modes | None, known: Modes | None) -> None:
+    """Refuse modes of a file in another order than those of the model, or with other entries.
+
+    Their names alone may be others: those of a model may have been given by the user.
+    """
+    if not modes or not known or len(modes) != len(known):
+        return  # nothing to compare; a wrong number of modes is found by the shape
+    if {mode.name for mode in modes} == {mode.name for mode in known}:
+        _check_same(modes, known)
+    _check_entries(modes, known, "fit")
+
+
+def _check_entries(modes: Modes, known: Modes, whose: str) -> None:
     for ours, theirs in zip(known, modes, strict=True):
         difference = _difference(ours.values, theirs.values)
         if difference:
             raise InputError(
-                f"Expected the coordinates of {ours.name} to be those of fit, got {difference}: select and order the entries as "
-                "in fit, or pass a plain array."
+                f"Expected the coordinates of {ours.name} to be those of {whose}, got {difference}: select and order the "
+                f"entries as in {whose}, or pass a plain array."
             )
 
 
@@ -277,7 +315,10 @@ def _counts(values: Array) -> bool:
 
 def like_input(values: Any, X: Any, known: Modes | None) -> Any:
     """Make a DataArray of what became of one, where no mode has changed; all else stays an array."""
-    return _arranged(X, known).copy(data=values) if hasattr(X, "dims") and values.ndim == X.ndim else values
+    if not hasattr(X, "dims"):
+        return values
+    X = _data_array(X)
+    return _arranged(X, known).copy(data=values) if values.ndim == X.ndim else values
 
 
 def to_dataset(

@@ -151,7 +151,8 @@ def is_dask(X: Any) -> bool:
 
 def is_named(X: Any) -> bool:
     """Tell whether samples bring names of modes: of xarray, MNE, or pandas with several levels of columns."""
-    is_mne = hasattr(X, "get_data") and hasattr(X, "ch_names")
+    first = X[0] if isinstance(X, list) and X else X
+    is_mne = hasattr(first, "get_data") and hasattr(first, "ch_names")
     return (
         is_mne or (hasattr(X, "dims") and hasattr(X, "coords")) or getattr(getattr(X, "columns", 0), "nlevels", 1) > 1
     )
@@ -190,16 +191,20 @@ def as_raw(X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = No
         from tracelearn.samples.execution import dask_blocks  # noqa: PLC0415 - Dask is imported where it is used
 
         return dask_blocks(X, y, sample_weight)
-    return _in_blocks(X, y, sample_weight)
+    return _in_blocks(X, y, sample_weight, known)
 
 
-def _in_blocks(X: Any, y: Any, sample_weight: Any) -> Raw:
+def _in_blocks(X: Any, y: Any, sample_weight: Any, known: Any) -> Raw:
     """See what is read block by block as many blocks, and all else as one."""
     from tracelearn.samples.opening import as_source  # noqa: PLC0415 - it knows all formats
 
     source = as_source(X, y, sample_weight)
     if source is None:
         return _in_memory(X, y, sample_weight)
+    if known and source.modes:
+        from tracelearn.samples.modes import check_file_modes  # noqa: PLC0415 - needed for files with names alone
+
+        check_file_modes(source.modes, known)
 
     def batches() -> Iterator[tuple[int, Any, Any, Any]]:
         first = 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from dataclasses import replace
 from itertools import product
 from numbers import Integral, Real
@@ -24,7 +25,7 @@ from sklearn.utils.validation import check_is_fitted
 from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, is_sparse, move_to, to_numpy, widest
 from tracelearn.errors import warn
 from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
-from tracelearn.estimators.base import NamedWeights, TraceNormModel
+from tracelearn.estimators.base import NamedWeights, TraceNormModel, ZeroWeightsWarning
 from tracelearn.estimators.online import has_moments
 from tracelearn.features import SecondOrder, Views
 from tracelearn.features.base import LinearTransformer
@@ -315,7 +316,6 @@ class SelectionCV(NamedWeights, CallbackSupportMixin, BaseEstimator):
             at = int(np.argmax(best.means >= best.means[at] - best.errors[at]))
         chosen, alpha = best.candidate, float(best.alphas[at])
         self._describe(session.tables, best, at)
-        _warn_of_end(best, at)
         name, strengths = parts_of(chosen.view)
         view = session.view(name, strengths)
         options: dict[str, Any] = {"alpha": alpha, "ridge": float(best.ridges[at]), "mode_weights": chosen.mode_weights}
@@ -338,10 +338,13 @@ class SelectionCV(NamedWeights, CallbackSupportMixin, BaseEstimator):
         model.sample_shape_ = view.samples.shape
         samples = session.samples if view.features is None else view.samples
         design = session.design(name, strengths, joint=chosen.target_mode)
-        if design.total is not None and view.features is None and not self.scaling and loss.has_moments:
-            model._fit_moments(design.total, warm=False, keep=self.keep_moments)
-        else:
-            model._learn_from(_for_softmax(samples) if chosen.logistic else samples, loss)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ZeroWeightsWarning)  # a search says it in its own words
+            if design.total is not None and view.features is None and not self.scaling and loss.has_moments:
+                model._fit_moments(design.total, warm=False, keep=self.keep_moments)
+            else:
+                model._learn_from(_for_softmax(samples) if chosen.logistic else samples, loss)
+        _warn_of_choice(best, at, model)
         self.features_, self.best_estimator_, self.view_ = view.features, model, chosen.view
         here = self._classifier and samples.in_memory
         self._calibrate(session, model, held_out(best.held[at], design) if here else None)
@@ -506,9 +509,10 @@ class SelectionCV(NamedWeights, CallbackSupportMixin, BaseEstimator):
         flat = len(self.best_estimator_.sample_shape_) == 1 and not is_dask(found)
         return array_namespace(found).reshape(found, (found.shape[0], -1)) if flat else found
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, confounds: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> float:
         """Score the model that was found, as it does itself."""
         check_is_fitted(self)
+        X, y, _ = unnamed(X, y, getattr(self, "modes_", None))
         return float(self.best_estimator_.score(self._seen(X), y, sample_weight, confounds))
 
     @available_if(_goes_on)
@@ -558,8 +562,15 @@ def _positive(rows: Array | None) -> bool:
     return rows is not None and bool(array_namespace(rows).all(rows > 0))
 
 
-def _warn_of_end(table: Table, at: int) -> None:
-    """Warn where the best alpha is the first or the last that was tried, and what selects still rises towards it."""
+def _warn_of_choice(table: Table, at: int, model: Any) -> None:
+    """Warn where no weights are best; or where the best alpha is the first or the last, and what selects still rises to it."""
+    if not bool(array_namespace(model.coef_).any(model.coef_ != 0)):
+        warn(
+            "Expected some weights that are not zero, got none: on held-out folds no alpha that was tried predicts better "
+            "than no weights at all, so the samples may say nothing about the targets, or be too few.",
+            ZeroWeightsWarning,
+        )
+        return
     values, alphas = table.selecting, table.alphas
     if at not in (0, len(values) - 1) or len(values) < 3 or not alphas[at] > 0:
         return
