@@ -29,7 +29,7 @@ from unittest import mock
 
 import numpy as np
 
-MEMORY = 2 << 30  # of addresses, beyond those that libraries reserve before the first input
+MEMORY = 4 << 30  # of addresses, beyond those that libraries reserve before the first input
 SECONDS = 20  # of processor time for one file
 FORBIDDEN = (
     "pickle.find_class", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty", "os.remove", "os.rename",

@@ -24,7 +24,7 @@ from tracelearn.errors import warn
 from tracelearn.losses import Loss, as_loss
 from tracelearn.moments import Moments
 from tracelearn.penalties import as_penalty
-from tracelearn.problems.batch import Form, Problems, Solution, alpha_max, choose_form, datafit
+from tracelearn.problems.batch import Form, Problems, Solution, choose_form, datafit, share_of_alpha_max
 from tracelearn.problems.datafits import DataFit, Squares, summed
 from tracelearn.samples.checks import (
     check_overflow,
@@ -370,7 +370,7 @@ class TraceNormModel(NamedWeights, BaseEstimator):
     def _alphas(self, fit: DataFit, penalty: Any, shape: tuple[int, ...]) -> Array:
         """Find alpha (B,) of every problem of a data fit."""
         if isinstance(self.alpha, str):
-            return _SHARE * alpha_max(fit, penalty, shape)
+            return share_of_alpha_max(fit, penalty, shape, _SHARE)
         reference = fit.at_zero.value
         return array_namespace(reference).full_like(reference, float(self.alpha))
 
