@@ -21,6 +21,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from tracelearn import (
+    Convolutions,
     ModePCA,
     ModeWhitener,
     SecondOrder,
@@ -47,6 +48,7 @@ TRANSFORMERS = {
     "second order": SecondOrder(keep=1),
     "second order with lags": SecondOrder(1, keep=2, lags=1, mean=False, shrinkage=0.1),
     "second order of differences": SecondOrder(0, difference=True, reference=None),
+    "convolutions": Convolutions(0, thresholds=2),
     "views": Views([("raw", None), ("white", ModeWhitener()), ("power", SecondOrder(keep=1))], scale=False),
     "views with weights": Views([("raw", None), ("scaled", TensorStandardScaler("global"))], view_weights=(2, 0.5)),
 }
@@ -70,6 +72,7 @@ EXPECTED_FAILURES = {"ModePCA()": {"check_sample_weight_equivalence_on_dense_dat
         ModePCA(2),
         ModePCA(0.8, n_iter=1),
         SecondOrder(),
+        Convolutions(thresholds=2),
         Views([("raw", None), ("white", ModeWhitener())]),
     ],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES.get(repr(estimator), {}),
@@ -104,7 +107,8 @@ def in_batches(model, X, cuts, weight=None):
 def learned(model):
     """List all arrays that were learned, also by the transformers of views."""
     found = [np.asarray(value, dtype=float) for value in (model.n_samples_seen_, model.n_features_in_)]
-    for name in ("mean_", "var_", "scale_", "reference_", "whitener_", "unit_", "view_factors_"):
+    names = ("mean_", "var_", "scale_", "reference_", "whitener_", "unit_", "view_factors_", "autocovariances_")
+    for name in (*names, "thresholds_"):
         if getattr(model, name, None) is not None:
             found.append(np.asarray(getattr(model, name)))
     for name in ("mode_covariances_", "mode_whiteners_", "components_"):
@@ -663,6 +667,65 @@ def test_directions_without_variance_are_left_as_they_are(X):
 def test_modes_that_are_not_there_get_one_sentence(X, modes):
     with pytest.raises(ValueError, match="Expected modes to be modes from 0 to 2"):
         ModeWhitener(modes=modes).fit(X)
+
+
+# --- Convolutions ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(name="series")
+def walks(rng):
+    return np.cumsum(rng.standard_normal((30, 3, 50)), axis=-1)
+
+
+def test_convolutions_are_shares_of_times_above_thresholds(series):
+    view = Convolutions().fit(series)
+    Z = view.transform(series).reshape(30, 3, len(view.dilations_), 84, 4)
+    assert view.dilations_ == [1, 2, 3, 4, 5, 6]
+    waveform = np.full(9, -1.0)
+    waveform[[0, 1, 2]] = 2.0  # the first of all choices of three points
+    for d, step in enumerate(view.dilations_):
+        padded = np.pad(series[7, 1], 4 * step, mode="edge")
+        stretched = np.zeros(8 * step + 1)
+        stretched[::step] = waveform
+        response = np.correlate(padded, stretched, mode="valid")
+        expected = [(response > level).mean() for level in view.thresholds_[d, 0, 1]]
+        np.testing.assert_allclose(Z[7, 1, d, 0], expected)
+
+
+def test_thresholds_of_convolutions_are_multiples_of_their_typical_size(rng):
+    noise = rng.standard_normal((200, 1, 400))
+    view = Convolutions(thresholds=2).fit(noise)
+    expected = np.sqrt(18.0) * np.array([-0.6745, 0.6745])  # three squares of two and six of one; quartiles
+    np.testing.assert_allclose(view.thresholds_[0, :, 0], np.tile(expected, (84, 1)), rtol=0.05)
+    np.testing.assert_allclose(view.transform(noise).reshape(-1, 2).mean(axis=0), [0.75, 0.25], atol=0.02)
+
+
+def test_convolutions_do_not_depend_on_units_and_levels(series):
+    expected = Convolutions().fit_transform(series)
+    other = series * np.array([1e-6, 3.0, 1e4])[:, None] + np.array([5.0, -2e-3, 0.0])[:, None]
+    found = Convolutions().fit_transform(other)
+    assert np.mean(np.abs(found - expected)) < 1e-6  # a value at its threshold may change sides by rounding
+
+
+def test_signals_that_do_not_vary_are_never_above_a_threshold(series):
+    series[:, 1] = 3.1
+    view = Convolutions().fit(series)
+    assert not view.transform(series).reshape(30, 3, -1)[:, 1].any()
+    assert np.isfinite(view.transform(np.full_like(series, 0.1))).all()
+
+
+def test_long_signals_are_looked_at_in_steps(rng):
+    slow = np.cumsum(rng.standard_normal((20, 1, 1000)), axis=-1)
+    view = Convolutions(dilations=1)
+    shares = view.fit_transform(slow) * 125  # every eighth of 1,000 times
+    np.testing.assert_allclose(shares, np.round(shares), atol=1e-9)
+
+
+def test_what_convolutions_expect_of_samples(rng):
+    with pytest.raises(ValueError, match="Expected samples with a time axis"):
+        Convolutions("auto").fit(rng.standard_normal((5, 3, 4)))
+    with pytest.raises(ValueError, match="time_axis"):
+        Convolutions(3).fit(rng.standard_normal((5, 3, 4)))
 
 
 # --- SecondOrder -----------------------------------------------------------------------------------------------------

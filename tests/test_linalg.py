@@ -12,11 +12,9 @@ from tracelearn.arrays.linalg import (
     left_singular_vectors,
     mode_scales,
     positive_part,
-    refold_rows,
     shrink,
     spectral_norms,
     trace_norms,
-    unfold_rows,
 )
 from tracelearn.penalties import L1, Nuclear, Overlap
 from tracelearn.problems.datafits import Gram, InBasis
@@ -52,9 +50,9 @@ def test_the_positive_part_is_exact(x):
 def test_unfoldings_have_their_short_side_first_and_fold_back(rng, xp, shape):
     T = rng.standard_normal((2, *shape))
     for mode in range(len(shape)):
-        M = unfold_rows(xp.asarray(T), mode)
+        M = Nuclear(mode).view(xp.asarray(T))
         assert M.shape[1] <= M.shape[2] or len(shape) == 1
-        np.testing.assert_array_equal(np.asarray(refold_rows(M, mode, T.shape)), T)
+        np.testing.assert_array_equal(np.asarray(Nuclear(mode).back(M, T.shape)), T)
 
 
 @pytest.mark.parametrize("threshold", [3.0, 0.3, 1e-6, 1e-12, 0.0])
@@ -104,9 +102,9 @@ def test_trace_and_spectral_norms_are_those_of_the_unfoldings(rng, xp, shape):
     T = rng.standard_normal((3, *shape))
     for mode in range(len(shape)):
         expected = [nuclear(t, mode) for t in T]
-        np.testing.assert_allclose(np.asarray(trace_norms(unfold_rows(xp.asarray(T), mode))), expected, rtol=1e-12)
+        np.testing.assert_allclose(np.asarray(trace_norms(Nuclear(mode).view(xp.asarray(T)))), expected, rtol=1e-12)
         expected = [spectral(t, mode) for t in T]
-        np.testing.assert_allclose(np.asarray(spectral_norms(unfold_rows(xp.asarray(T), mode))), expected, rtol=1e-12)
+        np.testing.assert_allclose(np.asarray(spectral_norms(Nuclear(mode).view(xp.asarray(T)))), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("size", [1e-170, 1e170])
@@ -132,9 +130,9 @@ def test_low_rank_projection_projects_the_short_side_on_the_span_of_the_pattern(
     for mode, size in enumerate(shape):
         short = min(size, math.prod(shape) // size)  # an unfolding and its transpose have the same rank
         basis = np.linalg.qr(rng.standard_normal((short, 1)))[0]
-        pattern = refold_rows(basis @ rng.standard_normal((2, 1, math.prod(shape) // short)), mode, T.shape)
+        pattern = Nuclear(mode).back(basis @ rng.standard_normal((2, 1, math.prod(shape) // short)), T.shape)
         found = np.asarray(_projected(xp.asarray(T), xp.asarray(pattern), mode))
-        np.testing.assert_allclose(unfold_rows(found, mode), basis @ basis.T @ unfold_rows(T, mode), atol=1e-12)
+        np.testing.assert_allclose(Nuclear(mode).view(found), basis @ basis.T @ Nuclear(mode).view(T), atol=1e-12)
         assert all(np.linalg.matrix_rank(matricize(one, mode), tol=1e-10) == 1 for one in found)
 
 

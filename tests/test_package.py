@@ -28,6 +28,7 @@ OPTIONAL = [
     "onnx",
 ]
 PUBLIC = {
+    "Convolutions",
     "HierarchicalTraceNormClassifier",
     "LaggedRegressor",
     "Logarithm",

@@ -37,6 +37,7 @@ from tracelearn.plotting import (
     WeightsDisplay,
 )
 from tracelearn.plotting.modes import as_modes
+from tracelearn.plotting.views import what_was_found
 from tracelearn.streaming.run import StreamReport
 
 ORDERS = [(7,), (5, 4), (4, 3, 5), (2, 3, 4, 3)]
@@ -546,6 +547,16 @@ def test_views_of_several_classes_and_orders_are_drawn(shape):
     display = ViewsDisplay.from_estimator(model, target=2)
     np.testing.assert_allclose(display.parts[0].coef[0], model.coef_by_view_["raw"][2])
     assert len(display.axes_) == 4
+
+
+def test_convolutions_are_drawn_over_waveforms_and_thresholds():
+    model = seen("convolutions+raw", 2, (2, 2, 40))
+    display = ViewsDisplay.from_estimator(model, mode_names=("side", "sensor", "time"))
+    part = display.parts[0]
+    assert [mode.name for mode in part.modes] == ["side × sensor and dilation", "waveform and threshold"]
+    np.testing.assert_allclose(part.coef[0], model.coef_by_view_["convolutions"][0])
+    assert display.axes_[0].get_title().startswith("convolutions: weights")
+    assert "of waveform" in what_was_found(model)["convolutions"]
 
 
 def test_weights_of_views_have_no_place_in_the_modes_of_samples():

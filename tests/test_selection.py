@@ -407,6 +407,26 @@ def test_second_order_is_tried_only_where_a_mode_can_be_time():
     assert possible_views((7,), "auto")[0] == ["raw"]
     assert possible_views((4, 100), None)[0] == ["raw", "whitened"]
     assert "second_order_slow_lags" in possible_views((2, 3, 100), "auto")[0]
+
+
+def test_convolutions_are_tried_where_channels_and_samples_are_few():
+    assert "convolutions" in possible_views((2, 3, 100), "auto", n=300)[0]
+    assert "convolutions" not in possible_views((2, 3, 100), "auto", n=5000)[0]
+    assert "convolutions" not in possible_views((16, 100), "auto", n=300)[0]
+
+
+def test_the_default_finds_a_short_wave_wherever_it_is():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(160, 1, 60)), np.arange(160) % 2
+    for sample, label in zip(X, y, strict=True):
+        at = rng.integers(50)
+        sample[0, at : at + 9] += 4 * np.sin(np.linspace(0, 2 * np.pi, 9)) * (1 if label else -1)
+    model = TraceNormClassifierCV(cv=3).fit(X[:80], y[:80])
+    assert "convolutions" in model.view_
+    assert model.score(X[80:], y[80:]) > 0.85
+
+
+def test_views_that_do_not_exist_are_refused():
     with pytest.raises(ValueError, match="Expected views among"):
         TraceNormRegressorCV(views="nonsense").fit(np.random.default_rng(0).normal(size=(20, 3, 4)), np.arange(20.0))
 

@@ -126,6 +126,18 @@ def serology() -> DataSet:
     return DataSet("serology", X[known], np.unique(labels[known], return_inverse=True)[1])
 
 
+def _series(name: str, loader: str) -> Callable[[], DataSet]:
+    """Series of one channel that come with aeon; they were not looked at before convolutions were a view."""
+
+    def load() -> DataSet:
+        import aeon.datasets
+
+        X, y = getattr(aeon.datasets, f"load_{loader}")()
+        return DataSet(name, np.asarray(X, dtype=float), np.unique(y, return_inverse=True)[1], signal=True)
+
+    return load
+
+
 LOADERS: tuple[Callable[[], DataSet], ...] = (
     basic_motions,
     serology,
@@ -134,6 +146,10 @@ LOADERS: tuple[Callable[[], DataSet], ...] = (
     japanese_vowels,
     smartwatch,
     digits,
+    _series("gun or point", "gunpoint"),
+    _series("arrow heads", "arrow_head"),
+    _series("leaves", "osuleaf"),
+    _series("Italian power demand", "italy_power_demand"),
 )
 
 

@@ -10,7 +10,15 @@ if TYPE_CHECKING:
     from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
     from tracelearn.estimators.hierarchy import HierarchicalTraceNormClassifier
     from tracelearn.estimators.lagged import LaggedRegressor
-    from tracelearn.features import Logarithm, ModePCA, ModeWhitener, SecondOrder, TensorStandardScaler, Views
+    from tracelearn.features import (
+        Convolutions,
+        Logarithm,
+        ModePCA,
+        ModeWhitener,
+        SecondOrder,
+        TensorStandardScaler,
+        Views,
+    )
     from tracelearn.files.content import trusted_types
     from tracelearn.files.models import load, save
     from tracelearn.files.onnx import to_onnx
@@ -21,6 +29,7 @@ if TYPE_CHECKING:
     from tracelearn.streaming.run import StreamReport, stream
 
 __all__ = [
+    "Convolutions",
     "HierarchicalTraceNormClassifier",
     "LaggedRegressor",
     "Logarithm",
@@ -50,7 +59,15 @@ _MODULES = {
     "estimators": ("TraceNormClassifier", "TraceNormRegressor"),
     "estimators.hierarchy": ("HierarchicalTraceNormClassifier",),
     "estimators.lagged": ("LaggedRegressor",),
-    "features": ("Logarithm", "ModePCA", "ModeWhitener", "SecondOrder", "TensorStandardScaler", "Views"),
+    "features": (
+        "Convolutions",
+        "Logarithm",
+        "ModePCA",
+        "ModeWhitener",
+        "SecondOrder",
+        "TensorStandardScaler",
+        "Views",
+    ),
     "files.content": ("trusted_types",),
     "files.models": ("load", "save"),
     "files.onnx": ("to_onnx",),

@@ -257,7 +257,8 @@ class Fold:
 
     def freeze(self) -> Moments:
         """Return the moments of all that was added; nothing is to be added afterwards."""
-        self._settle()
+        if self._excess:
+            self._settle()
         return Moments(self.weight, self.x_mean, self.y_mean, self.gram, self.cross, self.target_sq)
 
     def add(self, X: Array, y: Array, sample_weight: Array | None = None) -> Fold:
@@ -336,9 +337,8 @@ class Fold:
 
     def _settle(self) -> None:
         """Take back what blocks were off their means by: many at once cost as much as one."""
-        if self._excess:
-            self.gram -= self._square(array_namespace(self.gram).stack(self._excess))
-            self._excess.clear()
+        self.gram -= self._square(array_namespace(self.gram).stack(self._excess))
+        self._excess.clear()
 
     def _shifted(
         self, use: str, x: Array, mean: Array, weight: Array | None, total: float, *, centre: bool

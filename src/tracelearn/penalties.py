@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, ClassVar, Protocol, Self
@@ -27,11 +27,9 @@ from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.arrays.linalg import (
     left_singular_vectors,
     positive_part,
-    refold_rows,
     shrink,
     spectral_norms,
     trace_norms,
-    unfold_rows,
 )
 
 __all__ = [
@@ -215,12 +213,19 @@ class Nuclear(Atom):
     mode: int = 0
 
     def view(self, T: Array) -> Array:
-        """Unfold, short side first."""
-        return unfold_rows(T, self.mode)
+        """Unfold, short side first: singular values depend neither on the order of columns nor on what is called a row."""
+        xp, (batch, *shape) = array_namespace(T), T.shape
+        size, before, after = shape[self.mode], math.prod(shape[: self.mode]), math.prod(shape[self.mode + 1 :])
+        M = xp.permute_dims(xp.reshape(T, (batch, before, size, after)), (0, 2, 1, 3))
+        M = xp.reshape(M, (batch, size, before * after))
+        return xp.matrix_transpose(M) if size > before * after else M
 
     def back(self, M: Array, shape: tuple[int, ...]) -> Array:
         """Fold back."""
-        return refold_rows(M, self.mode, shape)
+        xp, (batch, *sizes) = array_namespace(M), shape
+        size, before, after = sizes[self.mode], math.prod(sizes[: self.mode]), math.prod(sizes[self.mode + 1 :])
+        M = xp.matrix_transpose(M) if size > before * after else M
+        return xp.reshape(xp.permute_dims(xp.reshape(M, (batch, size, before, after)), (0, 2, 1, 3)), shape)
 
     norms = staticmethod(trace_norms)
     dual_norms = staticmethod(spectral_norms)
@@ -307,21 +312,14 @@ class GroupL2(Atom):
 # --- sums of terms ----------------------------------------------------------------------------------------------------
 
 
-def _column(x: Array, ndim: int) -> Array:
-    """Give a (B,) array the trailing axes that let it multiply a (B, I1, ..., IN) batch."""
-    return array_namespace(x).reshape(x, (-1, *(1,) * (ndim - 1)))
+def _relative(change: Array, size: Array) -> Array:
+    """Compare the lengths (B,) of tensors over all parts (M, B, ...).
 
-
-def _lengths(T: Array) -> Array:
-    """Frobenius norm of each tensor of the batch over all parts: (M, B, ...) -> (B,)."""
-    xp = array_namespace(T)
-    return xp.sqrt(xp.sum(T**2, axis=(0, *range(2, T.ndim))))
-
-
-def _ratio(x: Array, y: Array) -> Array:
-    """Divide; where y is zero there is nothing to compare with, and x alone would depend on the units."""
-    xp = array_namespace(x)
-    return xp.where(y > 0, x / xp.where(y > 0, y, xp.ones_like(y)), xp.zeros_like(x))
+    Where there is no size there is nothing to compare with, and the change alone would depend on the units.
+    """
+    xp, axes = array_namespace(change), (0, *range(2, change.ndim))
+    own, other = xp.sqrt(xp.sum(change**2, axis=axes)), xp.sqrt(xp.sum(size**2, axis=axes))
+    return xp.where(other > 0, own / xp.where(other > 0, other, xp.ones_like(other)), xp.zeros_like(own))
 
 
 @cache
@@ -344,6 +342,7 @@ class _Terms:
     """Atoms with their weights: numbers, or in the overlaps of a search arrays (B,), one weight for each problem."""
 
     terms: tuple[tuple[Any, Atom], ...]
+    _merge: ClassVar[Any] = operator.add  # what equal terms are worth together
 
     def _weights(self, like: Array) -> Array:
         """Return the weight of every term in every problem, (M, B), as numbers like those of a batch (B, ...)."""
@@ -351,46 +350,45 @@ class _Terms:
         zeros = xp.zeros(like.shape[0], dtype=like.dtype, device=device(like))
         return xp.stack([zeros + weight for weight, _ in self.terms])
 
-    def _views(self, T: Array) -> Iterator[tuple[list[int], Atom, Array]]:
-        """Show every atom its own tensor of T (M, B, ...): for each group its terms, one of their atoms, all their views."""
-        _, atoms = zip(*self.terms, strict=True)
-        for group in _groups(atoms, tuple(T.shape[2:])):
-            views = [atoms[m].view(T[m, ...]) for m in group]
-            yield group, atoms[group[0]], array_namespace(T).stack(views)
+    def _each(self, method: str, T: Array, level: Array | None = None) -> list[Array]:
+        """Call a method of every atom with the view of its own tensor of T (M, B, ...), or all with that of T (1, B, ...).
 
-    def _each(self, method: str, T: Array) -> list[Array]:
-        """Call a method of every atom with the view of its own tensor of T (M, B, ...)."""
-        found: list[Array] = [None] * len(self.terms)
-        for group, atom, views in self._views(T):
-            results = getattr(atom, method)(views)
+        A proximal point needs a ``level`` (B,), which times the weights are the thresholds.
+        """
+        xp, (weights, atoms) = array_namespace(T), zip(*self.terms, strict=True)
+        found: list[Array] = [None] * len(atoms)
+        for group in _groups(atoms, tuple(T.shape[2:])):
+            views: list[Array] = []
+            thresholds: list[Array] = []
+            for m in group:
+                views.append(atoms[m].view(T[m if T.shape[0] > 1 else 0, ...]))
+                thresholds.append(None if level is None else weights[m] * level)
+            alone = len(group) == 1  # stacking one matrix costs as much as unfolding it
+            more = () if level is None else (thresholds[0][None, ...] if alone else xp.stack(thresholds),)
+            results = getattr(atoms[group[0]], method)(views[0][None, ...] if alone else xp.stack(views), *more)
             for place, m in enumerate(group):
                 found[m] = results[place, ...]
         return found
 
-    def _norms(self, method: str, T: Array) -> Array:
-        """Evaluate a norm of every atom for its own tensor of T (M, B, ...), or all for one of T (1, B, ...): (M, B)."""
-        xp = array_namespace(T)
-        return xp.stack(self._each(method, xp.broadcast_to(T, (len(self.terms), *T.shape[1:]))))
-
     def _shrunk(self, points: Array, level: Array) -> Array:
         """Find the proximal point of each term at its own point (M, B, ...), with thresholds ``level`` (B,) times weights."""
-        xp, shape = array_namespace(points), tuple(points.shape[1:])
-        found: list[Array] = [None] * len(self.terms)
-        for group, atom, views in self._views(points):
-            parts = atom.prox(views, xp.stack([self.terms[m][0] * level for m in group]))
-            for place, m in enumerate(group):
-                found[m] = self.terms[m][1].back(parts[place, ...], shape)
-        return xp.stack(found)
+        found = self._each("prox", points, level)
+        for m, (_, atom) in enumerate(self.terms):
+            found[m] = atom.back(found[m], tuple(points.shape[1:]))
+        return array_namespace(points).stack(found)
 
-    def _merged(self, shape: tuple[int, ...], merge: Callable[[Any, Any], Any]) -> dict[Atom, Any]:
-        """Check terms for weights of a shape, and merge equal ones: a single term has a closed proximal point."""
+    def bound_to(self, shape: tuple[int, ...]) -> Self:
+        """Check modes and weights, leave terms without weight out, and merge equal ones: one has a closed proximal point."""
         merged: dict[Atom, Any] = {}
         for weight, atom in self.terms:
             if not (isinstance(weight, float | int) and math.isfinite(weight) and weight >= 0):
                 raise ValueError(f"Expected weights of a penalty that are finite and not negative, got {weight}.")
             same = atom.bound_to(shape)
-            merged[same] = merge(merged[same], weight) if same in merged else weight
-        return merged
+            if weight:
+                merged[same] = self._merge(merged[same], weight) if same in merged else weight
+        if not merged:
+            raise ValueError("Expected a penalty with some weight above zero, got none: use alpha=0 for no penalty.")
+        return replace(self, terms=tuple(zip(merged.values(), merged, strict=True)))
 
     @property
     def is_invariant(self) -> bool:
@@ -414,16 +412,10 @@ class _Terms:
 class Overlap(_Terms):
     """The sum of weighted norms of the same W, ``sum_m theta_m |W|_m``: every term's structure at once."""
 
-    def bound_to(self, shape: tuple[int, ...]) -> Overlap:
-        """Check modes and weights, merge equal terms, leave out those without weight."""
-        kept = tuple((weight, atom) for atom, weight in self._merged(shape, operator.add).items() if weight)
-        if not kept:
-            raise ValueError("Expected a penalty with some weight above zero, got none: use alpha=0 for no penalty.")
-        return Overlap(kept)
-
     def value(self, W: Array, split: Split | None = None) -> Array:
         """Evaluate the norm; the split is not needed."""
-        return array_namespace(W).sum(self._weights(W) * self._norms("norms", W[None, ...]), axis=0)
+        xp = array_namespace(W)
+        return xp.sum(self._weights(W) * xp.stack(self._each("norms", W[None, ...])), axis=0)
 
     def dual_norm(self, G: Array, split: Split | None = None) -> Array:
         """Bound the smallest ``s`` for which G is a sum of parts whose dual norms are at most ``s theta_m``.
@@ -433,14 +425,14 @@ class Overlap(_Terms):
         """
         xp, weights = array_namespace(G), self._weights(G)
         if split is None:
-            norms = self._norms("dual_norms", G[None, ...])
+            norms = xp.stack(self._each("dual_norms", G[None, ...]))
             # So small that a norm below it is zero, so large that no weight divided by it overflows.
             tiny = float(xp.finfo(G.dtype).smallest_normal) * 4.0 * max(1.0, float(xp.max(weights)) * len(self.terms))
             bound = 1.0 / xp.sum(weights / xp.clip(norms, min=tiny), axis=0)
             return xp.where(norms[0, ...] > 0, bound, xp.zeros_like(bound))  # of zero alone it is zero
         active = xp.astype(weights > 0, G.dtype)  # a term without weight takes no part: its force is exactly zero
         shares = xp.reshape(active / xp.sum(active, axis=0), (*weights.shape, *(1,) * (G.ndim - 1)))
-        norms = self._norms("dual_norms", split.duals + shares * (G - xp.sum(split.duals, axis=0)))
+        norms = xp.stack(self._each("dual_norms", split.duals + shares * (G - xp.sum(split.duals, axis=0))))
         return xp.max(norms / xp.where(weights > 0, weights, norms + 1.0), axis=0)
 
     def dual_bound(self, length: Array) -> Array:
@@ -449,9 +441,12 @@ class Overlap(_Terms):
 
     def force(self, shape: tuple[int, ...]) -> float:
         """Sum the forces of the terms, each about the root of what it counts."""
-        if not all(isinstance(w, float | int) for w, _ in self.terms):
-            return math.sqrt(max(shape))
-        return float(sum(weight * math.sqrt(atom.size(shape)) for weight, atom in self.terms))
+        total = 0.0
+        for weight, atom in self.terms:
+            if not isinstance(weight, float | int):  # every problem of a search has its own
+                return math.sqrt(max(shape))
+            total += weight * math.sqrt(atom.size(shape))
+        return total
 
     @property
     def stiffness(self) -> float:
@@ -467,21 +462,21 @@ class Overlap(_Terms):
     def pull(self, split: Split, rho: Array) -> Array:
         """Consensus: every part pulls W towards itself with an equal share of ``rho``."""
         xp = array_namespace(rho)
-        level = _column(rho / len(self.terms), split.parts.ndim - 1)
+        level = xp.reshape(rho / len(self.terms), (-1, *(1,) * (split.parts.ndim - 2)))
         return xp.sum(split.parts, axis=0) * level - xp.sum(split.duals, axis=0)
 
     def push(self, split: Split, W: Array, alpha: Array, rho: Array, relax: float) -> Split:
         """Take the proximal point of ``W + V_m / rho`` for each term; what was cut off becomes the new force."""
         rho = rho / len(self.terms)
-        level = _column(rho, W.ndim)
+        level = array_namespace(rho).reshape(rho, (-1, *(1,) * (W.ndim - 1)))
         anchors = relax * W + (1.0 - relax) * split.parts + split.duals / level
         parts = self._shrunk(anchors, alpha / rho)
         return Split(parts, level * (anchors - parts), anchors)
 
     def residuals(self, before: Split, after: Split, W: Array, rho: Array) -> tuple[Array, Array]:
         """Compare W with its copies, and the copies with those before."""
-        primal = _ratio(_lengths(W - after.parts), _lengths(after.parts))
-        return primal, _ratio(rho / len(self.terms) * _lengths(after.parts - before.parts), _lengths(after.duals))
+        primal, moved = _relative(W - after.parts, after.parts), _relative(after.parts - before.parts, after.duals)
+        return primal, rho / len(self.terms) * moved
 
     def reflect(self, split: Split, P: Array, alpha: Array, curvature: float, step: float) -> tuple[Array, Split]:
         """Step in the product space of the paper's Eq. 16: the quadratic term is one component more.
@@ -511,26 +506,28 @@ class Overlap(_Terms):
 class Latent(_Terms):
     """The least ``sum_m theta_m |W_m|_m`` over all tensors W_m that add up to W: the structure of *some* terms."""
 
+    _merge: ClassVar[Any] = min  # of equal terms the cheapest takes all
+
     def bound_to(self, shape: tuple[int, ...]) -> Latent:
-        """Check modes and weights; of equal terms the cheapest takes all."""
-        merged = self._merged(shape, min)
-        if not all(merged.values()):
+        """Check modes and weights, and merge equal terms."""
+        if any(isinstance(weight, float | int) and weight == 0 for weight, _ in self.terms):
             raise ValueError("Expected weights above zero in a latent norm, got a zero: a free term leaves no norm.")
-        return Latent(tuple((weight, atom) for atom, weight in merged.items()))
+        return super().bound_to(shape)
 
     def value(self, W: Array, split: Split | None = None) -> Array:
         """Bound the norm from above by the split, its rest spread evenly; without one, by the best single term."""
         xp = array_namespace(W)
         weights = self._weights(W)
-        best = xp.min(weights * self._norms("norms", W[None, ...]), axis=0)
+        best = xp.min(weights * xp.stack(self._each("norms", W[None, ...])), axis=0)
         if split is None:
             return best
         rest = (W - xp.sum(split.parts, axis=0)) / len(self.terms)
-        return xp.minimum(best, xp.sum(weights * self._norms("norms", split.parts + rest), axis=0))
+        return xp.minimum(best, xp.sum(weights * xp.stack(self._each("norms", split.parts + rest)), axis=0))
 
     def dual_norm(self, G: Array, split: Split | None = None) -> Array:
         """Evaluate the largest dual norm over weight, exactly."""
-        return array_namespace(G).max(self._norms("dual_norms", G[None, ...]) / self._weights(G), axis=0)
+        xp = array_namespace(G)
+        return xp.max(xp.stack(self._each("dual_norms", G[None, ...])) / self._weights(G), axis=0)
 
     def dual_bound(self, length: Array) -> Array:
         """Divide by the smallest weight."""
@@ -555,13 +552,14 @@ class Latent(_Terms):
     def pull(self, split: Split, rho: Array) -> Array:
         """Sharing: the sum of the parts pulls W."""
         xp = array_namespace(rho)
-        return xp.sum(split.anchors, axis=0) * _column(rho, split.parts.ndim - 1) + split.duals[0, ...]
+        level = xp.reshape(rho, (-1, *(1,) * (split.parts.ndim - 2)))
+        return xp.sum(split.anchors, axis=0) * level + split.duals[0, ...]
 
     def push(self, split: Split, W: Array, alpha: Array, rho: Array, relax: float) -> Split:
         """Share the difference of W and the sum of the parts out evenly, then take each part's proximal point."""
         xp, count = array_namespace(W), len(self.terms)
         rho = rho * count
-        level = _column(rho, W.ndim)
+        level = xp.reshape(rho, (-1, *(1,) * (W.ndim - 1)))
         excess = (xp.sum(split.anchors, axis=0) - W)[None, ...] / count
         duals, copies = split.duals + level * excess, split.anchors - excess
         parts = self._shrunk(copies - duals / level, alpha / rho)
@@ -571,9 +569,8 @@ class Latent(_Terms):
         """Compare the parts with those that sum to W, and with those before."""
         xp, count = array_namespace(W), len(self.terms)
         copies = before.anchors - (xp.sum(before.anchors, axis=0) - W)[None, ...] / count
-        primal = _ratio(_lengths(copies - after.parts), _lengths(after.parts))
-        dual = rho * count * _lengths(after.parts - before.parts)
-        return primal, _ratio(dual, math.sqrt(count) * _lengths(after.duals))
+        primal, moved = _relative(copies - after.parts, after.parts), _relative(after.parts - before.parts, after.duals)
+        return primal, math.sqrt(count) * rho * moved
 
     def reflect(self, split: Split, P: Array, alpha: Array, curvature: float, step: float) -> tuple[Array, Split]:
         """Step on the parts themselves: one proximal map couples them through their sum, the other shrinks them."""
@@ -696,15 +693,12 @@ class Blocks:
 # --- what users type --------------------------------------------------------------------------------------------------
 
 
-def _weighted(
-    shape: tuple[int, ...], given: Sequence[float] | None, default: Sequence[float]
-) -> list[tuple[float, Atom]]:
-    weights = list(default) if given is None else [float(weight) for weight in given]
+def _modes(shape: tuple[int, ...], given: Sequence[float] | None, default: float) -> tuple[tuple[float, Nuclear], ...]:
+    """List the trace norms of all unfoldings with their weights."""
+    weights = [default] * len(shape) if given is None else [float(weight) for weight in given]
     if len(weights) != len(shape):
         raise ValueError(f"Expected {len(shape)} mode weights, one for each mode, got {len(weights)}.")
-    if not all(math.isfinite(weight) and weight >= 0 for weight in weights) or not any(weights):
-        raise ValueError(f"Expected mode weights that are finite, not negative and not all zero, got {tuple(weights)}.")
-    return [(weight, Nuclear(mode)) for mode, weight in enumerate(weights)]
+    return tuple(zip(weights, map(Nuclear, range(len(shape))), strict=True))
 
 
 def overlapped(shape: tuple[int, ...], mode_weights: Sequence[float] | None = None) -> Overlap:
@@ -712,18 +706,18 @@ def overlapped(shape: tuple[int, ...], mode_weights: Sequence[float] | None = No
 
     At order 2 it is the matrix trace norm, at order 1 the length of a vector. A weight of zero leaves a mode free.
     """
-    return Overlap(tuple(_weighted(shape, mode_weights, [1.0 / len(shape)] * len(shape)))).bound_to(shape)
+    return Overlap(_modes(shape, mode_weights, 1.0 / len(shape))).bound_to(shape)
 
 
 def latent(shape: tuple[int, ...], mode_weights: Sequence[float] | None = None) -> Latent:
     """Share W out between the modes: a sum of tensors, each of low rank in one mode; by default each weight is 1."""
-    return Latent(tuple(_weighted(shape, mode_weights, [1.0] * len(shape)))).bound_to(shape)
+    return Latent(_modes(shape, mode_weights, 1.0)).bound_to(shape)
 
 
 def scaled_latent(shape: tuple[int, ...], mode_weights: Sequence[float] | None = None) -> Latent:
     """Weigh the latent norm by ``1 / sqrt(I_n)``, which does not favour the modes with few entries."""
-    weighted = _weighted(shape, mode_weights, [1.0] * len(shape))
-    return Latent(tuple((w / math.sqrt(shape[a.mode]), a) for w, a in weighted)).bound_to(shape)  # type: ignore[attr-defined]
+    terms = _modes(shape, mode_weights, 1.0)
+    return Latent(tuple((w / math.sqrt(shape[a.mode]), a) for w, a in terms)).bound_to(shape)
 
 
 PENALTIES: dict[str, Callable[..., Any]] = {"overlapped": overlapped, "latent": latent, "scaled_latent": scaled_latent}

@@ -1,9 +1,4 @@
-"""Linear algebra on batches of tensors: spectra of unfoldings and shrinkage; the solves of systems; its threads.
-
-A batch has shape ``(B, I1, ..., IN)`` and a mode ``n`` is its axis ``n + 1``. Singular values do not depend on the
-order of an unfolding's columns, nor on which side is called rows: here an unfolding is always the cheapest reshape,
-transposed where needed so that its rows are the short side.
-"""
+"""Linear algebra on stacks of matrices: spectra and shrinkage; the solves of systems; its threads."""
 
 from __future__ import annotations
 
@@ -30,13 +25,11 @@ __all__ = [
     "left_singular_vectors",
     "mode_scales",
     "positive_part",
-    "refold_rows",
     "scaled_rows",
     "shrink",
     "spectral_norms",
     "squared",
     "trace_norms",
-    "unfold_rows",
     "weighted_gram",
     "with_ones",
 ]
@@ -48,32 +41,6 @@ _SMALL = 500_000  # numbers in samples whose products one thread does about as f
 def positive_part(x: Array) -> Array:
     """Replace what is below zero by zero, exactly; three times as fast on small arrays as the standard's clip."""
     return 0.5 * (x + abs(x))
-
-
-@cache
-def _mode_first(order: int, mode: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Permutations that bring a mode of a batch to axis 1, and back."""
-    axis = mode + 1
-    there = (0, axis, *range(1, axis), *range(axis + 1, order + 1))
-    return there, tuple(sorted(range(order + 1), key=there.__getitem__))
-
-
-def unfold_rows(T: Array, mode: int) -> Array:
-    """Unfold every tensor of a batch, short side first."""
-    xp = array_namespace(T)
-    size, batch = T.shape[mode + 1], T.shape[0]
-    M = xp.reshape(xp.permute_dims(T, _mode_first(T.ndim - 1, mode)[0]), (batch, size, math.prod(T.shape[1:]) // size))
-    return xp.matrix_transpose(M) if size > M.shape[2] else M
-
-
-def refold_rows(M: Array, mode: int, shape: tuple[int, ...]) -> Array:
-    """Undo ``unfold_rows`` for a batch of a shape (B, I1, ..., IN)."""
-    xp = array_namespace(M)
-    size = shape[mode + 1]
-    if size > math.prod(shape[1:]) // size:
-        M = xp.matrix_transpose(M)
-    rest = shape[1 : mode + 1] + shape[mode + 2 :]
-    return xp.permute_dims(xp.reshape(M, (shape[0], size, *rest)), _mode_first(len(shape) - 1, mode)[1])
 
 
 def shrink(M: Array, threshold: Array) -> Array:
@@ -99,9 +66,8 @@ def shrink(M: Array, threshold: Array) -> Array:
     # Eigenvalues of the gram are exact to eps sigma_max^2, so singular values to sqrt(eps) sigma_max and no better.
     # A threshold of zero changes nothing, so it needs none. To ask a GPU costs more than the shrinkage, and the certificate
     # would see what is lost.
-    if not _in_kernel(Q) and bool(
-        xp.any((level < math.sqrt(float(xp.finfo(M.dtype).eps)) * sigma[..., -1:]) & (level > 0))
-    ):
+    coarse = math.sqrt(float(xp.finfo(M.dtype).eps)) * sigma[..., -1:]
+    if not (is_on_gpu(Q) and cuda.serves(Q)) and bool(xp.any((level < coarse) & (level > 0))):
         U, sigma, Vt = xp.linalg.svd(M, full_matrices=False)
         return (U * positive_part(sigma - level)[..., None, :]) @ Vt
     left = positive_part(sigma - level)
@@ -109,13 +75,9 @@ def shrink(M: Array, threshold: Array) -> Array:
     return (Q * keep[..., None, :]) @ (xp.matrix_transpose(Q) @ M)
 
 
-def _in_kernel(G: Array) -> bool:
-    return is_on_gpu(G) and cuda.serves(G)
-
-
 def _eigh(G: Array) -> tuple[Array, Array]:
     """Decompose small symmetric matrices (..., m, m); on a GPU the eigenvalues come in no order."""
-    return cuda.eigh(G) if _in_kernel(G) else array_namespace(G).linalg.eigh(G)
+    return cuda.eigh(G) if is_on_gpu(G) and cuda.serves(G) else array_namespace(G).linalg.eigh(G)
 
 
 def with_ones(X: Array) -> Array:
@@ -179,7 +141,8 @@ def spectral_norms(M: Array) -> Array:
     xp = array_namespace(M)
     M, scale = _scaled(M)
     G = M @ xp.matrix_transpose(M)
-    largest = xp.max(_eigh(G)[0], axis=-1) if _in_kernel(G) else xp.linalg.eigvalsh(G)[..., -1]
+    in_kernel = is_on_gpu(G) and cuda.serves(G)
+    largest = xp.max(cuda.eigh(G)[0], axis=-1) if in_kernel else xp.linalg.eigvalsh(G)[..., -1]
     return xp.sqrt(positive_part(largest)) * scale[..., 0, 0]
 
 
@@ -233,9 +196,26 @@ class Cholesky:
     """
 
     def __init__(self, matrix: Array, shift: float) -> None:
-        self._L, self._solves = _cholesky(matrix, shift), 0
+        xp, p = array_namespace(matrix), matrix.shape[0]
+        matrix = matrix + shift * xp.eye(p, dtype=matrix.dtype, device=device(matrix))
         self._inverse: Array | None = None
         self._blocks: list[tuple[slice, Array]] = []
+        self._solves = 0
+        try:
+            if isinstance(matrix, np.ndarray) and p % 512 == 0:
+                # Rows of a multiple of 4,096 bytes share cache lines, and eight more columns halve the time.
+                padded = np.eye(p + 8, dtype=matrix.dtype)
+                padded[:p, :p] = matrix
+                self._L = np.linalg.cholesky(padded)[:p, :p]
+            else:
+                self._L = xp.linalg.cholesky(matrix)
+            if bool(xp.all(xp.isfinite(self._L))):
+                return
+        except (ArithmeticError, RuntimeError, ValueError):  # NumPy, PyTorch and JAX each have their own word for it
+            pass
+        # Positive definite but for rounding: lift the spectrum by what that is worth.
+        lift = 10 * p * float(xp.finfo(matrix.dtype).eps) * float(xp.max(xp.abs(xp.linalg.diagonal(matrix))))
+        self._L = xp.linalg.cholesky(matrix + lift * xp.eye(p, dtype=matrix.dtype, device=device(matrix)))
 
     def solve(self, rows: Array) -> Array:
         """Solve ``L L' w = r`` for every row r."""
@@ -261,27 +241,6 @@ class Cholesky:
         return W
 
 
-def _cholesky(matrix: Array, shift: float) -> Array:
-    """Factor a matrix that is positive definite but for rounding, lifting its spectrum by what rounding is worth."""
-    xp, p = array_namespace(matrix), matrix.shape[0]
-    eye = xp.eye(p, dtype=matrix.dtype, device=device(matrix))
-    matrix = matrix + shift * eye
-    try:
-        if isinstance(matrix, np.ndarray) and p % 512 == 0:
-            # Rows of a multiple of 4,096 bytes share cache lines, and eight more columns halve the time.
-            padded = np.eye(p + 8, dtype=matrix.dtype)
-            padded[:p, :p] = matrix
-            factor = np.linalg.cholesky(padded)[:p, :p]
-        else:
-            factor = xp.linalg.cholesky(matrix)
-        if bool(xp.all(xp.isfinite(factor))):
-            return factor
-    except (ArithmeticError, RuntimeError, ValueError):  # NumPy, PyTorch and JAX each have their own word for it
-        pass
-    lift = 10 * p * float(xp.finfo(matrix.dtype).eps) * float(xp.max(xp.abs(xp.linalg.diagonal(matrix))))
-    return xp.linalg.cholesky(matrix + lift * eye)
-
-
 def _invert_lower(L: Array) -> Array:
     """Invert a lower triangular matrix: in one call where the library has one beyond the standard, else half by half."""
     xp = array_namespace(L)
@@ -298,9 +257,7 @@ def _invert_lower(L: Array) -> Array:
     return xp.concat([xp.concat([top, nothing], axis=1), xp.concat([corner, bottom], axis=1)])
 
 
-@cache
-def _controller() -> ThreadpoolController:
-    return ThreadpoolController()
+_controller = cache(ThreadpoolController)  # looked for once, when it is first needed
 
 
 @contextmanager

@@ -165,7 +165,7 @@ class TraceNormModel(NamedWeights, BaseEstimator):
         if raw.in_memory:
             ((_, X, y, weight),) = raw.batches
             block, shape = self._block(X, y, weight, reset=reset, **known)
-            block = _with_confounds(block, raw.confounds)
+            block = block if raw.confounds is None else _with_confounds(block, raw.confounds)
             if reset:
                 self.sample_shape_, self._flat = shape, len(shape) > 1 and len(np.shape(X)) == 2
             return Samples.of(block, shape)
@@ -176,8 +176,8 @@ class TraceNormModel(NamedWeights, BaseEstimator):
             first, *parts = batch
             with naming(first):
                 block, _ = reader._block(*parts, reset=False, **options)
-            found: Block = replace(_with_confounds(block, confounds, first), first=first)
-            return found
+            found: Block = replace(block, first=first)
+            return found if confounds is None else _with_confounds(found, confounds)
 
         blocks = raw.execution.view(checked, raw.batches)
         n_targets, total = survey["n_targets"], survey["total"]
@@ -219,7 +219,7 @@ class TraceNormModel(NamedWeights, BaseEstimator):
         self.__dict__.pop("moments_", None)
         if not raw.repeatable:
             return self._fit_once(raw, loss)
-        samples = self._read(self._gathered(raw, loss))
+        samples = self._read(raw if raw.in_memory else self._gathered(raw, loss))
         self._learn_from(samples, loss.for_targets(samples.n_targets))
         return self
 
@@ -250,7 +250,8 @@ class TraceNormModel(NamedWeights, BaseEstimator):
             fit_intercept=self.fit_intercept,
         )
         W = self._solve(fit, samples.n_targets, self.warm_start, scales)
-        self._weigh_confounds(regression, W)
+        if regression is not None:
+            self._weigh_confounds(regression, W)
         self.patterns_ = self._shaped(narrowed(samples.covariance_times(W), self._dtype), self.sample_shape_)
 
     def _gathered(self, raw: Raw, loss: Loss) -> Raw:
@@ -305,47 +306,40 @@ class TraceNormModel(NamedWeights, BaseEstimator):
         past = past if self.fit_intercept else past.uncentred()
         fit = Squares.of(past, ridge=self.ridge, joint=self._joint(moments.n_targets))
         W = self._solve(fit, moments.n_targets, warm, scales)
-        self._weigh_confounds(regression, W)
+        if regression is not None:
+            self._weigh_confounds(regression, W)
         if keep:
             self.moments_ = joint
         self.patterns_ = self._shaped(narrowed(W @ moments.gram / moments.weight, self._dtype), shape)
 
-    def _weigh_confounds(self, regression: Regression | None, W: Array) -> None:
+    def _weigh_confounds(self, regression: Regression, W: Array) -> None:
         """Set the weights of confounds, so that a score is linear in a sample and its confounds."""
-        self.__dict__.pop("confound_coef_", None)
-        if regression is not None:
-            weights = regression.weights(W)
-            self.intercept_ = self._scalar(self.intercept_ - weights @ regression.centre)
-            self.confound_coef_ = self._shaped(weights, weights.shape[1:])
+        weights = regression.weights(W)
+        shift = weights @ regression.centre
+        self.intercept_ = self.intercept_ - (float(shift[0]) if self._single else shift)
+        self.confound_coef_ = self._shaped(weights, weights.shape[1:])
 
     def _shaped(self, rows: Array, shape: tuple[int, ...]) -> Array:
         """Give rows (K, p) the shape of tensors, with an axis of targets unless y has none."""
         return array_namespace(rows).reshape(rows, shape if self._single else (-1, *shape))
 
-    def _scalar(self, intercept: Array) -> Any:
-        """Take a number out of intercepts (K,) where y has no axis of targets."""
-        return float(intercept[0]) if self._single else intercept
-
-    def _weight_shape(self, n_targets: int) -> tuple[int, ...]:
-        """Return the shape of one weight tensor: with ``target_mode`` the targets are its first mode."""
-        return (n_targets, *self.sample_shape_) if self._joint(n_targets) else self.sample_shape_
-
-    def _penalty(self, n_targets: int) -> Any:
+    def _penalty(self, n_targets: int) -> tuple[Any, tuple[int, ...]]:
+        """Return the penalty and the shape of one weight tensor: with ``target_mode`` the targets are its first mode."""
         weights = None if self.mode_weights is None else read_numbers(self.mode_weights, "mode_weights", "numbers")
-        whole = self._weight_shape(n_targets)
+        whole = (n_targets, *self.sample_shape_) if self._joint(n_targets) else self.sample_shape_
         if weights is not None and len(weights) != len(whole):
             raise ValueError(
                 f"Expected {len(whole)} mode weights for {'targets and ' if self._joint(n_targets) else ''}samples of shape "
                 f"{self.sample_shape_}, got {len(weights)}: give one weight for each mode."
             )
-        return as_penalty(self.penalty, whole, weights)
+        return as_penalty(self.penalty, whole, weights), whole
 
     def _solve(self, fit: DataFit, n_targets: int, warm: bool, scales: Array | None = None) -> Array:
         """Solve; where samples were divided by scales, so are the weights, which brings them back to the samples' units."""
-        penalty, shape = self._penalty(n_targets), self._weight_shape(n_targets)
+        penalty, shape = self._penalty(n_targets)
         alpha = self._alphas(fit, penalty, shape)
-        alphas = [float(alpha[problem]) for problem in range(alpha.shape[0])]
-        self.alpha_ = alphas[0] if len(alphas) == 1 else np.array(alphas)
+        count = alpha.shape[0]
+        self.alpha_ = float(alpha[0]) if count == 1 else np.array([float(alpha[k]) for k in range(count)])
         problems = Problems(fit, penalty, alpha, shape)
         problem = (penalty, self._loss(n_targets), n_targets, place(alpha))
         start = self._solution if warm and getattr(self, "_solved", None) == problem else None
@@ -388,7 +382,8 @@ class TraceNormModel(NamedWeights, BaseEstimator):
 
     def _keep(self, problems: Problems, found: Solution, scales: Array | None) -> Array:
         """Set what was learned; the certificate is that of the weights as they are handed out."""
-        self.__dict__.pop("_class_map", None)  # it belonged to other weights
+        for name in ("_class_map", "confound_coef_"):  # they belonged to other weights
+            self.__dict__.pop(name, None)
         W = problems.rows(found.W)
         xp, limit = array_namespace(W), max(self.tol, float(array_namespace(W).max(found.gap)))
         coef = W if scales is None else W / scales
@@ -404,7 +399,7 @@ class TraceNormModel(NamedWeights, BaseEstimator):
         intercept, cost = self._intercept(problems, W, limit - found.gap)
         self.n_iter_, self.objective_ = found.n_iter, float(xp.sum(found.objective))
         self.dual_gap_ = float(xp.max(found.gap + cost))
-        self.intercept_ = self._scalar(intercept)
+        self.intercept_ = float(intercept[0]) if self._single else intercept
         self.coef_ = self._shaped(kept, (kept.shape[1],) if self._flat else self.sample_shape_)
         self._report(f"relative duality gap {self.dual_gap_:.1e} after {self.n_iter_} iterations")
         self._warn()
@@ -566,15 +561,13 @@ class TraceNormModel(NamedWeights, BaseEstimator):
         return tags
 
 
-def _with_confounds(block: Block, confounds: Array | None, first: int = 0) -> Block:
+def _with_confounds(block: Block, confounds: Array) -> Block:
     """Add the confounds of a block, given those of all samples."""
-    if confounds is None:
-        return block
     if is_sparse(block.X):
         raise ValueError(
             "Expected dense samples with confounds, got a sparse matrix: what is left of it is not sparse."
         )
-    rows = confounds[first : first + block.X.shape[0], :]
+    rows = confounds[block.first : block.first + block.X.shape[0], :]
     return replace(block, confounds=move_to(rows, block.X, block.Y.dtype))
 
 

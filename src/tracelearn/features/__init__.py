@@ -5,6 +5,7 @@ Invariant: everything learned here adds over batches, centred and merged by the 
 """
 
 from tracelearn.features.base import find_time_axis
+from tracelearn.features.convolutions import Convolutions
 from tracelearn.features.logarithm import Logarithm
 from tracelearn.features.mode_pca import ModePCA
 from tracelearn.features.scaler import TensorStandardScaler
@@ -13,6 +14,7 @@ from tracelearn.features.union import Views
 from tracelearn.features.whitening import ModeWhitener
 
 __all__ = [
+    "Convolutions",
     "Logarithm",
     "ModePCA",
     "ModeWhitener",

@@ -216,12 +216,13 @@ def _form(value: Any) -> Any:
 
 def _check_solution(model: TraceNormModel, n_targets: int) -> None:
     """Compare what a solver would start from with where it would have started otherwise."""
-    problem, shape = (model._penalty(n_targets), model._loss(n_targets), n_targets), model._weight_shape(n_targets)
+    penalty, shape = model._penalty(n_targets)
+    problem = (penalty, model._loss(n_targets), n_targets)
     if model._solved[:3] == problem:
         found, count = model._solution, n_targets * math.prod(model.sample_shape_) // math.prod(shape)
         expect(_numbers(found.W) and found.W.shape == (count, *shape), "a solution of another shape")
         expect(_whole(found.n_iter), "a solution after no iterations")
-        expect(_shapes(found.split) == _shapes(problem[0].start(found.W)), "a split of another shape")
+        expect(_shapes(found.split) == _shapes(penalty.start(found.W)), "a split of another shape")
         certificates = [part for part in (found.objective, found.gap, found.rho) if part is not None]
         problems = count if problem[1].is_separable else 1  # several tensors may be one problem
         expect(all(_row(part) and len(part) == problems for part in certificates), "a solution of other problems")

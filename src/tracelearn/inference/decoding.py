@@ -310,7 +310,7 @@ def _batch(reading: Reading, index: Array, shape: tuple[int, ...], train: Array)
         np.tile(y_mean, T),
         np.diagonal(covariance, axis1=1, axis2=2),
     )
-    norm, shape = model._penalty(K), model._weight_shape(K)
+    norm, shape = model._penalty(K)
     problems = Problems(fit, norm, model._alphas(fit, norm, shape), shape)
     solution = model._solver(fit)(problems, tol=model.tol, max_iter=model.max_iter, exact_ranks=False)
     if float(np.max(solution.gap)) > model.tol:

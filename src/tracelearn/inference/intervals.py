@@ -358,7 +358,7 @@ def _grown(reading: Reading, order: Array, test: Array, sizes: Array, scoring: A
         past = more if past is None else past + more
         known = past if model.fit_intercept else past.uncentred()
         fit = Squares.of(known, ridge=model.ridge, joint=model._joint(K), basis=basis, origin=origin)
-        norm, shape = model._penalty(K), model._weight_shape(K)
+        norm, shape = model._penalty(K)
         problems = Problems(fit, norm, model._alphas(fit, norm, shape), shape)
         start_from: Solution | None = solution
         solution = model._solver(fit)(

@@ -201,7 +201,7 @@ def _solved(reading: Reading, fit: Any, n_targets: int, tol: float) -> Array:
     Single precision comes first where it can prove that gap; what it leaves open is solved in double.
     """
     model, solver, xp = reading.model, reading.model._solver(fit), array_namespace(fit.ridge)
-    norm, shape = model._penalty(n_targets), model._weight_shape(n_targets)
+    norm, shape = model._penalty(n_targets)
     tries = [(fit, {"max_iter": model.max_iter})]
     if tol >= _SINGLE_TOL and model.alpha != 0 and isinstance(fit, Squares) and solver is admm:
         tries.insert(0, (fit.single(), _SINGLE))

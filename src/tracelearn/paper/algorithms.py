@@ -26,8 +26,9 @@ from typing import Any
 from array_api_compat import device
 
 from tracelearn.arrays.array_api import Array, array_namespace
-from tracelearn.arrays.linalg import refold_rows, shrink, unfold_rows
+from tracelearn.arrays.linalg import shrink
 from tracelearn.moments import Moments
+from tracelearn.penalties import Nuclear
 
 __all__ = ["Constants", "Iterate", "algorithm1", "algorithm2"]
 
@@ -80,8 +81,8 @@ def _shrink_parts(parts: Array, level: float) -> Array:
     xp, N = array_namespace(parts), parts.shape[0]
     threshold = xp.full((1,), level / N, dtype=parts.dtype, device=device(parts))
     shape = (1, *parts.shape[1:])
-    shrunk = [shrink(unfold_rows(parts[n, ...][None, ...], n), threshold) for n in range(N)]
-    return xp.concat([refold_rows(M, n, shape) for n, M in enumerate(shrunk)])
+    shrunk = [shrink(Nuclear(n).view(parts[n, ...][None, ...]), threshold) for n in range(N)]
+    return xp.concat([Nuclear(n).back(M, shape) for n, M in enumerate(shrunk)])
 
 
 def _adm_step(P: Array, L: float, constants: Constants, state: Any) -> tuple[Array, Any]:

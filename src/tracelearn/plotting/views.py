@@ -11,7 +11,7 @@ import numpy as np
 
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.arrays.tensors import unfold
-from tracelearn.features import SecondOrder
+from tracelearn.features import Convolutions, SecondOrder
 from tracelearn.plotting.canvas import COLOURS, INK, Panels, legend_above, plain
 from tracelearn.plotting.modes import MOST, carrying, check_model, draw_over, leading_factors, modes_of
 from tracelearn.plotting.weights import WeightsDisplay, choose_targets
@@ -22,7 +22,7 @@ __all__ = ["ViewPart", "ViewsDisplay", "parts_of_model", "view_in_words", "what_
 
 @dataclass(frozen=True, eq=False)
 class ViewPart:
-    """Weights (K, ...) and patterns of one view: in the modes of a sample, or of second order, and then of one window."""
+    """Weights (K, ...) and patterns of one view: in the modes that it shows, or of second order, and then of one window."""
 
     view: str
     window: int | None
@@ -75,19 +75,25 @@ def parts_of_model(estimator: Any, modes: list[Mode] | None = None) -> list[View
     modes, found = modes or modes_of(estimator), []
     for view, transformer in estimator.views_.items():
         W, P = to_numpy(coefs[view]), to_numpy(patterns[view])
-        if not isinstance(transformer, SecondOrder):
+        if not isinstance(transformer, SecondOrder | Convolutions):
             shape = (-1, *estimator.sample_shape_)
             found.append(ViewPart(view, None, modes, W.reshape(shape), P.reshape(shape)))
             continue
         used = [mode for n, mode in enumerate(modes) if n != transformer.time_axis_]
         names = [",".join(map(str, place)) for place in product(*(mode.values.tolist() for mode in used))]
         named = " × ".join("channel" if mode.name.startswith("mode ") else mode.name for mode in used)
-        rows = Mode(named, np.array(transformer.channel_names(names)))
-        windows, (R, M), c = transformer.windows, (transformer.whitener_, transformer.reference_), len(rows.values)
+        if isinstance(transformer, Convolutions):
+            rows, columns = transformer.entry_names(names)
+            shown = [Mode(f"{named} and dilation", np.array(rows)), Mode("waveform and threshold", np.array(columns))]
+            shape = (-1, len(rows), len(columns))
+            found.append(ViewPart(view, None, shown, W.reshape(shape), P.reshape(shape)))
+            continue
+        over = Mode(named, np.array(transformer.channel_names(names)))
+        windows, (R, M), c = transformer.windows, (transformer.whitener_, transformer.reference_), len(over.values)
         parts = zip(*(np.moveaxis(part.reshape(-1, windows, c, c), 1, 0) for part in (W, P)), strict=True)
         maps = zip(R.reshape(-1, c, c), M.reshape(-1, c, c), strict=True)
         for w, ((own_W, own_P), own) in enumerate(zip(parts, maps, strict=True), start=1):
-            found.append(ViewPart(view, w if windows > 1 else None, [rows], own_W, own_P, own))
+            found.append(ViewPart(view, w if windows > 1 else None, [over], own_W, own_P, own))
     return found
 
 

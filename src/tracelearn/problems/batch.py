@@ -271,11 +271,6 @@ class Problems:
         """View rows as the tensors that the penalty knows."""
         return array_namespace(rows).reshape(rows, (-1, *self.shape))
 
-    def gathered(self, per_tensor: Array) -> Array:
-        """Take the largest of a (T,) array over the tensors of each problem."""
-        xp = array_namespace(per_tensor)
-        return xp.max(xp.reshape(per_tensor, (self.alpha.shape[0], -1)), axis=1)
-
     def certified(
         self, W: Array, split: Split, n_iter: int, rho: Array | None = None, *, proven: bool = True
     ) -> Solution:

@@ -219,16 +219,12 @@ class Gram:
         """The number of matrices."""
         return 1 if self.matrix.ndim == 2 else int(self.matrix.shape[0])
 
-    def _times(self, rows: Array, matrix: Array) -> Array:
-        """Multiply the rows of each group by its own matrix."""
-        if matrix.ndim == 2:
-            return rows @ matrix
-        xp = array_namespace(rows)
-        return xp.reshape(xp.reshape(rows, (matrix.shape[0], -1, rows.shape[1])) @ matrix, rows.shape)
-
     def apply(self, rows: Array) -> Array:
-        """Multiply every row by its matrix."""
-        return self._times(rows, self.matrix)
+        """Multiply the rows of each group by its own matrix."""
+        if self.matrix.ndim == 2:
+            return rows @ self.matrix
+        xp = array_namespace(rows)
+        return xp.reshape(xp.reshape(rows, (self.n_groups, -1, rows.shape[1])) @ self.matrix, rows.shape)
 
     @cached_property
     def _eigen(self) -> tuple[Array, Array]:
@@ -254,10 +250,10 @@ class Gram:
                 self._last[level] = factor
             return factor.solve  # not looked up again: another thread may have cleared
         values, vectors = self._eigen
-        back = xp.matrix_transpose(vectors)
+        there, back = Gram(vectors), Gram(xp.matrix_transpose(vectors))
         groups = xp.reshape(values, (self.n_groups, 1, -1)) + xp.reshape(shift, (self.n_groups, -1, 1))
         divisor = xp.reshape(groups, (shift.shape[0], -1))
-        return lambda rows: self._times(self._times(rows, vectors) / divisor, back)
+        return lambda rows: back.apply(there.apply(rows) / divisor)
 
     def largest(self) -> float:
         """Bound the largest eigenvalue from above, within a few per cent."""
@@ -351,14 +347,14 @@ class SquaresEvaluation:
 
     def errors(self, unit: float) -> tuple[Array, Array]:
         """Estimate them from the variances of the products ``w_i x_i``, which cancel where features are collinear."""
-        fit, xp = self.squares, array_namespace(self.value)
-        target = summed(fit.target, fit.n_problems)
+        fit, xp, B = self.squares, array_namespace(self.value), self.value.shape[0]
+        target = summed(fit.target, B)
         if fit.variances is None:
             return unit * target, xp.zeros_like(target)
         scatter = ridge = xp.zeros_like(target)
         if self.W is not None:
-            scatter = summed(_against(self.W**2, fit.variances), fit.n_problems)
-            ridge = fit.ridge * summed(xp.sum(self.W**2, axis=1), fit.n_problems)
+            scatter = summed(_against(self.W**2, fit.variances), B)
+            ridge = fit.ridge * summed(xp.sum(self.W**2, axis=1), B)
         spread = xp.sqrt(xp.max(xp.sum(fit.variances, axis=-1))) * (xp.sqrt(target) + xp.sqrt(scatter))
         return unit * (target + scatter + ridge), unit * 2.0 * (spread + xp.sqrt(fit.ridge * ridge))
 
@@ -461,7 +457,7 @@ class Squares:
     @property  # not kept: it knows the squares, and memory that a circle holds is free only when Python looks for circles
     def at_zero(self) -> SquaresEvaluation:
         """The evaluation at W = 0: the variance of the targets."""
-        value = summed(self.target, self.n_problems)
+        value = summed(self.target, self.ridge.shape[0])
         return SquaresEvaluation(value, -2.0 * self.cross, value, self)
 
     @cached_property
@@ -478,7 +474,7 @@ class Squares:
         slope = self.target - fit
         # |r|^2 = <w, Cw - h> - <h, w> + v, and never below zero but for rounding.
         value = positive_part(xp.sum(W * half, axis=1) + slope)
-        value, slope = summed(value, self.n_problems), summed(slope, self.n_problems)
+        value, slope = summed(value, self.ridge.shape[0]), summed(slope, self.ridge.shape[0])
         return SquaresEvaluation(value, 2.0 * half, slope, self, W)
 
     def updater(self, shift: Array) -> Callable[[Array, Array], Array]:

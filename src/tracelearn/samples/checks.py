@@ -37,7 +37,6 @@ __all__ = [
     "check_overflow",
     "check_place",
     "check_range",
-    "flat_samples",
     "float_dtype",
     "learning",
     "narrowed",
@@ -148,14 +147,6 @@ def is_frame(X: Any) -> bool:
     return hasattr(X, "columns") and hasattr(X, "shape")
 
 
-def flat_samples(X: Any) -> Any:
-    """View samples as rows; data frames and sparse matrices pass as they are, for scikit-learn to judge."""
-    if is_frame(X) or is_sparse(X):
-        return X
-    X = np.asarray(X)
-    return X.reshape(X.shape[0], -1) if X.ndim > 2 and X.shape[0] > 0 else X
-
-
 def read_samples(
     estimator: Any, X: Any, *, reset: bool, any_library: bool = False, finite: bool = True
 ) -> tuple[Array, tuple[int, ...]]:
@@ -183,10 +174,10 @@ def read_samples(
         raise InputError(f"Expected numbers in X, got {X.dtype} values: encode them as numbers first.")
     if non_numpy:
         rows = _non_numpy_rows(estimator, X, reset=reset)
-    else:
+    else:  # frames and sparse matrices pass as they are, for scikit-learn to judge
         rows = validate_data(
             estimator,
-            flat_samples(X),
+            X.reshape(X.shape[0], -1) if isinstance(X, np.ndarray) and X.ndim > 2 else X,
             reset=reset,
             dtype=[np.float64, np.float32],
             accept_sparse="csr" if any_library else False,

@@ -19,7 +19,7 @@ import numpy as np
 
 from tracelearn.errors import InputError
 from tracelearn.optional import require
-from tracelearn.samples.places import Place, place_of
+from tracelearn.samples.places import Place, Remote
 from tracelearn.samples.source import (
     Column,
     Source,
@@ -211,6 +211,23 @@ def _weights(values: Any, n: int) -> Column | None:
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
+
+
+def place_of(path: str | os.PathLike[str] | Remote) -> Place:
+    """Tell addresses from paths.
+
+    Examples
+    --------
+    >>> from tracelearn.samples.opening import place_of
+    >>> place_of("memory://epochs.csv")
+    Remote(address='memory://epochs.csv')
+    >>> str(place_of("epochs.csv"))
+    'epochs.csv'
+    """
+    if isinstance(path, Remote):
+        return path
+    text = os.fspath(path)
+    return Remote(text) if "://" in text else Path(text)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +9,7 @@ from typing import Any
 
 from tracelearn.optional import require
 
-__all__ = ["Place", "Remote", "opened", "place_of"]
+__all__ = ["Place", "Remote", "opened"]
 
 
 @dataclass(frozen=True)
@@ -64,23 +63,6 @@ class Remote:
 
 
 Place = Path | Remote
-
-
-def place_of(path: str | os.PathLike[str] | Remote) -> Place:
-    """Tell addresses from paths.
-
-    Examples
-    --------
-    >>> from tracelearn.samples.places import place_of
-    >>> place_of("memory://epochs.csv")
-    Remote(address='memory://epochs.csv')
-    >>> str(place_of("epochs.csv"))
-    'epochs.csv'
-    """
-    if isinstance(path, Remote):
-        return path
-    text = os.fspath(path)
-    return Remote(text) if "://" in text else Path(text)
 
 
 def opened(place: Place) -> Any:

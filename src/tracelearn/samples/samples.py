@@ -261,9 +261,9 @@ class Block:
         X = self.X if self.confounds is None else xp.concat([as_dtype(self.X, self.Y.dtype), self.confounds], axis=1)
         with np.errstate(over="ignore", invalid="ignore"):  # judged below, by a look at p numbers instead of n p
             fold.add(X, self.Y, self.weight)
-            sizes = float(xp.sum(xp.linalg.diagonal(fold.gram))), float(xp.sum(fold.target_sq))
+            x_size, y_size = float(xp.sum(xp.linalg.diagonal(fold.gram))), float(xp.sum(fold.target_sq))
         # NaN and infinity are found here as well: the products that contain them are neither small nor large.
-        if not all(1e-30 < size < 1e30 for size in sizes):
+        if not (1e-30 < x_size < 1e30 and 1e-30 < y_size < 1e30):
             self.check_numbers(shape)
 
 

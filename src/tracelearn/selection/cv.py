@@ -250,7 +250,9 @@ class SelectionCV(NamedWeights, CallbackSupportMixin, BaseEstimator):
         self.__dict__.pop("view_shares_", None)
         if views is None or not samples.in_memory or is_sparse(samples.like):
             return "raw"
-        names, reason = possible_views(samples.shape, self.time_axis, positive=_positive(samples.rows))
+        names, reason = possible_views(
+            samples.shape, self.time_axis, n=session.folds.n, positive=_positive(samples.rows)
+        )
         if not isinstance(views, str) or views != "auto":
             names, reason = [str(views)] if isinstance(views, str) else [str(name) for name in views], "as given"
         if not names:
@@ -614,7 +616,8 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
         How samples are shown: "raw", "log" (where all entries are positive), "whitened" (every mode, by half), "second_order"
         (the covariance of channels over time), "second_order_difference", "second_order_lags" and "second_order_slow_lags"
         (the same with differences or delayed copies of the signals), "second_order_two_windows" and
-        "second_order_three_windows" (in each window). "auto" tries all that suit the samples; a list tries those. The ones
+        "second_order_three_windows" (in each window), "convolutions" (for how much of the time signals follow short
+        waveforms). "auto" tries all that suit the samples; a list tries those. The ones
         that add something are put into one convex problem, each with a norm of its own. "raw+whitened" is such a problem by
         hand, "raw+whitened 1:0.5" one with strengths. None is "raw".
     time_axis : int, "auto" or None, default="auto"

@@ -63,13 +63,13 @@ def trace_norm_path(
     grid, given = read_alphas(alphas, eps)
     samples = model._read(model._gathered(as_raw(X, y, sample_weight), model._loss()))
     K = samples.n_targets
-    loss, shape = model._loss(K), model._weight_shape(K)
+    loss, (penalty, shape) = model._loss(K), model._penalty(K)
     form = choose_form(samples, loss)
     samples = samples if form.name == "moments" and not model.scaling else samples.checked()
     scales = samples.mode_scales() if model.scaling else None
     options = {"ridge": model.ridge, "joint": model._joint(K), "fit_intercept": model.fit_intercept, "spectral": True}
     fit = datafit(samples.rescaled(scales), loss, form, **options)
-    penalty, reference = model._penalty(K), fit.at_zero.value
+    reference = fit.at_zero.value
     xp = array_namespace(reference)
     top = float(xp.max(alpha_max(fit, penalty, shape))) or 1.0
     solver, found, points = model._solver(fit), None, []
@@ -79,7 +79,7 @@ def trace_norm_path(
         problems = Problems(fit, penalty, xp.full_like(reference, float(alpha)), shape)
         found = solver(problems, tol=model.tol, max_iter=model.max_iter, start=found)
         points.append((float(alpha), problems.rows(found.W), float(xp.max(found.gap)), found.n_iter))
-    intercepts = [model._scalar(fit.intercept(W)) for _, W, _, _ in points]
+    intercepts = [float(b[0]) if model._single else b for b in (fit.intercept(W) for _, W, _, _ in points)]
     rows = [W if scales is None else W / scales for _, W, _, _ in points]
     own = (samples.n_features,) if model._flat else samples.shape
     return TraceNormPath(

@@ -18,7 +18,15 @@ from sklearn.utils.metaestimators import available_if
 from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
 from tracelearn.estimators.base import TraceNormModel
 from tracelearn.estimators.scores import r_squared
-from tracelearn.features import Logarithm, ModeWhitener, SecondOrder, TensorStandardScaler, Views, find_time_axis
+from tracelearn.features import (
+    Convolutions,
+    Logarithm,
+    ModeWhitener,
+    SecondOrder,
+    TensorStandardScaler,
+    Views,
+    find_time_axis,
+)
 from tracelearn.losses import Loss
 from tracelearn.penalties import Blocks, as_penalty, is_overlapped
 from tracelearn.samples.samples import Samples
@@ -49,11 +57,18 @@ VIEWS: dict[str, Any] = {
     "second_order_three_windows": lambda axis: SecondOrder(axis, standardize=True, difference=True, windows=3),
     "second_order_lags": lambda axis: SecondOrder(axis, standardize=True, lags=3),
     "second_order_slow_lags": lambda axis: SecondOrder(axis, standardize=True, lags=3, lag_step=3),
+    "convolutions": Convolutions,
 }
 
+# Convolutions have thousands of entries for each channel: they are tried up to so many channels and samples.
+_MOST_CONVOLVED, _MOST_SAMPLES = 9, 1000
 
-def possible_views(shape: tuple[int, ...], time_axis: Any, *, positive: bool = False) -> tuple[list[str], str]:
-    """List the views that suit samples: logarithms where all entries are positive, second order where a mode can be time.
+
+def possible_views(
+    shape: tuple[int, ...], time_axis: Any, *, n: int = 0, positive: bool = False
+) -> tuple[list[str], str]:
+    """List the views that suit n samples: logarithms where all entries are positive; where a mode can be time, second order,
+    and convolutions where channels and samples are few.
 
     Examples
     --------
@@ -74,6 +89,8 @@ def possible_views(shape: tuple[int, ...], time_axis: Any, *, positive: bool = F
     if channels <= 16:
         names += ["second_order_three_windows", "second_order_lags"]
         names += ["second_order_slow_lags"] if times >= 40 else []
+    if channels <= _MOST_CONVOLVED and n <= _MOST_SAMPLES:
+        names.append("convolutions")
     return names, reason
 
 

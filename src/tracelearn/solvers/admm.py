@@ -92,8 +92,7 @@ def admm(
         iteration += ahead
         if iteration == review:
             primal, dual = problems.penalty.residuals(before, split, W, repeated(rho, W.shape[0]))
-            better = _balanced(rho, problems.gathered(primal), problems.gathered(dual), shares)
-            better = xp.clip(better, min=least)
+            better = xp.clip(_balanced(rho, primal, dual, shares), min=least)
             rho, advance = (better, None) if bool(xp.any(better != rho)) else (rho, advance)
             # A new step costs a factorisation, about a hundred iterations' worth, unless the operator is spectral.
             review = 2 * review if shares else review + _REVIEW_EVERY
@@ -146,7 +145,7 @@ def _first_rho(problems: Problems) -> Array:
 
     def total(a: Array) -> Array:
         """Sum over each problem: a system may couple its rows, so a step is one for all of them."""
-        return repeated(summed(xp.sum(a, axis=1), fit.n_problems), a.shape[0])
+        return repeated(summed(xp.sum(a, axis=1), problems.alpha.shape[0]), a.shape[0])
 
     W, residual = xp.zeros_like(target), target
     direction, square = residual, total(residual**2)
@@ -167,8 +166,9 @@ def _first_rho(problems: Problems) -> Array:
 
 
 def _balanced(rho: Array, primal: Array, dual: Array, shares: bool) -> Array:
-    """Bring primal and dual residual together; leave a step alone that is right within a factor of two and a half."""
-    xp = array_namespace(rho)
+    """Bring primal and dual residuals (T,) together; leave a step alone that is right within a factor of two and a half."""
+    xp, apart = array_namespace(rho), (rho.shape[0], -1)
+    primal, dual = xp.max(xp.reshape(primal, apart), axis=1), xp.max(xp.reshape(dual, apart), axis=1)
     tiny = float(xp.finfo(rho.dtype).smallest_normal)
     factor = xp.sqrt(xp.clip(primal, min=tiny)) / xp.sqrt(xp.clip(dual, min=tiny))
     factor = xp.clip(factor, min=0.1, max=10.0)
