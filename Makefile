@@ -43,7 +43,7 @@ paper: .venv/demo
 	$(BIN)/tracelearn reproduce --scale full --out out/paper --force
 
 docs: .venv/docs
-	$(BIN)/sphinx-build --fail-on-warning --keep-going -q -b html docs docs/_build/html
+	$(ONE_THREAD) $(BIN)/sphinx-build --fail-on-warning --keep-going -q -b html docs docs/_build/html
 	@echo "The documentation is at docs/_build/html/index.html"
 
 # QUICK=1: smaller problems and few repetitions, written to out/ so that the figures of a full run stay.

@@ -18,7 +18,7 @@ def main() -> None:
     parser.add_argument("questions", nargs="*", metavar="QUESTION", help=f"only these: {', '.join(questions.names())}")
     parser.add_argument("--quick", action="store_true", help="smaller problems and fewer repetitions, to try it out")
     parser.add_argument("--out", type=Path, default=HERE, help="folder to write to; by default this one")
-    parser.add_argument("--readme", action="store_true", help="copy the table into README.md too")
+    parser.add_argument("--readme", action="store_true", help="copy the table into docs/benchmarks.md too")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     where, began = machine.describe(), time.perf_counter()

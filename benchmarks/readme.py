@@ -1,4 +1,4 @@
-"""Copy what was measured into README.md, between its marks.
+"""Copy what was measured into README.md and docs/, between the marks there.
 
 ``python -m benchmarks.readme`` copies the tables of results.json, outofcore.json, gpu.json and panel.json, and those of
 suite.md to docs/;
@@ -16,6 +16,7 @@ from matplotlib.image import imread
 HERE = Path(__file__).parent
 README = HERE.parent / "README.md"
 PAGE = HERE.parent / "docs" / "benchmarks.md"
+PAPER = HERE.parent / "docs" / "paper.md"
 PICTURE = HERE.parent / "docs" / "images" / "reproduction.png"
 
 
@@ -41,7 +42,7 @@ def copy(folder: Path = HERE) -> None:
         told = "" if not aim else "yes" if met == len(rows) else f"**{met} of {len(rows)}**"
         lines.append(f"| {question} | {len(rows)} | {measure}: {' to '.join(ends)} | {aim} | {told} |")
     summary = (folder / "results.md").read_text().strip().rsplit("\n", 1)[-1]
-    put("results", "\n".join(lines) + f"\n\n{summary} Every case: [benchmarks/results.md](benchmarks/results.md).\n")
+    put("results", "\n".join(lines) + f"\n\n{summary} Every case: `benchmarks/results.md`.\n", PAGE)
 
 
 def copy_big(folder: Path = HERE) -> None:
@@ -63,7 +64,7 @@ def copy_big(folder: Path = HERE) -> None:
         f"{gpu['machine']['threads']} cores of that machine, {torch / fit['seconds']:.0f} times than PyTorch on them |",
         f"| 50,000 of 10×10×10, logistic, on that GPU | {1e3 * logistic:.0f} ms; {slow / logistic:.0f} times faster than NumPy |",
     ]
-    put("big", "\n".join(lines) + "\n")
+    put("big", "\n".join(lines) + "\n", PAGE)
 
 
 def copy_panel() -> None:
@@ -109,7 +110,7 @@ def copy_reproduction(folder: Path) -> None:
         f"{results['budget']:g} s of learning for each of the paper's algorithms with the paper's own step, {machine['cores']} "
         f"cores. The paper reports 95.9 % within one rank.\n"
     )
-    put("paper", "\n".join(lines))
+    put("paper", "\n".join(lines), PAPER)
     side_by_side([folder / "figure_a.png", folder / "figure_b.png"], PICTURE)
 
 

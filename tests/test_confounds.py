@@ -15,7 +15,9 @@ from tracelearn import (
     TraceNormRegressorCV,
     load,
     save,
+    stream,
     to_onnx,
+    trace_norm_path,
 )
 from tracelearn.confounds import Regression
 from tracelearn.inference import bootstrap, compare, decode_over_time, learning_curve, map_test, permutation_test
@@ -205,6 +207,34 @@ def test_several_classes_and_the_logistic_loss():
         plain.fit(clean, labels)
         np.testing.assert_allclose(ours.decision_function(X, C), plain.decision_function(clean), atol=1e-3)
         assert ours.confound_coef_.shape == (3, 2)
+
+
+def test_a_stream_regresses_confounds_out_of_all_samples_so_far():
+    X, y, C = confounded(90)
+    parts = [slice(start, start + 30) for start in range(0, 90, 30)]
+    options = {"alpha": 0.2, "tol": 1e-10, "max_iter": 5000}
+    model, whole = TraceNormRegressor(**options), TraceNormRegressor(**options).fit(X, y, confounds=C)
+    report = stream([(X[own], y[own], None, C[own]) for own in parts], model, refresh_samples=30)
+    np.testing.assert_allclose(model.predict(X, C), whole.predict(X, C), atol=1e-5)
+    first = TraceNormRegressor(**options).fit(X[:30], y[:30], confounds=C[:30])
+    left = np.mean((y[30:60] - first.predict(X[30:60], C[30:60])) ** 2)  # predicted before it is learned
+    assert report.curve[0].error == pytest.approx(left, rel=1e-4)
+    with pytest.raises(ValueError, match="Expected 2 confounds"):
+        stream([(X, y, None, C), (X, y)], TraceNormRegressor(**options))
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (9, 8)])  # moments, and coordinates of few samples
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_a_path_is_that_of_residuals(shape, fit_intercept):
+    X, y, C = confounded(60 if shape == (4, 3) else 30, shape)
+    model = TraceNormRegressor(tol=1e-9, max_iter=5000, fit_intercept=fit_intercept)
+    path = trace_norm_path(X, y, estimator=model, alphas=[0.5, 0.2], confounds=C)
+    for k, alpha in enumerate(path.alphas):
+        one = clone(model).set_params(alpha=alpha).fit(X, y, confounds=C)
+        np.testing.assert_allclose(path.coefs[k], one.coef_, atol=1e-3)
+        np.testing.assert_allclose(path.confound_coefs[k], one.confound_coef_, atol=1e-3)
+        assert path.intercepts[k] == pytest.approx(one.intercept_, abs=1e-3)
+    assert trace_norm_path(X, y, alphas=2).confound_coefs is None
 
 
 def test_scikit_learn_routes_confounds_to_fit_and_score():

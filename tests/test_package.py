@@ -95,9 +95,13 @@ def test_types_are_shipped():
 
 def test_the_recipe_and_the_citation_say_what_the_package_says():
     yaml = pytest.importorskip("yaml", reason="PyYAML comes with Dask")
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    project = settings["project"]
     recipe, citation = (yaml.safe_load((ROOT / name).read_text()) for name in ("recipe/recipe.yaml", "CITATION.cff"))
     assert recipe["context"]["version"] == citation["version"] == tracelearn.__version__
     assert recipe["about"]["license"] == citation["license"] == project["license"]
     wanted = [f"python{project['requires-python']}", *project["dependencies"], *project["optional-dependencies"]["cli"]]
     assert [one.replace(" ", "") for one in recipe["requirements"]["run"]] == wanted
+    assert {one.replace(" ", "") for one in recipe["requirements"]["host"]} >= set(settings["build-system"]["requires"])
+    commands = [" = ".join(one) for one in project["scripts"].items()]
+    assert recipe["build"]["python"]["entry_points"] == commands

@@ -75,3 +75,21 @@ def test_pytorch_has_one_thread_too():
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("name", ["permutation_test", "compare"])
+def test_inference_from_small_samples_has_one_thread_while_it_runs(name):
+    from tracelearn import inference
+
+    seen, before = [], counts()
+
+    def watched(model, X, y):
+        seen.append(counts())
+        return float(np.mean(model.predict(X) * y))
+
+    X = np.random.default_rng(0).normal(size=(30, 3, 2))
+    few = {"n_permutations": 3} if name == "permutation_test" else {"repeats": 1}
+    getattr(inference, name)(TraceNormRegressor(alpha=0.1), X, X[:, 0, 0], scoring=watched, **few)
+    assert seen
+    assert all(found == {1} for found in seen)
+    assert counts() == before

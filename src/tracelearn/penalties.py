@@ -469,9 +469,14 @@ class Overlap(_Terms):
         """Take the proximal point of ``W + V_m / rho`` for each term; what was cut off becomes the new force."""
         rho = rho / len(self.terms)
         level = array_namespace(rho).reshape(rho, (-1, *(1,) * (W.ndim - 1)))
-        anchors = relax * W + (1.0 - relax) * split.parts + split.duals / level
+        # In place: for a large batch fresh memory costs as much as the arithmetic.
+        anchors = split.duals / level
+        anchors += (1.0 - relax) * split.parts
+        anchors += relax * W
         parts = self._shrunk(anchors, alpha / rho)
-        return Split(parts, level * (anchors - parts), anchors)
+        duals = anchors - parts
+        duals *= level
+        return Split(parts, duals, anchors)
 
     def residuals(self, before: Split, after: Split, W: Array, rho: Array) -> tuple[Array, Array]:
         """Compare W with its copies, and the copies with those before."""

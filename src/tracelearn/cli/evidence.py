@@ -56,12 +56,12 @@ def _read(
     reading: dict[str, Any],
 ) -> tuple[Any, Any, bool]:
     """Read samples, targets and groups, and confounds; say whether targets are labels."""
-    from tracelearn.cli import learning, progress
-
     names = [] if confounds is None else confounds.split(",")
     if names:  # of a wide table they are no columns of the samples
         reading = {**reading, "ignore": (*reading["ignore"], *names, target)}
     source, grouped = open_groups(data, samples, target, groups, reading)
+    from tracelearn.cli import learning, progress  # after what may be refused: it takes a second
+
     with progress.Bar(quiet=True) as bar:
         found = learning.read(source, grouped, data, bar)
     refuse(
@@ -140,9 +140,9 @@ def permutation_command(
     Targets are permuted within groups; where every group has one target, whole groups are.
     """
     check_out(plot, "figure", force=force, option="--plot", inputs=(data, target))
+    found, confounding, classes = _read(data, target, samples, groups, confounds, task, cv, reading)
     from tracelearn.inference import permutation_test
 
-    found, confounding, classes = _read(data, target, samples, groups, confounds, task, cv, reading)
     model = _model(alpha, classes=classes, views=None)
     options: dict[str, Any] = {"n_permutations": permutations, "cv": cv, "scoring": scoring, "random_state": seed}
     result = permutation_test(
@@ -193,9 +193,9 @@ def compare_command(
 ) -> None:
     """Compare the trace norm with ridge and logistic regression on flat samples, on the same folds."""
     check_out(plot, "figure", force=force, option="--plot", inputs=(data, target))
+    found, confounding, classes = _read(data, target, samples, groups, confounds, task, cv, reading)
     from tracelearn.inference import compare
 
-    found, confounding, classes = _read(data, target, samples, groups, confounds, task, cv, reading)
     model = {"trace norm": _model(alpha, classes=classes)}
     result = compare(
         model, found.X, found.y, cv=cv, repeats=repeats, groups=found.groups, confounds=confounding, scoring=scoring
@@ -231,9 +231,9 @@ def over_time_command(
 ) -> None:
     """Fit and score a model at each position along a mode, such as time."""
     check_out(plot, "figure", force=force, option="--plot", inputs=(data, target))
+    found, confounding, classes = _read(data, target, samples, groups, confounds, task, cv, reading)
     from tracelearn.inference import decode_over_time
 
-    found, confounding, classes = _read(data, target, samples, groups, confounds, task, cv, reading)
     model = _model(alpha, classes=classes, views=None)
     options: dict[str, Any] = {"axis": axis, "window": window, "step": step, "generalize": generalize}
     result = decode_over_time(

@@ -19,6 +19,7 @@ from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, check_cv
 from sklearn.pipeline import make_pipeline
 
 from tracelearn.arrays.array_api import available_memory
+from tracelearn.arrays.linalg import few_threads
 from tracelearn.cli.mistakes import refuse, telling
 from tracelearn.cli.progress import Bar
 from tracelearn.cli.shared import as_text, missing_targets
@@ -257,7 +258,7 @@ def _describe(model: Any, data: Dataset, task: Task) -> dict[str, Any]:
 def learn(data: Dataset, task: Task, model: Any, splits: Splits, bar: Bar) -> tuple[dict[str, Any], Evaluation]:
     """Fit and score a model; return the facts, and how it did on held-out samples."""
     began = time.perf_counter()
-    with _heard(bar):
+    with _heard(bar), few_threads(data.X):
         bar.show("choosing alpha" if hasattr(model, "cv") else "learning")
         model.verbose = int(bar.is_shown)
         with telling("the fit to all samples"):

@@ -37,7 +37,8 @@ class Bar(Progress):
     def show(self, what: str, done: float = 0.0, total: float | None = None) -> None:
         """Show how far something is."""
         if what != self.tasks[0].description:
-            self.reset(self._task, description=what)  # it has a speed of its own
+            self.remove_task(self._task)  # rich would show the time left of the last one for a while
+            self._task = self.add_task(what)
         self.update(self._task, completed=done, total=total, visible=True)
 
     def follow(self, what: str, batches: Iterable[Any], total: int | None) -> Iterator[Any]:

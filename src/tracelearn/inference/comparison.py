@@ -21,7 +21,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from tracelearn.arrays.array_api import Array
 from tracelearn.estimators.base import ZeroWeightsWarning
 from tracelearn.inference.sets import check_count, check_scores, cleaned, read_groups, read_labels, score_name, scored
-from tracelearn.samples.checks import read_confounds
+from tracelearn.samples.checks import read_confounds, small_on_one_thread
 from tracelearn.samples.samples import unnamed
 from tracelearn.selection.cv import SelectionCV
 from tracelearn.selection.folds import folds_of
@@ -133,6 +133,7 @@ class Comparison:
         return "\n".join(rows)
 
 
+@small_on_one_thread
 def compare(
     models: Any,
     X: Any,
@@ -198,6 +199,8 @@ def compare(
     scores = np.empty((len(named), len(folds)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ZeroWeightsWarning)
+        # PCA divides by the variance of samples, also where they have none.
+        warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"sklearn\.decomposition")
         for f, (train, test) in enumerate(folds.splits):
             clean = cleaned(X, confounds, train)
             for m, model in enumerate(named.values()):

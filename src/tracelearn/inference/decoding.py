@@ -31,7 +31,7 @@ from tracelearn.inference.sets import (
 )
 from tracelearn.problems.batch import Problems
 from tracelearn.problems.datafits import Gram, Squares
-from tracelearn.samples.checks import read_confounds
+from tracelearn.samples.checks import read_confounds, small_on_one_thread
 from tracelearn.samples.samples import unnamed
 from tracelearn.selection.folds import Folds, folds_of
 
@@ -90,6 +90,7 @@ class Decoding:
         return f"{span}, best at {kind} {best}, over {len(self.scores)} folds"
 
 
+@small_on_one_thread
 def decode_over_time(
     model: Any,
     X: Any,
@@ -162,6 +163,7 @@ def decode_over_time(
     return _decode(model, X, y, parts, starts, cv, groups, confounds, scoring, generalize=generalize)
 
 
+@small_on_one_thread
 def searchlight(
     model: Any,
     X: Any,

@@ -27,7 +27,7 @@ from tracelearn.inference.sets import (
 from tracelearn.moments import Moments
 from tracelearn.problems.batch import Problems, Solution, in_basis
 from tracelearn.problems.datafits import Squares
-from tracelearn.samples.checks import read_confounds
+from tracelearn.samples.checks import read_confounds, small_on_one_thread
 from tracelearn.samples.samples import unnamed
 from tracelearn.selection.folds import folds_of
 
@@ -107,6 +107,7 @@ class Bootstrap:
         return draw_bootstrap(self, ax)
 
 
+@small_on_one_thread
 def bootstrap(
     model: Any,
     X: Any,
@@ -260,6 +261,7 @@ class LearningCurve:
         return draw_curve(self, ax)
 
 
+@small_on_one_thread
 def learning_curve(
     model: Any,
     X: Any,

@@ -13,6 +13,7 @@ from scipy.sparse.csgraph import connected_components
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.inference.permutation import exchange_of, p_value
 from tracelearn.inference.sets import Reading, check_count, is_shared, read_groups, solve
+from tracelearn.samples.checks import small_on_one_thread
 
 __all__ = ["MapTest", "map_test"]
 
@@ -85,6 +86,7 @@ class MapTest:
         return draw_map(self, ax, level)
 
 
+@small_on_one_thread
 def map_test(
     model: Any,
     X: Any,

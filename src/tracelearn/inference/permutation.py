@@ -30,7 +30,7 @@ from tracelearn.inference.sets import (
     scored,
     solve,
 )
-from tracelearn.samples.checks import read_confounds
+from tracelearn.samples.checks import read_confounds, small_on_one_thread
 from tracelearn.samples.samples import unnamed
 from tracelearn.selection.cv import SelectionCV
 from tracelearn.selection.folds import Folds, folds_of
@@ -171,6 +171,7 @@ class PermutationTest:
         )
 
 
+@small_on_one_thread
 def permutation_test(
     model: Any,
     X: Any,
@@ -298,12 +299,12 @@ def _one_by_one(score: Callable[[Array], float], order: Array) -> Array:
 def fold_scores(reading: Reading, folds: Folds, scoring: Any, order: Array, tol: float = 0.0) -> Array:
     """Score what each fold holds out for each order (S, n) of the targets: (S, F)."""
     S, K = len(order), reading.samples.n_targets
-    found = np.empty((S, len(folds)))
+    found, known = np.empty((S, len(folds))), dict[str, float]()
     # Targets of all sets in memory at once, as long as they take no more than the batches themselves.
     for part in chunks(S, max(1, reading.n * K // 16)):
         for f, (train, test) in enumerate(folds.splits):
             own, clean = order[part], reading.cleaned(train)
-            W, b = solve(clean, clean.part(train, own[:, train]), len(own), tol)
+            W, b = solve(clean, clean.part(train, own[:, train]), len(own), tol, known)
             scores = to_numpy(clean.part(test).rows @ W.T + b)
             scores = np.moveaxis(scores.reshape(len(test), len(own), K), 0, 1)
             found[part, f] = judged(reading, scoring, own[:, test], scores)

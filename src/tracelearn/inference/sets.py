@@ -46,12 +46,12 @@ __all__ = [
     "solve",
 ]
 
-# Numbers in the weights of one batch: more would leave the cache without fewer calls.
-_LARGEST_BATCH = 1_000_000
+# Numbers in the weights of one batch: more would leave the cache, fewer are lost in calls.
+_LARGEST_BATCH = 250_000
 
-# The smallest gap that is tried in single precision, whose rounding hides smaller ones. Most problems reach it in seven
+# The smallest gap that is tried in single precision, whose rounding hides smaller ones. Most problems reach it in five
 # iterations, so that earlier certificates would be lost; it is given up after some more.
-_SINGLE_TOL, _SINGLE = 1e-3, {"check_every": 7, "max_iter": 49}
+_SINGLE_TOL, _SINGLE = 1e-3, {"check_every": 5, "max_iter": 50, "relax": 1.4}
 
 _PILOT = 32  # problems whose step is a better guess for all others than any that looks at no solution
 
@@ -173,15 +173,18 @@ def chunks(count: int, size: int) -> Iterator[slice]:
     return (slice(start, min(start + step, count)) for start in range(0, count, step))
 
 
-def solve(reading: Reading, samples: Samples, n_sets: int = 1, tol: float = 0.0) -> tuple[Array, Array]:
+def solve(
+    reading: Reading, samples: Samples, n_sets: int = 1, tol: float = 0.0, known: dict[str, float] | None = None
+) -> tuple[Array, Array]:
     """Fit the model to every set of targets; return weights (S K, p) and intercepts (S K,).
 
     The loss of several classes that is not a sum over them has one system for each set: its sets are solved one by one. Gaps are
-    at most ``tol``, or that of the model where it is larger; those that single precision can prove are solved in it.
+    at most ``tol``, or that of the model where it is larger; those that single precision can prove are solved in it. ``known``
+    takes the step of ADMM from one call to the next, for samples alike.
     """
     model, loss, K = reading.model, reading.loss, samples.n_targets // n_sets
     if n_sets > 1 and not (loss.has_moments or (loss.is_separable and not model._joint(K))):
-        apart = [solve(reading, one, tol=tol) for one in _apart(samples, n_sets)]
+        apart = [solve(reading, one, tol=tol, known=known) for one in _apart(samples, n_sets)]
         xp = array_namespace(apart[0][0])
         return xp.concat([W for W, _ in apart]), xp.concat([b for _, b in apart])
     form, joint = choose_form(samples, loss), model._joint(K)
@@ -190,12 +193,12 @@ def solve(reading: Reading, samples: Samples, n_sets: int = 1, tol: float = 0.0)
     fit: Any = datafit(samples.rescaled(scales), loss, form, joint=joint and n_sets == 1, **options)
     if joint and n_sets > 1:
         fit = replace(fit, ridge=fit.ridge[:n_sets])  # rows of one set are one problem
-    W = _solved(reading, fit, K, max(tol, model.tol))
+    W = _solved(reading, fit, K, max(tol, model.tol), {} if known is None else known)
     b = fit.intercept(W) if model.fit_intercept else array_namespace(W).zeros_like(W[:, 0])
     return W if scales is None else W / scales, b
 
 
-def _solved(reading: Reading, fit: Any, n_targets: int, tol: float) -> Array:
+def _solved(reading: Reading, fit: Any, n_targets: int, tol: float, known: dict[str, float]) -> Array:
     """Solve all problems of a data fit to a gap, batch by batch: (S K, p).
 
     Single precision comes first where it can prove that gap; what it leaves open is solved in double.
@@ -206,15 +209,15 @@ def _solved(reading: Reading, fit: Any, n_targets: int, tol: float) -> Array:
     if tol >= _SINGLE_TOL and model.alpha != 0 and isinstance(fit, Squares) and solver is admm:
         tries.insert(0, (fit.single(), _SINGLE))
     gap, numbers, parts = 0.0, [], []
-    known: dict[str, float] = {}
-    for part in _with_pilot(chunks(fit.n_problems, math.prod(shape))):
+    parts_of = chunks(fit.n_problems, math.prod(shape))
+    for part in parts_of if known else _with_pilot(parts_of):
         left = xp.arange(part.start, part.stop, device=device(fit.ridge))
         for one, options in tries:
             own = one if left.shape[0] == fit.n_problems else one.take(left)
             problems = Problems(own, norm, model._alphas(own, norm, shape), shape)
             found = solver(problems, tol=tol, exact_ranks=False, **options, **known)
             if solver is admm and found.rho is not None and not known:
-                known = {"step": float(xp.exp(xp.mean(xp.log(found.rho))))}
+                known["step"] = float(xp.exp(xp.mean(xp.log(found.rho))))
             done = found.gap <= (tol if one is not fit else math.inf)
             W = xp.reshape(as_dtype(found.W, fit.ridge.dtype), (left.shape[0], -1, fit.n_features))
             numbers.append(left[done])

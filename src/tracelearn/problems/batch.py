@@ -195,7 +195,14 @@ Watcher = Callable[[Solution], None]
 
 
 def certify(
-    at: Evaluation, penalty: Penalty, W: Array, split: Split | None, alpha: Array, reference: Array
+    at: Evaluation,
+    penalty: Penalty,
+    W: Array,
+    split: Split | None,
+    alpha: Array,
+    reference: Array,
+    *,
+    zero: bool = False,
 ) -> tuple[Array, Array]:
     """Evaluate the objective (B,) at W and the duality gap (B,), relative to ``reference``.
 
@@ -207,10 +214,13 @@ def certify(
     split : what the solver knows of W, or None
     alpha, reference : arrays of shape (B,)
         Penalty strengths, and objectives at W = 0.
+    zero : whether W = 0, whose norm need not be computed
     """
     xp = array_namespace(W)
     apart = (alpha.shape[0], -1)
-    objective = at.value + alpha * xp.sum(xp.reshape(penalty.value(W, split), apart), axis=1)
+    objective = at.value
+    if not zero:
+        objective = objective + alpha * xp.sum(xp.reshape(penalty.value(W, split), apart), axis=1)
     G = xp.reshape(at.gradient, W.shape)
     last_places = _ROUNDING * float(xp.finfo(W.dtype).eps)
     value_error, gradient_error = at.errors(last_places)
@@ -287,7 +297,7 @@ class Problems:
             return self.certified(start.W, start.split, 0, start.rho, proven=proven)
         at = self.fit.at_zero
         W = self.tensors(array_namespace(self.alpha).zeros_like(at.gradient))
-        proof = certify(at, self.penalty, W, None, self.alpha, self.scale)
+        proof = certify(at, self.penalty, W, None, self.alpha, self.scale, zero=True)
         return Solution(W, self.penalty.start(W), *proof, 0)
 
     def take(self, problems: Array) -> Problems:

@@ -299,9 +299,19 @@ class InBasis:
         """Multiply the coordinates of every row."""
         return self.inner.apply(rows @ self.basis) @ array_namespace(rows).matrix_transpose(self.basis)
 
+    @cached_property
+    def _principal(self) -> Array:
+        """The eigenvectors (p, r) of the one matrix, as vectors of all features."""
+        return self.basis @ self.inner._eigen[1]
+
     def solver(self, shift: Array) -> Rows:
         """Return the solve inside the span; outside the shift alone divides."""
-        inner, back = self.inner.solver(shift), array_namespace(shift).matrix_transpose(self.basis)
+        xp = array_namespace(shift)
+        if self.inner.spectral and self.n_groups == 1:  # one basis of eigenvectors instead of two changes of basis
+            principal, values = self._principal, self.inner._eigen[0]
+            share, back = values / (values + shift[:, None]), xp.matrix_transpose(principal)
+            return lambda rows: (rows - ((rows @ principal) * share) @ back) / shift[:, None]
+        inner, back = self.inner.solver(shift), xp.matrix_transpose(self.basis)
 
         def solve(rows: Array) -> Array:
             inside = rows @ self.basis

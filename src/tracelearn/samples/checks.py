@@ -47,6 +47,7 @@ __all__ = [
     "read_targets",
     "read_weights",
     "sample_shape",
+    "small_on_one_thread",
 ]
 
 # Products of two numbers, and in double precision products of those, must neither overflow nor vanish.
@@ -426,6 +427,17 @@ def learning(learn: Method) -> Method:
             raise
 
     return cast(Method, fit_context(prefer_skip_nested_validation=True)(attempt))
+
+
+def small_on_one_thread(function: Method) -> Method:
+    """Let a function of a model and of samples, its first two arguments, use one thread where the samples are small."""
+
+    @functools.wraps(function)
+    def limited(*args: Any, **options: Any) -> Any:
+        with few_threads(args[1] if len(args) > 1 else options.get("X")):
+            return function(*args, **options)
+
+    return cast(Method, limited)
 
 
 class NotEnoughMemoryError(MemoryError):

@@ -20,13 +20,17 @@ __all__ = ["TraceNormPath", "trace_norm_path"]
 
 @dataclass(frozen=True, eq=False)
 class TraceNormPath:
-    """Models along decreasing alphas: ``coefs`` and ``intercepts`` have one more first axis than those of a fit."""
+    """Models along decreasing alphas: ``coefs`` and ``intercepts`` have one more first axis than those of a fit.
+
+    So have ``confound_coefs``, which are None where there were no confounds.
+    """
 
     alphas: Array
     coefs: Array
     intercepts: Array
     dual_gaps: Array
     n_iters: Array
+    confound_coefs: Array | None = None
 
 
 def trace_norm_path(
@@ -37,12 +41,13 @@ def trace_norm_path(
     alphas: Any = 100,
     eps: float = 1e-3,
     sample_weight: Any = None,
+    confounds: Any = None,
 ) -> TraceNormPath:
     """Solve for many alphas, each started from the one before.
 
     Parameters
     ----------
-    X, y, sample_weight : as for ``fit``
+    X, y, sample_weight, confounds : as for ``fit``
     estimator : TraceNormRegressor or TraceNormClassifier, default=TraceNormRegressor()
         Says everything but alpha: loss, penalty, ridge, tol and so on. It is not fitted.
     alphas : int or array, default=100
@@ -61,7 +66,12 @@ def trace_norm_path(
     model: Any = TraceNormRegressor() if estimator is None else type(estimator)(**estimator.get_params(deep=False))
     model._validate_params()
     grid, given = read_alphas(alphas, eps)
-    samples = model._read(model._gathered(as_raw(X, y, sample_weight), model._loss()))
+    samples = model._read(model._gathered(as_raw(X, y, sample_weight, confounds), model._loss()))
+    regression = None
+    if samples.n_confounds:
+        samples = samples.checked()
+        regression = samples.regression(centre=model.fit_intercept)
+        samples = samples.residual(regression)
     K = samples.n_targets
     loss, (penalty, shape) = model._loss(K), model._penalty(K)
     form = choose_form(samples, loss)
@@ -79,8 +89,12 @@ def trace_norm_path(
         problems = Problems(fit, penalty, xp.full_like(reference, float(alpha)), shape)
         found = solver(problems, tol=model.tol, max_iter=model.max_iter, start=found)
         points.append((float(alpha), problems.rows(found.W), float(xp.max(found.gap)), found.n_iter))
-    intercepts = [float(b[0]) if model._single else b for b in (fit.intercept(W) for _, W, _, _ in points)]
     rows = [W if scales is None else W / scales for _, W, _, _ in points]
+    intercepts, weights = [fit.intercept(W) for _, W, _, _ in points], []
+    if regression is not None:
+        weights = [regression.weights(W) for W in rows]
+        intercepts = [b - own @ regression.centre for b, own in zip(intercepts, weights, strict=True)]
+    intercepts = [float(b[0]) if model._single else b for b in intercepts]
     own = (samples.n_features,) if model._flat else samples.shape
     return TraceNormPath(
         alphas=np.array([alpha for alpha, *_ in points]),
@@ -88,4 +102,5 @@ def trace_norm_path(
         intercepts=np.array(intercepts) if isinstance(intercepts[0], float) else xp.stack(intercepts),
         dual_gaps=np.array([gap for *_, gap, _ in points]),
         n_iters=np.array([n_iter for *_, n_iter in points]),
+        confound_coefs=xp.stack([model._shaped(own, own.shape[1:]) for own in weights]) if weights else None,
     )

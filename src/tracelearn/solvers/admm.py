@@ -51,6 +51,7 @@ def admm(
     on_iteration: Watcher | None = None,
     check_every: int | None = CHECK_EVERY,
     step: float | None = None,
+    relax: float = _RELAX,
     record: bool = True,
 ) -> Solution:
     """Solve a batch of problems by ADMM: one linear solve, and one proximal point for each term, an iteration.
@@ -63,7 +64,9 @@ def admm(
     exact_ranks : whether to go on, some iterations at most, until the weights have the exact ranks of their split
     on_iteration : called with the solution so far whenever a certificate was computed
     check_every : iterations between certificates, which cost about one iteration; None is max_iter of them, and no certificate
-    step : rho to begin with, where problems like these have ended with it; else it is guessed
+    step : rho to begin with, where problems like these have ended with it; else it is guessed. From W = 0 the first iteration is
+        then made as if there were no operator, which saves about two where weights stay small
+    relax : over-relaxation; less than the default suits gaps of a thousandth and more
     record : whether iterations on a GPU are recorded and replayed, which pays where there are more than a few
     """
     xp = array_namespace(problems.alpha)
@@ -76,17 +79,16 @@ def admm(
     W, split, operator = found.W, found.split, problems.fit.operator
     shares, review = operator.shares_shift, _REVIEW_EVERY
     least = _LEAST_STEP * operator.mean_eigenvalue()
-    # The problems of an earlier batch may have ended apart, each with a step of its own, or for an operator of another size.
-    known = found.rho is not None and bool(xp.all(found.rho >= least))
-    if step is not None:
-        rho = xp.full_like(problems.alpha, max(step, least))
+    if step is None:
+        rho = _known_rho(problems, found.rho, least)
     else:
-        rho = _shared(found.rho, shares) if known else _first_rho(problems)
+        rho = xp.full_like(problems.alpha, max(step, least))
+        split = split if start is not None else _forces(problems, rho, found)
     finish = Finish(problems, tol, exact_ranks)
     iteration, advance = 0, None  # made anew for a new step
     while True:
         if advance is None:
-            advance = _advancing(problems, rho, W, split, record)
+            advance = _advancing(problems, rho, W, split, relax, record)
         ahead = min(review, iteration - iteration % every + every, max_iter) - iteration
         before, W, split = advance(W, split, ahead)
         iteration += ahead
@@ -110,7 +112,7 @@ def admm(
 
 
 def _advancing(
-    problems: Problems, rho: Array, W: Array, split: Split, record: bool
+    problems: Problems, rho: Array, W: Array, split: Split, relax: float, record: bool
 ) -> Callable[[Array, Split, int], tuple[Split, Array, Split]]:
     """Return the function that makes some iterations: of W, split and their number; also the split before the last one."""
     penalty, update = problems.penalty, problems.fit.updater(rho)
@@ -118,7 +120,7 @@ def _advancing(
 
     def step(W: Array, split: Split) -> tuple[Array, Split]:
         W = problems.tensors(update(problems.rows(W), problems.rows(penalty.pull(split, level))))
-        return W, penalty.push(split, W, strength, level, _RELAX)
+        return W, penalty.push(split, W, strength, level, relax)
 
     def advance(W: Array, split: Split, count: int) -> tuple[Split, Array, Split]:
         for _ in range(count):
@@ -127,6 +129,24 @@ def _advancing(
         return before, W, split
 
     return (recorded(step, W, split) if record else None) or advance
+
+
+def _known_rho(problems: Problems, rho: Array | None, least: float) -> Array:
+    """Go on with the step of an earlier batch, or guess.
+
+    Its problems may have ended apart, each with a step of its own, or for an operator of another size.
+    """
+    if rho is None or not bool(array_namespace(rho).all(rho >= least)):
+        return _first_rho(problems)
+    return _shared(rho, problems.fit.operator.shares_shift)
+
+
+def _forces(problems: Problems, rho: Array, found: Solution) -> Split:
+    """Start from the forces of the gradient at W = 0: the split for ``W = -g / rho``."""
+    level, strength = (repeated(values, found.W.shape[0]) for values in (rho, problems.alpha))
+    gradient = problems.fit.at_zero.gradient
+    down = problems.tensors(gradient / repeated(-rho, gradient.shape[0])[:, None])
+    return problems.penalty.push(found.split, down, strength, level, 1.0)
 
 
 def _first_rho(problems: Problems) -> Array:

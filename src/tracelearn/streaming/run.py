@@ -75,7 +75,9 @@ def stream(
 
     Parameters
     ----------
-    source : iterable of (X, y) or (X, y, weight), a function from the number of samples to skip to one, or a source
+    source : iterable of (X, y), (X, y, weight) or (X, y, weight, confounds), a function from the number of samples to skip to
+        one, or a source. Confounds (n,) or (n, n_confounds) are regressed out of all samples so far, from joint moments, and a
+        weight may be None. Files hold none.
         To resume, batches must come again as they came; with a function or a source, those that were learned are not read.
     model : TraceNormRegressor or TraceNormClassifier with the squared loss
         Learns in place. With ``forgetting`` below 1, every batch multiplies the weight of all earlier samples.
@@ -174,11 +176,11 @@ class _Run:
         # Model and state change together: whatever is raised in between, the last pair is what counts.
         self.kept = state, dict(vars(model))
 
-    def follow(self, batches: Iterator[tuple[Any, Any, Any]], classes: Any) -> None:
+    def follow(self, batches: Iterator[tuple[Any, ...]], classes: Any) -> None:
         """Test and train on every batch, and refresh where it is due."""
         model = self.model
-        for X, y, weight in batches:
-            errors, grown = _test_and_train(model, X, y, weight, classes)
+        for X, y, weight, confounds in batches:
+            errors, grown = _test_and_train(model, X, y, weight, confounds, classes)
             state = self.kept[0].learned(len(X), errors)
             late = time.monotonic() - self.refreshed >= self.refresh_seconds
             if (grown or late or state.since >= self.refresh_samples) and _can_solve(model):
@@ -235,13 +237,16 @@ def _can_solve(model: Any) -> bool:
     return len(getattr(model, "classes_", (0, 1))) > 1
 
 
-def _test_and_train(model: Any, X: Any, y: Any, weight: Any, classes: Any) -> tuple[Sequence[float], bool]:
+def _test_and_train(
+    model: Any, X: Any, y: Any, weight: Any, confounds: Any, classes: Any
+) -> tuple[Sequence[float], bool]:
     """Predict a batch, then learn it; return its error and weight, and whether the weights no longer fit the classes.
 
     The error of a sample is 0 or 1 for labels, else squared and averaged over targets.
     """
-    known, predicted = len(getattr(model, "classes_", ())), model.predict(X) if hasattr(model, "coef_") else None
-    model._learn(X, y, weight, classes, grow=True)
+    known = len(getattr(model, "classes_", ()))
+    predicted = model.predict(X, confounds) if hasattr(model, "coef_") else None
+    model._learn(X, y, weight, classes, confounds, grow=True)
     if predicted is None:
         return (0.0, 0.0), False
     if hasattr(model, "classes_"):
@@ -263,20 +268,22 @@ def _opened(source: Any, start: int) -> tuple[Any, int]:
     return (source(start), start) if callable(source) else (source, 0)
 
 
-def _batches(source: Any, start: int, max_samples: int | None) -> Iterator[tuple[Any, Any, Any]]:
+def _batches(source: Any, start: int, max_samples: int | None) -> Iterator[tuple[Any, ...]]:
     """Read the samples from one on, up to a number of them; the first and the last batch are cut, none is empty."""
     stop = sys.maxsize if max_samples is None else max_samples
     items, seen = _opened(source, start) if start < stop else ((), start)
     for item in items:
         sentence = (
-            f"Expected batches (X, y) or (X, y, weight), got {type(item).__name__}: make the source yield such tuples."
+            "Expected batches (X, y), (X, y, weight) or (X, y, weight, confounds), got "
+            f"{type(item).__name__}: make the source yield such tuples."
         )
-        refuse((not isinstance(item, tuple | list) or len(item) not in (2, 3), sentence))
-        X, y, weight = item if len(item) == 3 else (*item, None)
+        refuse((not isinstance(item, tuple | list) or len(item) not in (2, 3, 4), sentence))
+        X, y, *more = item
         part = slice(max(start - seen, 0), min(len(X), stop - seen))
         seen += len(X)
         if part.start < part.stop:
-            yield X[part], y[part], None if weight is None else weight[part]
+            rest = [None if own is None else own[part] for own in more]
+            yield X[part], y[part], *rest, *[None] * (2 - len(rest))
         if seen >= stop:
             return
     sentence = f"Expected a source of at least the {start} samples that the checkpoint has learned, got {seen}"
