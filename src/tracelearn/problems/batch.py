@@ -38,6 +38,7 @@ __all__ = [
     "certify",
     "choose_form",
     "datafit",
+    "share_of_alpha_max",
 ]
 
 CHECK_EVERY = 5  # iterations between certificates, which cost about one iteration
@@ -128,19 +129,25 @@ def _squares(samples: Samples, *, ridge: float, joint: bool, fit_intercept: bool
         x_mean, y_mean = 0.0 * x_mean, 0.0 * y_mean
 
     def products(X: Array, Y: Array, share: Array, z: Array) -> tuple[Array, ...]:
-        targets = (Y - y_mean) * share[:, None]
-        # Sparse samples stay so: their means are near zero, or they would not be sparse.
-        squares = share @ squared(X) - x_mean**2 if is_sparse(X) else share @ (X - x_mean) ** 2
-        return targets.T @ X, array_namespace(targets).sum(targets, axis=0), share @ (Y - y_mean) ** 2, squares
+        residual = Y - y_mean
+        targets = residual * share[:, None]
+        if is_sparse(X):  # stays so: its means are near zero, or it would not be sparse
+            offset = array_namespace(targets).sum(targets, axis=0)
+            return targets.T @ X - offset[:, None] * x_mean, share @ residual**2, share @ squared(X) - x_mean**2
+        centred = X - x_mean
+        return targets.T @ centred, share @ residual**2, share @ centred**2
 
-    cross, offset, target, variances = samples.total(products)
-    ridges = array_namespace(x_mean).full_like(y_mean[:1] if joint else y_mean, ridge)
+    cross, target, variances = samples.total(products)
+    xp = array_namespace(x_mean)
+    # What a constant feature is apart from its mean is the rounding of the mean.
+    still = variances <= (4.0 * float(xp.finfo(x_mean.dtype).eps) * x_mean) ** 2
+    cross, variances = (xp.where(still, xp.zeros_like(a), a) for a in (cross, positive_part(variances)))
+    ridges = xp.full_like(y_mean[:1] if joint else y_mean, ridge)
     operator: Operator = Passes(samples.total, x_mean, 2.0)
     if not matrix_free:
         weight = samples.total(lambda X, Y, share, z: 2.0 * share)
         operator = SparseGram.of(samples.like, weight, centre=fit_intercept)
-    cross = cross - offset[:, None] * x_mean
-    return Squares(operator, cross, target, ridges, x_mean, y_mean, positive_part(variances))
+    return Squares(operator, cross, target, ridges, x_mean, y_mean, variances)
 
 
 # --- the answer -------------------------------------------------------------------------------------------------------
@@ -253,6 +260,14 @@ def alpha_max(fit: DataFit, penalty: Penalty, shape: tuple[int, ...]) -> Array:
     xp = array_namespace(gradient)
     norms = penalty.dual_norm(xp.reshape(gradient, (-1, *shape)))
     return xp.max(xp.reshape(norms, (fit.n_problems, -1)), axis=1)
+
+
+def share_of_alpha_max(fit: DataFit, penalty: Penalty, shape: tuple[int, ...], share: float) -> Array:
+    """Take a share of ``alpha_max``; where that is nothing but rounding, as of samples that are all the same, all of it."""
+    top, at = alpha_max(fit, penalty, shape), fit.at_zero
+    xp = array_namespace(top)
+    noise = penalty.dual_bound(at.errors(_ROUNDING * float(xp.finfo(top.dtype).eps))[1])
+    return xp.where(top <= noise, top + noise, share * top)
 
 
 @dataclass(frozen=True, eq=False)
