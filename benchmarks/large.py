@@ -1,12 +1,16 @@
 """Both many samples and many entries: no square matrix fits, and every product is a pass over the samples.
 
-    python -m benchmarks.large --folder DIR [--case many long] [--limit 2] [--patience 120] [--format zarr]
+    python -m benchmarks.large --folder DIR [--case many long wide] [--limit 2] [--patience 120] [--format zarr]
+    python -m benchmarks.large --folder DIR --growth
 
 Writes samples of a low-rank truth plus noise once (float32, Zarr, not compressed, or npy) and keeps them in DIR. Then one fresh
 process for each case measures: reading all blocks and nothing else; the fit, its passes, its gap and its peak of memory;
 and, for at most ``--patience`` seconds, the accelerated proximal gradient that was the default before. Cases: "many" is
-20,000 of 32x32x32 in an address space of ``--limit`` GiB, "long" is 1,000 of 100x100x100. Needs numpy, scipy, scikit-learn
-and zarr.
+20,000 of 32x32x32 in an address space of ``--limit`` GiB, "long" is 1,000 of 100x100x100, "wide" is 64,000 of 20x20x20 in the
+same space as "many": so many samples that moments in a file take fewer passes than subspaces.
+
+``--growth`` draws time and memory of a fit against the number of entries and of samples, each size in a process of its own
+with 3 GiB of addresses, and the form that was chosen. Needs numpy, scipy, scikit-learn, zarr, and matplotlib for the figure.
 """
 
 from __future__ import annotations
@@ -24,9 +28,16 @@ import numpy as np
 
 # Samples, shape, how many times larger samples are in the subspaces of the truth than elsewhere, and alpha. White samples of a
 # million entries would hide any truth from a thousand of them.
-CASES = {"many": (20_000, (32, 32, 32), 1.0, 0.9), "long": (1_000, (100, 100, 100), 20.0, 14.0)}
+CASES = {
+    "many": (20_000, (32, 32, 32), 1.0, 0.9),
+    "long": (1_000, (100, 100, 100), 20.0, 14.0),
+    "wide": (64_000, (20, 20, 20), 1.0, 0.3),
+}
+# Of the figure: entries for 250 samples, and samples of 1,000 entries.
+SIZES = [(10**k, (10, 10, 10)) for k in (3, 4, 5, 6)] + [(250, (side,) * 3) for side in (10, 20, 32, 46, 68, 100)]
+SPACE = 3.0  # GiB of addresses for each of them
 TOL, RANK, CHUNK = 1e-4, 3, 16 << 20
-AIMS = {"many": {"passes": 15, "reads": 75, "gib": 2.0}, "long": {"seconds": 180, "gib": 12.0}}
+AIMS = {"many": {"passes": 15, "reads": 75, "gib": 2.0}, "long": {"seconds": 180, "gib": 12.0}, "wide": {"gib": 2.0}}
 
 
 def write(path: Path, n: int, shape: tuple[int, ...], strength: float) -> None:
@@ -124,6 +135,84 @@ def _before(make: type, solver: object, path: Path, alpha: float, passes: list[i
     return {"solver": "apg-adm", **last, "seconds": round(time.perf_counter() - began, 1)}
 
 
+# --- growth -----------------------------------------------------------------------------------------------------------
+
+
+def third(path: Path) -> float:
+    """Find a third of the alpha from which all weights are zero."""
+    from tracelearn.penalties import as_penalty
+
+    X, y = np.load(path, mmap_mode="r"), np.load(_targets(path))
+    shape, p = X.shape[1:], int(np.prod(X.shape[1:]))
+    rows = max(1, CHUNK // (4 * p))
+    parts = [(y[i : i + rows] - y.mean()) @ X[i : i + rows].reshape(-1, p) for i in range(0, len(y), rows)]
+    gradient = 2.0 * np.sum(parts, axis=0).reshape(1, *shape) / len(y)
+    return float(as_penalty("overlapped", shape).dual_norm(gradient)[0]) / 3.0
+
+
+def grown(path: Path, alpha: float) -> dict:
+    """Fit one size in this process."""
+    import logging
+
+    from tracelearn import TraceNormRegressor
+
+    said: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("tracelearn").addHandler(handler)
+    began, busy = time.perf_counter(), time.process_time()
+    model = TraceNormRegressor(alpha, tol=TOL, verbose=1).fit(path, _targets(path))
+    return {
+        "n": len(np.load(_targets(path))),
+        "p": model.coef_.size,
+        "form": said[0].split(": ")[1],
+        "gap": model.dual_gap_,
+        "seconds": round(time.perf_counter() - began, 2),
+        "processor_seconds": round(time.process_time() - busy, 2),
+        "peak_gib": round(_peak() / 2**20, 3),
+    }
+
+
+def growth(folder: Path, out: Path, figure: Path) -> None:
+    """Measure every size in a fresh process, and draw."""
+    found = []
+    for n, shape in SIZES:
+        path = folder / "growth.npy"
+        write(path, n, shape, 1.0 if n >= 1000 else 20.0)
+        command = [sys.executable, "-m", "benchmarks.large", "--inside", "--growth", "--folder", str(folder)]
+        command += ["--alpha", str(third(path))]
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        found.append(json.loads(done.splitlines()[-1]))
+        print(found[-1], flush=True)
+        out.write_text(json.dumps(found, indent=2) + "\n")
+        path.unlink()
+        draw(found, figure)
+
+
+def draw(found: list[dict], path: Path) -> None:
+    """Draw time and memory against entries and samples; the colour is the form."""
+    import matplotlib.pyplot as plt
+
+    few = SIZES[-1][0]
+    sets = {"p": [one for one in found if one["n"] == few], "n": [one for one in found if one["n"] != few]}
+    titles = {"p": f"entries of a sample, {few} samples", "n": "samples of 1,000 entries"}
+    values = {"processor_seconds": "seconds of the processor", "peak_gib": "peak memory, GiB"}
+    colours = dict(zip(dict.fromkeys(one["form"] for one in found), ("C0", "C1", "C2", "C3", "C4"), strict=False))
+    figure, axes = plt.subplots(2, 2, figsize=(8, 5.5), sharex="col", layout="constrained")
+    for column, (axis, ones) in enumerate(sets.items()):
+        for row, (name, label) in enumerate(values.items()):
+            ax = axes[row, column]
+            ax.loglog([one[axis] for one in ones], [one[name] for one in ones], color="0.8", zorder=1)
+            for form, colour in colours.items():
+                own = [one for one in ones if one["form"] == form]
+                ax.scatter([one[axis] for one in own], [one[name] for one in own], color=colour, label=form, zorder=2)
+            ax.set_ylabel(label if column == 0 else "")
+            ax.set_xlabel(titles[axis] if row else "")
+            ax.grid(alpha=0.3)
+    axes[0, 0].legend(title="form", fontsize="small")
+    figure.savefig(path, dpi=130)
+
+
 def _peak() -> float:
     """Read the peak of this process in KiB."""
     lines = Path("/proc/self/status").read_text().splitlines()
@@ -133,17 +222,30 @@ def _peak() -> float:
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--folder", type=Path, required=True)
-    options.add_argument("--case", nargs="+", choices=CASES, default=list(CASES))
+    options.add_argument("--case", nargs="+", choices=CASES, default=["many", "long"])
     options.add_argument("--limit", type=float, default=2.0, help="address space of the process, in GiB, for 'many'")
     options.add_argument("--patience", type=float, default=120.0)
     options.add_argument("--out", type=Path, default=Path(__file__).parent / "large.json")
     options.add_argument("--format", choices=("zarr", "npy"), default="zarr")
+    options.add_argument(
+        "--growth", action="store_true", help="time and memory against entries and samples, as a figure"
+    )
+    options.add_argument("--figure", type=Path, default=Path(__file__).parents[1] / "docs" / "images" / "growth.png")
     options.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    options.add_argument("--alpha", type=float, help=argparse.SUPPRESS)
     given = options.parse_args()
+    if given.growth and given.inside:
+        resource.setrlimit(resource.RLIMIT_AS, (int(SPACE * 2**30),) * 2)
+        print(json.dumps(grown(given.folder / "growth.npy", given.alpha)))
+        return
+    if given.growth:
+        given.folder.mkdir(parents=True, exist_ok=True)
+        growth(given.folder, given.out.with_name("large_growth.json"), given.figure)
+        return
     paths = {case: given.folder / f"{case}.{given.format}" for case in given.case}
     if given.inside:
         (case,) = given.case
-        limit = given.limit if case == "many" else AIMS[case]["gib"]
+        limit = AIMS[case]["gib"] if case == "long" else given.limit
         resource.setrlimit(resource.RLIMIT_AS, (int(limit * 2**30),) * 2)
         print(json.dumps(measure(paths[case], case, given.patience)))
         return

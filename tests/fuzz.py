@@ -2,8 +2,9 @@
 
 A file is read, or refused with one sentence in a ValueError or OSError. Nothing else may happen: no other exception, no crash,
 no pickle, no program started, nothing written, no memory beyond a limit, no more than some seconds. Commands are given models
-in which one value was changed, under a right checksum, and end in success or with one line. Input number n of a seed is always
-the same, so that a finding can be repeated with ``--seed S --first N --inputs 1``.
+in which one value was changed, under a right checksum, and end in success or with one line; ``--kind value`` goes through all
+values of all models in turn, in an order that the seed shuffles. Input number n of a seed is always the same, so that a finding
+can be repeated with ``--seed S --first N --inputs 1``.
 """
 
 import argparse
@@ -22,11 +23,13 @@ import tempfile
 import time
 import warnings
 import zipfile
+from functools import partial
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 
-MEMORY = 6 << 30  # of addresses: libraries reserve far more than they use
+MEMORY = 4 << 30  # of addresses, beyond those that libraries reserve before the first input
 SECONDS = 20  # of processor time for one file
 FORBIDDEN = (
     "pickle.find_class", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty", "os.remove", "os.rename",
@@ -88,6 +91,12 @@ def make_seeds(folder):
     save(make_pipeline(Logarithm(), SecondOrder(0, mean=False)).fit(np.exp(X)), folder / "second.tracelearn")
     save(TraceNormRegressorCV(alphas=3, cv=3, views="raw+whitened").fit(X, y), folder / "joined.tracelearn")
     save(LaggedRegressor(2).fit(X[:, :, 0], y), folder / "lagged.tracelearn")
+    save(TraceNormRegressor().fit(X, y, confounds=y[:, None] ** [1, 2]), folder / "confounds.tracelearn")
+    between = np.digitize(X[:, 0, 0], [-0.4, 0.4])  # the middle class is found by a map between the scores of all
+    with mock.patch("tracelearn.selection.session.walk_logistic", return_value=None):
+        mapped = TraceNormClassifierCV(alphas=2, cv=3, loss="auto").fit(X, between)
+    assert hasattr(mapped, "class_map_")
+    save(mapped, folder / "mapped.tracelearn")
     save(PaperRegressor("OL_APG_ADM", max_iter=2).fit(X, y), folder / "paper.tracelearn")
     stream([(X, y)], TraceNormRegressor(alpha=0.1), refresh_samples=60, checkpoint=folder / "run")
     np.savez(folder / "stored.npz", X=X, y=y)
@@ -109,6 +118,7 @@ def make_seeds(folder):
             old / "hierarchy.tracelearn",
         ],
         "command": sorted(folder.glob("*.tracelearn")),
+        "value": sorted(folder.glob("*.tracelearn")),
         "moments": [folder / "moments.tracelearn"],
         "checkpoint": list((folder / "run").iterdir()),
         "npz": [folder / "stored.npz", folder / "deflated.npz"],
@@ -419,6 +429,47 @@ def one_change(members, chance):
             yield name, _other_array(content, chance) if name == victim else content
 
 
+def replacements(seeds, seed):
+    """List all values of all models with all that is put in their place: (model, member, where in it, what)."""
+    found = []
+    for path in seeds["value"]:
+        with zipfile.ZipFile(io.BytesIO(path.read_bytes().split(b"\n", 2)[2])) as archive:
+            for name in archive.namelist():
+                if name.endswith(".json"):
+                    places = _places(json.loads(archive.read(name)))
+                    found += [(path, name, place, value) for place in places for value in (*LEAVES, "dropped")]
+                else:
+                    found += [(path, name, None, other) for other in OTHERS]
+    random.Random(seed).shuffle(found)
+    return found
+
+
+def _places(part, above=()):
+    """Find the places of all values in a JSON document, of those that hold others too."""
+    for key in part if isinstance(part, dict) else range(len(part)) if isinstance(part, list) else ():
+        yield (*above, key)
+        yield from _places(part[key], (*above, key))
+
+
+def replaced(members, chance, replacement):
+    """Put one thing in the place of one value or array."""
+    _, victim, place, value = replacement
+    for name, content in members:
+        if name != victim:
+            yield name, content
+        elif place is None:
+            yield name, _other_array(content, chance, value)
+        else:
+            part = document = json.loads(content)
+            for key in place[:-1]:
+                part = part[key]
+            if value == "dropped":
+                del part[place[-1]]
+            else:
+                part[place[-1]] = value
+            yield name, json.dumps(document).encode()
+
+
 def _changed_member(content, chance, names):
     """Change an array, or where there are names of members, the document that refers to them."""
     if not names:
@@ -434,10 +485,13 @@ def _changed_member(content, chance, names):
     return json.dumps(document).encode()
 
 
-def _other_array(content, chance):
+OTHERS = ("flat", "deeper", "shorter", "empty", "number", "type", "value", "value", "value")
+
+
+def _other_array(content, chance, other=None):
     """Write an array that is whole, and of another shape, type or content."""
     array = np.load(io.BytesIO(content))
-    other = chance.choice(("flat", "deeper", "shorter", "empty", "number", "type", "value", "value", "value"))
+    other = other or chance.choice(OTHERS)
     if other in ("flat", "deeper"):
         array = array.ravel() if other == "flat" else array[..., None]
     elif other in ("shorter", "empty"):
@@ -483,6 +537,12 @@ VALUES = (
     "eval", "numpy", "ndarray",
     "MethodNode", "FunctionNode", "ObjectNode", "TypeNode", "NdArrayNode", "TraceNormClassifier", [], {}, [[[]]], [1, 2],
     "99999.npy", "|O", "pickle",
+)  # fmt: skip
+
+
+LEAVES = (
+    None, True, -1, 0, 3, 2**70, 1e308, -0.5, float("nan"), "", "a\x1b[2J\nb", "x" * 2000, [], {}, [1, 2], {"a": [None]},
+    {"$tuple": [0, -1]}, {"$array": "0.npy"}, {"$dtype": "|O"}, {"$object": "Moments", "state": {}},
 )  # fmt: skip
 
 
@@ -572,9 +632,9 @@ def long_labels(seed, path, chance):
         zarr.open_group(path, mode="r+").create_array("y", data=text, chunks=(60,), overwrite=True)
 
 
-def make_input(kind, seeds, folder, chance):
+def make_input(kind, seeds, folder, chance, replacement):
     """Write one hostile input; return its path."""
-    seed = chance.choice(seeds[kind])
+    seed = replacement[0] if kind == "value" else chance.choice(seeds[kind])
     path = folder / seed.name
     if kind in ("zarr", "hdf5", "parquet") and chance.random() < 0.03:
         with warnings.catch_warnings():
@@ -594,6 +654,8 @@ def make_input(kind, seeds, folder, chance):
         data = hostile_npy(chance)
     elif kind == "npz" and chance.random() < 0.4:
         data = hostile_npz(chance)
+    elif kind == "value":
+        data = resealed(data, partial(replaced, replacement=replacement), chance)
     elif kind == "command":
         data = resealed(data, one_change, chance)
     elif kind in ("model", "moments", "checkpoint") and chance.random() < 0.8:
@@ -618,8 +680,9 @@ def read(kind, path):
             for name in ("predict", "decision_function", "transform"):
                 if hasattr(model, name):
                     getattr(model, name)(X)
-    elif kind == "command":
+    elif kind in ("command", "value"):
         command(path)
+        draw(path)
     elif kind == "checkpoint":
         stream([], TraceNormRegressor(alpha=0.1), checkpoint=path.parent, resume=True, max_samples=1)
         data = path.parent.parent / "seeds" / "stored.npz"
@@ -649,6 +712,28 @@ def command(path):
         raise ValueError(refusal)
 
 
+def draw(path):
+    """Draw what there is to draw of a model."""
+    import matplotlib as mpl
+
+    mpl.use("agg")
+    from matplotlib import pyplot as plt
+
+    from tracelearn import load, plotting
+
+    model = load(path)
+    displays = ["WeightsDisplay", "ModeFactorsDisplay", "ModeSpectrumDisplay", "ConvergenceDisplay"]
+    displays += ["PathDisplay"] if hasattr(model, "cv_results_") else []
+    for display in displays if hasattr(model, "coef_") else ():
+        try:
+            getattr(plotting, display).from_estimator(model)
+        except ValueError as refusal:
+            if not _is_sentence(str(refusal)):
+                raise
+        finally:
+            plt.close("all")
+
+
 def said(*arguments):
     """Run a command; return what it refused with, in one line, or nothing where it succeeded."""
     from tracelearn.cli import main
@@ -666,6 +751,10 @@ def said(*arguments):
     if code != 0 and (code != 2 or len(refusals) != 1 or not lines.startswith("tracelearn: ")):
         raise AssertionError(f"{arguments[0]} ended with {code}: {lines}")
     return refusals[0].removeprefix("tracelearn: ") if code else None
+
+
+def _is_sentence(text):
+    return "\n" not in text and text.startswith(("Expected", "[Errno"))
 
 
 class Watch:
@@ -695,12 +784,7 @@ def judge(kind, path, watch):
             read(kind, path)
         found = "read"
     except (ValueError, OSError) as error:
-        text = str(error)
-        found = (
-            "refused"
-            if text and "\n" not in text and text.startswith(("Expected", "[Errno"))
-            else f"! sentence: {text!r}"
-        )
+        found = "refused" if _is_sentence(str(error)) else f"! sentence: {str(error)!r}"
     except BaseException as error:
         found = f"! {type(error).__name__}: {error}"
     finally:
@@ -733,8 +817,10 @@ def work(options):
             warnings.simplefilter("ignore")
             for path in seeds[kind]:
                 read(kind, path)
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    reserved = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY + reserved,) * 2)
     watch = Watch(base)
+    order = replacements(seeds, options.seed) if "value" in kinds else []
     number, end = options.first, time.monotonic() + options.seconds
     while number < options.first + options.inputs and time.monotonic() < end:
         chance = random.Random(f"{options.seed}-{number}")
@@ -742,7 +828,8 @@ def work(options):
         folder = base / f"input-{number}"
         folder.mkdir()
         print(json.dumps([number, kind, "begun"]), flush=True)  # noqa: T201
-        found = judge(kind, make_input(kind, seeds, folder, chance), watch)
+        replacement = order[number // len(kinds) % len(order)] if kind == "value" else None
+        found = judge(kind, make_input(kind, seeds, folder, chance, replacement), watch)
         if (base / "code-was-run").exists():
             found = "! code was run"
         print(json.dumps([number, kind, found]), flush=True)  # noqa: T201

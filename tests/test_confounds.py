@@ -422,3 +422,19 @@ def test_a_target_that_follows_a_confound_alone_is_not_found_in_residuals():
     options = {"n_permutations": 99, "random_state": 0}
     assert permutation_test(model, X, y, **options).p_value == 0.01
     assert permutation_test(model, X, y, confounds=C, **options).score < 0.65
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_times_as_confounds_cost_samples_of_single_precision_no_digits(loss, xp):
+    """A clock in seconds since 1970 has no digits left in single precision: its part of a score must not be summed there."""
+    X, y, C = confounded(80)
+    X, seconds = X.astype(np.float32), np.round(30.0 * C)
+    make = TraceNormRegressor if loss == "squared" else TraceNormClassifier
+    y = y if loss == "squared" else (y > np.median(y)).astype(int)
+    scores = {}
+    for start in (0.0, 1.7e9):
+        model = make(alpha=0.1, loss=loss).fit(xp.asarray(X), xp.asarray(y), confounds=seconds + start)
+        method = "predict" if loss == "squared" else "decision_function"
+        scores[start] = np.asarray(getattr(model, method)(xp.asarray(X), confounds=seconds + start))
+        assert scores[start].dtype == np.float32
+    np.testing.assert_allclose(scores[1.7e9], scores[0.0], atol=1e-4 * np.abs(scores[0.0]).max())

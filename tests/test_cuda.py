@@ -1,4 +1,4 @@
-"""PyTorch on GPUs: the kernel in Triton's interpreter, and recorded fits where there is a GPU."""
+"""PyTorch on GPUs: the kernel, in Triton's interpreter where there is no GPU, and what is recorded."""
 
 import importlib.util
 import os
@@ -12,6 +12,7 @@ import torch
 from tracelearn.arrays.cuda import eigh
 
 torch.manual_seed(0)
+torch.set_default_device("cuda" if torch.cuda.is_available() else "cpu")
 for m in (1, 2, 3, 5, 10, 17):
     M = torch.randn(4, m, 3 * m, dtype=torch.float64)
     M[1, 1:] = M[1, :1] * torch.arange(1, m)[:, None] + 1e-9 * M[1, 1:]  # nearly of rank one
@@ -30,7 +31,8 @@ for m in (1, 2, 3, 5, 10, 17):
     reason="needs PyTorch and Triton, which comes with PyTorch for GPUs",
 )
 def test_the_kernel_decomposes_symmetric_matrices_of_every_size():
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    torch = pytest.importorskip("torch", reason="needs PyTorch")
+    environment = {**os.environ, "TRITON_INTERPRET": "0" if torch.cuda.is_available() else "1"}
     subprocess.run([sys.executable, "-c", KERNEL], env=environment, check=True)
 
 
@@ -49,3 +51,69 @@ def test_on_a_gpu_a_fit_is_that_of_the_processor(loss):
     found = model.fit(torch.asarray(X, device="cuda"), torch.asarray(y, device="cuda"))
     assert found.dual_gap_ <= 1e-9
     torch.testing.assert_close(found.coef_.cpu(), torch.asarray(exact), rtol=0, atol=1e-5 * abs(exact).max())
+
+
+def _problems(torch, spectral):
+    from tracelearn import Moments
+    from tracelearn.penalties import as_penalty
+    from tracelearn.problems.batch import Problems
+    from tracelearn.problems.datafits import Squares
+
+    torch.manual_seed(0)
+    X, y = torch.randn(50, 4, 3, 2, dtype=torch.float64), torch.randn(50, 2, dtype=torch.float64)
+    fit = Squares.of(Moments.of(X, y), spectral=spectral)
+    return Problems(fit, as_penalty("overlapped", (4, 3, 2)), torch.full_like(fit.target, 0.05), (4, 3, 2))
+
+
+@pytest.mark.parametrize("spectral", [False, True])
+def test_what_is_recorded_depends_on_its_arguments_alone(spectral):
+    torch = pytest.importorskip("torch", reason="needs PyTorch")
+    from tracelearn.arrays.cuda import _apart, _together
+    from tracelearn.problems.batch import _proof, _tidied
+    from tracelearn.solvers.admm import _balanced, _few_steps, _iterated
+
+    problems = _problems(torch, spectral)
+    rho = torch.ones_like(problems.alpha)
+    begun = problems.begin(None)
+    W, split = begun.W, begun.split
+    iteration = (problems, problems.fit.updater(rho), rho, 1.6, split, W, split)
+    before, W, split = _iterated(*iteration)
+    calls = {
+        _iterated: iteration,
+        _proof: (True, problems, W, split),
+        _tidied: (True, problems, W, split),
+        _few_steps: (problems, rho),
+        _balanced: (not spectral, problems, rho, before, W, split),
+    }
+    for function, given in calls.items():
+        found, arrays = [], []
+        structure = _apart(given, arrays)
+        _apart(function(*given), found)
+        found = [array.clone() for array in found]
+        copies = [array.clone() for array in arrays]
+        for array in {array.data_ptr(): array for array in arrays}.values():
+            array.fill_(torch.nan)  # nothing but the copies may be looked at
+        again = []
+        _apart(function(*_together(structure, iter(copies))), again)
+        torch.testing.assert_close(again, found)
+        for array, copy in zip(arrays, copies, strict=True):
+            array.copy_(copy)
+        assert hash(structure) == hash(_apart(given, []))
+
+
+def test_what_is_no_array_and_no_constant_is_not_recorded():
+    from tracelearn.arrays.cuda import _apart, _UnfitError
+
+    inside = 1.0
+    for value in ([1.0], {"a": 1}, lambda: inside, "text".upper):
+        with pytest.raises(_UnfitError):
+            _apart((value,), [])
+
+
+def test_elsewhere_a_call_is_a_call_and_repeats_what_is_carried():
+    import numpy as np
+
+    from tracelearn.arrays.cuda import replayed
+
+    found = replayed(np.ones(2), lambda step, x: (x + step,), 3.0, np.ones(2), carried=1, count=4)
+    np.testing.assert_array_equal(found[0], [13.0, 13.0])

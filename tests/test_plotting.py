@@ -16,6 +16,7 @@ import matplotlib.pyplot as plt
 
 from tracelearn import (
     HierarchicalTraceNormClassifier,
+    LaggedRegressor,
     TraceNormClassifier,
     TraceNormClassifierCV,
     TraceNormRegressor,
@@ -566,3 +567,12 @@ def test_weights_of_views_have_no_place_in_the_modes_of_samples():
             display.from_estimator(seen("second_order"))
     with pytest.raises(ValueError, match=r"^Expected a model with coef_by_view_, got TraceNormRegressor"):
         ViewsDisplay.from_estimator(fitted((5, 4)))
+
+
+def test_a_model_of_recordings_says_which_of_its_parts_can_be_drawn(rng):
+    X = rng.standard_normal((60, 3))
+    model = LaggedRegressor(2).fit(X, X[:, 0])
+    for display in (ModeSpectrumDisplay, ModeFactorsDisplay, WeightsDisplay):
+        with pytest.raises(ValueError, match=r"^Expected a model with .*, got LaggedRegressor: pass its model_\.$"):
+            display.from_estimator(model)
+        display.from_estimator(model.model_)

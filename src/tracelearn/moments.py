@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from array_api_compat import device, is_numpy_array
 
-from tracelearn.arrays.array_api import Array, array_namespace, is_sparse, widest
+from tracelearn.arrays import cuda
+from tracelearn.arrays.array_api import Array, array_namespace, is_on_gpu, is_sparse, widest
 from tracelearn.arrays.linalg import weighted_gram
 
 __all__ = ["Fold", "Moments"]
@@ -293,12 +294,12 @@ class Fold:
         rows, x_step = self._shifted("x", x, self.x_mean, weight, total, centre=is_heavy)
         y_rows, y_step = self._shifted("y", y, self.y_mean, weight, total, centre=is_heavy)
         factor = (self.weight if is_heavy else -total) / merged * total  # Chan's, or what it leaves of the step
-        self.gram += self._square(rows)
+        self._grow(rows)
         self.cross = self.cross + (rows.T @ y_rows + factor * x_step[:, None] * y_step[None, :])
         self.target_sq = self.target_sq + (xp.sum(y_rows**2, axis=0) + factor * y_step**2)
         move = math.sqrt(abs(factor)) * x_step
         if factor > 0.0:
-            self.gram += self._square(move[None, :])
+            self._grow(move[None, :])
         elif factor < 0.0:
             self._excess.append(move)
         if len(self._excess) == _EXCESS:
@@ -337,7 +338,7 @@ class Fold:
 
     def _settle(self) -> None:
         """Take back what blocks were off their means by: many at once cost as much as one."""
-        self.gram -= self._square(array_namespace(self.gram).stack(self._excess))
+        self._grow(array_namespace(self.x_mean).stack(self._excess), -1.0)
         self._excess.clear()
 
     def _shifted(
@@ -360,11 +361,16 @@ class Fold:
             rows *= xp.sqrt(share)[:, None]
         return rows, rest if known else shift + rest - mean
 
-    def _square(self, rows: Array) -> Array:
-        """Multiply ``rows.T @ rows``: one rank-k update of BLAS where the library sees the symmetry, as NumPy does."""
-        if not is_numpy_array(rows):
-            return rows.T @ rows
-        return np.matmul(rows.T, rows, out=self._buffer("square", self.gram.shape))
+    def _grow(self, rows: Array, sign: float = 1.0) -> None:
+        """Add ``rows.T @ rows``: one rank-k update of BLAS where the library sees the symmetry, as NumPy does."""
+        if is_numpy_array(rows):
+            square = np.matmul(rows.T, rows, out=self._buffer("square", self.gram.shape))
+        else:
+            square = cuda.gram(rows) if is_on_gpu(rows) else rows.T @ rows
+        if sign > 0:
+            self.gram += square
+        else:
+            self.gram -= square
 
     def _buffer(self, use: str, shape: tuple[int, ...]) -> Any:
         """Lend memory that the blocks of a fold share: fresh pages for every block cost more than the arithmetic."""

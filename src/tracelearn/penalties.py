@@ -427,8 +427,8 @@ class Overlap(_Terms):
         if split is None:
             norms = xp.stack(self._each("dual_norms", G[None, ...]))
             # So small that a norm below it is zero, so large that no weight divided by it overflows.
-            tiny = float(xp.finfo(G.dtype).smallest_normal) * 4.0 * max(1.0, float(xp.max(weights)) * len(self.terms))
-            bound = 1.0 / xp.sum(weights / xp.clip(norms, min=tiny), axis=0)
+            tiny = float(xp.finfo(G.dtype).smallest_normal) * 4.0 * (1.0 + xp.max(weights) * len(self.terms))
+            bound = 1.0 / xp.sum(weights / xp.maximum(norms, tiny), axis=0)
             return xp.where(norms[0, ...] > 0, bound, xp.zeros_like(bound))  # of zero alone it is zero
         active = xp.astype(weights > 0, G.dtype)  # a term without weight takes no part: its force is exactly zero
         shares = xp.reshape(active / xp.sum(active, axis=0), (*weights.shape, *(1,) * (G.ndim - 1)))

@@ -19,7 +19,7 @@ SHARED = {
     ),
     "target_mode": st.booleans(),
     "fit_intercept": st.booleans(),
-    "solver": st.sampled_from(["auto", "auto", "admm", "newton", "apg-adm", "apg-dr"]),
+    "solver": st.sampled_from(["auto", "auto", "admm", "newton", "apg-adm", "apg-dr", "subspaces"]),
     "max_iter": st.sampled_from([1, 50]),
 }
 REGRESSORS = st.fixed_dictionaries(
@@ -58,14 +58,17 @@ def check(make, data, y, options):
         np.testing.assert_allclose(model.predict_proba(data.X).sum(axis=1), 1.0, rtol=1e-5)
 
 
-@tries(150, data=datasets(), options=REGRESSORS)
-def test_a_regressor_proves_its_answer_or_says_why_not(data, options):
-    check(TraceNormRegressor, data, data.y, options)
+AUTO = st.sampled_from([{}, {}, {"alpha": "auto"}])
 
 
-@tries(150, data=datasets(), options=CLASSIFIERS)
-def test_a_classifier_proves_its_answer_or_says_why_not(data, options):
-    check(TraceNormClassifier, data, data.labels, options)
+@tries(150, data=datasets(), options=REGRESSORS, auto=AUTO)
+def test_a_regressor_proves_its_answer_or_says_why_not(data, options, auto):
+    check(TraceNormRegressor, data, data.y, options | auto)
+
+
+@tries(150, data=datasets(), options=CLASSIFIERS, auto=AUTO)
+def test_a_classifier_proves_its_answer_or_says_why_not(data, options, auto):
+    check(TraceNormClassifier, data, data.labels, options | auto)
 
 
 @tries(40, data=datasets(most=6), options=REGRESSORS, order=st.permutations(["C", "F", "reversed", "strided"]))

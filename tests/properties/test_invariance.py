@@ -8,6 +8,7 @@ import pytest
 from hypothesis import assume
 from hypothesis import strategies as st
 from properties.inputs import attempt, shapes, tries
+from sklearn.base import clone
 
 from tracelearn import Moments, TraceNormClassifier, TraceNormRegressor
 
@@ -140,3 +141,31 @@ def test_the_batches_that_samples_came_in_do_not_matter(seed, shape, cuts):
     back = online.moments_ - Moments.of(X[: edges[1]], y[: edges[1]])
     rest = Moments.of(X[edges[1] :], y[edges[1] :])
     np.testing.assert_allclose(back.gram, rest.gram, rtol=1e-8, atol=1e-8)
+
+
+@tries(
+    25,
+    seed=st.integers(0, 2**32 - 1),
+    n=st.integers(3, 40),
+    q=st.integers(1, 4),
+    size=st.sampled_from([1.0, 1e-9, 1e9]),
+    offset=st.sampled_from([0.0, 1e3, 1.7e9]),
+    twice=st.booleans(),
+    single=st.booleans(),
+    loss=st.sampled_from(["squared", "huber"]),
+)
+def test_units_origin_and_copies_of_confounds_do_not_matter(seed, n, q, size, offset, twice, single, loss):
+    rng = np.random.default_rng(seed)
+    C = np.round(100.0 * rng.standard_normal((n, q)))
+    X = rng.standard_normal((n, 3, 2)) + 0.01 * np.tensordot(C, rng.standard_normal((q, 3, 2)), 1)
+    X = X.astype(np.float32 if single else np.float64)
+    y = X.reshape(n, -1) @ rng.standard_normal(6) + 0.01 * C[:, 0]
+    other = size * (C + offset)
+    other = np.concatenate([other, other[:, :1], np.ones((n, 1))], axis=1) if twice else other
+    make = TraceNormRegressor(alpha=0.1, loss=loss, tol=1e-9, max_iter=20000)
+    plain, warned = attempt(lambda: clone(make).fit(X, y, confounds=C), [X, y, C])
+    model, _ = attempt(lambda: clone(make).fit(X, y, confounds=other), [X, y, other])
+    expected = plain.predict(X, C)
+    # Least squares of as many samples as confounds leave nothing, and of what is nearly that little.
+    if n > q + 2 and not warned:
+        np.testing.assert_allclose(model.predict(X, other), expected, atol=1e-3 * max(1.0, np.abs(expected).max()))

@@ -227,3 +227,12 @@ def test_single_precision_samples_and_no_penalty(rng):
     X = rng.standard_normal((20, 2, 3, 4)).astype(np.float32)
     model = TraceNormRegressor(alpha=0.0).fit(X, X.reshape(20, -1) @ rng.standard_normal(24))
     assert model.dual_gap_ <= model.tol
+
+
+def test_weights_too_large_for_single_precision_need_no_intercept():
+    X, y = np.array([[0.125], [-0.125]], dtype=np.float32), np.array([6.4e37, 6.4e37])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        model = TraceNormRegressor(alpha=0.0, fit_intercept=False).partial_fit(X[:1], y[:1])
+    assert model.intercept_ == 0.0
+    np.testing.assert_allclose(model.coef_, 5.12e38)

@@ -53,6 +53,7 @@ __all__ = [
     "to_numpy",
     "unique_values",
     "widest",
+    "within_limit",
 ]
 
 
@@ -252,7 +253,7 @@ def free_memory(X: Array) -> int | None:
 
 def available_memory() -> int:
     """Find the bytes that can be allocated without swapping and without being refused or killed."""
-    return max(0, min(_free(), _within_limit(), _within_group()))
+    return max(0, min(_free(), within_limit(), _within_group()))
 
 
 def _free() -> int:
@@ -268,7 +269,7 @@ def _free() -> int:
         return _UNKNOWN
 
 
-def _within_limit() -> int:
+def within_limit() -> int:
     """Find what the limit on addresses, ``ulimit -v``, leaves to this process."""
     if resource is None:
         return 1 << 62

@@ -1,23 +1,31 @@
-"""PyTorch on CUDA devices: small eigendecompositions in one kernel, and steps that are recorded once and replayed.
+"""PyTorch on CUDA devices: small eigendecompositions in one kernel, and functions that are recorded once and replayed.
 
-Everything here gives what the array API's own calls give, without waiting for the device. The rest of the package asks
-``is_on_gpu`` first, then ``serves`` and ``recorded``, and knows nothing of PyTorch. On an H200 the library's ``eigh`` takes
-0.2 ms up to size 32 and waits; beyond that it takes a millisecond for each matrix, one after the other
-(``benchmarks/NOTES.md``).
+Everything here gives what the array API's own calls give, without waiting for the device. The rest of the package calls
+``replayed``, which elsewhere is a plain call, or asks ``is_on_gpu`` first, and knows nothing of PyTorch. On an H200 the
+library's ``eigh`` takes 0.2 ms up to size 32 and waits; beyond that it takes a millisecond for each matrix, one after the
+other (``benchmarks/NOTES.md``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
+import types
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import fields, is_dataclass
+from functools import cache, partial
+from threading import RLock
 from typing import Any
 
-from tracelearn.arrays.array_api import Array
+from tracelearn.arrays.array_api import Array, is_on_gpu
 
-__all__ = ["Recorded", "eigh", "recorded", "serves"]
+__all__ = ["eigh", "gram", "replayed", "serves"]
 
 _LARGEST = 64  # rows of a matrix that one kernel decomposes in registers
 _SWEEPS = 12  # at most; six or seven are enough, since convergence is quadratic
+_BLOCKS = 8  # of columns of a product that is symmetric: little more than half of it is multiplied
+_LEAST_BLOCK = 256
+_MOST_BYTES = 256 << 20  # in the arrays of a call that is recorded: larger ones keep a device busy without
+_MOST_GRAPHS = 32
 
 
 @cache
@@ -92,52 +100,153 @@ def eigh(G: Array) -> tuple[Array, Array]:
     return values.reshape(G.shape[:-1]), vectors.reshape(G.shape)
 
 
-Step = Callable[[Array, Any], tuple[Array, Any]]
+def gram(rows: Array) -> Array:
+    """Multiply ``rows.T @ rows``, the lower half of it, and mirror that."""
+    p = rows.shape[1]
+    size = max(_LEAST_BLOCK, -(-p // _BLOCKS))
+    found = rows.new_empty((p, p))
+    for first in range(0, p, size):
+        last = min(first + size, p)
+        found[first:last, :last] = rows[:, first:last].T @ rows[:, :last]
+        found[:first, first:last] = found[first:last, :first].T
+    return found
 
 
-class Recorded:
-    """A step of weights and their split, recorded as a CUDA graph: replaying it costs one launch.
+# --- recorded functions ---------------------------------------------------------------------------------------------------
 
-    A split is what has a ``map`` over its arrays. The graph keeps weights and split at one place each and goes on from there.
-    """
 
-    def __init__(self, step: Step, W: Array, split: Any) -> None:
+class _UnfitError(Exception):
+    """Something that is neither an array nor a constant."""
+
+
+@cache
+def _kind(cls: type) -> Any:
+    """Say how values of a class are taken apart: a word, or the names of the fields of a dataclass; None if not at all."""
+    if cls.__name__ in ("Tensor", "Parameter") and cls.__module__.startswith("torch"):
+        return "array"
+    if issubclass(cls, bool | int | float | str | types.NoneType):
+        return "constant"
+    known = {tuple: "tuple", partial: "partial", types.FunctionType: "function"}
+    return tuple(own.name for own in fields(cls) if own.init) if is_dataclass(cls) else known.get(cls)
+
+
+def _apart(value: Any, arrays: list[Array]) -> Hashable:
+    """Collect the arrays in a value; return all else of it, which can be compared."""
+    cls: Any = type(value)
+    kind = _kind(cls)
+    if kind == "array":
+        arrays.append(value)
+        return kind, value.shape, value.dtype, value.device
+    if kind == "constant" or (kind == "function" and not value.__closure__):
+        return "constant", cls, value
+    if kind == "tuple":
+        return kind, tuple([_apart(item, arrays) for item in value])
+    if kind == "partial" and not value.keywords:
+        return kind, _apart(value.func, arrays), _apart(value.args, arrays)
+    if isinstance(kind, tuple):
+        return "data", cls, kind, tuple([_apart(getattr(value, name), arrays) for name in kind])
+    raise _UnfitError
+
+
+def _together(structure: Any, arrays: Iterator[Array]) -> Any:
+    """Undo ``_apart`` with other arrays."""
+    kind = structure[0]
+    if kind == "array":
+        return next(arrays)
+    if kind == "constant":
+        return structure[2]
+    if kind == "tuple":
+        return tuple(_together(item, arrays) for item in structure[1])
+    if kind == "partial":
+        function, given = (_together(part, arrays) for part in structure[1:])
+        return partial(function, *given)
+    _, make, names, parts = structure
+    return make(**{name: _together(part, arrays) for name, part in zip(names, parts, strict=True)})
+
+
+@cache
+def _pool() -> Any:
+    """Name the memory that all graphs share: only one is replayed at a time, and what it finds is copied at once."""
+    import torch
+
+    return torch.cuda.graph_pool_handle()
+
+
+class _Graph:
+    """A function of arrays as a CUDA graph, which reads its arrays at one place and leaves what it finds at another."""
+
+    def __init__(self, function: Callable[..., Any], structure: Any, arrays: list[Array], carried: int) -> None:
         import torch
 
-        self._step = step  # what it computes with must stay where it is
-        self._W, self._split = W.clone(), split.map(torch.clone)
-        self._graph = torch.cuda.CUDAGraph()
+        self._inputs = [array.detach().clone() for array in arrays]
+        given = _together(structure, iter(self._inputs))
+        mode = torch.cuda.get_sync_debug_mode()
+        torch.cuda.set_sync_debug_mode("error")  # a function that waits for the device cannot be recorded
+        try:
+            function(*given)
+        finally:
+            torch.cuda.set_sync_debug_mode(mode)
+        self._graph, self._outputs = torch.cuda.CUDAGraph(), list[Array]()
         here, aside = torch.cuda.current_stream(), torch.cuda.Stream()
         aside.wait_stream(here)
         with torch.cuda.stream(aside):
-            self._graph.capture_begin(capture_error_mode="thread_local")
-            W, split = step(self._W, self._split)
-            self._W.copy_(W)
-            found: list[Array] = []
-            split.map(found.append)
-            self._split.map(lambda kept: kept.copy_(found.pop(0)))
-            self._graph.capture_end()
+            self._graph.capture_begin(pool=_pool(), capture_error_mode="thread_local")
+            try:
+                self._structure = _apart(function(*given), self._outputs)
+                if carried:
+                    places = self._inputs[len(self._inputs) - len(self._outputs) :]
+                    torch._foreach_copy_(places, [found.clone() for found in self._outputs])  # some are inputs, moved
+                    self._outputs = places
+            finally:
+                self._graph.capture_end()
         here.wait_stream(aside)
 
-    def __call__(self, W: Array, split: Any, count: int) -> tuple[Any, Array, Any]:
-        """Go on by some steps from W and split, which are where the graph is; return the last split but one, too."""
-        for _ in range(count - 1):
+    def __call__(self, arrays: list[Array], count: int) -> Any:
+        import torch
+
+        torch._foreach_copy_(self._inputs, arrays)
+        for _ in range(count):
             self._graph.replay()
-        before = self._split.map(lambda kept: kept.clone())
-        self._graph.replay()
-        return before, self._W.clone(), self._split.map(lambda kept: kept.clone())
+        return _together(self._structure, iter([found.clone() for found in self._outputs]))
 
 
-def recorded(step: Step, W: Array, split: Any) -> Recorded | None:
-    """Record a step on a CUDA device where that is possible: without an operation that waits for it."""
-    import torch
+_graphs: OrderedDict[Any, _Graph | None] = OrderedDict()
+_lock = RLock()  # places of a graph are for one caller at a time
 
-    mode = torch.cuda.get_sync_debug_mode()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        step(W, split)
-    except RuntimeError:  # it waits
-        return None
-    finally:
-        torch.cuda.set_sync_debug_mode(mode)
-    return Recorded(step, W, split)
+
+def replayed(like: Array, function: Callable[..., Any], *given: Any, carried: int = 0, count: int = 1) -> Any:
+    """Call a function; on the CUDA device of ``like`` record it for arrays of these shapes, once, and replay it: one launch.
+
+    The function must depend on its arguments alone, arrays in tuples, dataclasses and partial functions among them. Where it
+    waits for the device, or is given something else, it is called as it is. With ``carried``, what it returns takes the place
+    of so many last arguments, ``count`` times.
+    """
+    if is_on_gpu(like):
+        arrays: list[Array] = []
+        try:
+            structure = _apart(given, arrays)
+        except _UnfitError:
+            arrays = []
+        if arrays and sum(array.nbytes for array in arrays) <= _MOST_BYTES:
+            with _lock:
+                graph = _graph(function, structure, arrays, carried)
+                if graph is not None:
+                    return graph(arrays, count)
+    for _ in range(count if carried else 1):
+        found = function(*given)
+        given = (*given[: len(given) - carried], *found) if carried else given
+    return found
+
+
+def _graph(function: Callable[..., Any], structure: Any, arrays: list[Array], carried: int) -> _Graph | None:
+    """Look up what was recorded, or record it; None where that failed. What was used last is kept."""
+    key = function, structure, carried
+    if key not in _graphs:
+        try:
+            _graphs[key] = _Graph(function, structure, arrays, carried)
+        except RuntimeError:  # it waits
+            _graphs[key] = None
+        while len(_graphs) > _MOST_GRAPHS:
+            _graphs.popitem(last=False)
+    _graphs.move_to_end(key)
+    return _graphs[key]

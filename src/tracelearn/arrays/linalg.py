@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,7 @@ __all__ = [
 ]
 
 _BLOCK = 128  # rows of a diagonal block of a Cholesky factor
+_LARGE, _LARGE_BLOCK = 4096, 2048  # of a factor elsewhere than on a processor: up to the first it is inverted
 _SMALL = 500_000  # numbers in samples whose products one thread does about as fast
 
 
@@ -118,8 +119,12 @@ def weighted_gram(X: Any, weight: Array) -> Array:
 def left_singular_vectors(M: Array, *, rtol: float = 1e-10) -> Array:
     """Find orthonormal columns that span the columns of each matrix (..., m, q); those beyond its rank are zero."""
     xp = array_namespace(M)
-    U, sigma, _ = xp.linalg.svd(M, full_matrices=False)
-    return U * xp.astype(sigma > rtol * sigma[..., :1], U.dtype)[..., None, :]
+    if is_on_gpu(M) and M.shape[-2] <= M.shape[-1] and cuda.serves(xp.matrix_transpose(M)):
+        U = cuda.eigh(M @ xp.matrix_transpose(M))[1]  # nothing waits for it
+        sigma = xp.sqrt(xp.sum((xp.matrix_transpose(U) @ M) ** 2, axis=-1))
+    else:
+        U, sigma, _ = xp.linalg.svd(M, full_matrices=False)
+    return U * xp.astype(sigma > rtol * xp.max(sigma, axis=-1, keepdims=True), U.dtype)[..., None, :]
 
 
 def trace_norms(M: Array) -> Array:
@@ -217,28 +222,42 @@ class Cholesky:
         lift = 10 * p * float(xp.finfo(matrix.dtype).eps) * float(xp.max(xp.abs(xp.linalg.diagonal(matrix))))
         self._L = xp.linalg.cholesky(matrix + lift * xp.eye(p, dtype=matrix.dtype, device=device(matrix)))
 
+    @property
+    def solver(self) -> Callable[[Array], Array]:
+        """The solve; elsewhere than on a processor a function of arrays alone, which can be recorded."""
+        if isinstance(self._L, np.ndarray) or self._L.shape[0] > _LARGE:
+            return self.solve
+        self._inverse = _invert_lower(self._L) if self._inverse is None else self._inverse
+        return partial(_times_inverse, self._inverse)
+
     def solve(self, rows: Array) -> Array:
         """Solve ``L L' w = r`` for every row r."""
         self._solves += 1
-        size = self._L.shape[0]
-        # Elsewhere than on a processor, many small products wait for each other.
-        many = self._solves > 100 or size <= 2 * _BLOCK or not isinstance(self._L, np.ndarray)
+        size, here = self._L.shape[0], isinstance(self._L, np.ndarray)
+        # Elsewhere than on a processor many small products wait for each other, and so do the rows of an inverse.
+        many = self._solves > 100 or size <= 2 * _BLOCK if here else size <= _LARGE
         if self._inverse is None and many:
             self._inverse = _invert_lower(self._L)
         if self._inverse is not None:
-            return (rows @ array_namespace(rows).matrix_transpose(self._inverse)) @ self._inverse
+            return _times_inverse(self._inverse, rows)
         if not self._blocks:
-            parts = [slice(start, min(start + _BLOCK, size)) for start in range(0, size, _BLOCK)]
-            self._blocks = [(part, np.linalg.inv(self._L[part, part])) for part in parts]
+            step, inv = _BLOCK if here else _LARGE_BLOCK, array_namespace(rows).linalg.inv
+            parts = [slice(start, min(start + step, size)) for start in range(0, size, step)]
+            self._blocks = [(part, inv(self._L[part, part])) for part in parts]
         return self._substituted(rows)
 
     def _substituted(self, rows: Array) -> Array:
-        L, W = self._L, np.empty_like(rows)
+        L, W = self._L, array_namespace(rows).zeros_like(rows)
         for part, inverse in self._blocks:
             W[:, part] = (rows[:, part] - W[:, : part.start] @ L[part, : part.start].T) @ inverse.T
         for part, inverse in reversed(self._blocks):
             W[:, part] = (W[:, part] - W[:, part.stop :] @ L[part.stop :, part]) @ inverse
         return W
+
+
+def _times_inverse(inverse: Array, rows: Array) -> Array:
+    """Solve with the inverse of a Cholesky factor."""
+    return (rows @ array_namespace(rows).matrix_transpose(inverse)) @ inverse
 
 
 def _invert_lower(L: Array) -> Array:

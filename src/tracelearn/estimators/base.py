@@ -24,8 +24,8 @@ from tracelearn.errors import warn
 from tracelearn.losses import Loss, as_loss
 from tracelearn.moments import Moments
 from tracelearn.penalties import as_penalty
-from tracelearn.problems.batch import Form, Problems, Solution, alpha_max, choose_form, datafit
-from tracelearn.problems.datafits import DataFit, Squares
+from tracelearn.problems.batch import Form, Problems, Solution, choose_form, datafit, share_of_alpha_max
+from tracelearn.problems.datafits import DataFit, Squares, summed
 from tracelearn.samples.checks import (
     check_overflow,
     check_place,
@@ -225,7 +225,7 @@ class TraceNormModel(NamedWeights, BaseEstimator):
 
     def _learn_from(self, samples: Samples, loss: Loss) -> None:
         """Solve the problem of checked samples, in the form that suits them."""
-        form = choose_form(samples, loss)
+        form = choose_form(samples, loss, disk=True)
         if self.keep_moments and form.name == "basis" and samples.n_features <= _MANY_ENTRIES:
             form = Form("moments", "keep_moments asks for them")
         self._report(f"{form.name}: {form.reason}")
@@ -364,7 +364,7 @@ class TraceNormModel(NamedWeights, BaseEstimator):
     def _alphas(self, fit: DataFit, penalty: Any, shape: tuple[int, ...]) -> Array:
         """Find alpha (B,) of every problem of a data fit."""
         if isinstance(self.alpha, str):
-            return _SHARE * alpha_max(fit, penalty, shape)
+            return share_of_alpha_max(fit, penalty, shape, _SHARE)
         reference = fit.at_zero.value
         return array_namespace(reference).full_like(reference, float(self.alpha))
 
@@ -396,25 +396,27 @@ class TraceNormModel(NamedWeights, BaseEstimator):
                 found, W, coef = again, problems.rows(rounded), exact
             else:
                 kept = coef
+        intercept, cost = self._intercept(problems, W, limit - found.gap)
         self.n_iter_, self.objective_ = found.n_iter, float(xp.sum(found.objective))
-        self.dual_gap_ = float(xp.max(found.gap))
-        intercept = self._intercept(problems, W)
+        self.dual_gap_ = float(xp.max(found.gap + cost))
         self.intercept_ = float(intercept[0]) if self._single else intercept
         self.coef_ = self._shaped(kept, (kept.shape[1],) if self._flat else self.sample_shape_)
         self._report(f"relative duality gap {self.dual_gap_:.1e} after {self.n_iter_} iterations")
         self._warn()
         return coef
 
-    def _intercept(self, problems: Problems, W: Array) -> Array:
-        """Find the intercepts, in the precision of the samples where that costs less than a tenth of ``tol``."""
+    def _intercept(self, problems: Problems, W: Array, room: Array) -> tuple[Array, Array]:
+        """Find the intercepts, in the precision of the samples where the gap has room (B,) for what that costs; and the cost."""
         xp = array_namespace(W)
         if not self.fit_intercept:
-            return xp.zeros_like(as_dtype(W[:, 0], self._dtype))
+            return as_dtype(xp.zeros_like(W[:, 0]), self._dtype), xp.zeros_like(room)
         found = problems.fit.intercept(W)
-        kept = narrowed(found, self._dtype)
-        # No loss bends by more than 2, so an error of the intercept costs at most its square.
-        cost = float(xp.max((as_dtype(kept, found.dtype) - found) ** 2))
-        return kept if cost <= 0.1 * self.tol * float(xp.min(problems.scale)) else found
+        kept, curvature = narrowed(found, self._dtype), self._loss(found.shape[0]).curvature
+        # The loss is flat at the best intercept: another costs at most half the curvature times the square of the distance.
+        square = summed((as_dtype(kept, found.dtype) - found) ** 2, room.shape[0])
+        cost = 0.5 * (curvature or 0.0) * square / xp.where(problems.scale > 0, problems.scale, xp.ones_like(room))
+        fits = curvature is not None and bool(xp.all(cost <= xp.minimum(room, xp.full_like(room, 0.1 * self.tol))))
+        return (kept, cost) if fits else (found, xp.zeros_like(room))
 
     def _warn(self) -> None:
         """Warn of an answer that is not proven, or that says nothing."""
@@ -483,12 +485,14 @@ class TraceNormModel(NamedWeights, BaseEstimator):
         xp = array_namespace(rows)
         coef = xp.reshape(self.coef_, (-1, rows.shape[1]))
         dtype = coef.dtype if is_narrow(rows) else xp.result_type(rows.dtype, coef.dtype)
-        shift = self.intercept_ if isinstance(self.intercept_, float) else as_dtype(self.intercept_, dtype)
+        # Confounds may be far from zero, as times of day are: their part and the intercept cancel, which single precision loses.
+        within = dtype if confounds is None else xp.result_type(dtype, self.confound_coef_.dtype)
+        shift = self.intercept_ if isinstance(self.intercept_, float) else as_dtype(self.intercept_, within)
         with np.errstate(over="ignore", invalid="ignore"):  # judged below
-            scores = as_dtype(rows, dtype) @ as_dtype(coef, dtype).T + shift
+            scores = as_dtype(as_dtype(rows, dtype) @ as_dtype(coef, dtype).T, within) + shift
             if confounds is not None:
-                weights = as_dtype(xp.reshape(self.confound_coef_, (coef.shape[0], -1)), dtype)
-                scores = scores + move_to(confounds, rows, dtype) @ weights.T
+                weights = xp.reshape(self.confound_coef_, (coef.shape[0], -1))
+                scores = as_dtype(scores + move_to(confounds, rows, within) @ as_dtype(weights, within).T, dtype)
         check_overflow(scores, "scores")
         return scores
 

@@ -96,8 +96,9 @@ def check_model(estimator: Any, attribute: str) -> Any:
     """Refuse what is not a fitted model of ours; return an attribute of it."""
     check_is_fitted(estimator)
     value = getattr(estimator, attribute, None)
-    if value is None:
-        advice = "one of its estimators_" if hasattr(estimator, "estimators_") else "a fitted model of tracelearn"
+    if value is None or not hasattr(estimator, "sample_shape_"):
+        within = {"estimators_": "one of its estimators_", "model_": "its model_"}
+        advice = next((within[name] for name in within if hasattr(estimator, name)), "a fitted model of tracelearn")
         raise ValueError(f"Expected a model with {attribute}, got {type(estimator).__name__}: pass {advice}.")
     best = getattr(estimator, "best_estimator_", estimator)
     if attribute in _IN_MODES and best.sample_shape_ != estimator.sample_shape_:

@@ -13,9 +13,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import numpy as np
 from array_api_compat import device
 
 from tracelearn.arrays.array_api import Array, array_namespace, available_memory, free_memory, is_sparse
+from tracelearn.arrays.cuda import replayed
 from tracelearn.arrays.linalg import positive_part, squared
 from tracelearn.losses import Loss
 from tracelearn.penalties import Penalty, Split
@@ -23,7 +25,8 @@ from tracelearn.problems.datafits import DataFit, Evaluation, Squares, mean_row,
 from tracelearn.problems.operators import Operator, Passes
 from tracelearn.problems.sample_loss import SampleLoss
 from tracelearn.problems.sparse import FEW, SparseGram
-from tracelearn.samples.samples import Samples
+from tracelearn.problems.tiles import has_room, tiled_squares
+from tracelearn.samples.samples import Local, Samples
 
 __all__ = [
     "Finish",
@@ -35,10 +38,12 @@ __all__ = [
     "certify",
     "choose_form",
     "datafit",
+    "share_of_alpha_max",
 ]
 
 CHECK_EVERY = 5  # iterations between certificates, which cost about one iteration
 _ROUNDING = 8.0  # what sums of many rounded terms are off by, in units of the last place of their largest
+_PER_FEATURE, _MOST_ON_DISK = 8, 32_768  # samples for each feature, and features, of moments in a file
 _SMALL_MATRIX = 64 << 20  # bytes of a square matrix that fits anywhere; for larger ones the free memory is asked for
 
 
@@ -46,18 +51,18 @@ _SMALL_MATRIX = 64 << 20  # bytes of a square matrix that fits anywhere; for lar
 
 
 class Form(NamedTuple):
-    """How a problem is kept in memory, and why: "moments", "basis", "samples", "sparse" or "matrix-free"."""
+    """How a problem is kept, and why: "moments", "basis", "samples", "sparse", "tiles" of a file, or "matrix-free"."""
 
     name: str
     reason: str
 
 
-def choose_form(samples: Samples, loss: Loss, memory: int | None = None) -> Form:
+def choose_form(samples: Samples, loss: Loss, memory: int | None = None, *, disk: bool = False) -> Form:
     """Choose how to learn from samples, once for all: from their number n, their p entries and the memory.
 
     Moments need p by p numbers and no further look at the samples; a basis of the span of fewer samples than entries needs
     n by p. A loss without moments needs the samples anyway. A pass over sparse samples costs less than a product with a large
-    square matrix, so for them moments are only for few features.
+    square matrix, so for them moments are only for few features. With ``disk``, moments too large for memory may be in a file.
     """
     n, p = samples.n_samples, samples.n_features
     n = 1 << 62 if n is None else n
@@ -70,6 +75,10 @@ def choose_form(samples: Samples, loss: Loss, memory: int | None = None) -> Form
     memory = 1 << 62 if memory is None else memory
     if 4 * min(gram, basis) > memory:  # the matrix, its factor, and what a factorisation needs in addition
         size = min(gram, basis) / 2**30
+        # A solve reads the file twice, a fit takes some twenty: as much as ten passes over so many samples.
+        here = isinstance(samples.execution, Local) and (samples.like is None or type(samples.like) is np.ndarray)
+        if disk and loss.has_moments and here and _PER_FEATURE * p <= n and p <= _MOST_ON_DISK and has_room(p):
+            return Form("tiles", f"moments of {gram / 2**30:.1f} GiB are kept in a file, and the samples are read once")
         return Form("matrix-free", f"a matrix of {size:.1f} GiB does not fit, so the samples are read in passes")
     if not loss.has_moments:
         return Form("samples", "the loss has no moments, so every iteration reads the samples")
@@ -87,6 +96,8 @@ def datafit(
     if form.name == "moments":
         moments = samples.moments()
         return Squares.of(moments if fit_intercept else moments.uncentred(), spectral=spectral, **options)
+    if form.name == "tiles":
+        return tiled_squares(samples, fit_intercept=fit_intercept, **options)
     free = form.name == "matrix-free"
     samples = (samples.in_passes() if free else samples).checked()
     if not loss.has_moments:
@@ -118,19 +129,25 @@ def _squares(samples: Samples, *, ridge: float, joint: bool, fit_intercept: bool
         x_mean, y_mean = 0.0 * x_mean, 0.0 * y_mean
 
     def products(X: Array, Y: Array, share: Array, z: Array) -> tuple[Array, ...]:
-        targets = (Y - y_mean) * share[:, None]
-        # Sparse samples stay so: their means are near zero, or they would not be sparse.
-        squares = share @ squared(X) - x_mean**2 if is_sparse(X) else share @ (X - x_mean) ** 2
-        return targets.T @ X, array_namespace(targets).sum(targets, axis=0), share @ (Y - y_mean) ** 2, squares
+        residual = Y - y_mean
+        targets = residual * share[:, None]
+        if is_sparse(X):  # stays so: its means are near zero, or it would not be sparse
+            offset = array_namespace(targets).sum(targets, axis=0)
+            return targets.T @ X - offset[:, None] * x_mean, share @ residual**2, share @ squared(X) - x_mean**2
+        centred = X - x_mean
+        return targets.T @ centred, share @ residual**2, share @ centred**2
 
-    cross, offset, target, variances = samples.total(products)
-    ridges = array_namespace(x_mean).full_like(y_mean[:1] if joint else y_mean, ridge)
+    cross, target, variances = samples.total(products)
+    xp = array_namespace(x_mean)
+    # What a constant feature is apart from its mean is the rounding of the mean.
+    still = variances <= (4.0 * float(xp.finfo(x_mean.dtype).eps) * x_mean) ** 2
+    cross, variances = (xp.where(still, xp.zeros_like(a), a) for a in (cross, positive_part(variances)))
+    ridges = xp.full_like(y_mean[:1] if joint else y_mean, ridge)
     operator: Operator = Passes(samples.total, x_mean, 2.0)
     if not matrix_free:
         weight = samples.total(lambda X, Y, share, z: 2.0 * share)
         operator = SparseGram.of(samples.like, weight, centre=fit_intercept)
-    cross = cross - offset[:, None] * x_mean
-    return Squares(operator, cross, target, ridges, x_mean, y_mean, positive_part(variances))
+    return Squares(operator, cross, target, ridges, x_mean, y_mean, variances)
 
 
 # --- the answer -------------------------------------------------------------------------------------------------------
@@ -195,6 +212,7 @@ def certify(
     alpha: Array,
     reference: Array,
     *,
+    penalised: bool | None = None,
     zero: bool = False,
 ) -> tuple[Array, Array]:
     """Evaluate the objective (B,) at W and the duality gap (B,), relative to ``reference``.
@@ -207,6 +225,7 @@ def certify(
     split : what the solver knows of W, or None
     alpha, reference : arrays of shape (B,)
         Penalty strengths, and objectives at W = 0.
+    penalised : whether no alpha is zero; None is to be found out
     zero : whether W = 0, whose norm need not be computed
     """
     xp = array_namespace(W)
@@ -223,7 +242,7 @@ def certify(
     # Divided only where it is needed: a large alpha by a small level would overflow.
     feasible = xp.where(level > alpha, alpha / xp.where(level > alpha, level, ones), ones)
     dual = at.dual_value(xp.minimum(feasible, at.best_scale()))
-    if bool(xp.any(alpha == 0)):
+    if not penalised and bool(xp.any(alpha == 0)):
         # Nothing penalised: no scale but zero is feasible, however small the gradient. Its size is the evidence then.
         dual = xp.where(alpha == 0, xp.maximum(dual, at.least_value(gradient_error)), dual)
     # Objective and dual value are sums of many rounded terms: a difference below their rounding proves nothing.
@@ -241,6 +260,14 @@ def alpha_max(fit: DataFit, penalty: Penalty, shape: tuple[int, ...]) -> Array:
     xp = array_namespace(gradient)
     norms = penalty.dual_norm(xp.reshape(gradient, (-1, *shape)))
     return xp.max(xp.reshape(norms, (fit.n_problems, -1)), axis=1)
+
+
+def share_of_alpha_max(fit: DataFit, penalty: Penalty, shape: tuple[int, ...], share: float) -> Array:
+    """Take a share of ``alpha_max``; where that is nothing but rounding, as of samples that are all the same, all of it."""
+    top, at = alpha_max(fit, penalty, shape), fit.at_zero
+    xp = array_namespace(top)
+    noise = penalty.dual_bound(at.errors(_ROUNDING * float(xp.finfo(top.dtype).eps))[1])
+    return xp.where(top <= noise, top + noise, share * top)
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,22 +300,45 @@ class Problems:
         if not proven:
             unknown = array_namespace(self.alpha).full_like(self.alpha, math.inf)
             return Solution(W, split, unknown, unknown, n_iter, rho)
-        at = self.fit.evaluate(self.rows(W))
-        return Solution(W, split, *certify(at, self.penalty, W, split, self.alpha, self.scale), n_iter, rho)
+        objective, gap = replayed(W, _proof, self.penalised, self, W, split)
+        return Solution(W, split, objective, gap, n_iter, rho)
+
+    def tidied(self, found: Solution) -> Solution:
+        """Give weights the exact ranks and zeros of their split, with a certificate of their own."""
+        W, objective, gap = replayed(found.W, _tidied, self.penalised, self, found.W, found.split)
+        return replace(found, W=W, objective=objective, gap=gap)
+
+    @cached_property
+    def penalised(self) -> bool:
+        """Whether no alpha is zero."""
+        return not bool(array_namespace(self.alpha).any(self.alpha == 0))
 
     def begin(self, start: Solution | None, *, proven: bool = True) -> Solution:
         """Say where to start from: a neighbouring solution, or W = 0, the answer for any alpha from alpha_max up."""
         if start is not None:
             return self.certified(start.W, start.split, 0, start.rho, proven=proven)
-        at = self.fit.at_zero
-        W = self.tensors(array_namespace(self.alpha).zeros_like(at.gradient))
-        proof = certify(at, self.penalty, W, None, self.alpha, self.scale, zero=True)
-        return Solution(W, self.penalty.start(W), *proof, 0)
+        W = self.tensors(array_namespace(self.alpha).zeros_like(self.fit.at_zero.gradient))
+        objective, gap = replayed(W, _proof, self.penalised, self, W, None)
+        return Solution(W, self.penalty.start(W), objective, gap, 0)
 
     def take(self, problems: Array) -> Problems:
         """Keep some of the problems."""
         reference, alpha = self.scale[problems], self.alpha[problems]
         return Problems(self.fit.take(problems), self.penalty.take(problems), alpha, self.shape, reference)
+
+
+def _proof(penalised: bool, problems: Problems, W: Array, split: Split | None) -> tuple[Array, Array]:
+    """Certify W; without a split it is zero."""
+    fit, alpha = problems.fit, problems.alpha
+    at = fit.at_zero if split is None else fit.evaluate(problems.rows(W))
+    zero = split is None
+    return certify(at, problems.penalty, W, split, alpha, problems.scale, penalised=penalised, zero=zero)
+
+
+def _tidied(penalised: bool, problems: Problems, W: Array, split: Split) -> tuple[Array, Array, Array]:
+    """Tidy W, and certify what that leaves."""
+    W = problems.penalty.tidy(W, split)
+    return W, *_proof(penalised, problems, W, split)
 
 
 class Finish:
@@ -316,7 +366,7 @@ class Finish:
         if not self._exact_ranks or not bool(xp.any(found.gap <= self._tol)):
             return found, good
         self._good = found
-        tidy = problems.certified(problems.penalty.tidy(found.W, found.split), found.split, found.n_iter, found.rho)
+        tidy = problems.tidied(found)
         exact = tidy.gap <= self._tol
         last_call = xp.full_like(found.gap, 1.25 * found.n_iter + 20.0)
         self._deadline = xp.where(good, xp.minimum(self._deadline, last_call), self._deadline)

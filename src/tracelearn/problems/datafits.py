@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, Protocol, Self
 
 from tracelearn.arrays.array_api import Array, array_namespace, to_single
@@ -98,8 +98,8 @@ class DataFit(Protocol):
     def at_zero(self) -> Evaluation:
         """The evaluation at W = 0."""
 
-    def evaluate(self, W: Array) -> Evaluation:
-        """Evaluate at W (B K, p)."""
+    def evaluate(self, W: Array, near: Any = None) -> Evaluation:
+        """Evaluate at W (B K, p); an evaluation ``near`` it may save time."""
 
     def updater(self, shift: Array) -> Callable[[Array, Array], Array]:
         """Return the function of W and pull that minimises ``f(V) - <pull, V> + shift/2 |V|^2`` over V.
@@ -193,6 +193,39 @@ def _against(rows: Array, table: Array) -> Array:
     return xp.reshape(xp.sum(groups * table[:, None, :], axis=2), (-1,))
 
 
+# Solves are functions of arrays, without a memory of their own: a GPU can record them.
+
+
+def _times(rows: Array, matrix: Array) -> Array:
+    """Multiply rows by a matrix, or the rows of each group by its own of a stack."""
+    if matrix.ndim == 2:
+        return rows @ matrix
+    xp = array_namespace(rows)
+    return xp.reshape(xp.reshape(rows, (matrix.shape[0], -1, rows.shape[1])) @ matrix, rows.shape)
+
+
+def _in_eigenbasis(vectors: Array, divisor: Array, rows: Array) -> Array:
+    """Divide the coordinates of rows in eigenvectors."""
+    return _times(_times(rows, vectors) / divisor, array_namespace(rows).matrix_transpose(vectors))
+
+
+def _in_span(inner: Rows, basis: Array, shift: Array, rows: Array) -> Array:
+    """Solve for coordinates in a basis (p, r); outside the shift alone divides."""
+    inside = rows @ basis
+    back = array_namespace(rows).matrix_transpose(basis)
+    return (rows + (shift[:, None] * inner(inside) - inside) @ back) / shift[:, None]
+
+
+def _in_principal(principal: Array, share: Array, shift: Array, rows: Array) -> Array:
+    """Solve in a basis (p, r) of eigenvectors, given the share (R, r) of each that is taken away."""
+    return (rows - ((rows @ principal) * share) @ array_namespace(rows).matrix_transpose(principal)) / shift[:, None]
+
+
+def _solved(solve: Rows, constant: Array, W: Array, pull: Array) -> Array:
+    """Solve normal equations, whatever W was."""
+    return solve(constant + pull)
+
+
 # --- the squared loss, from moments -------------------------------------------------------------------------------------
 
 
@@ -220,11 +253,8 @@ class Gram:
         return 1 if self.matrix.ndim == 2 else int(self.matrix.shape[0])
 
     def apply(self, rows: Array) -> Array:
-        """Multiply the rows of each group by its own matrix."""
-        if self.matrix.ndim == 2:
-            return rows @ self.matrix
-        xp = array_namespace(rows)
-        return xp.reshape(xp.reshape(rows, (self.n_groups, -1, rows.shape[1])) @ self.matrix, rows.shape)
+        """Multiply every row by its matrix."""
+        return _times(rows, self.matrix)
 
     @cached_property
     def _eigen(self) -> tuple[Array, Array]:
@@ -248,12 +278,10 @@ class Gram:
                 factor = Cholesky(self.matrix, level)
                 self._last.clear()
                 self._last[level] = factor
-            return factor.solve  # not looked up again: another thread may have cleared
+            return factor.solver  # not looked up again: another thread may have cleared
         values, vectors = self._eigen
-        there, back = Gram(vectors), Gram(xp.matrix_transpose(vectors))
         groups = xp.reshape(values, (self.n_groups, 1, -1)) + xp.reshape(shift, (self.n_groups, -1, 1))
-        divisor = xp.reshape(groups, (shift.shape[0], -1))
-        return lambda rows: back.apply(there.apply(rows) / divisor)
+        return partial(_in_eigenbasis, vectors, xp.reshape(groups, (shift.shape[0], -1)))
 
     def largest(self) -> float:
         """Bound the largest eigenvalue from above, within a few per cent."""
@@ -306,18 +334,10 @@ class InBasis:
 
     def solver(self, shift: Array) -> Rows:
         """Return the solve inside the span; outside the shift alone divides."""
-        xp = array_namespace(shift)
         if self.inner.spectral and self.n_groups == 1:  # one basis of eigenvectors instead of two changes of basis
-            principal, values = self._principal, self.inner._eigen[0]
-            share, back = values / (values + shift[:, None]), xp.matrix_transpose(principal)
-            return lambda rows: (rows - ((rows @ principal) * share) @ back) / shift[:, None]
-        inner, back = self.inner.solver(shift), xp.matrix_transpose(self.basis)
-
-        def solve(rows: Array) -> Array:
-            inside = rows @ self.basis
-            return (rows + (shift[:, None] * inner(inside) - inside) @ back) / shift[:, None]
-
-        return solve
+            values = self.inner._eigen[0]
+            return partial(_in_principal, self._principal, values / (values + shift[:, None]), shift)
+        return partial(_in_span, self.inner.solver(shift), self.basis, shift)
 
     def single(self) -> InBasis:
         """Return the same in single precision."""
@@ -475,7 +495,7 @@ class Squares:
         """A lower bound (B,) of the curvature: the ridge and the smallest eigenvalue of the system."""
         return self.operator.smallest() + 2.0 * self.ridge
 
-    def evaluate(self, W: Array) -> SquaresEvaluation:
+    def evaluate(self, W: Array, near: Any = None) -> SquaresEvaluation:
         """Evaluate value and gradient with one product."""
         xp = array_namespace(W)
         ridge = repeated(self.ridge, W.shape[0])
@@ -491,7 +511,7 @@ class Squares:
         """Return the solve of the normal equations, shifted."""
         constant = 2.0 * self.cross
         solve = self.operator.solver(repeated(2.0 * self.ridge + shift, constant.shape[0]))
-        return lambda W, pull: solve(constant + pull)
+        return partial(_solved, solve, constant)
 
     def lipschitz(self) -> float:
         """Return twice the largest eigenvalue of C, plus the ridge: the tight constant."""

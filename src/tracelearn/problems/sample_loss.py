@@ -239,14 +239,14 @@ class SampleLoss:
             lambda term: self._targets.total(lambda X, Y, share, z: term(Y, z, share), scores), start
         )
 
-    def evaluate(self, W: Array, near: Array | None = None) -> LossEvaluation:
+    def evaluate(self, W: Array, near: LossEvaluation | None = None) -> LossEvaluation:
         """Evaluate value and gradient: a pass for the scores, some over the scores alone, a pass for the gradient.
 
-        The search for the intercept begins at ``near``: the one of weights close by saves most of it.
+        The search for the intercept begins at that of weights ``near``, which saves most of it.
         """
         xp = array_namespace(W)
         loss, scores = self.loss, self.samples.scores(W)
-        shift = self._shift(scores, near)
+        shift = self._shift(scores, None if near is None else near.shift)
 
         def sums(X: Array, Y: Array, share: Array, z: Array) -> tuple[Array, ...]:
             derivative = loss.derivative(Y, z + shift)
@@ -275,7 +275,7 @@ class SampleLoss:
 
         def update(W: Array, pull: Array) -> Array:
             nonlocal solve, before
-            at = self.evaluate(W, None if before is None else before[0].shift)
+            at = self.evaluate(W, None if before is None else before[0])
             image = self.operator.apply(W)
             if before is not None and follows and share.follow(self._seen(before, (at, image))):
                 solve = self.operator.solver(shift / share.value)

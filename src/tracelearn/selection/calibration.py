@@ -85,15 +85,20 @@ def softmax_regression(
     >>> bool(found[0, 0] < 0 < found[0, 1]), bool(abs(found[1, 0]) < 1e-6)
     (True, True)
     """
-    loss, shape = Multinomial(), (X.shape[1] + 1, Y.shape[1])
+    shape = X.shape[1] + 1, Y.shape[1]
+    # Classes are rows here: sums over a few classes are then sums of long rows, which take less time.
+    columns, targets = np.ascontiguousarray(X.T), share * np.ascontiguousarray(Y.T)
 
     def cost(flat: Array) -> tuple[float, Array]:
         A, b = flat.reshape(shape)[:-1], flat.reshape(shape)[-1]
-        logs, apart = loss.log_probabilities(X @ A + b), A - centre
-        forces = share[:, None] * (np.exp(logs) - Y)
-        value = ridge * float(np.sum(apart**2)) - float(share @ np.sum(Y * logs, axis=1))
-        last = forces.sum(axis=0, keepdims=True) if fit_intercept else np.zeros((1, shape[1]))
-        return value, np.concatenate([X.T @ forces + 2.0 * ridge * apart, last]).ravel()
+        scores, apart = A.T @ columns + b[:, None], A - centre
+        top = scores.max(axis=0)
+        odds = np.exp(scores - top)
+        total = odds.sum(axis=0)
+        value = ridge * float(np.sum(apart**2)) + float(share @ (top + np.log(total))) - float(np.sum(targets * scores))
+        forces = odds * (share / total) - targets
+        last = forces.sum(axis=1) if fit_intercept else np.zeros(shape[1])
+        return value, np.concatenate([columns @ forces.T + 2.0 * ridge * apart, last[None, :]]).ravel()
 
     if start is None:
         start = np.zeros(shape)
@@ -102,25 +107,27 @@ def softmax_regression(
     return np.asarray(minimize(cost, start.ravel(), jac=True, method="L-BFGS-B", options=options).x.reshape(shape))
 
 
-def class_map(parts: Sequence[HeldOut]) -> Array:
+def class_map(parts: Sequence[HeldOut], start: Array | None = None) -> Array:
     """Learn from held-out scores how those of all classes say which one it is: (K + 1, K), offsets in the last row.
 
     Scores of squares, one class against the rest, hide a class that lies between others; a map between all of them finds it
-    again. It is drawn to one factor for all classes, which changes no predicted class.
+    again. It is drawn to one factor for all classes, which changes no predicted class. ``start`` is a map of similar scores.
     """
     whole, size = _joined(parts), factor(parts)
     K = whole.scores.shape[1]
-    found = softmax_regression(size * whole.scores, whole.members, whole.share, _PULL, centre=np.eye(K))
+    start = None if start is None else np.concatenate([start[:-1] / size, start[-1:]])
+    found = softmax_regression(size * whole.scores, whole.members, whole.share, _PULL, centre=np.eye(K), start=start)
     return np.concatenate([size * found[:-1], found[-1:]])
 
 
 def log_losses(parts: Sequence[HeldOut], *, mapped: bool = False) -> Array:
     """Find the log-loss of each fold: of scores times one factor, or through a map learned from the other folds."""
     loss, size, found = Multinomial(), factor(parts), []
+    A: Array | None = None
     for f, own in enumerate(parts):
         scores = size * own.scores
         if mapped:
-            A = class_map([part for g, part in enumerate(parts) if g != f])
+            A = class_map([part for g, part in enumerate(parts) if g != f], A)
             scores = own.scores @ A[:-1] + A[-1]
         found.append(float(own.share @ loss.value(own.members, scores)[:, 0] / own.share.sum()))
     return np.array(found)

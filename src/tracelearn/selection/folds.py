@@ -225,6 +225,12 @@ class Design:
         pairs = zip(self.folds.masks(held=True), self._regressions, strict=True)
         return [checked.take(mask).residual(own) for mask, own in pairs]
 
+    @property
+    def coordinate_shape(self) -> tuple[int, int]:
+        """The number of samples in memory and that of their coordinates."""
+        samples = self._reduced[2]
+        return int(samples.n_samples or 0), samples.n_features
+
     def coordinate_rows(self) -> tuple[Array, Array, Array]:
         """Return samples in memory by their coordinates (n, r), coded targets (n, K) and shares (n,), of NumPy."""
         (block,) = self._reduced[2].checked().blocks

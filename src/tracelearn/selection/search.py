@@ -333,10 +333,11 @@ def walk_logistic(design: Design, view: str, judge: Judge) -> Table | None:
 
     What selects among ridges is the held-out log-loss.
     """
-    X, codes, weight = design.coordinate_rows()
-    weights = X.shape[1] * max(2, codes.shape[1])
-    if weights > _MOST_WEIGHTS or weights * len(X) > _MOST_PRODUCTS:
+    n, size = design.coordinate_shape
+    weights = size * max(2, design.n_targets)
+    if weights > _MOST_WEIGHTS or weights * n > _MOST_PRODUCTS:
         return None
+    X, codes, weight = design.coordinate_rows()
     Y = (np.concatenate([-codes, codes], axis=1) if codes.shape[1] == 1 else codes) > 0
     X, share = X - weight @ X if design.fit_intercept else X, weight
     ridges = _SOFT_RIDGES * (float(share @ np.sum(X**2, axis=1)) or 1.0)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tracelearn.arrays.array_api import Array, array_namespace, is_on_gpu
-from tracelearn.arrays.cuda import recorded
+from tracelearn.arrays.array_api import Array, array_namespace
+from tracelearn.arrays.cuda import replayed
 from tracelearn.penalties import Split
 from tracelearn.problems.batch import CHECK_EVERY, Finish, Problems, Solution, Watcher
 from tracelearn.problems.datafits import repeated, summed
@@ -18,8 +18,6 @@ __all__ = ["admm", "guarded"]
 
 _RELAX = 1.6  # over-relaxation
 _REVIEW_EVERY = 10  # iterations before the step is looked at
-_FEW = 8  # iterations that cost a GPU less than recording them
-_GPU_PATIENCE = 3  # a certificate costs a GPU as much as ten recorded iterations
 _LEAST_STEP = 1e-12  # times the mean eigenvalue: a smaller shift is lost in the rounding of the system
 
 
@@ -52,7 +50,6 @@ def admm(
     check_every: int | None = CHECK_EVERY,
     step: float | None = None,
     relax: float = _RELAX,
-    record: bool = True,
 ) -> Solution:
     """Solve a batch of problems by ADMM: one linear solve, and one proximal point for each term, an iteration.
 
@@ -67,12 +64,9 @@ def admm(
     step : rho to begin with, where problems like these have ended with it; else it is guessed. From W = 0 the first iteration is
         then made as if there were no operator, which saves about two where weights stay small
     relax : over-relaxation; less than the default suits gaps of a thousandth and more
-    record : whether iterations on a GPU are recorded and replayed, which pays where there are more than a few
     """
     xp = array_namespace(problems.alpha)
     every, proven = check_every or max_iter, check_every is not None
-    record = record and max_iter > _FEW and is_on_gpu(problems.alpha)
-    every *= _GPU_PATIENCE if record else 1
     found = problems.begin(start, proven=proven)
     if bool(xp.all(found.gap <= tol)):
         return found
@@ -88,13 +82,12 @@ def admm(
     iteration, advance = 0, None  # made anew for a new step
     while True:
         if advance is None:
-            advance = _advancing(problems, rho, W, split, relax, record)
+            advance = _advancing(problems, rho, relax)
         ahead = min(review, iteration - iteration % every + every, max_iter) - iteration
         before, W, split = advance(W, split, ahead)
         iteration += ahead
         if iteration == review:
-            primal, dual = problems.penalty.residuals(before, split, W, repeated(rho, W.shape[0]))
-            better = xp.clip(_balanced(rho, primal, dual, shares), min=least)
+            better = xp.clip(replayed(W, _balanced, shares, problems, rho, before, W, split), min=least)
             rho, advance = (better, None) if bool(xp.any(better != rho)) else (rho, advance)
             # A new step costs a factorisation, about a hundred iterations' worth, unless the operator is spectral.
             review = 2 * review if shares else review + _REVIEW_EVERY
@@ -112,23 +105,27 @@ def admm(
 
 
 def _advancing(
-    problems: Problems, rho: Array, W: Array, split: Split, relax: float, record: bool
+    problems: Problems, rho: Array, relax: float
 ) -> Callable[[Array, Split, int], tuple[Split, Array, Split]]:
     """Return the function that makes some iterations: of W, split and their number; also the split before the last one."""
-    penalty, update = problems.penalty, problems.fit.updater(rho)
-    level, strength = repeated(rho, W.shape[0]), repeated(problems.alpha, W.shape[0])
-
-    def step(W: Array, split: Split) -> tuple[Array, Split]:
-        W = problems.tensors(update(problems.rows(W), problems.rows(penalty.pull(split, level))))
-        return W, penalty.push(split, W, strength, level, relax)
+    update = problems.fit.updater(rho)
 
     def advance(W: Array, split: Split, count: int) -> tuple[Split, Array, Split]:
-        for _ in range(count):
-            before = split
-            W, split = step(W, split)
-        return before, W, split
+        found: tuple[Split, Array, Split] = replayed(
+            W, _iterated, problems, update, rho, relax, split, W, split, carried=3, count=count
+        )
+        return found
 
-    return (recorded(step, W, split) if record else None) or advance
+    return advance
+
+
+def _iterated(
+    problems: Problems, update: Any, rho: Array, relax: float, before: Split, W: Array, split: Split
+) -> tuple[Split, Array, Split]:
+    """Make one iteration; return the split before it, the weights and the split."""
+    penalty, level = problems.penalty, repeated(rho, W.shape[0])
+    W = problems.tensors(update(problems.rows(W), problems.rows(penalty.pull(split, level))))
+    return split, W, penalty.push(split, W, repeated(problems.alpha, W.shape[0]), level, relax)
 
 
 def _known_rho(problems: Problems, rho: Array | None, least: float) -> Array:
@@ -155,20 +152,32 @@ def _first_rho(problems: Problems) -> Array:
     At the answer the forces are about ``alpha`` times what the penalty estimates; the size of the weights comes from a few
     steps of conjugate gradients on the unpenalised problem, damped by the mean eigenvalue.
     """
-    xp = array_namespace(problems.alpha)
-    fit = problems.fit
+    xp, fit = array_namespace(problems.alpha), problems.fit
     damping = fit.operator.mean_eigenvalue()
+    norm, longest = replayed(problems.alpha, _few_steps, problems, xp.full_like(problems.alpha, damping))
+    force, unit = problems.penalty.force(problems.shape), damping if damping > 0 else 1.0
+    floor = 1e-8 * damping if damping > 0 else 1.0
+    size = (problems.alpha / longest) * (unit / xp.where(norm > 0, norm, xp.ones_like(norm)))
+    rho = xp.where(norm > 0, 0.9 * force * size, norm + floor)
+    return _shared(xp.clip(rho, min=floor), fit.operator.shares_shift)
+
+
+def _few_steps(problems: Problems, damping: Array) -> tuple[Array, Array]:
+    """Take steps of conjugate gradients with a damping (B,); return the lengths (B,) of the weights and their unit (B,)."""
+    xp, fit = array_namespace(damping), problems.fit
     gradient = fit.at_zero.gradient
-    # In units of the largest entry and of the mean eigenvalue all numbers are about one, and no square overflows.
-    longest, unit = float(xp.max(xp.abs(gradient))) or 1.0, damping if damping > 0 else 1.0
-    target = gradient / longest
 
     def total(a: Array) -> Array:
         """Sum over each problem: a system may couple its rows, so a step is one for all of them."""
         return repeated(summed(xp.sum(a, axis=1), problems.alpha.shape[0]), a.shape[0])
 
-    W, residual = xp.zeros_like(target), target
-    direction, square = residual, total(residual**2)
+    # In units of the largest entry and of the mean eigenvalue all numbers are about one, and no square overflows.
+    longest, ones = xp.max(xp.abs(gradient)), xp.ones_like(damping)
+    longest = xp.where(longest > 0, longest, ones)
+    damping = repeated(damping, gradient.shape[0])[:, None]
+    unit = xp.where(damping > 0, damping, xp.ones_like(damping))
+    residual = gradient / longest[0]
+    W, direction, square = xp.zeros_like(residual), residual, total(residual**2)
     for _ in range(8):
         image = fit.operator.apply(direction) / unit + (damping / unit) * direction
         curvature = total(direction * image)
@@ -177,22 +186,16 @@ def _first_rho(problems: Problems) -> Array:
         residual = residual - size[:, None] * image
         before, square = square, total(residual**2)
         direction = residual + (square / xp.where(before > 0, before, xp.ones_like(before)))[:, None] * direction
-    norm = xp.sqrt(xp.sum(xp.reshape(W, (problems.alpha.shape[0], -1)) ** 2, axis=1))
-    force = problems.penalty.force(problems.shape)
-    floor = 1e-8 * damping if damping > 0 else 1.0
-    size = (problems.alpha / longest) * (unit / xp.where(norm > 0, norm, xp.ones_like(norm)))
-    rho = xp.where(norm > 0, 0.9 * force * size, norm + floor)
-    return _shared(xp.clip(rho, min=floor), fit.operator.shares_shift)
+    return xp.sqrt(xp.sum(xp.reshape(W, (ones.shape[0], -1)) ** 2, axis=1)), longest
 
 
-def _balanced(rho: Array, primal: Array, dual: Array, shares: bool) -> Array:
-    """Bring primal and dual residuals (T,) together; leave a step alone that is right within a factor of two and a half."""
-    xp, apart = array_namespace(rho), (rho.shape[0], -1)
-    primal, dual = xp.max(xp.reshape(primal, apart), axis=1), xp.max(xp.reshape(dual, apart), axis=1)
-    tiny = float(xp.finfo(rho.dtype).smallest_normal)
-    factor = xp.sqrt(xp.clip(primal, min=tiny)) / xp.sqrt(xp.clip(dual, min=tiny))
-    factor = xp.clip(factor, min=0.1, max=10.0)
-    factor = _shared(factor, shares)
+def _balanced(shares: bool, problems: Problems, rho: Array, before: Split, W: Array, split: Split) -> Array:
+    """Bring primal and dual residual together; leave a step alone that is right within a factor of two and a half."""
+    xp, tiny = array_namespace(rho), float(array_namespace(rho).finfo(rho.dtype).smallest_normal)
+    residuals = problems.penalty.residuals(before, split, W, repeated(rho, W.shape[0]))
+    largest = (xp.max(xp.reshape(part, (rho.shape[0], -1)), axis=1) for part in residuals)
+    primal, dual = (xp.sqrt(xp.clip(part, min=tiny)) for part in largest)
+    factor = _shared(xp.clip(primal / dual, min=0.1, max=10.0), shares)
     right = (factor < 2.5) & (factor > 0.4)
     return xp.where(right, rho, rho * factor)
 

@@ -8,7 +8,7 @@ from typing import Any
 from array_api_compat import device
 
 from tracelearn.arrays.array_api import Array, array_namespace
-from tracelearn.problems.batch import Finish, Problems, Solution, Watcher
+from tracelearn.problems.batch import Finish, Problems, Solution, Watcher, certify
 from tracelearn.problems.datafits import Evaluation
 from tracelearn.solvers.admm import admm, guarded
 
@@ -48,7 +48,7 @@ def newton(
     found = problems.begin(start)
     if bool(xp.all(found.gap <= tol)):
         return found
-    W, inner = found.W, found
+    W, inner, at = found.W, found, None
     finish, spent, accuracy = Finish(problems, tol, exact_ranks), 0, 0.1
     while True:
         found, done = finish.judge(problems, replace(found, n_iter=spent))
@@ -56,7 +56,7 @@ def newton(
             on_iteration(found)
         if bool(xp.all(done)) or spent >= max_iter:
             return found
-        at = problems.fit.evaluate(problems.rows(W))
+        at = problems.fit.evaluate(problems.rows(W)) if at is None else at
         model = problems.fit.model(problems.rows(W), at)
         step = None
         if model is not None:
@@ -68,7 +68,6 @@ def newton(
                 max_iter=max_iter - spent,
                 start=first,
                 exact_ranks=False,
-                record=False,
             )
             if inner.n_iter == 0:  # good enough for the model, which is more lenient than the loss
                 accuracy *= 0.1
@@ -78,7 +77,8 @@ def newton(
             step is None
         ):  # there is no model, or it is no guide here; the bound of the curvature is, one pass an iteration
             return _bounded(problems, found, spent, tol, max_iter, exact_ranks, on_iteration)
-        found, W = step, step.W
+        found, at = step
+        W = found.W
 
 
 def _bounded(
@@ -106,15 +106,17 @@ def _bounded(
     return counted(admm(problems, tol=tol, max_iter=limit, start=begun, exact_ranks=exact_ranks, on_iteration=watch))
 
 
-def _searched(problems: Problems, W: Array, inner: Solution, at: Evaluation) -> Solution | None:
-    """Go from W towards the answer of the model, halving the step until the true objective falls."""
-    xp = array_namespace(W)
-    before = float(at.value[0]) + float(problems.alpha[0]) * float(xp.sum(problems.penalty.value(W, inner.split)))
+def _searched(problems: Problems, W: Array, inner: Solution, at: Evaluation) -> tuple[Solution, Evaluation] | None:
+    """Go from W towards the answer of the model, halving the step until the true objective falls; also evaluate it there."""
+    xp, penalty, alpha = array_namespace(W), problems.penalty, problems.alpha
+    before = float(at.value[0]) + float(alpha[0]) * float(xp.sum(penalty.value(W, inner.split)))
     length = 1.0
     for _ in range(20):
-        trial = problems.certified(W + length * (inner.W - W), inner.split, 0, inner.rho)
+        V = W + length * (inner.W - W)
+        there = problems.fit.evaluate(problems.rows(V), at)
+        proof = certify(there, penalty, V, inner.split, alpha, problems.scale, penalised=problems.penalised)
         # The rounding of two sums: without it the last step, which changes nothing any more, would be refused.
-        if float(trial.objective[0]) <= before + 1e-14 * abs(before):
-            return trial
+        if float(proof[0][0]) <= before + 1e-14 * abs(before):
+            return Solution(V, inner.split, *proof, 0, inner.rho), there
         length *= 0.5
     return None
