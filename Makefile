@@ -46,9 +46,10 @@ docs: .venv/docs
 	$(ONE_THREAD) $(BIN)/sphinx-build --fail-on-warning --keep-going -q -b html docs docs/_build/html
 	@echo "The documentation is at docs/_build/html/index.html"
 
-# QUICK=1: smaller problems and few repetitions, written to out/ so that the figures of a full run stay.
+# QUICK=1: smaller problems and few repetitions, written to out/ so that the figures of a full run stay. DATA=folder adds .npz
+# files of your own to the search.
 bench: .venv/bench
-	$(BIN)/python -m benchmarks $(if $(QUICK),--quick --out out/bench)
+	DATA=$(DATA) $(BIN)/python -m benchmarks $(if $(QUICK),--quick --out out/bench)
 	$(BIN)/python -m benchmarks.suite $(if $(QUICK),--quick --out out/bench)
 
 # Only the comparison of all solvers on all problems, objective and gap against time.

@@ -28,20 +28,26 @@ def seconds(fit: Any) -> float:
     return time.process_time() - began
 
 
-def row(one: data.DataSet) -> str:
-    """Time three searches on one set."""
+def measured(one: data.DataSet) -> tuple[float, float, float]:
+    """Time LogisticRegressionCV, the search of one view and that of all views on one set."""
     flat = StandardScaler().fit_transform(one.X.reshape(len(one.X), -1))
     floor = seconds(lambda: LogisticRegressionCV(Cs=10, cv=5).fit(flat, one.y))
     single = seconds(lambda: TraceNormClassifierCV(views=None).fit(one.X, one.y, groups=one.groups))
     every = seconds(lambda: TraceNormClassifierCV().fit(one.X, one.y, groups=one.groups))
-    cells = [
-        one.name,
-        one.sentence(),
-        f"{floor:.2f}",
-        f"{single:.2f} ({single / floor:.1f})",
-        f"{every:.2f} ({every / floor:.1f})",
-    ]
-    return "| " + " | ".join(cells) + " |"
+    return floor, single, every
+
+
+def sets(folder: Path | None) -> list[data.DataSet]:
+    """List the sets with classes and at most 5 million numbers: public ones, and those of a folder."""
+    found = [load() for load in data.LOADERS] + ([] if folder is None else list(data.from_folder(folder)))
+    return [one for one in found if one.classes is not None and np.prod(one.X.shape) <= 5_000_000]
+
+
+def row(one: data.DataSet) -> str:
+    """Write the times of one set."""
+    floor, single, every = measured(one)
+    ratios = [f"{took:.2f} ({took / floor:.1f})" for took in (single, every)]
+    return "| " + " | ".join([one.name, one.sentence(), f"{floor:.2f}", *ratios]) + " |"
 
 
 def main() -> None:
@@ -49,15 +55,13 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="a folder of .npz files with X, y and perhaps groups, to run as well")
     parser.add_argument("--only", nargs="*", default=[], help="sets whose names contain one of these")
     options = parser.parse_args()
-    sets = [load() for load in data.LOADERS] + ([] if options.data is None else list(data.from_folder(options.data)))
     print(
         "| set | samples | LogisticRegressionCV, s | one view, s (ratio) | all views, s (ratio) |\n|---|---|---|---|---|"
     )
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for one in sets:
-            chosen = not options.only or any(part in one.name for part in options.only)
-            if chosen and one.classes is not None and np.prod(one.X.shape) <= 5_000_000:
+        for one in sets(options.data):
+            if not options.only or any(part in one.name for part in options.only):
                 print(row(one), flush=True)
 
 

@@ -132,7 +132,11 @@ def fit_command(
         str, typer.Option(help="Strength of the trace norm, or auto: chosen by cross-validation.")
     ] = "auto",
     loss: Annotated[
-        str, typer.Option(help="squared, huber or poisson for numbers, squared, logistic or squared_hinge for labels.")
+        str,
+        typer.Option(
+            help="squared, huber or poisson for numbers, squared, logistic, squared_hinge or auto for labels; auto, the default "
+            "in Python, also tries logistic regression, and its model cannot be merged or go on learning."
+        ),
     ] = "squared",
     penalty: Annotated[str, typer.Option(help="overlapped, latent or scaled_latent.")] = "overlapped",
     ridge: Annotated[float, typer.Option(help="Strength of the squared norm.", min=0.0)] = 0.0,
@@ -177,7 +181,7 @@ def fit_command(
     source, grouped = open_groups(data, samples, target, groups, reading)
     modes = read_modes(mode_names, coordinates, shape or source.sample_shape or (), source.modes)
     options = {"loss": loss, "ridge": ridge, "penalty": penalty, "target_mode": target_mode, "tensor_shape": shape}
-    options |= {"keep_moments": True} | ({} if max_iter is None else {"max_iter": max_iter})
+    options |= {"keep_moments": loss != "auto"} | ({} if max_iter is None else {"max_iter": max_iter})
     from tracelearn.cli import learning, progress
     from tracelearn.report.model import gather
 

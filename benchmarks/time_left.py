@@ -1,0 +1,62 @@
+"""How right a search is about the time it still takes: ``python -m benchmarks.time_left [--only NAME ...]``.
+
+For each set the seconds that were said to be left when a third and two thirds of the time were over, divided by the seconds
+that came. Between a half and two is the aim.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+from benchmarks import search
+from benchmarks.panel import data
+from tracelearn import TraceNormClassifierCV
+from tracelearn.selection.progress import Progress
+
+
+def said(one: data.DataSet) -> list[float]:
+    """Return said over true seconds left, at a third and at two thirds of a search."""
+    points: list[tuple[float, float]] = []
+    reach = Progress.reach
+
+    def watched(self: Progress, share: float, message: str) -> None:
+        reach(self, share, message)
+        now = time.monotonic()
+        if self.done > 0:
+            points.append((now, (now - self._began) * (1.0 - self.done) / self.done))
+
+    Progress.reach = watched  # type: ignore[method-assign]
+    began = time.monotonic()
+    try:
+        TraceNormClassifierCV().fit(one.X, one.y, groups=one.groups)
+    finally:
+        Progress.reach = reach  # type: ignore[method-assign]
+    end, found = time.monotonic(), []
+    for share in (1 / 3, 2 / 3):
+        at = began + share * (end - began)
+        # What was said last counts down by itself.
+        then, left = max((point for point in points if point[0] <= at), default=points[0])
+        found.append(max(left - (at - then), 0.0) / (end - at))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.time_left", description=__doc__)
+    parser.add_argument("--only", nargs="*", default=[], help="sets whose names contain one of these")
+    options: Any = parser.parse_args()
+    print("| set | said / true at a third | at two thirds |\n|---|---|---|")
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for one in search.sets(None):
+            if not options.only or any(part in one.name for part in options.only):
+                third, most = said(one)
+                print(f"| {one.name} | {third:.2f} | {most:.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
