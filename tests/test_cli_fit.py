@@ -677,7 +677,7 @@ def test_coordinates_are_kept_with_the_model(capsys, folder):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--coordinates", "time=0:1"), "Expected --mode-names beside --coordinates"),
+        (("--coordinates", "time=0:1"), "Expected --mode-names with --coordinates"),
         (("--mode-names", "a,b,c", "--coordinates", "time=0:1"), "begin with a name among a, b, c"),
         (("--mode-names", "a,b,c", "--coordinates", "a=0:x"), "one for each of 4 entries"),
         (("--mode-names", "a,b,c", "--coordinates", "a=1,2"), "one for each of 4 entries"),

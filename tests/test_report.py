@@ -427,7 +427,7 @@ def test_fit_writes_the_page_of_held_out_samples(folder, capsys):
     ("arguments", "told"),
     [
         (("classifier.tracelearn", "--html", "no/page.html"), "Expected a file in a folder that exists"),
-        (("classifier.tracelearn", "--data", "new.npz"), "Expected --html beside --data"),
+        (("classifier.tracelearn", "--data", "new.npz"), "Expected --html with --data"),
         (("classifier.tracelearn", "--mode-names", "a,b"), "Expected 3 different names"),
         (("classifier.tracelearn", "--html", "p", "--mode-names", "a,b"), "Expected 3 different names"),
         (("classifier.tracelearn", "--html", "p", "--data", "new.npz"), "name the target the model was fitted to"),

@@ -54,7 +54,7 @@ def main() -> None:
 
     figure, ax = plt.subplots(figsize=(4.5, 2.6))
     channels = ["x", "y", "temperature"]
-    image(ax, series["weights"], range(3), range(3))
+    image(ax, series["weights"].to_numpy(), range(3), range(3))
     ax.set_xticks(range(3), channels)
     ax.set_yticks(range(3), channels)
     ax.invert_yaxis()

@@ -49,7 +49,7 @@ def _views(views: str, time_axis: str, alpha: float | None) -> dict[str, Any]:
     refuse(
         (
             given and alpha is not None,
-            "Expected --alpha auto beside --views or --time-axis, got a number: leave it out.",
+            "Expected --alpha auto with --views or --time-axis, got a number: leave it out.",
         )
     )
     axis: Any = {"auto": "auto", "none": None}.get(time_axis, time_axis)

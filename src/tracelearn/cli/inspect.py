@@ -157,7 +157,7 @@ def inspect_command(
 ) -> None:
     """Say what is in a file: the model, its weights, and how well it is solved."""
     check_out(html, "page", force=force, option="--html", inputs=(model, data, target if data else None))
-    sentence = "Expected --html beside --data, which is for a page, got none: name a file with --html."
+    sentence = "Expected --html with --data, which is for a page, got none: name a file with --html."
     refuse((data is not None and html is None, sentence))
     loaded = load_file(model) if html is None else load_to_predict(model)
     names = _names(mode_names, loaded, for_page=html is not None)

@@ -121,7 +121,7 @@ def reproduce_command(
     """Repeat the paper's rank identification experiment.
 
     Six algorithms of the paper and ours learn to tell the rank of a tensor. Draws error and accuracy over learning
-    time, and writes a page that puts every claim of the paper beside what was measured. Ctrl-C keeps what has finished.
+    time, and writes a page that puts every claim of the paper next to what was measured. Ctrl-C keeps what has finished.
     """
     options = {
         "scale": scale,

@@ -272,9 +272,7 @@ def read_modes(mode_names: str | None, coordinates: list[str] | None, shape: Seq
     from tracelearn.samples.modes import Mode, fit_modes
 
     names = read_names(mode_names, shape)
-    refuse(
-        (bool(coordinates) and names is None, "Expected --mode-names beside --coordinates, got none: name the modes.")
-    )
+    refuse((bool(coordinates) and names is None, "Expected --mode-names with --coordinates, got none: name the modes."))
     if names is None:
         return known
     kept = known if fit_modes(known, tuple(shape)) else [Mode("", np.arange(size)) for size in shape]
@@ -349,8 +347,8 @@ def components_in_words(facts: dict[str, Any]) -> str:
     'channel 1, time 2 carry 99 %'
     """
     counts, names = facts["components"], facts["mode_names"]
-    told = map(str, counts) if names is None else (f"{n} {count}" for n, count in zip(names, counts, strict=True))
-    return "" if facts["views"] else f"{', '.join(told)} carry 99 %"
+    words = map(str, counts) if names is None else (f"{n} {count}" for n, count in zip(names, counts, strict=True))
+    return "" if facts["views"] else f"{', '.join(words)} carry 99 %"
 
 
 def views_in_rows(views: list[dict[str, Any]]) -> dict[str, str]:

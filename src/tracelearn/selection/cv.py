@@ -671,7 +671,8 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
     features_ : transformer or None
         What shows samples as the chosen views do: all at once, as ``Views``, where there are several.
     best_estimator_ : TraceNormRegressor
-        Fitted on all samples, as ``features_`` shows them; its fitted attributes are attributes here too.
+        Fitted on all samples, as ``features_`` shows them. Its fitted attributes are attributes here too: ``coef_``,
+        ``intercept_``, ``patterns_``, ``mode_factors_``, ``mode_ranks_``, ``dual_gap_``, ``objective_`` and ``n_iter_``.
 
     Examples
     --------
@@ -810,7 +811,8 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
     features_ : transformer or None
         What shows samples as the chosen views do: all at once, as ``Views``, where there are several.
     best_estimator_ : TraceNormClassifier
-        Fitted on all samples, as ``features_`` shows them; its fitted attributes are attributes here too.
+        Fitted on all samples, as ``features_`` shows them. Its fitted attributes are attributes here too: ``coef_``,
+        ``intercept_``, ``patterns_``, ``mode_factors_``, ``mode_ranks_``, ``dual_gap_``, ``objective_`` and ``n_iter_``.
     calibration_ : float
         What scores are multiplied by before their softmax is ``predict_proba``, found on held-out folds; not there for losses
         that have probabilities of their own.
