@@ -198,11 +198,12 @@ def draw(found: list[dict], path: Path) -> None:
     titles = {"p": f"entries of a sample, {few} samples", "n": "samples of 1,000 entries"}
     values = {"processor_seconds": "seconds of the processor", "peak_gib": "peak memory, GiB"}
     colours = dict(zip(dict.fromkeys(one["form"] for one in found), ("C0", "C1", "C2", "C3", "C4"), strict=False))
-    figure, axes = plt.subplots(2, 2, figsize=(8, 5.5), sharex="col", layout="constrained")
+    figure, axes = plt.subplots(2, 2, figsize=(8, 5.5), sharex="col", sharey="row", layout="constrained")
     for column, (axis, ones) in enumerate(sets.items()):
         for row, (name, label) in enumerate(values.items()):
             ax = axes[row, column]
-            ax.loglog([one[axis] for one in ones], [one[name] for one in ones], color="0.8", zorder=1)
+            ax.plot([one[axis] for one in ones], [one[name] for one in ones], color="0.8", zorder=1)
+            ax.set(xscale="log", yscale="linear" if row else "log")
             for form, colour in colours.items():
                 own = [one for one in ones if one["form"] == form]
                 ax.scatter([one[axis] for one in own], [one[name] for one in own], color=colour, label=form, zorder=2)
