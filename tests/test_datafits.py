@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy import sparse
 
-from tracelearn import Moments
+from tracelearn import Moments, TraceNormClassifier
 from tracelearn.losses import LOSSES, Squared
 from tracelearn.moments import Fold
 from tracelearn.penalties import as_penalty
 from tracelearn.problems import sample_loss
 from tracelearn.problems.batch import Form, Problems, datafit
-from tracelearn.problems.datafits import Gram, InBasis, Squares
+from tracelearn.problems.datafits import Gram, InBasis, Squares, short_basis
 from tracelearn.problems.sample_loss import SampleLoss, _Share
 from tracelearn.samples import samples as samples_module
 from tracelearn.samples.samples import Block, Samples
@@ -501,3 +501,21 @@ def test_the_matrix_of_a_fit_is_freed_with_it():
     finally:
         gc.enable()
     assert found.gap[0] <= 1e-6
+
+
+def test_views_side_by_side_that_say_the_same_have_one_basis(rng):
+    rows = rng.normal(size=(50, 6))
+    basis = short_basis(np.concatenate([rows, rows @ rng.normal(size=(6, 6))], axis=1))
+    assert basis.shape == (12, 6)
+    assert_allclose(basis.T @ basis, np.eye(6), atol=1e-12)
+    assert short_basis(rows) is None
+
+
+def test_logistic_regression_on_views_that_say_the_same_is_certified_and_that_of_one_with_their_ridge(rng):
+    X = rng.normal(size=(90, 4))
+    y = np.argmax(X[:, :3] + rng.normal(size=(90, 3)), axis=1)
+    both = np.concatenate([X, X], axis=1)
+    model = TraceNormClassifier(0.0, loss="logistic", ridge=0.1, tol=1e-9).fit(both, y)
+    one = TraceNormClassifier(0.0, loss="logistic", ridge=0.05, tol=1e-9).fit(X, y)
+    assert model.dual_gap_ <= 1e-9
+    assert_allclose(model.coef_[:, :4] + model.coef_[:, 4:], one.coef_, atol=1e-4)

@@ -30,6 +30,7 @@ __all__ = [
     "mean_row",
     "principal_span",
     "repeated",
+    "short_basis",
     "span",
     "stacked",
     "summed",
@@ -177,6 +178,14 @@ def principal_span(rows: Array) -> tuple[Array, Array]:
         return span(rows)
     lengths, vectors = xp.sqrt(values[kept]), vectors[:, kept]
     return xp.matrix_transpose(rows) @ (vectors / lengths), vectors * lengths
+
+
+def short_basis(rows: Array) -> Array | None:
+    """Find an orthonormal basis (p, r) of many rows (n, p) that span less than three quarters of all p dimensions."""
+    xp, p = array_namespace(rows), rows.shape[1]
+    values, vectors = xp.linalg.eigh(xp.matrix_transpose(rows) @ rows)
+    basis = vectors[:, values > 10.0 * p * float(xp.finfo(values.dtype).eps) * values[-1]]
+    return basis if 0 < basis.shape[1] < 0.75 * p else None
 
 
 def _variances(basis: Array, gram: Array) -> Array:

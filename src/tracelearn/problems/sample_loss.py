@@ -14,7 +14,18 @@ from tracelearn.arrays.linalg import coupled_gram, positive_part, squared, with_
 from tracelearn.arrays.subspaces import Subspaces
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
-from tracelearn.problems.datafits import Gram, InBasis, Squares, least_value, mean_row, repeated, span, stacked, summed
+from tracelearn.problems.datafits import (
+    Gram,
+    InBasis,
+    Squares,
+    least_value,
+    mean_row,
+    repeated,
+    short_basis,
+    span,
+    stacked,
+    summed,
+)
 from tracelearn.problems.operators import Centred, Coupled, Operator, Passes
 from tracelearn.problems.sparse import FEW, SparseGram
 from tracelearn.samples.samples import Block, Samples
@@ -325,9 +336,22 @@ class SampleLoss:
 
     @cached_property
     def _basis(self) -> tuple[Array, Array] | None:
-        """An orthonormal basis (p, r) of samples in memory, fewer than the features, and their coordinates."""
+        """An orthonormal basis (p, r) of samples in memory that span less than all p dimensions, and their coordinates.
+
+        Fewer samples than features do; so do linear views of the same samples side by side, as those of a search. That is
+        looked for where targets are coupled, since a Hessian of all of them costs the cube of their number.
+        """
         rows = self.samples.rows
-        return None if rows is None or rows.shape[0] >= rows.shape[1] else span(rows - self.x_mean)
+        if rows is None or is_sparse(rows):
+            return None
+        n, p = rows.shape
+        if n < p:
+            return span(rows - self.x_mean)
+        if self.loss.is_separable or self.samples.n_targets * p > _LARGEST_HESSIAN:
+            return None
+        centred = rows - self.x_mean
+        basis = short_basis(centred)
+        return None if basis is None else (basis, centred @ basis)
 
     def _curvatures(self, Y: Array, z: Array) -> Array:
         return array_namespace(z).clip(self.loss.curvatures(Y, z), min=_LEAST_CURVATURE)

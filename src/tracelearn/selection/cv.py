@@ -84,6 +84,8 @@ def _goes_on(estimator: Any) -> bool:
 
 # The share of all work that is done after each part of a search: as it was on real sets of some seconds.
 _SCREENED, _RIDGES, _PATH, _ALONE, _CHOSEN = 0.22, 0.3, 0.65, 0.7, 0.8
+# Where logistic regression is tried too, it takes about as long as all that comes before it.
+_PACE = 0.5
 
 
 class SelectionCV(NamedWeights, CallbackSupportMixin, BaseEstimator):
@@ -200,6 +202,8 @@ class SelectionCV(NamedWeights, CallbackSupportMixin, BaseEstimator):
         tables = []
         if session.loss.has_moments and isinstance(self.ridges, str):
             tables.append(session.walk_ridges(label))
+            few = self._asks_more(session, tables[0]) and session.design(*parts_of(label), joint=False).is_small
+            progress.pace = _PACE if few else 1.0
             progress.reach(_RIDGES, f"ridge regression on {label}")
         candidates = [Candidate(label)] if strengths else self._candidates(session, name)
         if not tables or not progress.is_over():
@@ -210,6 +214,7 @@ class SelectionCV(NamedWeights, CallbackSupportMixin, BaseEstimator):
             tables += session.walk(alone, self._candidates(session, alone), _PATH, _ALONE)
         best = max(tables, key=lambda table: table.value)
         best = self._by_log_loss(session, best) if self._asks_more(session, best) else best
+        progress.pace = 1.0
         progress.reach(_CHOSEN, f"chosen: {best.candidate.view}")
         return best
 

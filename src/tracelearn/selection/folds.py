@@ -22,6 +22,9 @@ from tracelearn.samples.samples import Samples, summed
 __all__ = ["Design", "Folds", "folds_of"]
 
 
+# Logistic regression is tried up to so many weights, and so many numbers read for each of them.
+_MOST_WEIGHTS, _MOST_PRODUCTS = 2048, 5_000_000
+
 # By whether targets are classes and whether there are groups.
 _SPLITTERS = {
     (True, True): StratifiedGroupKFold,
@@ -226,10 +229,10 @@ class Design:
         return [checked.take(mask).residual(own) for mask, own in pairs]
 
     @property
-    def coordinate_shape(self) -> tuple[int, int]:
-        """The number of samples in memory and that of their coordinates."""
-        samples = self._reduced[2]
-        return int(samples.n_samples or 0), samples.n_features
+    def is_small(self) -> bool:
+        """Whether logistic regression is soon done: few weights, and few numbers read for each of them."""
+        weights = self._reduced[2].n_features * max(2, self.n_targets)
+        return weights <= _MOST_WEIGHTS and weights * self.folds.n <= _MOST_PRODUCTS
 
     def coordinate_rows(self) -> tuple[Array, Array, Array]:
         """Return samples in memory by their coordinates (n, r), coded targets (n, K) and shares (n,), of NumPy."""

@@ -35,6 +35,7 @@ class Progress:
     deadline: float = math.inf  # on the monotonic clock
     say: Callable[..., None] | None = None
     done: float = 0.0
+    pace: float = 1.0  # what shares are multiplied by, where more is to come than usual
     _began: float = field(default_factory=time.monotonic)
     _root: Any = None  # the task that scikit-learn's callbacks know
     _estimator: Any = None
@@ -50,7 +51,7 @@ class Progress:
 
     def reach(self, share: float, message: str) -> None:
         """Say what was done, and what share of all work that makes."""
-        self.done = max(self.done, share)
+        self.done = max(self.done, self.pace * share)
         if self.say is not None:
             left = (time.monotonic() - self._began) * (1.0 - self.done) / max(self.done, 1e-9)
             words = f"{message}; {self.done:.0%} done" + (f", about {left:.1f} s left" if self.done > 0 else "")

@@ -18,7 +18,7 @@ from joblib import Parallel, delayed
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, to_numpy
 from tracelearn.penalties import Atom, Nuclear, Overlap
 from tracelearn.problems.batch import Problems, Solution, alpha_max
-from tracelearn.problems.datafits import Squares
+from tracelearn.problems.datafits import Squares, short_basis
 from tracelearn.selection.calibration import held_out, log_losses, softmax_regression
 from tracelearn.selection.folds import Design
 from tracelearn.solvers import SOLVERS
@@ -46,9 +46,8 @@ _GIVEN = 120  # iterations for an alpha that was given, and may be far from the 
 # Ridges that are tried alone, as shares of the total variance of the features.
 RIDGES = np.geomspace(1.0, 1e-6, 13)
 
-# The same of logistic regression; it is tried up to so many weights, and so many numbers read for each of them.
+# The same of logistic regression.
 _SOFT_RIDGES = np.geomspace(1e-2, 1e-6, 5)
-_MOST_WEIGHTS, _MOST_PRODUCTS = 2048, 5_000_000
 
 
 def read_alphas(alphas: Any, eps: float) -> tuple[Array, bool]:
@@ -333,14 +332,14 @@ def walk_logistic(design: Design, view: str, judge: Judge) -> Table | None:
 
     What selects among ridges is the held-out log-loss.
     """
-    n, size = design.coordinate_shape
-    weights = size * max(2, design.n_targets)
-    if weights > _MOST_WEIGHTS or weights * n > _MOST_PRODUCTS:
+    if not design.is_small:
         return None
     X, codes, weight = design.coordinate_rows()
     Y = (np.concatenate([-codes, codes], axis=1) if codes.shape[1] == 1 else codes) > 0
     X, share = X - weight @ X if design.fit_intercept else X, weight
     ridges = _SOFT_RIDGES * (float(share @ np.sum(X**2, axis=1)) or 1.0)
+    basis = short_basis(X)
+    X = X if basis is None else X @ basis
     held = np.full((len(ridges), design.n_folds), None)
     for f, (train, test) in enumerate(design.folds.splits):
         own, A = share[train] / share[train].sum(), None

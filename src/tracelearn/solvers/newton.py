@@ -62,13 +62,7 @@ def newton(
         if model is not None:
             first = None if spent == 0 and start is None else inner
             goal = accuracy * min(float(found.gap[0]), 1.0)
-            inner = admm(
-                replace(problems, fit=model, reference=problems.scale),
-                tol=goal,
-                max_iter=max_iter - spent,
-                start=first,
-                exact_ranks=False,
-            )
+            inner = _answer(replace(problems, fit=model, reference=problems.scale), first, goal, max_iter - spent)
             if inner.n_iter == 0:  # good enough for the model, which is more lenient than the loss
                 accuracy *= 0.1
             spent += max(inner.n_iter, 1)
@@ -79,6 +73,16 @@ def newton(
             return _bounded(problems, found, spent, tol, max_iter, exact_ranks, on_iteration)
         found, at = step
         W = found.W
+
+
+def _answer(problems: Problems, start: Solution | None, goal: float, limit: int) -> Solution:
+    """Solve the problem of a model: by ADMM, or where a squared norm is all there is to penalise by one solve."""
+    xp, fit = array_namespace(problems.alpha), problems.fit
+    if bool(xp.any(problems.alpha > 0)) or not bool(xp.all(fit.ridge > 0)):  # type: ignore[attr-defined]
+        return admm(problems, tol=goal, max_iter=limit, start=start, exact_ranks=False)
+    zero = xp.zeros_like(fit.at_zero.gradient)
+    W = problems.tensors(fit.updater(xp.zeros_like(problems.alpha))(zero, zero))
+    return problems.certified(W, problems.penalty.start(W), 1, proven=False)
 
 
 def _bounded(
