@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import registry
 
-from tracelearn import TraceNormClassifier, TraceNormRegressor
+from tracelearn import TraceNormClassifier, TraceNormRegressor, TraceNormRegressorCV
 from tracelearn.arrays.subspaces import Subspaces
 from tracelearn.datasets import make_low_rank_regression
 from tracelearn.losses import LOSSES, Squared
@@ -198,3 +198,11 @@ def test_samples_of_single_precision_are_widened_block_by_block(little_memory, m
     assert max(held) == 50
     exact = TraceNormRegressor(5.0, tol=1e-5).fit(X, y)
     assert abs(model.objective_ - exact.objective_) <= 2e-5 * np.var(y)
+
+
+@pytest.mark.usefixtures("little_memory")
+def test_a_search_makes_no_square_matrix_where_none_fits(monkeypatch):
+    X, y = low_rank(300, noise=0.1)
+    monkeypatch.setattr("tracelearn.moments.Fold.empty", lambda *args: pytest.fail("moments were asked for"))
+    model = TraceNormRegressorCV(alphas=4, cv=3, views=None).fit(X, y)
+    assert model.score(X, y) > 0.5

@@ -200,9 +200,10 @@ class SelectionCV(NamedWeights, CallbackSupportMixin, BaseEstimator):
         label, progress = self._label(session), session.progress
         name, strengths = parts_of(label)
         tables = []
-        if session.loss.has_moments and isinstance(self.ridges, str):
+        design = session.design(name, strengths, joint=False)
+        if isinstance(self.ridges, str) and design.form.name in ("moments", "basis"):  # ridge regression in closed form
             tables.append(session.walk_ridges(label))
-            few = self._asks_more(session, tables[0]) and session.design(*parts_of(label), joint=False).is_small
+            few = self._asks_more(session, tables[0]) and design.is_small
             progress.pace = _PACE if few else 1.0
             progress.reach(_RIDGES, f"ridge regression on {label}")
         candidates = [Candidate(label)] if strengths else self._candidates(session, name)
