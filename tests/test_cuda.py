@@ -113,7 +113,7 @@ def test_what_is_no_array_and_no_constant_is_not_recorded():
 def test_elsewhere_a_call_is_a_call_and_repeats_what_is_carried():
     import numpy as np
 
-    from tracelearn.arrays.cuda import replayed
+    from tracelearn.arrays.linalg import replayed
 
     found = replayed(np.ones(2), lambda step, x: (x + step,), 3.0, np.ones(2), carried=1, count=4)
     np.testing.assert_array_equal(found[0], [13.0, 13.0])

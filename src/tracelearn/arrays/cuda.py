@@ -1,9 +1,8 @@
 """PyTorch on CUDA devices: small eigendecompositions in one kernel, and functions that are recorded once and replayed.
 
-Everything here gives what the array API's own calls give, without waiting for the device. The rest of the package calls
-``replayed``, which elsewhere is a plain call, or asks ``is_on_gpu`` first, and knows nothing of PyTorch. On an H200 the
-library's ``eigh`` takes 0.2 ms up to size 32 and waits; beyond that it takes a millisecond for each matrix, one after the
-other (``benchmarks/NOTES.md``).
+Everything here gives what the array API's own calls give, without waiting for the device. Only ``linalg`` and ``moments`` call it, for
+arrays that ``is_on_gpu``; the rest of the package knows nothing of PyTorch. On an H200 the library's ``eigh`` takes 0.2 ms up
+to size 32 and waits; beyond that it takes a millisecond for each matrix, one after the other (``benchmarks/NOTES.md``).
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from functools import cache, partial
 from threading import RLock
 from typing import Any
 
-from tracelearn.arrays.array_api import Array, is_on_gpu
+from tracelearn.arrays.array_api import Array
 
-__all__ = ["eigh", "gram", "replayed", "serves"]
+__all__ = ["eigh", "gram", "replay", "serves"]
 
 _LARGEST = 64  # rows of a matrix that one kernel decomposes in registers
 _SWEEPS = 12  # at most; six or seven are enough, since convergence is quadratic
@@ -214,28 +213,22 @@ _graphs: OrderedDict[Any, _Graph | None] = OrderedDict()
 _lock = RLock()  # places of a graph are for one caller at a time
 
 
-def replayed(like: Array, function: Callable[..., Any], *given: Any, carried: int = 0, count: int = 1) -> Any:
-    """Call a function; on the CUDA device of ``like`` record it for arrays of these shapes, once, and replay it: one launch.
+def replay(function: Callable[..., Any], given: tuple[Any, ...], carried: int, count: int) -> Any:
+    """Record a function for arrays of these shapes, once, and replay it: one launch. None where that cannot be.
 
-    The function must depend on its arguments alone, arrays in tuples, dataclasses and partial functions among them. Where it
-    waits for the device, or is given something else, it is called as it is. With ``carried``, what it returns takes the place
-    of so many last arguments, ``count`` times.
+    It cannot where the function waits for the device, or is given other things than arrays, numbers, names and functions, in
+    tuples, dataclasses and partial functions. See ``linalg.replayed``.
     """
-    if is_on_gpu(like):
-        arrays: list[Array] = []
-        try:
-            structure = _apart(given, arrays)
-        except _UnfitError:
-            arrays = []
-        if arrays and sum(array.nbytes for array in arrays) <= _MOST_BYTES:
-            with _lock:
-                graph = _graph(function, structure, arrays, carried)
-                if graph is not None:
-                    return graph(arrays, count)
-    for _ in range(count if carried else 1):
-        found = function(*given)
-        given = (*given[: len(given) - carried], *found) if carried else given
-    return found
+    arrays: list[Array] = []
+    try:
+        structure = _apart(given, arrays)
+    except _UnfitError:
+        return None
+    if not arrays or sum(array.nbytes for array in arrays) > _MOST_BYTES:
+        return None
+    with _lock:
+        graph = _graph(function, structure, arrays, carried)
+        return None if graph is None else graph(arrays, count)
 
 
 def _graph(function: Callable[..., Any], structure: Any, arrays: list[Array], carried: int) -> _Graph | None:

@@ -25,6 +25,7 @@ __all__ = [
     "left_singular_vectors",
     "mode_scales",
     "positive_part",
+    "replayed",
     "scaled_rows",
     "shrink",
     "spectral_norms",
@@ -300,3 +301,18 @@ def few_threads(X: Any) -> Iterator[None]:
             stack.callback(torch.set_num_threads, torch.get_num_threads())
             torch.set_num_threads(1)
         yield
+
+
+def replayed(like: Array, function: Callable[..., Any], *given: Any, carried: int = 0, count: int = 1) -> Any:
+    """Call a function; on the CUDA device of ``like`` it is recorded for arrays of these shapes, and replayed.
+
+    The function must depend on its arguments alone. With ``carried``, what it returns takes the place of so many last
+    arguments, ``count`` times.
+    """
+    found = cuda.replay(function, given, carried, count) if is_on_gpu(like) else None
+    if found is not None:
+        return found
+    for _ in range(count if carried else 1):
+        found = function(*given)
+        given = (*given[: len(given) - carried], *found) if carried else given
+    return found

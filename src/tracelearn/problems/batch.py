@@ -17,8 +17,7 @@ import numpy as np
 from array_api_compat import device
 
 from tracelearn.arrays.array_api import Array, array_namespace, available_memory, free_memory, is_sparse
-from tracelearn.arrays.cuda import replayed
-from tracelearn.arrays.linalg import positive_part, squared
+from tracelearn.arrays.linalg import positive_part, replayed, squared
 from tracelearn.losses import Loss
 from tracelearn.penalties import Penalty, Split
 from tracelearn.problems.datafits import DataFit, Evaluation, Squares, mean_row, span

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tracelearn.arrays.array_api import Array, array_namespace
-from tracelearn.arrays.cuda import replayed
+from tracelearn.arrays.linalg import replayed
 from tracelearn.penalties import Split
 from tracelearn.problems.batch import CHECK_EVERY, Finish, Problems, Solution, Watcher
 from tracelearn.problems.datafits import repeated, summed
