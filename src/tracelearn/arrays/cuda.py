@@ -1,8 +1,9 @@
 """PyTorch on CUDA devices: small eigendecompositions in one kernel, and functions that are recorded once and replayed.
 
-Everything here gives what the array API's own calls give, without waiting for the device. Only ``linalg`` and ``moments`` call it, for
-arrays that ``is_on_gpu``; the rest of the package knows nothing of PyTorch. On an H200 the library's ``eigh`` takes 0.2 ms up
-to size 32 and waits; beyond that it takes a millisecond for each matrix, one after the other (``benchmarks/NOTES.md``).
+Everything here gives what the array API's own calls give, without waiting for the device. It is called for arrays
+that ``is_on_gpu``, by ``linalg`` and ``moments``; the rest of the package knows nothing of PyTorch. On an H200 the library's
+``eigh`` takes 0.2 ms up to size 32 and waits; beyond that it takes a millisecond for each matrix, one after the other
+(``benchmarks/NOTES.md``).
 """
 
 from __future__ import annotations
