@@ -147,7 +147,9 @@ def test_every_library_gives_the_coefficients_of_numpy_in_its_own_arrays(name, l
         if hasattr(expected, method):
             found = getattr(model, method)(lib.put(X))
             assert lib.has(found), method
-            np.testing.assert_allclose(to_numpy(found), getattr(expected, method)(X), rtol=1e-7, atol=1e-7)
+            # Paths in single precision give the held-out scores that probabilities of a search are calibrated by.
+            close = 1e-5 if name in CV and "proba" in method else 1e-7
+            np.testing.assert_allclose(to_numpy(found), getattr(expected, method)(X), rtol=close, atol=close)
     score = model.score(lib.put(X), lib.put(y))
     assert isinstance(score, float)
     assert score == pytest.approx(expected.score(X, y), abs=1e-8)
