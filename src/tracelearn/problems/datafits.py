@@ -184,8 +184,8 @@ def short_basis(rows: Array) -> Array | None:
     """Find an orthonormal basis (p, r) of many rows (n, p) that span less than three quarters of all p dimensions."""
     xp, p = array_namespace(rows), rows.shape[1]
     values, vectors = xp.linalg.eigh(xp.matrix_transpose(rows) @ rows)
-    basis = vectors[:, values > 10.0 * p * float(xp.finfo(values.dtype).eps) * values[-1]]
-    return basis if 0 < basis.shape[1] < 0.75 * p else None
+    rank = int(xp.sum(xp.astype(values > 10.0 * p * float(xp.finfo(values.dtype).eps) * values[-1], xp.int64)))
+    return vectors[:, p - rank :] if 0 < rank < 0.75 * p else None
 
 
 def _variances(basis: Array, gram: Array) -> Array:
