@@ -328,7 +328,16 @@ def test_views_in_one_problem_have_a_norm_each(epochs):
 
 
 @pytest.mark.parametrize(
-    "views", ["raw", "whitened", "second_order_two_windows", "second_order_difference+raw 1:0.3", "whitened+raw"]
+    "views",
+    [
+        "raw",
+        "whitened",
+        "second_order_two_windows",
+        "second_order_difference+raw 1:0.3",
+        "whitened+raw",
+        "convolutions",
+        "raw+convolutions 1:0.4",
+    ],
 )
 def test_scores_are_the_sum_over_views_of_weights_times_samples(epochs, views):
     X, y = epochs
