@@ -462,6 +462,7 @@ WRONG = {
     "a gap below zero": {"dual_gap_": -1.0},
     "no sample shape at all": {"sample_shape_": ...},
     "a curve of one column": {"_convergence": {"$tuple": [np.ones(3)]}},
+    "a curve over iterations that are no numbers": {"_convergence": {"$tuple": [np.array([0.0, np.inf]), np.ones(2)]}},
     "a layout that is a list": {"_flat": [[]]},
     "weights that came flat": {"_flat": True},
     "weights that are not finite": {"coef_": np.full((3, *SHAPE), np.nan)},
@@ -485,6 +486,7 @@ WRONG = {
 
 
 WRONG_SEARCH = {
+    "no view": {"view_": ...},
     "no scores": {"score_path_": ...},
     "scores of other alphas": {"score_path_": np.ones((2, 3))},
     "scores that are no table": {"score_path_": np.ones(3)},

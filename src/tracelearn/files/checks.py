@@ -84,7 +84,7 @@ def _weights(value: Any) -> bool:
 
 def _curve(value: Any) -> bool:
     """Whether it is iterations and the gap after each."""
-    return len(value) == 2 and all(_floats(part) and part.shape == (value[0].size,) for part in value)
+    return len(value) == 2 and _row(value[0]) and _floats(value[1]) and value[1].shape == value[0].shape
 
 
 _FORMS: dict[str, Callable[[Any], bool]] = {
@@ -110,7 +110,16 @@ _NEEDED: dict[type, tuple[str, ...]] = {
     TraceNormModel: (*_LINEAR, "objective_", "patterns_", "_convergence", "_dtype"),
     HierarchicalTraceNormClassifier: (*_LINEAR, "classes_", "nodes_", "estimators_"),
     LaggedRegressor: (*_LINEAR[1:], "patterns_", "lags_", "model_", "moments_", "mode_ranks_", "_single"),
-    SelectionCV: (*_LINEAR, "objective_", "alpha_", "ridge_", "mode_weights_", "target_mode_", "best_estimator_"),
+    SelectionCV: (
+        *_LINEAR,
+        "objective_",
+        "alpha_",
+        "ridge_",
+        "mode_weights_",
+        "target_mode_",
+        "best_estimator_",
+        "view_",
+    ),
 }
 _BEFORE = ("sample_shape_", "n_features_in_", "feature_names_in_", "modes_", "classes_", "moments_")
 

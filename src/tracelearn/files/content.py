@@ -303,7 +303,8 @@ def _made_1(name: str, state: dict[str, Any], known: dict[str, type]) -> Any:
     if name in _GONE_1:
         return None
     kept = {_RENAMED_1.get(key, key): item for key, item in state.items() if key not in _LEFT_OUT_1}
-    younger = {"features_": None} if "best_estimator_" in state else {}  # searches had no views of the samples
+    # Searches had no views of the samples.
+    younger = {"features_": None, "view_": "raw"} if "best_estimator_" in state else {}
     if kept.get("scaling") == "auto":  # was one more thing to choose
         kept["scaling"] = kept["scaling_"]
     return _made(name, _defaults(known.get(name)) | younger | kept, known)
