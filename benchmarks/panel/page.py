@@ -160,10 +160,10 @@ def _ranked(ax: Any, results: list[Result]) -> None:
 
 
 def _differences(ax: Any, results: list[Result]) -> None:
-    """Ours minus theirs on every set, with its standard error, for the linear models that are inside our family."""
+    """Ours minus theirs on every set, with its standard error, for flat models and for those that show signals differently."""
     by = {(result.data, result.entry): result for result in results}
     sets = list(dict.fromkeys(r.data for r in results))
-    shown = {"ridge": "#0072b2", "logistic": "#009e73", "LDA, shrinkage": "#cc79a7", "TensorLy Tucker": "#e69f00"}
+    shown = {"ridge": "#0072b2", "logistic": "#009e73", "Riemann, logistic": "#cc79a7", "MiniRocket, ridge": "#e69f00"}
     for number, (entry, colour) in enumerate(shown.items()):
         at = [i for i, name in enumerate(sets) if (name, entry) in by]
         pairs = np.array([difference(by[sets[i], OURS], by[sets[i], entry]) for i in at]).reshape(-1, 2)
