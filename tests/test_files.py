@@ -45,6 +45,7 @@ from tracelearn import (
 from tracelearn.files import models as files
 from tracelearn.files.content import known_types
 from tracelearn.paper import PaperRegressor
+from tracelearn.penalties import L1, Nuclear
 
 SHAPE = (3, 2, 2)
 rng = np.random.default_rng(0)
@@ -583,6 +584,17 @@ def test_a_solution_of_another_shape_is_refused(part, tmp_path):
     solution = content["state"]["_solution"]["state"]
     held = solution if part in solution else solution["split"]["state"]
     arrays[held[part]["$array"]] = array_bytes(np.ones((2, 2)))
+    refused(packed(document(content, arrays)), "use only files written by save", tmp_path)
+
+
+ZEROS = {"$array": "zeros.npy"}
+
+
+@pytest.mark.parametrize("terms", [ZEROS, [1.0], {"$tuple": []}, {"$tuple": [{"$tuple": [1.0, ZEROS]}]}], ids=str)
+def test_a_penalty_of_other_things_than_atoms_is_refused(terms, tmp_path):
+    content, arrays = content_of(TraceNormRegressor(0.05, penalty=0.5 * Nuclear(0) + 0.1 * L1()).fit(X, y))
+    arrays["zeros.npy"] = array_bytes(np.zeros(13))
+    content["state"]["penalty"]["state"]["terms"] = terms
     refused(packed(document(content, arrays)), "use only files written by save", tmp_path)
 
 

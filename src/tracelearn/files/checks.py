@@ -17,7 +17,7 @@ from tracelearn.estimators.lagged import LaggedRegressor
 from tracelearn.features.base import Summary, TensorTransformer
 from tracelearn.features.mode_pca import ModePCA
 from tracelearn.moments import Moments
-from tracelearn.penalties import Split
+from tracelearn.penalties import Atom, Blocks, Latent, Overlap, Split
 from tracelearn.problems.batch import Solution
 from tracelearn.samples.modes import fit_modes
 from tracelearn.samples.scikit_learn import make_constraint
@@ -128,6 +128,8 @@ def check_parts(thing: Any) -> None:
     """Refuse moments or an estimator whose parts do not fit each other; any exception is a refusal."""
     if isinstance(thing, Moments):
         _check_moments(thing)
+    elif isinstance(thing, Overlap | Latent | Blocks):
+        _check_penalty(thing)
     elif isinstance(thing, Pipeline):
         _check_parameters(thing)
         steps = [step for _, step in thing.steps]
@@ -146,6 +148,18 @@ def _check_parameters(model: Any) -> None:
         else:
             good = any(make_constraint(one).is_satisfied_by(value) for one in allowed)
         expect(good, f"a parameter {name} that cannot be")
+
+
+def _check_penalty(penalty: Overlap | Latent | Blocks) -> None:
+    if isinstance(penalty, Blocks):
+        expect(isinstance(penalty.shapes, tuple) and all(map(_shape, penalty.shapes)), "blocks of no shape")
+        parts = penalty.penalties
+        expect(isinstance(parts, tuple) and len(parts) == len(penalty.shapes), "blocks of other penalties")
+        expect(all(isinstance(part, Overlap | Latent) for part in parts), "blocks of no penalty")
+    else:
+        expect(isinstance(penalty.terms, tuple) and len(penalty.terms) > 0, "a penalty without terms")
+        for weight, atom in penalty.terms:
+            expect(_size(weight) and isinstance(atom, Atom), "terms that are none")
 
 
 def _check_moments(moments: Moments) -> None:

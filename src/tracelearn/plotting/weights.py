@@ -311,7 +311,7 @@ class WeightsDisplay(Panels):
         down = -(-len(panes) // _COLUMNS) if 1 in (len(self.tensors), len(cuts)) else len(self.tensors)
         grid = down, -(-len(panes) // down)
         self._open(ax, grid, (2.9, 2.5), "one for each image", len(panes))
-        limit = max(float(np.max(np.abs(image))) for image, _ in panes) or 1.0
+        limit = min(max(float(np.max(np.abs(image))) for image, _ in panes) or 1.0, 1e307)  # twice that is a number too
         for axes, (image, title) in zip(self.axes_, panes, strict=True):
             self._plot_image(axes, image, self.modes[rows], self.modes[columns], cmap=cmap, vmin=-limit, vmax=limit)
             axes.set_title(title, fontsize="medium")
