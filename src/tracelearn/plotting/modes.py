@@ -173,7 +173,8 @@ def leading_factors(factors: Array, values: Array, most: int) -> tuple[Array, Ar
     level = 10 * max(max(factors.shape) * float(np.finfo(values.dtype).eps) * float(values[0]), 1e-300)
     above = int(np.sum(values > level))
     count = min(most, above)
-    squares = values.astype(np.float64) ** 2  # those of small weights vanish in single precision
+    # Of the largest value: squares of small weights would vanish, and those of enormous ones overflow.
+    squares = (values.astype(np.float64) / max(float(values[0]), 1e-300)) ** 2
     return factors[:, :count], squares[:count] / max(float(np.sum(squares)), 1e-300), above
 
 

@@ -21,6 +21,8 @@ __all__ = ["ModeFactorsDisplay", "ModeSpectrumDisplay", "WeightsDisplay", "choos
 _KINDS = {"weights": ("coef_", "weight"), "patterns": ("patterns_", "pattern")}
 _COLUMNS = 3
 
+_LARGEST = 1e150  # the squares of larger numbers, which colours are interpolated by, are none
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ModeSpectrumDisplay(Panels):
@@ -311,7 +313,9 @@ class WeightsDisplay(Panels):
         down = -(-len(panes) // _COLUMNS) if 1 in (len(self.tensors), len(cuts)) else len(self.tensors)
         grid = down, -(-len(panes) // down)
         self._open(ax, grid, (2.9, 2.5), "one for each image", len(panes))
-        limit = min(max(float(np.max(np.abs(image))) for image, _ in panes) or 1.0, 1e307)  # twice that is a number too
+        limit = max(float(np.max(np.abs(image))) for image, _ in panes) or 1.0
+        if limit > _LARGEST:
+            raise ValueError(f"Expected weights of at most {_LARGEST:g} to draw, got {limit:g}: scale the targets.")
         for axes, (image, title) in zip(self.axes_, panes, strict=True):
             self._plot_image(axes, image, self.modes[rows], self.modes[columns], cmap=cmap, vmin=-limit, vmax=limit)
             axes.set_title(title, fontsize="medium")
