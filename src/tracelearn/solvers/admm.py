@@ -13,6 +13,7 @@ from tracelearn.arrays.linalg import replayed
 from tracelearn.penalties import Split
 from tracelearn.problems.batch import CHECK_EVERY, Finish, Problems, Solution, Watcher
 from tracelearn.problems.datafits import repeated, summed
+from tracelearn.solvers.mixing import Mixing
 
 __all__ = ["admm", "guarded"]
 
@@ -79,16 +80,18 @@ def admm(
         rho = xp.full_like(problems.alpha, max(step, least))
         split = split if start is not None else _forces(problems, rho, found)
     finish = Finish(problems, tol, exact_ranks)
-    iteration, advance = 0, None  # made anew for a new step
+    iteration, advance, mixing = 0, None, Mixing()  # made anew for a new step
     while True:
         if advance is None:
             advance = _advancing(problems, rho, relax)
         ahead = min(review, iteration - iteration % every + every, max_iter) - iteration
+        start_of, goes_on = (W, split), iteration > 0 and ahead == every
         before, W, split = advance(W, split, ahead)
         iteration += ahead
         if iteration == review:
             better = xp.clip(replayed(W, _balanced, shares, problems, rho, before, W, split), min=least)
-            rho, advance = (better, None) if bool(xp.any(better != rho)) else (rho, advance)
+            if bool(xp.any(better != rho)):
+                rho, advance, mixing, goes_on = better, None, Mixing(), False
             # A new step costs a factorisation, about a hundred iterations' worth, unless the operator is spectral.
             review = 2 * review if shares else review + _REVIEW_EVERY
         if iteration % every == 0 or iteration == max_iter:
@@ -100,8 +103,11 @@ def admm(
             if bool(xp.any(done)) and problems.fit.n_groups == 1:  # the problems of several groups stay together
                 left = finish.keep(found, done)
                 tensors = found.tensors_of(left)
-                problems, rho, advance = problems.take(left), rho[left], None
+                problems, rho, advance, mixing = problems.take(left), rho[left], None, mixing.take(left, tensors)
                 W, split = xp.take(W, tensors, axis=0), split.take(tensors)
+                start_of = xp.take(start_of[0], tensors, axis=0), start_of[1].take(tensors)
+        if goes_on:
+            mixing, W, split = mixing.mixed(start_of, (W, split), rho)
 
 
 def _advancing(
