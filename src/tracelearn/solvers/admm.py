@@ -1,4 +1,4 @@
-"""Consensus ADMM on the whole problem."""
+"""Consensus ADMM on the whole problem, its iterations mixed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tracelearn.arrays.linalg import replayed
 from tracelearn.penalties import Split
 from tracelearn.problems.batch import CHECK_EVERY, Finish, Problems, Solution, Watcher
 from tracelearn.problems.datafits import repeated, summed
-from tracelearn.solvers.mixing import Mixing
+from tracelearn.solvers.mixing import Mixing, taken
 
 __all__ = ["admm", "guarded"]
 
@@ -54,6 +54,8 @@ def admm(
 ) -> Solution:
     """Solve a batch of problems by ADMM: one linear solve, and one proximal point for each term, an iteration.
 
+    Between certificates it goes on from a mixture of where the last blocks of iterations ended.
+
     Parameters
     ----------
     problems : data fits, penalty and strengths
@@ -85,15 +87,15 @@ def admm(
         if advance is None:
             advance = _advancing(problems, rho, relax)
         ahead = min(review, iteration - iteration % every + every, max_iter) - iteration
-        start_of, goes_on = (W, split), iteration > 0 and ahead == every
+        begun = W, split
         before, W, split = advance(W, split, ahead)
         iteration += ahead
         if iteration == review:
             better = xp.clip(replayed(W, _balanced, shares, problems, rho, before, W, split), min=least)
-            if bool(xp.any(better != rho)):
-                rho, advance, mixing, goes_on = better, None, Mixing(), False
+            rho, advance = (better, None) if bool(xp.any(better != rho)) else (rho, advance)
             # A new step costs a factorisation, about a hundred iterations' worth, unless the operator is spectral.
             review = 2 * review if shares else review + _REVIEW_EVERY
+        mixing, onward = mixing.after(begun, (W, split), rho)
         if iteration % every == 0 or iteration == max_iter:
             found, done = finish.judge(problems, problems.certified(W, split, iteration, rho, proven=proven))
             if on_iteration is not None:
@@ -103,11 +105,9 @@ def admm(
             if bool(xp.any(done)) and problems.fit.n_groups == 1:  # the problems of several groups stay together
                 left = finish.keep(found, done)
                 tensors = found.tensors_of(left)
-                problems, rho, advance, mixing = problems.take(left), rho[left], None, mixing.take(left, tensors)
-                W, split = xp.take(W, tensors, axis=0), split.take(tensors)
-                start_of = xp.take(start_of[0], tensors, axis=0), start_of[1].take(tensors)
-        if goes_on:
-            mixing, W, split = mixing.mixed(start_of, (W, split), rho)
+                problems, rho, advance = problems.take(left), rho[left], None
+                mixing, onward = mixing.take(left, tensors, rho), taken(onward, tensors)
+        W, split = onward
 
 
 def _advancing(
