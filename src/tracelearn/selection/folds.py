@@ -44,6 +44,11 @@ class Folds:
     def __len__(self) -> int:
         return len(self.splits)
 
+    @property
+    def ratio(self) -> float:
+        """How many samples are held out for each one that is learned from, the mean over folds."""
+        return float(np.mean([len(test) / len(train) for train, test in self.splits]))
+
     def first(self, count: int) -> Folds:
         """Keep the first folds: one of several repeats."""
         return self if count >= len(self.splits) else Folds(self.splits[:count], self.n)
