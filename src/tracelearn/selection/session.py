@@ -265,15 +265,17 @@ class Session:
     def judge(self, design: Design) -> Any:
         """Score what is held out as it is shown: by the user's scorer, by classes found, or for numbers by R²."""
 
-        def judged(f: int, scores: Array) -> float:
-            held = design.held[f]
+        def judged(f: int, scores: Array) -> Array:
+            held, models = design.held[f], range(scores.shape[1])
             if self.cv.scoring is not None:
-                return self._scored(held.index, to_numpy(scores))
-            xp = array_namespace(scores)
+                scores = to_numpy(scores)
+                return np.array([self._scored(held.index, scores[:, m, :]) for m in models])
             if not self.model._learns_classes:
-                return r_squared(held.Y, self.loss.inverse_link(scores), held.share)
-            right = _classes(scores) == _classes(held.Y)
-            return float(xp.sum(xp.where(right, held.share, xp.zeros_like(held.share))))
+                return np.array(
+                    [r_squared(held.Y, self.loss.inverse_link(scores[:, m, :]), held.share) for m in models]
+                )
+            right = _classes(scores) == _classes(held.Y)[:, None]
+            return to_numpy(held.share @ array_namespace(scores).astype(right, held.share.dtype))
 
         return judged
 
@@ -301,7 +303,7 @@ def parts_of(label: str) -> tuple[str, tuple[float, ...]]:
 
 
 def _classes(scores: Array) -> Array:
-    return scores[:, 0] > 0 if scores.shape[1] == 1 else array_namespace(scores).argmax(scores, axis=1)
+    return scores[..., 0] > 0 if scores.shape[-1] == 1 else array_namespace(scores).argmax(scores, axis=-1)
 
 
 def _blocks(union: Any, transformers: list[Any], shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
