@@ -28,7 +28,7 @@ from tracelearn.moments import Moments
 from tracelearn.problems.batch import Problems, choose_form, datafit
 from tracelearn.problems.datafits import Squares
 from tracelearn.samples.samples import Block, Samples, as_raw
-from tracelearn.selection.session import with_scores
+from tracelearn.selection.calibration import with_scores
 from tracelearn.solvers import admm
 
 __all__ = [

@@ -29,6 +29,7 @@ __all__ = [
     "Group",
     "Judge",
     "Table",
+    "cv_results",
     "path",
     "read_alphas",
     "walk",
@@ -431,3 +432,35 @@ class _Found:
         selecting = self._selecting(c, upto, by_score=by_score)
         held = [list(folds) for folds in self.held[:upto, c]]
         return Table(candidate, alphas[:upto], ridges[:upto], scores, weights, selecting, held)
+
+
+_CHOICES = ("view", "mode_weights", "ridge", "target_mode", "loss")
+
+
+def cv_results(tables: Sequence[Table], best: Table, at: int, loss: Any) -> tuple[dict[str, Any], int]:
+    """Write all tables in scikit-learn's form, a row for each candidate and alpha; find the row of the alpha that was chosen."""
+    rows = [(table, a) for table in tables for a in range(len(table.alphas))]
+    parameters = [
+        {name: getattr(table.candidate, name) for name in _CHOICES[:-1]}
+        | {"loss": "logistic" if table.candidate.logistic else loss}
+        | {"alpha": float(table.alphas[a]), "ridge": float(table.ridges[a])}
+        for table, a in rows
+    ]
+    means = np.array([table.means[a] for table, a in rows])
+    scores = np.array([table.scores[a] for table, a in rows])
+    found: dict[str, Any] = {f"param_{name}": _masked([p[name] for p in parameters]) for name in ("alpha", *_CHOICES)}
+    found["params"] = parameters
+    found |= {f"split{f}_test_score": column for f, column in enumerate(scores.T)}
+    found["mean_test_score"] = means
+    found["std_test_score"] = np.nanstd(scores, axis=1)
+    found["rank_test_score"] = 1 + np.sum(means[None, :] > means[:, None], axis=1).astype(np.int32)
+    return found, next(i for i, (table, a) in enumerate(rows) if table is best and a == at)
+
+
+def _masked(values: list[Any]) -> Any:
+    """Make a column of any values, tuples included, as scikit-learn's searches do."""
+    masked: Any = np.ma
+    found = masked.MaskedArray(np.empty(len(values), dtype=object))
+    for i, value in enumerate(values):
+        found[i] = value
+    return found
