@@ -169,7 +169,7 @@ def confirmed(before: Array, after: Array) -> bool:
 
 def found_classes(scores: Array) -> Array:
     """Say which class has the largest score; of two, whether it is the second."""
-    return scores[:, 0] > 0 if scores.shape[1] == 1 else array_namespace(scores).argmax(scores, axis=1)
+    return scores[..., 0] > 0 if scores.shape[-1] == 1 else array_namespace(scores).argmax(scores, axis=-1)
 
 
 class _Fixed(BaseEstimator):

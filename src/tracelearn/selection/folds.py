@@ -267,6 +267,10 @@ class Design:
         basis, origin, _ = self._reduced
         return (W, b) if basis is None else (W @ basis, b + W @ origin)
 
+    def n_held(self, f: int) -> int:
+        """Count the samples that a fold holds out in memory."""
+        return len(self.folds.splits[f][1]) if isinstance(self.held[f], Held) else 0
+
     def scores(self, f: int, W: Array, b: Array) -> Array | None:
         """Score the held-out samples of a fold by rows of coordinates (R, r): (n_f, R); None if not in memory."""
         if not isinstance(self.held[f], Held):

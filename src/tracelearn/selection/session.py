@@ -281,17 +281,18 @@ class Session:
     def judge(self, design: Design) -> Any:
         """Score what is held out as it is shown: by the user's scorer, by classes found, or for numbers by R²."""
 
-        def judged(f: int, scores: Array) -> float:
-            held = design.held[f]
+        def judged(f: int, scores: Array) -> Array:
+            held, models = design.held[f], range(scores.shape[1])
             if self.options.scoring is not None:
                 weight = None if self.weight is None else self.weight[held.index]
-                known = with_scores(self.model, self.loss, to_numpy(scores))
-                return scored(self.options.scoring, known, self.labels[held.index], weight)
-            xp = array_namespace(scores)
+                known = [with_scores(self.model, self.loss, to_numpy(scores[:, m, :])) for m in models]
+                return np.array([scored(self.options.scoring, one, self.labels[held.index], weight) for one in known])
             if not self.model._learns_classes:
-                return r_squared(held.Y, self.loss.inverse_link(scores), held.share)
-            right = found_classes(scores) == found_classes(held.Y)
-            return float(xp.sum(xp.where(right, held.share, xp.zeros_like(held.share))))
+                return np.array(
+                    [r_squared(held.Y, self.loss.inverse_link(scores[:, m, :]), held.share) for m in models]
+                )
+            right = found_classes(scores) == found_classes(held.Y)[:, None]
+            return to_numpy(held.share @ array_namespace(scores).astype(right, held.share.dtype))
 
         return judged
 
