@@ -85,7 +85,7 @@ def as_numpy(values: Any, name: str) -> Array:
             f"Expected {name} to be one array, got rows of several shapes, such as {' and '.join(map(str, shapes))}: cut, pad or "
             "resample them to one."
         ) from None
-    if isinstance(values, np.ma.MaskedArray) and np.any(np.ma.getmaskarray(values)):
+    if isinstance(values, np.ma.MaskedArray) and np.any(values.mask):
         raise InputError(
             f"Expected values everywhere in {name}, got masked entries: fill them in, or drop these samples."
         )
