@@ -91,7 +91,9 @@ def coverage(*, dependent, given, n_sets=100):
             low, high = found.interval(ends)
             kept.append(np.mean((low <= truth) & (truth <= high)))
         scores.append(found.interval("scores"))
-        missed = variance * np.sum((found.coefs - weights) ** 2, axis=(1, 2)) + variance  # the noise varies like an entry
+        missed = (
+            variance * np.sum((found.coefs - weights) ** 2, axis=(1, 2)) + variance
+        )  # the noise varies like an entry
         means.append(np.mean(1.0 - missed / (variance * np.sum(weights**2) + variance)))
     low, high = np.transpose(scores)
     return np.mean(coefs), np.mean(patterns), np.mean((low <= np.mean(means)) & (np.mean(means) <= high))

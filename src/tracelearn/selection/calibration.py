@@ -1,18 +1,36 @@
-"""Held-out scores of classes: their size as log-odds, what classes say about each other, and whether folds confirm it."""
+"""Held-out scores: what a scorer says of them, their size as log-odds, what classes say about each other."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize, minimize_scalar
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.exceptions import UndefinedMetricWarning
+from sklearn.metrics import get_scorer
+from sklearn.utils.metaestimators import available_if
 
-from tracelearn.arrays.array_api import Array, to_numpy
-from tracelearn.losses import Multinomial
+from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
+from tracelearn.losses import Loss, Multinomial
 from tracelearn.selection.folds import Design
 
-__all__ = ["HeldOut", "class_map", "confirmed", "factor", "held_out", "log_losses", "softmax_regression"]
+__all__ = [
+    "HeldOut",
+    "class_map",
+    "confirmed",
+    "factor",
+    "found_classes",
+    "held_out",
+    "log_losses",
+    "scored",
+    "softmax_regression",
+    "with_scores",
+]
 
 # How strongly a map between classes is drawn to the identity; it is learned from few numbers, as many as held-out samples.
 _PULL = 1e-2
@@ -147,3 +165,56 @@ def confirmed(before: Array, after: Array) -> bool:
     gain = before - after
     error = float(np.std(gain, ddof=1)) / np.sqrt(len(gain)) if len(gain) > 1 else np.inf
     return bool(gain.mean() > _EVIDENCE * error and gain.mean() > 0)
+
+
+def found_classes(scores: Array) -> Array:
+    """Say which class has the largest score; of two, whether it is the second."""
+    return scores[..., 0] > 0 if scores.shape[-1] == 1 else array_namespace(scores).argmax(scores, axis=-1)
+
+
+class _Fixed(BaseEstimator):
+    """An estimator whose scores of some samples are known: what a scorer looks at."""
+
+    def __init__(self, scores: Array, loss: Any, classes: Array | None, single: bool) -> None:
+        self.scores, self.loss, self.classes_, self.single = scores, loss, classes, single
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def predict(self, X: Any) -> Array:
+        if self.classes_ is None:
+            found = self.loss.inverse_link(self.scores)
+            return found[:, 0] if self.single else found
+        return self.classes_[np.asarray(found_classes(self.scores), dtype=int)]
+
+
+class _FixedRegressor(RegressorMixin, _Fixed):
+    pass
+
+
+class _FixedClassifier(ClassifierMixin, _Fixed):
+    def decision_function(self, X: Any) -> Array:
+        return self.scores[:, 0] if self.scores.shape[1] == 1 else self.scores
+
+    @available_if(lambda self: self.loss.has_probabilities)
+    def predict_proba(self, X: Any) -> Array:
+        return np.exp(self.loss.log_probabilities(self.scores))
+
+
+def with_scores(model: Any, loss: Loss, scores: Array) -> Any:
+    """Make an estimator that has given scores (n, K) of some samples, for a scorer to look at."""
+    if model._learns_classes:
+        return _FixedClassifier(scores, loss, to_numpy(model.classes_), True)
+    return _FixedRegressor(scores, loss, None, model._single)
+
+
+def scored(scoring: Any, known: Any, labels: Array, weight: Array | None) -> float:
+    """Ask the user's scorer of an estimator whose scores of these samples are known; NaN where there is none."""
+    scorer = get_scorer(scoring) if isinstance(scoring, str) else scoring
+    rows = np.zeros((len(labels), 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UndefinedMetricWarning)  # a fold without a score is left out
+        if weight is not None:
+            with suppress(TypeError):  # scorers that take no weights
+                return float(scorer(known, rows, labels, sample_weight=weight))
+        return float(scorer(known, rows, labels))

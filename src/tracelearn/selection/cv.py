@@ -10,86 +10,42 @@ import math
 import time
 import warnings
 from dataclasses import replace
-from itertools import product
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, is_sparse, move_to, to_numpy, widest
+from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, move_to, to_numpy, widest
 from tracelearn.errors import warn
 from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
-from tracelearn.estimators.base import NamedWeights, TraceNormModel, ZeroWeightsWarning
-from tracelearn.estimators.online import has_moments
-from tracelearn.features import SecondOrder, Views
-from tracelearn.features.base import LinearTransformer
-from tracelearn.features.second_order import SpatialFilters
+from tracelearn.estimators.base import TraceNormModel, ZeroWeightsWarning
 from tracelearn.losses import Loss, Multinomial, as_loss
-from tracelearn.penalties import is_overlapped
 from tracelearn.problems.batch import choose_form
-from tracelearn.samples.checks import check_place, is_frame, learning
-from tracelearn.samples.samples import Samples, as_raw, is_dask, unnamed
+from tracelearn.samples.checks import learning
+from tracelearn.samples.samples import Samples, as_raw
 from tracelearn.samples.scikit_learn import (
     CallbackSupportMixin,
     Interval,
     StrOptions,
-    check_feature_names,
     raise_for_params,
     with_callbacks,
 )
-from tracelearn.selection.calibration import HeldOut, class_map, confirmed, factor, held_out, log_losses
+from tracelearn.selection.calibration import HeldOut, factor, held_out
 from tracelearn.selection.folds import folds_of
+from tracelearn.selection.found import SHOWN, FoundModel
 from tracelearn.selection.progress import Progress
-from tracelearn.selection.search import Candidate, Table
-from tracelearn.selection.session import (
-    FIRST_ORDER,
-    HELD_OUT,
-    LEAST_SHARE,
-    MOST_REPEATS,
-    MOST_VIEWS,
-    SCREENED,
-    Session,
-    parts_of,
-    possible_views,
-    shares_of,
-)
+from tracelearn.selection.search import Table, cv_results
+from tracelearn.selection.session import HELD_OUT, MOST_REPEATS, Session, choose, parts_of
 
 __all__ = ["TraceNormClassifierCV", "TraceNormRegressorCV"]
 
-# What the model has learned and is shown here too.
-_SHOWN = (
-    "n_features_in_",
-    "feature_names_in_",
-    "modes_",
-    "classes_",
-    "intercept_",
-    "n_iter_",
-    "objective_",
-    "dual_gap_",
-)
 
-
-def _goes_on(estimator: Any) -> bool:
-    """Tell whether what ``fit`` learns is kept, so that learning can go on."""
-    if not estimator.keep_moments:
-        raise AttributeError("Expected keep_moments=True for partial_fit after a search, got False: fit with it.")
-    return has_moments(estimator)
-
-
-# The share of all work that is done after each part of a search: as it was on real sets of some seconds.
-_SCREENED, _RIDGES, _PATH, _ALONE, _CHOSEN = 0.22, 0.3, 0.65, 0.7, 0.8
-# Where logistic regression is tried too, it takes about as long as all that comes before it.
-_PACE = 0.5
-
-
-class SelectionCV(NamedWeights, CallbackSupportMixin, BaseEstimator):
-    """What both CV estimators share: the search, and delegation to the model that was found."""
+class SelectionCV(FoundModel, CallbackSupportMixin):
+    """What both CV estimators share: parameters, the search, and the last fit."""
 
     _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 - scikit-learn's convention
         **{
@@ -122,7 +78,6 @@ class SelectionCV(NamedWeights, CallbackSupportMixin, BaseEstimator):
 
     _estimator: type[TraceNormModel]
     _classifier: bool
-    _flat = False  # whether samples of more than one mode came flat
 
     def _new_model(self, **chosen: Any) -> Any:
         names = (
@@ -191,130 +146,9 @@ class SelectionCV(NamedWeights, CallbackSupportMixin, BaseEstimator):
         session = Session(self, model, samples, folds, labels, weight, loss, progress, len(folds) // repeats)
         with progress.shown_to_callbacks(self):
             with progress.ended_by_interrupt():
-                best = self._search(session)
+                best = choose(session)
             self._finish(session, best)
         return self
-
-    def _search(self, session: Session) -> Table:
-        """Find out which views to show, then whether the trace norm or ridge regression alone is better on them."""
-        label, progress = self._label(session), session.progress
-        name, strengths = parts_of(label)
-        tables = []
-        design = session.design(name, strengths, joint=False)
-        if isinstance(self.ridges, str) and design.form.name in ("moments", "basis"):  # ridge regression in closed form
-            tables.append(session.walk_ridges(label))
-            few = self._asks_more(session, tables[0]) and design.is_small
-            progress.pace = _PACE if few else 1.0
-            progress.reach(_RIDGES, f"ridge regression on {label}")
-        candidates = [Candidate(label)] if strengths else self._candidates(session, name)
-        if not tables or not progress.is_over():
-            tables += session.walk(label, candidates, _RIDGES, _PATH)
-        # Ridge regression does not see what only a low rank can find in samples of many entries: they get a path of their own.
-        alone = session.first_order
-        if alone not in ("", label) and not progress.is_over():
-            tables += session.walk(alone, self._candidates(session, alone), _PATH, _ALONE)
-        best = max(tables, key=lambda table: table.value)
-        best = self._by_log_loss(session, best) if self._asks_more(session, best) else best
-        progress.pace = 1.0
-        progress.reach(_CHOSEN, f"chosen: {best.candidate.view}")
-        return best
-
-    def _asks_more(self, session: Session, best: Table) -> bool:
-        """Tell whether more than squares may be learned: nothing was asked for by name, and there is memory and time."""
-        named = isinstance(self.views, str) and self.views != "auto"
-        asked = self.views is None or named or self.scoring is not None or not isinstance(self.ridges, str)
-        here = session.samples.in_memory and not is_sparse(session.samples.like) and not session.samples.n_confounds
-        asked |= self.keep_moments or self.one_standard_error or best.candidate.target_mode
-        return self._asks_loss and not asked and here and not session.progress.is_over()
-
-    def _by_log_loss(self, session: Session, best: Table) -> Table:
-        """Take logistic regression, or a map between the scores of all classes, where held-out folds confirm it."""
-        design = session.design(*parts_of(best.candidate.view), joint=False)
-        parts = held_out(best.held[best.best], design)
-        before = log_losses(parts)
-        found = {"map": log_losses(parts, mapped=True)} if session.samples.n_targets > 2 else {}
-        other = session.walk_logistic(best.candidate.view)
-        if other is not None:
-            found["logistic"] = log_losses(held_out(other.held[other.best], design))
-        right = {name: float(after.mean()) for name, after in found.items() if confirmed(before, after)}
-        chosen = min(right, key=lambda name: right[name], default="")
-        losses = ", ".join(f"{name} {after.mean():.4g}" for name, after in found.items())
-        session.model._report(
-            f"held-out log-loss: one factor {before.mean():.4g}, {losses}; {chosen or 'one factor'} it is"
-        )
-        if chosen == "map":
-            session.class_map = class_map(parts)
-        return other if chosen == "logistic" and other is not None else best
-
-    def _label(self, session: Session) -> str:
-        """Choose the views, and how strong each is: by how much ridge regression on each adds to that on the others.
-
-        Held-out scores of all views are combined with weights that are not negative. A view that gets a small share is left
-        out; the others are multiplied by their shares, so that weights on a good view cost less.
-        """
-        views, samples = self.views, session.samples
-        self.__dict__.pop("view_shares_", None)
-        if views is None or not samples.in_memory or is_sparse(samples.like):
-            return "raw"
-        names, reason = possible_views(
-            samples.shape, self.time_axis, n=session.folds.n, positive=_positive(samples.rows)
-        )
-        if not isinstance(views, str) or views != "auto":
-            names, reason = [str(views)] if isinstance(views, str) else [str(name) for name in views], "as given"
-        if not names:
-            raise ValueError("Expected views to be 'auto', None, a name or several, got none: leave views out.")
-        session.progress.reach(0.0, f"views: {', '.join(names)} ({reason})")
-        if len(names) == 1 or not session.loss.has_moments:
-            return names[0]
-        found: list[str] = []
-        scores: list[Array] = []
-        values: list[float] = []
-        some = session.subset(SCREENED)
-        for name in names:
-            if found and session.progress.is_over():
-                break
-            table = some.walk_ridges(name, screening=True)
-            found.append(name)
-            values.append(table.value if name in FIRST_ORDER else -1.0)
-            scores.append(np.concatenate([to_numpy(part) for part in table.held[table.best]]))
-            session.progress.reach(_SCREENED * len(found) / len(names), f"{name}: {table.value:.4g} selects")
-        parts = some.design(names[0], (), joint=False, screening=True).held
-        share = shares_of(scores, np.concatenate([to_numpy(held.Y) for held in parts]))
-        session.first_order = found[int(np.argmax(values))] if max(values) >= 0.0 else ""
-        order = [i for i in np.argsort(-share)[:MOST_VIEWS] if share[i] > LEAST_SHARE] or [int(np.argmax(share))]
-        self.view_shares_ = {found[i]: float(share[i]) for i in np.argsort(-share)}
-        session.model._report("shares of views: " + ", ".join(f"{found[i]} {share[i]:.2f}" for i in order))
-        if len(order) == 1:
-            return str(found[order[0]])
-        ratio = ":".join(f"{share[i] / share[order[0]]:.3g}" for i in order)
-        return f"{'+'.join(found[i] for i in order)} {ratio}"
-
-    def _candidates(self, session: Session, name: str) -> list[Candidate]:
-        """List what to try of one view; "auto" mode weights are equal ones and each mode alone."""
-        view, K = session.view(name), session.samples.n_targets
-        joints = [False, True] if isinstance(self.target_mode, str) else [bool(self.target_mode)]
-        joints = [joint and K > 1 for joint in joints]
-        ridges = [0.0] if isinstance(self.ridges, str) else [float(ridge) for ridge in np.atleast_1d(self.ridges)]
-        if not ridges or not all(math.isfinite(ridge) and ridge >= 0 for ridge in ridges):
-            raise ValueError(f"Expected ridges that are finite and not negative, at least one, got {self.ridges}.")
-        order = len(view.samples.shape)
-        found = []
-        for joint in dict.fromkeys(joints):
-            weights = self._mode_weights(order + joint, auto=view.has_modes)
-            found += [Candidate(name, own, ridge, joint) for own, ridge in product(weights, ridges)]
-        return found
-
-    def _mode_weights(self, order: int, *, auto: bool) -> list[tuple[float, ...] | None]:
-        given = self.mode_weights
-        if given is None or not auto or (isinstance(given, str) and (order <= 2 or not is_overlapped(self.penalty))):
-            return [None]  # at order 2 all weights give one norm, and latent norms choose their mode themselves
-        if isinstance(given, str):
-            return [None, *(tuple(float(n == mode) for n in range(order)) for mode in range(order))]
-        lists = list(given)
-        if not lists:
-            raise ValueError("Expected mode_weights to be 'auto', None, or one weight for each mode, got none.")
-        lists = [lists] if np.ndim(lists[0]) == 0 and lists[0] is not None else lists
-        return [None if weights is None else tuple(float(weight) for weight in weights) for weights in lists]
 
     # --- what was found ----------------------------------------------------------------------------------------------
 
@@ -323,6 +157,9 @@ class SelectionCV(NamedWeights, CallbackSupportMixin, BaseEstimator):
         if self.one_standard_error:
             at = int(np.argmax(best.means >= best.means[at] - best.errors[at]))
         chosen, alpha = best.candidate, float(best.alphas[at])
+        self.__dict__.pop("view_shares_", None)
+        if session.view_shares is not None:
+            self.view_shares_ = session.view_shares
         self._describe(session.tables, best, at)
         name, strengths = parts_of(chosen.view)
         view = session.view(name, strengths)
@@ -371,12 +208,12 @@ class SelectionCV(NamedWeights, CallbackSupportMixin, BaseEstimator):
     def _show(self, model: Any) -> None:
         """Show what was learned as attributes: what samples are like as they came, the rest of the model that was found."""
         best = self.best_estimator_
-        for shown in _SHOWN:
+        for shown in SHOWN:
             self.__dict__.pop(shown, None)
-            source = model if shown in _SHOWN[:4] else best
+            source = model if shown in SHOWN[:4] else best
             if hasattr(source, shown):
                 setattr(self, shown, getattr(source, shown))
-        for name in ("alphas_", "ridges_", "score_path_") if is_non_numpy(best.coef_) else ():
+        for name in ("alphas_", "ridges_", "score_path_", "score_path_se_") if is_non_numpy(best.coef_) else ():
             setattr(self, name, move_to(getattr(self, name), best.coef_, widest(best.coef_)["dtype"]))
 
     def _describe(self, tables: list[Table], best: Table, at: int) -> None:
@@ -385,7 +222,7 @@ class SelectionCV(NamedWeights, CallbackSupportMixin, BaseEstimator):
         self.alpha_, self.alphas_ = float(best.alphas[at]), best.alphas
         self.ridge_, self.ridges_ = float(best.ridges[at]), best.ridges
         self.mode_weights_, self.target_mode_ = chosen.mode_weights, chosen.target_mode
-        self.score_path_ = best.scores
+        self.score_path_, self.score_path_se_ = best.scores, best.errors
         self.best_score_, self.best_score_se_ = float(best.means[at]), float(best.errors[at])
         if np.any(np.isnan(best.scores)):
             lost = np.flatnonzero(np.any(np.isnan(best.scores), axis=0)).tolist()
@@ -398,142 +235,9 @@ class SelectionCV(NamedWeights, CallbackSupportMixin, BaseEstimator):
                 "stratify the folds or use fewer.",
                 UndefinedMetricWarning,
             )
-        plain = self._new_model().loss
-        rows = [(table, a) for table in tables for a in range(len(table.alphas))]
-        parameters = [
-            {name: getattr(table.candidate, name) for name in _CHOICES[:-1]}
-            | {"loss": "logistic" if table.candidate.logistic else plain}
-            | {"alpha": float(table.alphas[a]), "ridge": float(table.ridges[a])}
-            for table, a in rows
-        ]
-        means = np.array([table.means[a] for table, a in rows])
-        found: dict[str, Any] = {
-            f"param_{name}": _masked([p[name] for p in parameters]) for name in ("alpha", *_CHOICES)
-        }
-        found["params"] = parameters
-        for f in range(best.scores.shape[1]):
-            found[f"split{f}_test_score"] = np.array([table.scores[a, f] for table, a in rows])
-        found["mean_test_score"] = means
-        found["std_test_score"] = np.array([float(np.nanstd(table.scores[a])) for table, a in rows])
-        found["rank_test_score"] = 1 + np.sum(means[None, :] > means[:, None], axis=1).astype(np.int32)
-        self.cv_results_ = found
-        self.best_index_ = next(i for i, (table, a) in enumerate(rows) if table is best and a == at)
+        self.cv_results_, self.best_index_ = cv_results(tables, best, at, self._new_model().loss)
 
-    @property
-    def best_params_(self) -> dict[str, Any]:
-        """What was chosen, as the row of ``cv_results_`` has it."""
-        check_is_fitted(self)
-        found: dict[str, Any] = self.cv_results_["params"][self.best_index_]
-        return found
-
-    def __getattr__(self, name: str) -> Any:
-        """Show what the model that was found has learned."""
-        described = ("patterns_", "mode_ranks_", "mode_factors_", "convergence_", "moments_")
-        shown = ("coef_", "coef_tensor_", "confound_coef_", *described)
-        if name not in shown or "best_estimator_" not in vars(self):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        if self.features_ is not None and name in ("coef_", "coef_tensor_", "patterns_") and self._is_linear():
-            W = self._of_samples(name)
-            flat = self._flat and name == "coef_"
-            return array_namespace(W).reshape(W, (*W.shape[: W.ndim - len(self.sample_shape_)], -1)) if flat else W
-        return getattr(self.best_estimator_, name)
-
-    def _is_linear(self) -> bool:
-        """Tell whether all views are linear in the samples, so that the model has weights for the samples themselves."""
-        return self.features_ is None or all(isinstance(view, LinearTransformer) for view in self.views_.values())
-
-    def _of_samples(self, name: str) -> Array:
-        """Express weights or patterns of linear views in the modes of the samples."""
-        parts = self.patterns_by_view_ if name == "patterns_" else self.coef_by_view_
-        views = list(self.views_.values())
-        if name != "patterns_":
-            return sum(view.coef_to_input(W) for view, W in zip(views, parts.values(), strict=True))
-        # The covariances of entries with scores: each view knows all of them, and none of these subtracts a mean.
-        W, shape = next(iter(parts.values())), self.sample_shape_
-        xp, targets = array_namespace(W), tuple(W.shape[: W.ndim - len(shape)])
-        return xp.reshape(views[0].inverse_transform(xp.reshape(W, (-1, *shape))), (*targets, *shape))
-
-    @property
-    def views_(self) -> dict[str, Any]:
-        """The fitted transformer of each view of the model, by its name; None: samples as they are."""
-        check_is_fitted(self)
-        if isinstance(self.features_, Views):
-            return dict(zip(self.features_.view_names_, self.features_.transformers_, strict=True))
-        return {"raw" if self.features_ is None else parts_of(self.view_)[0]: self.features_}
-
-    @property
-    def coef_by_view_(self) -> dict[str, Array]:
-        """The weights of each view, for samples as the view shows them; the weights of all, and the intercept, predict."""
-        return self._by_view("coef_tensor_", 1.0)
-
-    @property
-    def patterns_by_view_(self) -> dict[str, Array]:
-        """The patterns of each view: the covariances of its entries with the scores of the model."""
-        return self._by_view("patterns_", -1.0)
-
-    @property
-    def filters_by_view_(self) -> dict[str, SpatialFilters]:
-        """The weights of second order as spatial filters with their patterns, of each window; see ``SecondOrder.filters``."""
-        coefs, views = self.coef_by_view_, self.views_
-        return {name: view.filters(coefs[name]) for name, view in views.items() if isinstance(view, SecondOrder)}
-
-    def _by_view(self, name: str, power: float) -> dict[str, Array]:
-        """Take weights or patterns of all views apart, in the units of each view: ``Views`` has multiplied it by a factor."""
-        views, best, features = self.views_, self.best_estimator_, self.features_
-        whole = getattr(best, name)
-        targets = tuple(whole.shape[: whole.ndim - len(best.sample_shape_)])
-        if isinstance(features, Views):
-            parts = zip(features.split(whole), (features.view_factors_**power).tolist(), strict=True)
-            return dict(zip(views, (part * factor for part, factor in parts), strict=True))
-        shape = best.sample_shape_ if features is None else features._shape_out()
-        return dict.fromkeys(views, array_namespace(whole).reshape(whole, (*targets, *shape)))
-
-    def predict(self, X: Any, confounds: Any = None) -> Array:
-        """Predict each sample with the model that was found, with the confounds of each where ``fit`` had some."""
-        return self._passed_on("predict", X, confounds)
-
-    def _passed_on(self, method: str, X: Any, confounds: Any) -> Array:
-        self._check_place(X, method)
-        found: Array = getattr(self.best_estimator_, method)(self._seen(X), confounds)
-        return found
-
-    def _check_place(self, X: Any, method: str) -> None:
-        """Refuse samples from elsewhere in our own name."""
-        check_is_fitted(self)
-        if is_non_numpy(X) or is_non_numpy(self.best_estimator_.coef_):
-            check_place(self, X, method)
-
-    def _seen(self, X: Any) -> Any:
-        """Show samples as the model sees them; flat ones get their shape back first."""
-        if self.features_ is None:
-            return X
-        features, (X, _, _) = self.features_, unnamed(X, 0, getattr(self, "modes_", None))
-        check_feature_names(self, X, reset=False)
-        X = np.asarray(X) if is_frame(X) else X
-        if getattr(X, "ndim", 0) == 2 and len(self.sample_shape_) > 1:
-            X = X if is_non_numpy(X) or is_sparse(X) else np.asarray(X)
-            X = array_namespace(X).reshape(X, (X.shape[0], *self.sample_shape_))
-        found = features.transform(X)
-        flat = len(self.best_estimator_.sample_shape_) == 1 and not is_dask(found)
-        return array_namespace(found).reshape(found, (found.shape[0], -1)) if flat else found
-
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> float:
-        """Score the model that was found, as it does itself."""
-        check_is_fitted(self)
-        X, y, _ = unnamed(X, y, getattr(self, "modes_", None))
-        return float(self.best_estimator_.score(self._seen(X), y, sample_weight, confounds))
-
-    @available_if(_goes_on)
-    @learning
-    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> Self:
-        """Learn from more samples with everything that was chosen fixed (with ``keep_moments``)."""
-        check_is_fitted(self)
-        self.best_estimator_.partial_fit(self._seen(X), y, sample_weight=sample_weight, confounds=confounds)
-        for shown in _SHOWN[4:]:
-            setattr(self, shown, getattr(self.best_estimator_, shown))
-        return self
-
-    # --- what is passed on -------------------------------------------------------------------------------------------
+    # --- what scikit-learn asks ----------------------------------------------------------------------------------------
 
     def _for_splitter(self, groups: Any, params: dict[str, Any]) -> dict[str, Any]:
         """Gather what the splitter is given: groups, and with metadata routing what it asks for under other names."""
@@ -565,11 +269,6 @@ class SelectionCV(NamedWeights, CallbackSupportMixin, BaseEstimator):
         return tags
 
 
-def _positive(rows: Array | None) -> bool:
-    """Tell whether all entries are positive, so that they have logarithms."""
-    return rows is not None and bool(array_namespace(rows).all(rows > 0))
-
-
 def _warn_of_choice(table: Table, at: int, model: Any) -> None:
     """Warn where no weights are best; or where the best alpha is the first or the last, and what selects still rises to it."""
     if not bool(array_namespace(model.coef_).any(model.coef_ != 0)):
@@ -596,18 +295,6 @@ def _for_softmax(samples: Samples) -> Samples:
     if samples.n_targets == 1:
         return samples
     return samples._mapped(lambda block: replace(block, Y=0.5 * (block.Y + 1.0)))
-
-
-def _masked(values: list[Any]) -> Any:
-    """Make a column of any values, tuples included, as scikit-learn's searches do."""
-    masked: Any = np.ma
-    found = masked.MaskedArray(np.empty(len(values), dtype=object))
-    for i, value in enumerate(values):
-        found[i] = value
-    return found
-
-
-_CHOICES = ("view", "mode_weights", "ridge", "target_mode", "loss")
 
 
 class TraceNormRegressorCV(RegressorMixin, SelectionCV):
@@ -656,9 +343,11 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
     alphas_, ridges_ : arrays of shape (n_alphas,)
         Along the path of what was chosen; for ridge regression alone the alphas are zero.
     score_path_ : array of shape (n_alphas, n_folds)
-        Held-out R², or score, of what was chosen.
+        Held-out R², or score, of what was chosen. Models of folds are solved only as far as a choice needs.
+    score_path_se_ : array of shape (n_alphas,)
+        The standard error of the mean over folds, corrected for training sets that overlap (Nadeau and Bengio, 2003).
     best_score_, best_score_se_ : float
-        Mean score over folds at ``alpha_``, and its standard error.
+        Mean score over folds at ``alpha_``, and this standard error of it.
     cv_results_ : dict
         All candidates and alphas in scikit-learn's form: ``pandas.DataFrame(model.cv_results_)``.
     best_index_, best_params_
@@ -796,9 +485,11 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
     alphas_, ridges_ : arrays of shape (n_alphas,)
         Along the path of what was chosen; for ridge regression alone the alphas are zero.
     score_path_ : array of shape (n_alphas, n_folds)
-        Held-out accuracy, or score, of what was chosen.
+        Held-out accuracy, or score, of what was chosen. Models of folds are solved only as far as a choice needs.
+    score_path_se_ : array of shape (n_alphas,)
+        The standard error of the mean over folds, corrected for training sets that overlap (Nadeau and Bengio, 2003).
     best_score_, best_score_se_ : float
-        Mean over folds of the accuracy, or score, at ``alpha_``; and its standard error.
+        Mean over folds of the accuracy, or score, at ``alpha_``; and this standard error of it.
     cv_results_ : dict
         All candidates and alphas in scikit-learn's form: ``pandas.DataFrame(model.cv_results_)``.
     best_index_, best_params_

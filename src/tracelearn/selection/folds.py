@@ -44,6 +44,11 @@ class Folds:
     def __len__(self) -> int:
         return len(self.splits)
 
+    @property
+    def ratio(self) -> float:
+        """How many samples are held out for each one that is learned from, the mean over folds."""
+        return float(np.mean([len(test) / len(train) for train, test in self.splits]))
+
     def first(self, count: int) -> Folds:
         """Keep the first folds: one of several repeats."""
         return self if count >= len(self.splits) else Folds(self.splits[:count], self.n)
@@ -84,6 +89,10 @@ def folds_of(
         grouped = metadata.get("groups") is not None
         kind = _SPLITTERS[classifier and type_of_target(y) in ("binary", "multiclass"), grouped]
         count = min(int(cv), len(np.unique(metadata["groups"]))) if grouped else int(cv)
+        if count < 2:
+            raise ValueError(
+                "Expected at least two groups to hold one out, got one: leave groups out, or pass a splitter as cv."
+            )
         splitters = [kind(count, shuffle=True, random_state=seed) for seed in range(repeats)]
     rows = np.zeros(len(y))
     folds = Folds([split for one in splitters for split in one.split(rows, y, **metadata)], len(y))
@@ -257,6 +266,10 @@ class Design:
         """Express rows (R, p) with their intercepts (R,) by coordinates."""
         basis, origin, _ = self._reduced
         return (W, b) if basis is None else (W @ basis, b + W @ origin)
+
+    def n_held(self, f: int) -> int:
+        """Count the samples that a fold holds out in memory."""
+        return len(self.folds.splits[f][1]) if isinstance(self.held[f], Held) else 0
 
     def scores(self, f: int, W: Array, b: Array) -> Array | None:
         """Score the held-out samples of a fold by rows of coordinates (R, r): (n_f, R); None if not in memory."""

@@ -16,6 +16,7 @@ from array_api_compat import device
 from joblib import Parallel, delayed
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, to_numpy
+from tracelearn.estimators.scores import corrected_error
 from tracelearn.penalties import Atom, Nuclear, Overlap
 from tracelearn.problems.batch import Problems, Solution, alpha_max
 from tracelearn.problems.datafits import Squares, short_basis
@@ -29,6 +30,7 @@ __all__ = [
     "Group",
     "Judge",
     "Table",
+    "cv_results",
     "path",
     "read_alphas",
     "walk",
@@ -80,8 +82,8 @@ class Candidate:
     logistic: bool = False  # ridge regression by the logistic loss
 
 
-# What held-out scores (n_f, K) of a fold are worth, for one model: higher is better.
-Judge = Callable[[int, Array], float]
+# What the held-out scores (n_f, M, K) of a fold are worth, for each of M models: higher is better.
+Judge = Callable[[int, Array], Array]
 
 
 def calibrated(statistics: Array, weights: Array, *, numbers: bool = False) -> Array:
@@ -125,6 +127,7 @@ class Table:
     weights: Array  # of the folds
     selecting: Array  # (A,), higher is better
     held: list[list[Any]]  # for each alpha and fold the scores of what is held out, (n_f, K); None if not in memory
+    ratio: float  # held-out over training samples
 
     @cached_property
     def means(self) -> Array:
@@ -133,10 +136,9 @@ class Table:
 
     @cached_property
     def errors(self) -> Array:
-        """The standard error of the mean score, for each alpha."""
+        """The standard error of the mean score, for each alpha, corrected for training sets that overlap."""
         known = self.scores[:, ~np.any(np.isnan(self.scores), axis=0)]
-        n = known.shape[1]
-        return np.std(known, axis=1, ddof=1) / np.sqrt(n) if n > 1 else np.zeros(len(self.scores))
+        return corrected_error(known, self.ratio) if known.shape[1] else np.zeros(len(self.scores))
 
     @cached_property
     def smoothed(self) -> Array:
@@ -294,14 +296,17 @@ def walk(
         own = list(group.candidates)
         each = group.fit.n_problems // len(group.folds) // len(own)
         tops[own] = to_numpy(group.top)[: each * len(own) : each]
-        points = path(group, shape, alphas, absolute=absolute, max_iter=max_iter)
-        for a, (W, b) in enumerate(points):
-            found.judge(a, group.folds, own, *design.reduced(W, b), judge)
-            done = next(work) * len(group.folds) * len(own)
-            progress(done / (len(alphas) * C * design.n_folds))
-            # No sooner: where groups of samples differ, the held-out error has several minima.
-            if is_over():
-                break
+
+        def points() -> Iterator[tuple[Array, Array]]:
+            for W, b in path(group, shape, alphas, absolute=absolute, max_iter=max_iter):
+                yield design.reduced(W, b)
+                done = next(work) * len(group.folds) * len(own)
+                progress(done / (len(alphas) * C * design.n_folds))
+                # No sooner: where groups of samples differ, the held-out error has several minima.
+                if is_over():
+                    return
+
+        found.judge(group.folds, own, points(), judge)
 
     # Threads share the samples; most of the time is spent in BLAS and LAPACK, which let go of the interpreter.
     Parallel(n_jobs=n_jobs, prefer="threads")(
@@ -321,9 +326,7 @@ def walk_ridges(design: Design, view: str, judge: Judge | None, *, by_score: boo
     variance = float(xp.max(xp.sum(fit.variances, axis=-1)))
     ridges = RIDGES * (variance or 1.0)
     found = _Found.empty(len(ridges), 1, design)
-    for a, ridge in enumerate(ridges):
-        W, b = _ridge(design, float(ridge))
-        found.judge(a, range(design.n_folds), [0], W, b, judge)
+    found.judge(range(design.n_folds), [0], (_ridge(design, float(ridge)) for ridge in ridges), judge)
     return found.table(0, Candidate(view), np.zeros(len(ridges)), ridges, by_score=by_score)
 
 
@@ -347,12 +350,14 @@ def walk_logistic(design: Design, view: str, judge: Judge) -> Table | None:
             A = softmax_regression(X[train], Y[train], own, ridge, start=A, fit_intercept=design.fit_intercept)
             scores = X[test] @ A[:-1] + A[-1]
             held[a, f] = scores[:, 1:] - scores[:, :1] if codes.shape[1] == 1 else scores
-    scores = np.array([[judge(f, move_to(z, design.held[f].Y)) for f, z in enumerate(row)] for row in held])
+    folds = [move_to(np.stack(list(column), axis=1), design.held[f].Y) for f, column in enumerate(held.T)]
+    scores = np.stack([judge(f, z) for f, z in enumerate(folds)], axis=1)
     losses = np.array([design.weights @ log_losses(held_out(list(row), design)) for row in held])
     if codes.shape[1] == 1:  # two classes have one row of weights, twice as long as each of two
         ridges = 0.5 * ridges
     found = Candidate(view, logistic=True)
-    return Table(found, np.zeros(len(ridges)), ridges, scores, design.weights, -losses, [list(row) for row in held])
+    kept = [list(row) for row in held]
+    return Table(found, np.zeros(len(ridges)), ridges, scores, design.weights, -losses, kept, design.folds.ratio)
 
 
 def _ridge(design: Design, ridge: float) -> tuple[Array, Array]:
@@ -378,26 +383,39 @@ class _Found:
         statistics = np.full((*shape, design.n_targets, 5), np.nan)
         return cls(design, np.full(shape, np.nan), statistics, np.full(shape, None))
 
-    def judge(self, a: int, folds: Any, own: list[int], W: Array, b: Array, judge: Judge | None) -> None:
-        """Judge the models of some folds and candidates, given as rows of coordinates (folds x candidates x K, r)."""
-        design, K = self.design, self.design.n_targets
-        rows = len(own) * K
-        # Predictions of all folds are compared about one common mean: what folds differ in by their intercepts alone
-        # says nothing about how well samples are told apart.
-        common = -(W @ design.centre)
+    def judge(self, folds: Sequence[int], own: list[int], points: Iterator[Any], judge: Judge | None) -> None:
+        """Judge the models along a path, some folds of some candidates: rows of coordinates (folds x candidates x K, r).
+
+        As many points at once as are no large batch: few large products instead of many small ones.
+        """
+        design, first = self.design, 0
+        longest = max([len(folds) * design.centre.shape[0], *(design.n_held(f) for f in folds)])
+        most = max(1, _LARGEST_BATCH // (len(own) * design.n_targets * longest))
+        while some := list(itertools.islice(points, most)):
+            self._judge(slice(first, first + len(some)), folds, own, some, judge)
+            first += len(some)
+
+    def _judge(self, at: slice, folds: Sequence[int], own: list[int], points: list[Any], judge: Judge | None) -> None:
+        design, K, C = self.design, self.design.n_targets, len(own)
+        xp = array_namespace(points[0][0])
+        W, b = (xp.stack([xp.reshape(point[i], (len(folds), C * K, -1)) for point in points]) for i in range(2))
         for i, f in enumerate(folds):
-            part = slice(i * rows, (i + 1) * rows)
-            scores = design.scores(f, W[part, :], b[part])
-            moved = None if scores is None else scores + (common[part] - b[part])
-            shift = (
-                b if design.loss.curvature is None else common
-            )  # with a link the intercept belongs to the prediction
-            moved = scores if design.loss.curvature is None else moved
-            statistics = design.statistics(f, W[part, :], shift[part], moved)
-            self.statistics[a, own, f] = to_numpy(statistics).reshape(len(own), K, 5)
-            for j, c in enumerate(own if scores is not None else ()):
-                self.held[a, c, f] = part_of = scores[:, j * K : (j + 1) * K]  # type: ignore[index]
-                self.scores[a, c, f] = np.nan if judge is None else judge(f, part_of)
+            rows, offset = xp.reshape(W[:, i, ...], (-1, W.shape[-1])), xp.reshape(b[:, i, ...], (-1,))
+            scores = design.scores(f, rows, offset)
+            # Predictions of all folds are compared about one common mean: what folds differ in by their intercepts alone
+            # says nothing about how well samples are told apart. With a link the intercept belongs to the prediction.
+            linked = design.loss.curvature is None
+            shift = offset if linked else -(rows @ design.centre)
+            moved = scores if scores is None or linked else scores + (shift - offset)
+            statistics = to_numpy(design.statistics(f, rows, shift, moved))
+            self.statistics[at, own, f] = statistics.reshape(len(points), C, K, 5)
+            if scores is None:
+                continue
+            models = xp.reshape(scores, (-1, len(points) * C, K))
+            values = np.full(len(points) * C, np.nan) if judge is None else judge(f, models)
+            self.scores[at, own, f] = values.reshape(len(points), C)
+            for m in range(len(points) * C):
+                self.held[at.start + m // C, own[m % C], f] = models[:, m, :]
 
     def _selecting(self, c: int, upto: int, *, by_score: bool) -> Array:
         if by_score:
@@ -415,4 +433,37 @@ class _Found:
             scores = _explained(ss, yy, sy) if self.design.numbers else ranked
         selecting = self._selecting(c, upto, by_score=by_score)
         held = [list(folds) for folds in self.held[:upto, c]]
-        return Table(candidate, alphas[:upto], ridges[:upto], scores, weights, selecting, held)
+        ratio = self.design.folds.ratio
+        return Table(candidate, alphas[:upto], ridges[:upto], scores, weights, selecting, held, ratio)
+
+
+_CHOICES = ("view", "mode_weights", "ridge", "target_mode", "loss")
+
+
+def cv_results(tables: Sequence[Table], best: Table, at: int, loss: Any) -> tuple[dict[str, Any], int]:
+    """Write all tables in scikit-learn's form, a row for each candidate and alpha; find the row of the alpha that was chosen."""
+    rows = [(table, a) for table in tables for a in range(len(table.alphas))]
+    parameters = [
+        {name: getattr(table.candidate, name) for name in _CHOICES[:-1]}
+        | {"loss": "logistic" if table.candidate.logistic else loss}
+        | {"alpha": float(table.alphas[a]), "ridge": float(table.ridges[a])}
+        for table, a in rows
+    ]
+    means = np.array([table.means[a] for table, a in rows])
+    scores = np.array([table.scores[a] for table, a in rows])
+    found: dict[str, Any] = {f"param_{name}": _masked([p[name] for p in parameters]) for name in ("alpha", *_CHOICES)}
+    found["params"] = parameters
+    found |= {f"split{f}_test_score": column for f, column in enumerate(scores.T)}
+    found["mean_test_score"] = means
+    found["std_test_score"] = np.nanstd(scores, axis=1)
+    found["rank_test_score"] = 1 + np.sum(means[None, :] > means[:, None], axis=1).astype(np.int32)
+    return found, next(i for i, (table, a) in enumerate(rows) if table is best and a == at)
+
+
+def _masked(values: list[Any]) -> Any:
+    """Make a column of any values, tuples included, as scikit-learn's searches do."""
+    masked: Any = np.ma
+    found = masked.MaskedArray(np.empty(len(values), dtype=object))
+    for i, value in enumerate(values):
+        found[i] = value
+    return found

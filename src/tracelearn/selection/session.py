@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import numpy as np
 from scipy.optimize import nnls
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.exceptions import UndefinedMetricWarning
-from sklearn.metrics import get_scorer
-from sklearn.utils.metaestimators import available_if
 
-from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
+from tracelearn.arrays.array_api import Array, array_namespace, is_sparse, to_numpy
 from tracelearn.estimators.base import TraceNormModel
 from tracelearn.estimators.scores import r_squared
 from tracelearn.features import (
@@ -30,11 +26,20 @@ from tracelearn.features import (
 from tracelearn.losses import Loss
 from tracelearn.penalties import Blocks, as_penalty, is_overlapped
 from tracelearn.samples.samples import Samples
+from tracelearn.selection.calibration import (
+    class_map,
+    confirmed,
+    found_classes,
+    held_out,
+    log_losses,
+    scored,
+    with_scores,
+)
 from tracelearn.selection.folds import Design, Folds
 from tracelearn.selection.progress import Progress
 from tracelearn.selection.search import Candidate, Table, read_alphas, walk, walk_logistic, walk_ridges
 
-__all__ = ["VIEWS", "Session", "parts_of", "possible_views", "shares_of", "with_scores"]
+__all__ = ["VIEWS", "Session", "choose", "parts_of", "possible_views", "shares_of"]
 
 # Views of a sample whose share in the best combination of all is below this are left out, and so are all but the best few.
 LEAST_SHARE, MOST_VIEWS = 0.1, 4
@@ -62,6 +67,12 @@ VIEWS: dict[str, Any] = {
 
 # Convolutions have thousands of entries for each channel: they are tried up to so many channels and samples.
 _MOST_CONVOLVED, _MOST_SAMPLES = 9, 1000
+
+
+# The share of all work that is done after each part of a search: as it was on real sets of some seconds.
+_SCREENED, _RIDGES, _PATH, _ALONE, _CHOSEN = 0.22, 0.3, 0.65, 0.7, 0.8
+# Where logistic regression is tried too, it takes about as long as all that comes before it.
+_PACE = 0.5
 
 
 def possible_views(
@@ -112,7 +123,7 @@ class _View:
 class Session:
     """One search: samples, folds, and what was looked at so far."""
 
-    cv: Any
+    options: Any  # the estimator whose parameters say what is searched
     model: TraceNormModel
     samples: Samples
     folds: Folds
@@ -122,6 +133,7 @@ class Session:
     progress: Progress
     n_folds: int
     first_order: str = ""  # the best view that keeps the modes of a sample, where several were screened
+    view_shares: dict[str, float] | None = None  # of the views that were screened
     class_map: Array | None = None  # between the scores of all classes, where folds confirm it
     tables: list[Table] = field(default_factory=list)
     _views: dict[str, _View] = field(default_factory=dict)
@@ -135,7 +147,11 @@ class Session:
         return self._views[key]
 
     def _seen(self, name: str, strengths: tuple[float, ...]) -> _View:
-        axis = find_time_axis(self.samples.shape, self.cv.time_axis)[0] if self.cv.time_axis is not None else None
+        axis = (
+            find_time_axis(self.samples.shape, self.options.time_axis)[0]
+            if self.options.time_axis is not None
+            else None
+        )
         parts = name.split("+")
         unknown = [part for part in parts if part not in VIEWS]
         if unknown:
@@ -144,7 +160,7 @@ class Session:
             )
         transformers = [VIEWS[part](-1 if axis is None else axis) for part in parts]
         if transformers == [None]:
-            return _View(self.samples.rescaled(self.cv._scales(self.samples)), None, None)
+            return _View(self.samples.rescaled(self.options._scales(self.samples)), None, None)
         (block,) = self.samples.checked().blocks
         T = array_namespace(block.X).reshape(block.X, (-1, *self.samples.shape))
         features = transformers[0]
@@ -160,7 +176,7 @@ class Session:
         penalty = None
         if len(shapes) > 1:
             shape = (rows.shape[1],)
-            penalty = Blocks(shapes, tuple(as_penalty(self.cv.penalty, own) for own in shapes))
+            penalty = Blocks(shapes, tuple(as_penalty(self.options.penalty, own) for own in shapes))
         return _View(self.samples.mapped_rows(lambda X: rows, shape), features, penalty)
 
     def _fitted(self, name: str, transformer: Any, T: Array, weight: Array) -> tuple[Any, Array]:
@@ -179,7 +195,7 @@ class Session:
             folds = self.folds if screening else self.folds.first(self.n_folds)
             samples = self.view(name, strengths).samples
             numbers = not self.model._learns_classes
-            self._designs[key] = Design(samples, folds, self.loss, joint, self.cv.fit_intercept, numbers)
+            self._designs[key] = Design(samples, folds, self.loss, joint, self.options.fit_intercept, numbers)
         return self._designs[key]
 
     def subset(self, count: int) -> Session:
@@ -191,7 +207,7 @@ class Session:
         chosen[np.random.default_rng(0).permutation(n)[:count]] = True
         weight = None if self.weight is None else self.weight[chosen]
         return Session(
-            self.cv,
+            self.options,
             self.model,
             self.samples.take(chosen),
             self.folds.among(chosen),
@@ -206,7 +222,7 @@ class Session:
         """Try ridge regression alone on a view."""
         name, strengths = parts_of(label)
         design = self.design(name, strengths, joint=False, screening=screening)
-        table = walk_ridges(design, label, self.judge(design), by_score=self.cv.scoring is not None)
+        table = walk_ridges(design, label, self.judge(design), by_score=self.options.scoring is not None)
         if not screening:
             self._keep([table], "ridge regression")
         return table
@@ -230,7 +246,7 @@ class Session:
         """Walk the paths of candidates of one view, from one share of all work to another."""
         name, strengths = parts_of(label)
         tables: list[Table] = []
-        alphas, given = read_alphas(self.cv.alphas, self.cv.eps)
+        alphas, given = read_alphas(self.options.alphas, self.options.eps)
         for joint in dict.fromkeys(candidate.target_mode for candidate in candidates):
             own = [candidate for candidate in candidates if candidate.target_mode == joint]
             view, design = self.view(name, strengths), self.design(name, strengths, joint=joint)
@@ -240,12 +256,12 @@ class Session:
                 own,
                 alphas,
                 self.judge(design),
-                by_score=self.cv.scoring is not None,
+                by_score=self.options.scoring is not None,
                 shape=shape,
                 penalty=self._penalty(view, shape),
                 absolute=given,
-                max_iter=self.cv.max_iter,
-                n_jobs=self.cv.n_jobs,
+                max_iter=self.options.max_iter,
+                n_jobs=self.options.n_jobs,
                 progress=self.progress.part(begin, end, f"trace norm on {label}"),
                 is_over=self.progress.is_over,
             )
@@ -256,52 +272,173 @@ class Session:
         """Return the penalty of a candidate as a function; None where the search knows it itself."""
         if view.penalty is not None:
             return lambda candidate: view.penalty
-        if is_overlapped(self.cv.penalty):
+        if is_overlapped(self.options.penalty):
             return None
-        return lambda candidate: as_penalty(self.cv.penalty, shape, candidate.mode_weights)
+        return lambda candidate: as_penalty(self.options.penalty, shape, candidate.mode_weights)
 
     # --- judging -----------------------------------------------------------------------------------------------------
 
     def judge(self, design: Design) -> Any:
         """Score what is held out as it is shown: by the user's scorer, by classes found, or for numbers by R²."""
 
-        def judged(f: int, scores: Array) -> float:
-            held = design.held[f]
-            if self.cv.scoring is not None:
-                return self._scored(held.index, to_numpy(scores))
-            xp = array_namespace(scores)
+        def judged(f: int, scores: Array) -> Array:
+            held, models = design.held[f], range(scores.shape[1])
+            if self.options.scoring is not None:
+                weight = None if self.weight is None else self.weight[held.index]
+                known = [with_scores(self.model, self.loss, to_numpy(scores[:, m, :])) for m in models]
+                return np.array([scored(self.options.scoring, one, self.labels[held.index], weight) for one in known])
             if not self.model._learns_classes:
-                return r_squared(held.Y, self.loss.inverse_link(scores), held.share)
-            right = _classes(scores) == _classes(held.Y)
-            return float(xp.sum(xp.where(right, held.share, xp.zeros_like(held.share))))
+                return np.array(
+                    [r_squared(held.Y, self.loss.inverse_link(scores[:, m, :]), held.share) for m in models]
+                )
+            right = found_classes(scores) == found_classes(held.Y)[:, None]
+            return to_numpy(held.share @ array_namespace(scores).astype(right, held.share.dtype))
 
         return judged
 
-    def _scored(self, index: Array, scores: Array) -> float:
-        """Ask the user's scorer, which sees an estimator that has these scores."""
-        scoring = self.cv.scoring
-        scorer = get_scorer(scoring) if isinstance(scoring, str) else scoring
-        fixed = with_scores(self.model, self.loss, scores)
-        weight = {} if self.weight is None else {"sample_weight": self.weight[index]}
-        rows = np.zeros((len(index), 1))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UndefinedMetricWarning)  # a fold without a score is left out below
-            try:
-                return float(scorer(fixed, rows, self.labels[index], **weight))
-            except TypeError:
-                if not weight:
-                    raise
-            return float(scorer(fixed, rows, self.labels[index]))
+
+# --- what a search asks, one question after the other ------------------------------------------------------------------
+
+
+def choose(session: Session) -> Table:
+    """Find out which views to show, then whether the trace norm or ridge regression alone is better on them."""
+    label, progress = _choose_views(session), session.progress
+    name, strengths = parts_of(label)
+    tables = []
+    design = session.design(name, strengths, joint=False)
+    if isinstance(session.options.ridges, str) and design.form.name in (
+        "moments",
+        "basis",
+    ):  # ridge regression in closed form
+        tables.append(session.walk_ridges(label))
+        few = _asks_more(session, tables[0]) and design.is_small
+        progress.pace = _PACE if few else 1.0
+        progress.reach(_RIDGES, f"ridge regression on {label}")
+    candidates = [Candidate(label)] if strengths else _candidates(session, name)
+    if not tables or not progress.is_over():
+        tables += session.walk(label, candidates, _RIDGES, _PATH)
+    # Ridge regression does not see what only a low rank can find in samples of many entries: they get a path of their own.
+    alone = session.first_order
+    if alone not in ("", label) and not progress.is_over():
+        tables += session.walk(alone, _candidates(session, alone), _PATH, _ALONE)
+    best = max(tables, key=lambda table: table.value)
+    best = _by_log_loss(session, best) if _asks_more(session, best) else best
+    progress.pace = 1.0
+    progress.reach(_CHOSEN, f"chosen: {best.candidate.view}")
+    return best
+
+
+def _asks_more(session: Session, best: Table) -> bool:
+    """Tell whether more than squares may be learned: nothing was asked for by name, and there is memory and time."""
+    options = session.options
+    named = isinstance(options.views, str) and options.views != "auto"
+    asked = options.views is None or named or options.scoring is not None or not isinstance(options.ridges, str)
+    here = session.samples.in_memory and not is_sparse(session.samples.like) and not session.samples.n_confounds
+    asked |= options.keep_moments or options.one_standard_error or best.candidate.target_mode
+    return options._asks_loss and not asked and here and not session.progress.is_over()
+
+
+def _by_log_loss(session: Session, best: Table) -> Table:
+    """Take logistic regression, or a map between the scores of all classes, where held-out folds confirm it."""
+    design = session.design(*parts_of(best.candidate.view), joint=False)
+    parts = held_out(best.held[best.best], design)
+    before = log_losses(parts)
+    found = {"map": log_losses(parts, mapped=True)} if session.samples.n_targets > 2 else {}
+    other = session.walk_logistic(best.candidate.view)
+    if other is not None:
+        found["logistic"] = log_losses(held_out(other.held[other.best], design))
+    right = {name: float(after.mean()) for name, after in found.items() if confirmed(before, after)}
+    chosen = min(right, key=lambda name: right[name], default="")
+    losses = ", ".join(f"{name} {after.mean():.4g}" for name, after in found.items())
+    session.model._report(
+        f"held-out log-loss: one factor {before.mean():.4g}, {losses}; {chosen or 'one factor'} it is"
+    )
+    if chosen == "map":
+        session.class_map = class_map(parts)
+    return other if chosen == "logistic" and other is not None else best
+
+
+def _choose_views(session: Session) -> str:
+    """Choose the views, and how strong each is: by how much ridge regression on each adds to that on the others.
+
+    Held-out scores of all views are combined with weights that are not negative. A view that gets a small share is left
+    out; the others are multiplied by their shares, so that weights on a good view cost less.
+    """
+    views, samples = session.options.views, session.samples
+    if views is None or not samples.in_memory or is_sparse(samples.like):
+        return "raw"
+    names, reason = possible_views(
+        samples.shape, session.options.time_axis, n=session.folds.n, positive=_positive(samples.rows)
+    )
+    if not isinstance(views, str) or views != "auto":
+        names, reason = [str(views)] if isinstance(views, str) else [str(name) for name in views], "as given"
+    if not names:
+        raise ValueError("Expected views to be 'auto', None, a name or several, got none: leave views out.")
+    session.progress.reach(0.0, f"views: {', '.join(names)} ({reason})")
+    if len(names) == 1 or not session.loss.has_moments:
+        return names[0]
+    found: list[str] = []
+    scores: list[Array] = []
+    values: list[float] = []
+    some = session.subset(SCREENED)
+    for name in names:
+        if found and session.progress.is_over():
+            break
+        table = some.walk_ridges(name, screening=True)
+        found.append(name)
+        values.append(table.value if name in FIRST_ORDER else -1.0)
+        scores.append(np.concatenate([to_numpy(part) for part in table.held[table.best]]))
+        session.progress.reach(_SCREENED * len(found) / len(names), f"{name}: {table.value:.4g} selects")
+    parts = some.design(names[0], (), joint=False, screening=True).held
+    share = shares_of(scores, np.concatenate([to_numpy(held.Y) for held in parts]))
+    session.first_order = found[int(np.argmax(values))] if max(values) >= 0.0 else ""
+    order = [i for i in np.argsort(-share)[:MOST_VIEWS] if share[i] > LEAST_SHARE] or [int(np.argmax(share))]
+    session.view_shares = {found[i]: float(share[i]) for i in np.argsort(-share)}
+    session.model._report("shares of views: " + ", ".join(f"{found[i]} {share[i]:.2f}" for i in order))
+    if len(order) == 1:
+        return str(found[order[0]])
+    ratio = ":".join(f"{share[i] / share[order[0]]:.3g}" for i in order)
+    return f"{'+'.join(found[i] for i in order)} {ratio}"
+
+
+def _candidates(session: Session, name: str) -> list[Candidate]:
+    """List what to try of one view; "auto" mode weights are equal ones and each mode alone."""
+    options, view, K = session.options, session.view(name), session.samples.n_targets
+    joints = [False, True] if isinstance(options.target_mode, str) else [bool(options.target_mode)]
+    joints = [joint and K > 1 for joint in joints]
+    ridges = [0.0] if isinstance(options.ridges, str) else [float(ridge) for ridge in np.atleast_1d(options.ridges)]
+    if not ridges or not all(math.isfinite(ridge) and ridge >= 0 for ridge in ridges):
+        raise ValueError(f"Expected ridges that are finite and not negative, at least one, got {options.ridges}.")
+    order = len(view.samples.shape)
+    found = []
+    for joint in dict.fromkeys(joints):
+        weights = _mode_weights(options, order + joint, auto=view.has_modes)
+        found += [Candidate(name, own, ridge, joint) for own, ridge in product(weights, ridges)]
+    return found
+
+
+def _mode_weights(options: Any, order: int, *, auto: bool) -> list[tuple[float, ...] | None]:
+    given = options.mode_weights
+    if given is None or not auto or (isinstance(given, str) and (order <= 2 or not is_overlapped(options.penalty))):
+        return [None]  # at order 2 all weights give one norm, and latent norms choose their mode themselves
+    if isinstance(given, str):
+        return [None, *(tuple(float(n == mode) for n in range(order)) for mode in range(order))]
+    lists = list(given)
+    if not lists:
+        raise ValueError("Expected mode_weights to be 'auto', None, or one weight for each mode, got none.")
+    lists = [lists] if np.ndim(lists[0]) == 0 and lists[0] is not None else lists
+    return [None if weights is None else tuple(float(weight) for weight in weights) for weights in lists]
+
+
+def _positive(rows: Array | None) -> bool:
+    """Tell whether all entries are positive, so that they have logarithms."""
+    return rows is not None and bool(array_namespace(rows).all(rows > 0))
 
 
 def parts_of(label: str) -> tuple[str, tuple[float, ...]]:
     """Read the label of a view, such as "raw+lagged 1:2"."""
     name, _, ratio = label.partition(" ")
     return name, tuple(float(s) for s in ratio.split(":")) if ratio else ()
-
-
-def _classes(scores: Array) -> Array:
-    return scores[:, 0] > 0 if scores.shape[1] == 1 else array_namespace(scores).argmax(scores, axis=1)
 
 
 def _blocks(union: Any, transformers: list[Any], shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
@@ -320,39 +457,3 @@ def shares_of(scores: list[Array], Y: Array) -> Array:
     size = centred.std(axis=0)
     found, _ = nnls(centred / np.where(size > 0, size, 1.0), (Y - Y.mean(axis=0)).ravel())
     return np.asarray(found / found.sum() if found.sum() > 0 else np.arange(len(scores)) == 0, dtype=float)
-
-
-class _Fixed(BaseEstimator):
-    """An estimator whose scores of some samples are known: what a scorer looks at."""
-
-    def __init__(self, scores: Array, loss: Any, classes: Array | None, single: bool) -> None:
-        self.scores, self.loss, self.classes_, self.single = scores, loss, classes, single
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-    def predict(self, X: Any) -> Array:
-        if self.classes_ is None:
-            found = self.loss.inverse_link(self.scores)
-            return found[:, 0] if self.single else found
-        return self.classes_[np.asarray(_classes(self.scores), dtype=int)]
-
-
-class _FixedRegressor(RegressorMixin, _Fixed):
-    pass
-
-
-class _FixedClassifier(ClassifierMixin, _Fixed):
-    def decision_function(self, X: Any) -> Array:
-        return self.scores[:, 0] if self.scores.shape[1] == 1 else self.scores
-
-    @available_if(lambda self: self.loss.has_probabilities)
-    def predict_proba(self, X: Any) -> Array:
-        return np.exp(self.loss.log_probabilities(self.scores))
-
-
-def with_scores(model: Any, loss: Loss, scores: Array) -> Any:
-    """Make an estimator that has given scores (n, K) of some samples, for a scorer to look at."""
-    if model._learns_classes:
-        return _FixedClassifier(scores, loss, to_numpy(model.classes_), True)
-    return _FixedRegressor(scores, loss, None, model._single)
