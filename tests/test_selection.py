@@ -563,3 +563,12 @@ def test_second_order_standardised_does_not_depend_on_the_units_of_channels(epoc
     units = np.array([1.0, 10.0, 1e3, 1e-3])[:, None]
     one, other = (SecondOrder(standardize=True, difference=True).fit(Z) for Z in (X, X * units))
     assert_allclose(np.linalg.eigvalsh(one.transform(X)), np.linalg.eigvalsh(other.transform(X * units)), atol=1e-8)
+
+
+def test_the_error_of_a_score_is_corrected_for_training_samples_that_folds_share(problem):
+    X, y = problem
+    model = TraceNormRegressorCV(alphas=3, views=None, ridges=(0.0,), cv=ShuffleSplit(8, test_size=0.5, random_state=0))
+    model.fit(X, y)
+    spread = model.score_path_.std(axis=1, ddof=1)
+    assert_allclose(model.score_path_se_, spread * np.sqrt(1 / 8 + 1), rtol=1e-12)
+    assert model.best_score_se_ == model.score_path_se_[list(model.alphas_).index(model.alpha_)]

@@ -23,6 +23,7 @@ from tracelearn.inference.sets import (
     read_labels,
     score_name,
     scored,
+    warn_of_zero_weights,
 )
 from tracelearn.moments import Moments
 from tracelearn.problems.batch import Problems, Solution, in_basis
@@ -314,7 +315,7 @@ def learning_curve(
         orders = [_classes_first(order, labels) for order in orders]
     name = score_name(scoring, classifier=is_classifier(model))
     judge = scoring or name
-    scores = np.empty((len(folds), len(numbers)))
+    scores, has_weights = np.empty((len(folds), len(numbers))), np.ones(len(folds), dtype=bool)
     confounds = None if confounds is None else read_confounds(confounds, len(labels))
     batch = is_shared(model) and not model.scaling and model._loss().has_moments and confounds is None
     reading = Reading.of(model, X, y) if batch else None
@@ -323,12 +324,14 @@ def learning_curve(
         warnings.simplefilter("ignore", ZeroWeightsWarning)
         for f, (order, (_, test)) in enumerate(zip(orders, folds.splits, strict=True)):
             if reading is not None:
-                scores[f] = _grown(reading, order, test, numbers, scoring)
+                scores[f], has_weights[f] = _grown(reading, order, test, numbers, scoring)
                 continue
             for i, size in enumerate(numbers):
                 clean = cleaned(rows, confounds, order[:size])
                 one = clone(model).fit(clean[order[:size]], labels[order[:size]])
                 scores[f, i] = scored(check_scoring(one, judge), one, clean[test], labels[test])
+    if not np.any(has_weights):
+        warn_of_zero_weights(model)
     return LearningCurve(numbers, check_scores(scores), name, "batch" if batch else "refit")
 
 
@@ -347,8 +350,8 @@ def _classes_first(order: Array, labels: Array) -> Array:
     return np.concatenate([order[first], np.delete(order, first)])
 
 
-def _grown(reading: Reading, order: Array, test: Array, sizes: Array, scoring: Any) -> Array:
-    """Add training samples to moments in their order; solve and score at each size."""
+def _grown(reading: Reading, order: Array, test: Array, sizes: Array, scoring: Any) -> tuple[Array, bool]:
+    """Add training samples to moments in their order; score at each size, and say whether the last fit has weights."""
     model, samples = reading.model, reading.part(order)
     K, basis, origin = samples.n_targets, None, None
     if 2 * len(order) < samples.n_features:
@@ -369,4 +372,4 @@ def _grown(reading: Reading, order: Array, test: Array, sizes: Array, scoring: A
         W = problems.rows(solution.W)
         scores = to_numpy(held @ W.T + (fit.intercept(W) if model.fit_intercept else 0.0))
         found[i] = judged(reading, scoring, test[None], scores[None])[0]
-    return found
+    return found, bool(np.any(to_numpy(W)))

@@ -22,7 +22,8 @@ from sklearn.metrics import get_scorer, get_scorer_names
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_sparse, move_to, to_numpy
 from tracelearn.confounds import Regression
-from tracelearn.estimators.base import TraceNormModel
+from tracelearn.errors import warn
+from tracelearn.estimators.base import TraceNormModel, ZeroWeightsWarning
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
 from tracelearn.problems.batch import Problems, choose_form, datafit
@@ -44,6 +45,7 @@ __all__ = [
     "score_name",
     "scored",
     "solve",
+    "warn_of_zero_weights",
 ]
 
 # Numbers in the weights of one batch: more would leave the cache, fewer are lost in calls.
@@ -266,6 +268,15 @@ def scored(scorer: Any, model: Any, X: Any, y: Array) -> float:
             raise ValueError(
                 f"Expected a score that fits the model, got another ({error}): choose another one."
             ) from error
+
+
+def warn_of_zero_weights(model: Any) -> None:
+    """Say that no fit had weights: its scores are those of a prediction that ignores the samples."""
+    warn(
+        f"Expected some weights that are not zero, got none in any fit with alpha={model.alpha}: it is too large for samples in "
+        "these units, so decrease it, scale the samples, or leave alpha out.",
+        ZeroWeightsWarning,
+    )
 
 
 def check_scores(scores: Array) -> Array:

@@ -44,6 +44,11 @@ class Folds:
     def __len__(self) -> int:
         return len(self.splits)
 
+    @property
+    def ratio(self) -> float:
+        """How many samples are held out for each one that is learned from, the mean over folds."""
+        return float(np.mean([len(test) / len(train) for train, test in self.splits]))
+
     def first(self, count: int) -> Folds:
         """Keep the first folds: one of several repeats."""
         return self if count >= len(self.splits) else Folds(self.splits[:count], self.n)
@@ -84,6 +89,10 @@ def folds_of(
         grouped = metadata.get("groups") is not None
         kind = _SPLITTERS[classifier and type_of_target(y) in ("binary", "multiclass"), grouped]
         count = min(int(cv), len(np.unique(metadata["groups"]))) if grouped else int(cv)
+        if count < 2:
+            raise ValueError(
+                "Expected at least two groups to hold one out, got one: leave groups out, or pass a splitter as cv."
+            )
         splitters = [kind(count, shuffle=True, random_state=seed) for seed in range(repeats)]
     rows = np.zeros(len(y))
     folds = Folds([split for one in splitters for split in one.split(rows, y, **metadata)], len(y))

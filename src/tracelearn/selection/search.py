@@ -16,6 +16,7 @@ from array_api_compat import device
 from joblib import Parallel, delayed
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, to_numpy
+from tracelearn.estimators.scores import corrected_error
 from tracelearn.penalties import Atom, Nuclear, Overlap
 from tracelearn.problems.batch import Problems, Solution, alpha_max
 from tracelearn.problems.datafits import Squares
@@ -126,6 +127,7 @@ class Table:
     weights: Array  # of the folds
     selecting: Array  # (A,), higher is better
     held: list[list[Any]]  # for each alpha and fold the scores of what is held out, (n_f, K); None if not in memory
+    ratio: float  # held-out over training samples
 
     @cached_property
     def means(self) -> Array:
@@ -134,10 +136,9 @@ class Table:
 
     @cached_property
     def errors(self) -> Array:
-        """The standard error of the mean score, for each alpha."""
+        """The standard error of the mean score, for each alpha, corrected for training sets that overlap."""
         known = self.scores[:, ~np.any(np.isnan(self.scores), axis=0)]
-        n = known.shape[1]
-        return np.std(known, axis=1, ddof=1) / np.sqrt(n) if n > 1 else np.zeros(len(self.scores))
+        return corrected_error(known, self.ratio) if known.shape[1] else np.zeros(len(self.scores))
 
     @cached_property
     def smoothed(self) -> Array:
@@ -356,7 +357,8 @@ def walk_logistic(design: Design, view: str, judge: Judge) -> Table | None:
     if codes.shape[1] == 1:  # two classes have one row of weights, twice as long as each of two
         ridges = 0.5 * ridges
     found = Candidate(view, logistic=True)
-    return Table(found, np.zeros(len(ridges)), ridges, scores, design.weights, -losses, [list(row) for row in held])
+    kept = [list(row) for row in held]
+    return Table(found, np.zeros(len(ridges)), ridges, scores, design.weights, -losses, kept, design.folds.ratio)
 
 
 def _ridge(design: Design, ridge: float) -> tuple[Array, Array]:
@@ -432,7 +434,8 @@ class _Found:
             scores = _explained(ss, yy, sy) if self.design.numbers else ranked
         selecting = self._selecting(c, upto, by_score=by_score)
         held = [list(folds) for folds in self.held[:upto, c]]
-        return Table(candidate, alphas[:upto], ridges[:upto], scores, weights, selecting, held)
+        ratio = self.design.folds.ratio
+        return Table(candidate, alphas[:upto], ridges[:upto], scores, weights, selecting, held, ratio)
 
 
 _CHOICES = ("view", "mode_weights", "ridge", "target_mode", "loss")
