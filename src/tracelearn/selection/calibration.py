@@ -205,8 +205,10 @@ def softmax_regression(
     middle = share @ X if fit_intercept else xp.zeros_like(X[0, :])
     X = X - middle
     values, axes = xp.linalg.eigh(X.T @ (X * share[:, None]))
-    axes = axes[:, values > 10.0 * X.shape[1] * float(xp.finfo(X.dtype).eps) * values[-1]]
-    size, rows = axes.shape[1], with_ones(X @ axes)
+    kept = values > 10.0 * X.shape[1] * float(xp.finfo(X.dtype).eps) * values[-1]
+    size = int(xp.sum(xp.astype(kept, xp.int64)))  # eigenvalues ascend
+    axes = axes[:, X.shape[1] - size :]
+    rows = with_ones(X @ axes)
     rows = rows if fit_intercept else rows[:, :size]
     inside = xp.astype(xp.arange(rows.shape[1], device=device(X)) < size, X.dtype)
     kind = {"dtype": X.dtype, "device": device(X)}
