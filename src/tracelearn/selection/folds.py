@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold, check_cv
 from sklearn.utils.multiclass import type_of_target
 
-from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
+from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.confounds import Regression
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
@@ -244,10 +244,9 @@ class Design:
         return weights <= _MOST_WEIGHTS and weights * self.folds.n <= _MOST_PRODUCTS
 
     def coordinate_rows(self) -> tuple[Array, Array, Array]:
-        """Return samples in memory by their coordinates (n, r), coded targets (n, K) and shares (n,), of NumPy."""
+        """Return samples in memory by their coordinates (n, r), coded targets (n, K) and shares (n,)."""
         (block,) = self._reduced[2].checked().blocks
-        X, Y, weight = (to_numpy(part).astype(float) for part in (block.X, block.Y, block.weight))
-        return X, Y, weight / weight.sum()
+        return block.X, block.Y, block.weight / array_namespace(block.weight).sum(block.weight)
 
     @cached_property
     def weights(self) -> Array:
