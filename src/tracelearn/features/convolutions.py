@@ -172,7 +172,7 @@ class Convolutions(TensorTransformer):
             response = xp.reshape(waveforms @ xp.reshape(points, (_LENGTH, -1)), (-1, channels, n, points.shape[-1]))
             levels = move_to(thresholds[:, :, None, None, :], signals, signals.dtype)
             above = [xp.astype(response > levels[..., q], xp.uint8) for q in range(self.thresholds)]
-            counts = xp.stack([xp.sum(one, axis=-1, dtype=xp.int32) for one in above], axis=-1)
+            counts = xp.stack([xp.sum(one, axis=-1, dtype=xp.uint8) for one in above], axis=-1)  # of at most 128
             found.append(xp.astype(counts, signals.dtype) / response.shape[-1])  # (waveforms, channels, n, thresholds)
         return xp.reshape(xp.permute_dims(xp.stack(found), (3, 2, 0, 1, 4)), (n, *self._shape_out()))
 
