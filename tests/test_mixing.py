@@ -22,7 +22,7 @@ def ends_of(maps, rho, count):
 
 def affine_maps(rng, count):
     rotations = [np.linalg.qr(rng.normal(size=(3, 3)))[0] for _ in range(count)]
-    return [(Q @ np.diag([0.99, 0.9, 0.5]) @ Q.T, rng.normal(size=3)) for Q in rotations]
+    return [(Q @ np.diag([0.9, 0.6, 0.2]) @ Q.T, rng.normal(size=3)) for Q in rotations]
 
 
 def test_affine_maps_of_three_numbers_are_solved_by_five_mixed_blocks(rng):
@@ -66,4 +66,13 @@ def test_a_problem_that_moves_further_than_before_goes_on_unmixed():
     for end in ([1.0, 0.0], [1.5, 0.1], [4.0, 0.0]):
         begun, last = onward, state(onward[0] + np.array([end]))
         mixing, onward = mixing.after(begun, last, rho)
+    np.testing.assert_array_equal(onward[0], last[0])
+
+
+def test_a_mixture_far_from_all_ends_is_not_trusted():
+    rho = np.ones(1)
+    mixing, onward = Mixing(rho=rho), state(np.zeros((1, 1)))
+    for end in (1.0, 1.999):  # moves of 1 and 0.999: the fixed point would be at 1,000
+        last = state(np.array([[end]]))
+        mixing, onward = mixing.after(onward, last, rho)
     np.testing.assert_array_equal(onward[0], last[0])

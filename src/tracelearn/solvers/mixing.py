@@ -17,6 +17,8 @@ __all__ = ["Mixing", "State"]
 State = tuple[Array, Split]  # what an iteration of ADMM goes on from: W and its split
 
 _MOST = 6  # blocks that are remembered
+_LAST = 60  # blocks after which there is no more mixing: what it cannot solve is left to iterations that are known to converge
+_LARGEST = 100.0  # sum of the sizes of shares
 _GROWTH = 2.0  # times the shortest move so far: who moves further goes on without mixing
 
 
@@ -32,22 +34,25 @@ class Mixing:
     ends: tuple[State, ...] = ()
     moves: tuple[Array, ...] = ()  # from the start to the end of each block, (B, N)
     rho: Array | None = None  # the steps, (B,)
+    left: int = _LAST
 
     def after(self, start: State, end: State, rho: Array) -> tuple[Mixing, State]:
         """Remember a block; return the state to go on from, now with steps rho (B,).
 
         New steps begin a new memory. The first block of all is not remembered: its start may come from another solver.
         """
-        if rho is not self.rho:
-            return Mixing(rho=rho), end
+        if rho is not self.rho or self.left == 0:
+            return Mixing(rho=rho, left=self.left), end
         move = _rows(end, rho) - _rows(start, rho)
-        found = Mixing((*self.ends, end)[-_MOST:], (*self.moves, move)[-_MOST:], rho)
+        found = Mixing((*self.ends, end)[-_MOST:], (*self.moves, move)[-_MOST:], rho, self.left - 1)
         return found, end if len(found.ends) == 1 else found._mixture()
 
     def take(self, problems: Array, tensors: Array, rho: Array) -> Mixing:
         """Keep some of the problems, given their index (B',), that of their tensors (T',) and their steps."""
         ends = tuple(taken(end, tensors) for end in self.ends)
-        return Mixing(ends, tuple(array_namespace(rho).take(move, problems, axis=0) for move in self.moves), rho)
+        return Mixing(
+            ends, tuple(array_namespace(rho).take(move, problems, axis=0) for move in self.moves), rho, self.left
+        )
 
     def _mixture(self) -> State:
         moves = array_namespace(*self.moves).stack(self.moves, axis=1)
@@ -61,7 +66,8 @@ class Mixing:
         shares = xp.linalg.solve(system, xp.ones_like(gram[:, :, :1]))[:, :, 0]
         shares = shares / xp.sum(shares, axis=1, keepdims=True)
         steady = squares[:, -1:] <= _GROWTH**2 * xp.min(squares, axis=1, keepdims=True)
-        shares = xp.where(steady, shares, eye[-1:, :])
+        near = xp.sum(xp.abs(shares), axis=1, keepdims=True) <= _LARGEST  # far from all ends nothing is known
+        shares = xp.where(steady & near, shares, eye[-1:, :])
         count = self.ends[0][0].shape[0]
         return _combined(self.ends, [repeated(shares[:, i], count) for i in range(k)])
 
