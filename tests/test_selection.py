@@ -2,6 +2,7 @@
 
 import logging
 import time
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -422,6 +423,26 @@ def test_convolutions_are_tried_where_channels_and_samples_are_few():
     assert "convolutions" in possible_views((2, 3, 100), "auto", n=300)[0]
     assert "convolutions" not in possible_views((2, 3, 100), "auto", n=5000)[0]
     assert "convolutions" not in possible_views((16, 100), "auto", n=300)[0]
+
+
+def test_modes_are_whitened_unless_one_is_so_long_that_its_covariance_fills_the_machine():
+    assert "whitened" in possible_views((64, 1000), "auto", n=200)[0]
+    assert "whitened" not in possible_views((6, 18_000), "auto", n=128)[0]
+    assert "whitened" not in possible_views((64, 3000), "auto", n=300)[0]
+
+
+def test_fewer_samples_than_folds_make_fewer_folds():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(12, 3, 4)), np.repeat([0, 1, 2], 4)
+    X[np.arange(12), 0, y] += 5.0
+    with pytest.warns(UserWarning, match="Expected at least 5 samples of some class for cv=5, got 4: there are 4 folds"):
+        model = TraceNormClassifierCV(views="raw").fit(X, y)
+    assert model.score_path_.shape[1] == 4
+    with pytest.warns(UserWarning, match="Expected at least 5 samples for cv=5, got 3: there are 3 folds"):
+        TraceNormRegressorCV(views="raw").fit(X[::4], y[::4].astype(float))
+    with pytest.raises(ValueError, match="n_splits"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        TraceNormClassifierCV(views="raw").fit(X[::4], y[::4])
 
 
 def test_the_default_finds_a_short_wave_wherever_it_is():

@@ -65,9 +65,11 @@ VIEWS: dict[str, Any] = {
     "convolutions": Convolutions,
 }
 
+# A mode is whitened by the eigenvectors of its covariance: not where sums and eigenvectors take more multiplications than this.
+_MOST_WHITENED = 1e11
+
 # Convolutions have thousands of entries for each channel: they are tried up to so many channels and samples.
 _MOST_CONVOLVED, _MOST_SAMPLES = 9, 1000
-
 
 # The share of all work that is done after each part of a search: as it was on real sets of some seconds.
 _SCREENED, _RIDGES, _PATH, _ALONE, _CHOSEN = 0.22, 0.3, 0.65, 0.7, 0.8
@@ -78,8 +80,8 @@ _PACE = 0.5
 def possible_views(
     shape: tuple[int, ...], time_axis: Any, *, n: int = 0, positive: bool = False
 ) -> tuple[list[str], str]:
-    """List the views that suit n samples: logarithms where all entries are positive; where a mode can be time, second order,
-    and convolutions where channels and samples are few.
+    """List the views that suit n samples: logarithms where all entries are positive; whitened modes unless one is very long;
+    where a mode can be time, second order, and convolutions where channels and samples are few.
 
     Examples
     --------
@@ -89,7 +91,9 @@ def possible_views(
     """
     if len(shape) < 2:
         return ["raw", "log"] if positive else ["raw"], "samples have one mode"
-    names = ["raw", "log", "whitened"] if positive else ["raw", "whitened"]
+    names = ["raw", "log"] if positive else ["raw"]
+    if sum(n * math.prod(shape) * size + 10 * size**3 for size in shape) <= _MOST_WHITENED:
+        names.append("whitened")
     axis, reason = (None, "time_axis=None") if time_axis is None else find_time_axis(shape, time_axis)
     if axis is None:
         return names, reason
