@@ -3,10 +3,11 @@
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
 
-from tracelearn import TraceNormClassifier, TraceNormRegressor
+from tracelearn import TraceNormClassifier, TraceNormClassifierCV, TraceNormRegressor
 from tracelearn.losses import Huber
 
 SHAPE = (3, 2, 2)
@@ -160,7 +161,7 @@ def test_samples_that_are_no_array_of_samples_are_refused(make, y):
     for nothing in (None, 3.0, {"a": 1}):
         refusal(lambda nothing=nothing: make().fit(nothing, y), "got a 0D array")
     refusal(lambda: make().fit(X[:, 0, 0, 0], y), "got a 1D array", "Reshape your data")
-    refusal(lambda: make().fit([[1.0, 2.0], [3.0]], y[:2]), "inhomogeneous", ours=False)
+    refusal(lambda: make().fit([[1.0, 2.0], [3.0]], y[:2]), "several shapes")
     refusal(lambda: make().fit("abc", y), "got 'abc', which does not exist", error=FileNotFoundError)
 
 
@@ -349,3 +350,48 @@ def test_a_model_fitted_without_moments_cannot_go_on_online():
     model = TraceNormRegressor().fit(few, y)
     assert not hasattr(model, "moments_")
     refusal(lambda: model.partial_fit(few, y), "model that keeps its moments", "begin with partial_fit")
+
+
+# --- what hides a value ------------------------------------------------------------------------------------------------
+
+
+@both
+def test_masked_entries_are_refused_since_anything_may_be_below_the_mask(make, y):
+    hidden = np.ma.masked_greater(X, 1.0)
+    late = np.ma.array(y, mask=np.arange(N) > 25)
+    weight = np.ma.array(np.ones(N), mask=np.arange(N) > 25)
+    refusal(lambda: make().fit(hidden, y), "masked entries", "in X")
+    refusal(lambda: make().fit(X, late), "masked entries", "in y")
+    refusal(lambda: make().fit(X, y, sample_weight=weight), "masked entries", "in sample_weight")
+    refusal(lambda: make().fit(X, y).predict(hidden), "masked entries")
+    assert np.array_equal(make().fit(np.ma.array(X), np.ma.array(y)).coef_, make().fit(X, y).coef_)
+
+
+@both
+def test_samples_of_several_shapes_are_refused_with_two_of_them(make, y):
+    cut = [*X[1:], X[0][:2]]
+    refusal(lambda: make().fit(cut, y), "rows of several shapes, such as (2, 2, 2) and (3, 2, 2)")
+    refusal(lambda: make().fit(X, y).predict(cut), "rows of several shapes")
+    apart = np.empty(N, dtype=object)
+    apart[:] = list(X)
+    assert np.array_equal(make().fit(apart, y).coef_, make().fit(X, y).coef_)
+
+
+@pytest.mark.parametrize("nothing", [None, np.nan, pd.NA, pd.NaT], ids=str)
+def test_a_missing_label_is_refused_with_its_sample(nothing):
+    labels = LABELS.astype(object)
+    labels[7] = nothing
+    refusal(lambda: TraceNormClassifier().fit(X, labels), "got none at sample 7")
+    refusal(lambda: TraceNormClassifierCV().fit(X, pd.Series(labels)), "got none at sample 7")
+
+
+def test_labels_of_two_kinds_are_refused():
+    labels = LABELS.astype(object)
+    labels[3] = 1
+    refusal(lambda: TraceNormClassifier().fit(X, labels), "labels of one kind")
+    named = np.where(Y > 0, "nan", "NaT").astype(object)  # text may be anything
+    assert TraceNormClassifier().fit(X, named).classes_.tolist() == ["NaT", "nan"]
+
+
+def test_one_group_cannot_be_held_out():
+    refusal(lambda: TraceNormClassifierCV().fit(X, LABELS, groups=np.ones(N)), "at least two groups", "got one")

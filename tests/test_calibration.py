@@ -114,6 +114,14 @@ def test_a_map_is_judged_on_folds_that_it_was_not_learned_from():
 def test_softmax_regression_is_scikit_learns():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(80, 5)), rng.integers(0, 3, size=80)
-    found = softmax_regression(X, np.eye(3)[y], np.full(80, 1 / 80), 0.01, max_iter=1000)
-    peer = LogisticRegression(C=1.0 / (2.0 * 80 * 0.01), tol=1e-10, max_iter=1000).fit(X, y)
-    assert_allclose(found[:-1].T, peer.coef_, atol=2e-3)
+    X[:, 0] += 3.0
+    half = np.arange(80) < 40
+    shares = np.stack([np.full(80, 1 / 80), half / 40])
+    for fit_intercept in (True, False):
+        found = softmax_regression(X, np.eye(3)[y], shares, [1.0, 0.01], fit_intercept=fit_intercept)[-1]
+        for own, among in zip(found, (half | ~half, half), strict=True):
+            C = 1.0 / (2.0 * among.sum() * 0.01)
+            peer = LogisticRegression(C=C, tol=1e-10, max_iter=1000, fit_intercept=fit_intercept)
+            peer.fit(X[among], y[among])
+            assert_allclose(own[:-1].T, peer.coef_, atol=2e-3)
+            assert_allclose(own[-1] - own[-1].mean(), peer.intercept_ - np.mean(peer.intercept_), atol=2e-3)

@@ -103,3 +103,21 @@ def test_mistakes_are_told_in_one_line(epochs, capsys, arguments, words):
     assert code == 2
     assert words in err
     assert len(err.splitlines()) == 1
+
+
+def test_over_time_needs_no_units_and_says_where_a_position_is(tmp_path, capsys):
+    mne = pytest.importorskip("mne")
+    rng = np.random.default_rng(0)
+    label, X = np.arange(80) % 2, 1e-6 * rng.standard_normal((80, 3, 6))  # volts
+    X[label == 1, 1, 4] += 3e-6
+    events = np.column_stack([np.arange(80), np.zeros(80, int), label + 1])
+    epochs = mne.EpochsArray(X, mne.create_info(3, 100.0, "eeg"), events, tmin=-0.02, verbose="error")
+    epochs.save(tmp_path / "t-epo.fif", verbose="error")
+    _, out, _ = call(capsys, "over-time", str(tmp_path / "t-epo.fif"))
+    lines = out.splitlines()
+    assert lines[0].split() == ["time", "(s)", "accuracy"]
+    best = max(lines[1:], key=lambda line: float(line.split()[1]))
+    assert best.split()[0] == "0.02"
+    assert float(best.split()[1]) > 0.8
+    _, _, said = call(capsys, "over-time", str(tmp_path / "t-epo.fif"), "--alpha", "1")
+    assert said.startswith("tracelearn: warning: Expected some weights that are not zero")

@@ -194,7 +194,7 @@ def test_the_score_agrees_with_scikit_learn(capsys, folder, arrays):
         _, out, _ = call(capsys, "fit", "data.npz", "--target", target, *FAST, "--json", "--force")
         score = json.loads(out)["score"]
         assert score["mean"] == pytest.approx(wanted.mean(), abs=1e-9)
-        assert score["standard_error"] == pytest.approx(wanted.std(ddof=1) / np.sqrt(3), abs=1e-9)
+        assert score["standard_error"] == pytest.approx(wanted.std(ddof=1) * np.sqrt(1 / 3 + 1 / 2), abs=1e-9)
 
 
 def test_groups_stay_together(capsys, folder, arrays):

@@ -1,10 +1,13 @@
 """Tests, intervals and comparisons with samples that ask for trouble: one sentence, and never NaN."""
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.model_selection import KFold, LeaveOneOut
 
 from tracelearn import TraceNormClassifier, TraceNormClassifierCV, TraceNormRegressor
+from tracelearn.estimators import ZeroWeightsWarning
 from tracelearn.inference import (
     bootstrap,
     compare,
@@ -108,3 +111,15 @@ def test_the_score_of_a_search_is_named_as_it_is():
 @pytest.mark.parametrize("neighbours", [[[True, False, True]] * 3, [[0.6, 1.0]], [["0", "1"]]])
 def test_neighbours_that_are_no_numbers_of_entries_are_refused(neighbours):
     refused(lambda: searchlight(TraceNormRegressor(), X, y, neighbours), "lists of neighbours")
+
+
+@pytest.mark.parametrize("ask", [permutation_test, decode_over_time, learning_curve])
+def test_an_alpha_that_leaves_no_weights_is_said(ask):
+    rng = np.random.default_rng(0)
+    y = np.arange(40) % 2
+    X = 1e-6 * (rng.standard_normal((40, 3, 4)) + y[:, None, None])
+    with pytest.warns(ZeroWeightsWarning, match="none in any fit with alpha=1"):
+        ask(TraceNormClassifier(alpha=1.0), X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ask(TraceNormClassifier(), X, y)

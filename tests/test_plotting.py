@@ -368,7 +368,9 @@ def test_the_score_of_cross_validation_is_drawn_with_its_standard_error_and_choi
     display = PathDisplay.from_estimator(model, ax=ax)
     np.testing.assert_array_equal(display.lines_[0].get_xdata(), model.alphas_)
     np.testing.assert_allclose(display.lines_[0].get_ydata(), model.score_path_.mean(axis=1))
-    spread = model.score_path_.std(axis=1, ddof=1) / np.sqrt(3)
+    spread = model.score_path_.std(axis=1, ddof=1) * np.sqrt(
+        1 / 3 + 1 / 2
+    )  # Nadeau and Bengio: each fold is half of the rest
     heights = display.band_.get_paths()[0].vertices[:, 1]
     assert heights.max() == pytest.approx((display.values + spread).max())
     assert ax.lines[-1].get_xdata()[0] == model.alpha_

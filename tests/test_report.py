@@ -295,7 +295,7 @@ def test_the_page_shows_each_view_with_its_share_and_what_was_found(signals):
     model = TraceNormClassifierCV(4, cv=3, views=["raw", "second_order_difference"], ridges=(0.0,)).fit(X, label)
     html = model_page(model, X, label, mode_names=("channel", "time"))
     text = str(Text(html))
-    assert "what is seen of a sample, 3 × 40 (channel × time), by second order, difference" in text
+    assert "a sample of 3 × 40 (channel × time), covariances of its channels (second order, difference), plus" in text
     assert f'<meter value="{model.view_shares_["second_order_difference"]:.3f}">' in html
     found = "3 sources carry 99 %; the strongest is largest at channel 1, and the more of it, the more likely is up"
     assert found in text
@@ -311,7 +311,7 @@ def test_the_page_shows_each_view_with_its_share_and_what_was_found(signals):
 def test_the_page_says_that_samples_are_seen_as_logarithms(signals):
     X, _ = signals
     model = TraceNormRegressorCV([0.01], cv=3, views="log", ridges=(0.0,)).fit(np.exp(X), X[:, 0, :5].mean(axis=1))
-    assert "a weighted sum of what is seen of a sample, 3 × 40 (mode 1 × mode 2), by log, plus" in str(
+    assert "computed from a sample of 3 × 40 (mode 1 × mode 2), the logarithms of its entries, plus" in str(
         Text(model_page(model))
     )
 

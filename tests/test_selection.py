@@ -435,7 +435,9 @@ def test_fewer_samples_than_folds_make_fewer_folds():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(12, 3, 4)), np.repeat([0, 1, 2], 4)
     X[np.arange(12), 0, y] += 5.0
-    with pytest.warns(UserWarning, match="Expected at least 5 samples of some class for cv=5, got 4: there are 4 folds"):
+    with pytest.warns(
+        UserWarning, match="Expected at least 5 samples of some class for cv=5, got 4: there are 4 folds"
+    ):
         model = TraceNormClassifierCV(views="raw").fit(X, y)
     assert model.score_path_.shape[1] == 4
     with pytest.warns(UserWarning, match="Expected at least 5 samples for cv=5, got 3: there are 3 folds"):
@@ -584,3 +586,12 @@ def test_second_order_standardised_does_not_depend_on_the_units_of_channels(epoc
     units = np.array([1.0, 10.0, 1e3, 1e-3])[:, None]
     one, other = (SecondOrder(standardize=True, difference=True).fit(Z) for Z in (X, X * units))
     assert_allclose(np.linalg.eigvalsh(one.transform(X)), np.linalg.eigvalsh(other.transform(X * units)), atol=1e-8)
+
+
+def test_the_error_of_a_score_is_corrected_for_training_samples_that_folds_share(problem):
+    X, y = problem
+    model = TraceNormRegressorCV(alphas=3, views=None, ridges=(0.0,), cv=ShuffleSplit(8, test_size=0.5, random_state=0))
+    model.fit(X, y)
+    spread = model.score_path_.std(axis=1, ddof=1)
+    assert_allclose(model.score_path_se_, spread * np.sqrt(1 / 8 + 1), rtol=1e-12)
+    assert model.best_score_se_ == model.score_path_se_[list(model.alphas_).index(model.alpha_)]

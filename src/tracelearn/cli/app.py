@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tracelearn.cli.mistakes import InterruptionError
+from tracelearn.cli.mistakes import InterruptionError, telling
 
 __all__ = ["make_app"]
 
@@ -56,7 +56,8 @@ def _command(name: str) -> Callable[..., None]:
     @wraps(command)
     def interruptible(*args: Any, **options: Any) -> None:
         try:
-            command(*args, **options)
+            with telling("warning"):
+                command(*args, **options)
         except KeyboardInterrupt:  # typer makes of it an exit code without a word
             raise InterruptionError from None
 

@@ -54,8 +54,8 @@ def _read(
     task: str,
     cv: int,
     reading: dict[str, Any],
-) -> tuple[Any, Any, bool]:
-    """Read samples, targets and groups, and confounds; say whether targets are labels."""
+) -> tuple[Any, Any, bool, Any]:
+    """Read samples, targets and groups, and confounds; say whether targets are labels, and what the modes are called."""
     names = [] if confounds is None else confounds.split(",")
     if names:  # of a wide table they are no columns of the samples
         reading = {**reading, "ignore": (*reading["ignore"], *names, target)}
@@ -70,7 +70,7 @@ def _read(
     chosen = learning.find_task(found.y, task)
     learning.check_folds(found, cv, chosen)
     columns = [learning.targets_of(open_data(data, samples, name, reading, "confounds"), data) for name in names]
-    return found, np.column_stack(columns) if columns else None, chosen.is_classification
+    return found, np.column_stack(columns) if columns else None, chosen.is_classification, source.modes
 
 
 def _model(alpha: str, *, classes: bool, **search: Any) -> Any:
@@ -140,7 +140,7 @@ def permutation_command(
     Targets are permuted within groups; where every group has one target, whole groups are.
     """
     check_out(plot, "figure", force=force, option="--plot", inputs=(data, target))
-    found, confounding, classes = _read(data, target, samples, groups, confounds, task, cv, reading)
+    found, confounding, classes, _ = _read(data, target, samples, groups, confounds, task, cv, reading)
     from tracelearn.inference import permutation_test
 
     model = _model(alpha, classes=classes, views=None)
@@ -193,7 +193,7 @@ def compare_command(
 ) -> None:
     """Compare the trace norm with ridge and logistic regression on flat samples, on the same folds."""
     check_out(plot, "figure", force=force, option="--plot", inputs=(data, target))
-    found, confounding, classes = _read(data, target, samples, groups, confounds, task, cv, reading)
+    found, confounding, classes, _ = _read(data, target, samples, groups, confounds, task, cv, reading)
     from tracelearn.inference import compare
 
     model = {"trace norm": _model(alpha, classes=classes)}
@@ -215,7 +215,9 @@ def over_time_command(
     groups: Groups = None,
     confounds: Confounds = None,
     task: TaskName = "auto",
-    alpha: Annotated[str, typer.Option(help="Strength of the trace norm.")] = "0.01",
+    alpha: Annotated[
+        str, typer.Option(help="Strength of the trace norm, or auto: found from the samples at each position.")
+    ] = "auto",
     axis: Annotated[int, typer.Option(help="Axis of the samples to decode along, the first mode is 1.")] = -1,
     window: Annotated[int, typer.Option(help="Entries of a window.", min=1)] = 1,
     step: Annotated[int, typer.Option(help="Entries from one window to the next.", min=1)] = 1,
@@ -231,17 +233,28 @@ def over_time_command(
 ) -> None:
     """Fit and score a model at each position along a mode, such as time."""
     check_out(plot, "figure", force=force, option="--plot", inputs=(data, target))
-    found, confounding, classes = _read(data, target, samples, groups, confounds, task, cv, reading)
+    found, confounding, classes, modes = _read(data, target, samples, groups, confounds, task, cv, reading)
     from tracelearn.inference import decode_over_time
 
-    model = _model(alpha, classes=classes, views=None)
+    model = getattr(tracelearn, "TraceNormClassifier" if classes else "TraceNormRegressor")()
+    model.set_params(alpha="auto" if read_alpha(alpha) is None else read_alpha(alpha))
     options: dict[str, Any] = {"axis": axis, "window": window, "step": step, "generalize": generalize}
     result = decode_over_time(
         model, found.X, found.y, cv=cv, groups=found.groups, confounds=confounding, scoring=scoring, **options
     )
     facts = {"scoring": result.scoring, "positions": result.positions.tolist(), "mean": result.mean.tolist()}
+    mode = None if modes is None else modes[axis - 1 if axis > 0 else axis]
+    names = result.positions if mode is None else mode.values[result.positions]
+    names = [f"{name:.6g}" if isinstance(name, float) else str(name) for name in names.tolist()]
     facts["standard_error"] = result.standard_error.tolist()
     course = result.mean if not generalize else np.diagonal(result.mean)
     error = result.standard_error if not generalize else np.diagonal(result.standard_error)
-    rows = {str(at): f"{score:.3f} ± {own:.3f}" for at, score, own in zip(result.positions, course, error, strict=True)}
-    _show(result, facts, {"position": result.scoring, **rows}, plot, as_json=as_json, quiet=quiet)
+    rows = {name: f"{score:.3f} ± {own:.3f}" for name, score, own in zip(names, course, error, strict=True)}
+    _show(
+        result,
+        {**facts, "names": names},
+        {"position" if mode is None else mode.label: result.scoring, **rows},
+        plot,
+        as_json=as_json,
+        quiet=quiet,
+    )

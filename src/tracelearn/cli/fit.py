@@ -105,10 +105,13 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
             f"flat {one['model']}": f"{one['mean']:.3f}; difference {one['difference']:+.3f} ± {one['standard_error']:.3f}"
             for one in score["flat_models"]
         },
-        "note": "alpha and the rest chosen on these folds: slightly optimistic, against flat models too (tracelearn "
-        "compare chooses within each fold)"
-        if is_chosen
-        else "",
+        "note": "± is a standard error, corrected for training samples that folds share"
+        + (
+            "; alpha and the rest were chosen on these folds: slightly optimistic, against flat models too (tracelearn "
+            "compare chooses within each fold)"
+            if is_chosen
+            else ""
+        ),
         "components": components_in_words(facts),
         "duality gap": f"{facts['dual_gap']:.1e} after {facts['n_iter']} iterations",
         "seconds": f"{facts['seconds']:.1f}",

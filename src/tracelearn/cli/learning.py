@@ -23,7 +23,7 @@ from tracelearn.arrays.linalg import few_threads
 from tracelearn.cli.mistakes import refuse, telling
 from tracelearn.cli.progress import Bar
 from tracelearn.cli.shared import as_text, missing_targets
-from tracelearn.estimators.scores import accuracy, r_squared
+from tracelearn.estimators.scores import accuracy, corrected_error, r_squared
 from tracelearn.inference.comparison import Comparison, flat_rivals
 from tracelearn.report.page import Evaluation
 from tracelearn.report.scores import Folds, compare
@@ -221,10 +221,10 @@ def _cross_validate(
             others = [data.predict(data.fit(clone(rival), np.sort(train)), held) for rival in rivals.values()]
         scores.append([measure(truths[-1], found) for found in (alone, predictions[-1], *others)])
     guess, mean, *_ = np.mean(scores, axis=0)
-    error = np.std([own for _, own, *_ in scores], ddof=1) / math.sqrt(len(scores))
-    folds = Folds(float(mean), float(error), len(scores), hasattr(model, "best_estimator_"))
     ratio = float(np.mean([len(test) / len(train) for train, test in splits]))
     paired = Comparison.of(("model", *rivals), np.array(scores).T[1:], ratio, "score")
+    error = corrected_error(paired.scores[0], ratio)
+    folds = Folds(float(mean), float(error), len(scores), hasattr(model, "best_estimator_"))
     compared = compare(model, np.concatenate(truths), np.concatenate(predictions))
     return Evaluation(compared, f"{len(data.y):,} held-out samples", folds), float(guess), paired
 

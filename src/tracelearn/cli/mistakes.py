@@ -38,7 +38,7 @@ def one_line(message: object) -> None:
 
 @contextmanager
 def telling(which: str) -> Iterator[None]:
-    """Write warnings as lines that say which fit they are about."""
+    """Write warnings as lines, after a word on what they are about, such as the fit."""
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *args, **options: one_line(f"{which}: {message}")
         yield

@@ -20,13 +20,14 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from tracelearn.arrays.array_api import Array
 from tracelearn.estimators.base import ZeroWeightsWarning
+from tracelearn.estimators.scores import corrected_error
 from tracelearn.inference.sets import check_count, check_scores, cleaned, read_groups, read_labels, score_name, scored
 from tracelearn.samples.checks import read_confounds, small_on_one_thread
 from tracelearn.samples.samples import unnamed
 from tracelearn.selection.cv import SelectionCV
 from tracelearn.selection.folds import folds_of
 
-__all__ = ["Comparison", "compare", "corrected_error", "flat_rivals"]
+__all__ = ["Comparison", "compare", "flat_rivals"]
 
 
 def _flat(X: Array) -> Array:
@@ -47,22 +48,6 @@ def flat_rivals(classifier: bool) -> dict[str, Any]:
         name: make_pipeline(FunctionTransformer(_flat), StandardScaler(), PCA(svd_solver="full"), one)
         for name, one in found.items()
     }
-
-
-def corrected_error(differences: Array, ratio: float) -> float:
-    """Find the standard error of the mean of differences (J,) over folds, corrected for training sets that overlap.
-
-    The variance of J independent differences is divided by J; those of folds share most of their training samples, which
-    adds ``ratio``, held-out over training samples, to 1 / J (Nadeau and Bengio, 2003).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from tracelearn.inference.comparison import corrected_error
-    >>> round(corrected_error(np.array([0.0, 0.1, 0.2, 0.1]), 0.25), 4)
-    0.0577
-    """
-    return float(np.sqrt((1.0 / len(differences) + ratio) * np.var(differences, ddof=1)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +90,7 @@ class Comparison:
         """Compare scores (M, J) of folds that hold out ``ratio`` times as many samples as they train on."""
         differences = scores[:1] - scores
         mean, degrees = differences.mean(axis=1), scores.shape[1] - 1
-        error = np.array([corrected_error(own, ratio) for own in differences])
+        error = corrected_error(differences, ratio)
         # Models that agree on every fold do not differ; models that differ by the same on every fold do beyond doubt.
         size = np.divide(np.abs(mean), error, out=np.where(mean == 0, 0.0, np.inf), where=error > 0)
         reach = student.ppf(0.975, degrees) * error

@@ -28,6 +28,7 @@ from tracelearn.inference.sets import (
     read_labels,
     score_name,
     scored,
+    warn_of_zero_weights,
 )
 from tracelearn.problems.batch import Problems
 from tracelearn.problems.datafits import Gram, Squares
@@ -262,14 +263,17 @@ def _decode(
         _one_by_one(model, to_numpy(X), labels, confounds, parts, folds, scoring, scores)
         return Decoding(check_scores(scores), positions, name, "refit")
     reading = Reading.of(model, X, y, confounds)
-    sizes = {part.shape for part in parts}
+    sizes, is_zero = {part.shape for part in parts}, True
     for f, (train, test) in enumerate(folds.splits):
         clean = reading.cleaned(train)
         for size in sizes:  # neighbourhoods of one shape are one batch
             own = np.array([i for i, part in enumerate(parts) if part.shape == size])
             index = np.stack([parts[i].ravel() for i in own])
             W, b = _solve(clean, index, size, train)
+            is_zero &= not np.any(W)
             _judge(clean, index, W, b, test, scoring, scores[f], own)
+    if is_zero:
+        warn_of_zero_weights(model)
     return Decoding(check_scores(scores), positions, name, "batch")
 
 

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.estimators.base import target_names
+from tracelearn.estimators.scores import corrected_error
 from tracelearn.plotting.canvas import INK, MARKERS, looks_of, tick_names, whole_ticks
 from tracelearn.samples.modes import Mode
 
@@ -132,7 +133,8 @@ def cv_curve(model: Any) -> CVCurve:
     check_model(model, "cv_results_")
     path, scoring = to_numpy(model.score_path_), model.scoring
     known = path[:, ~np.any(np.isnan(path), axis=0)]  # a fold that lacks a class may have no score
-    error = np.std(known, axis=1, ddof=min(1, known.shape[1] - 1)) / np.sqrt(known.shape[1])
+    # Older files have no errors: those of independent scores, which are smaller.
+    error = to_numpy(getattr(model, "score_path_se_", corrected_error(known, 0.0)))
     usual = "accuracy" if hasattr(model, "classes_") else "R²"
     quantity = usual if scoring is None else scoring.replace("_", " ") if isinstance(scoring, str) else "score"
     mean = known.mean(axis=1)

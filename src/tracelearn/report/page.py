@@ -37,6 +37,14 @@ class Evaluation:
 
 # --- words ------------------------------------------------------------------------------------------------------------
 
+# What a view computes from a sample, by its label; all others are of second order.
+_COMPUTED = {
+    "raw": "its entries",
+    "whitened": "its whitened entries",
+    "log": "the logarithms of its entries",
+    "convolutions": "how often its channels follow short waveforms",
+}
+
 
 def _times(sizes: Sequence[int]) -> str:
     return " × ".join(f"{size:,}" for size in sizes)
@@ -77,8 +85,10 @@ def _lead(facts: ModelFacts) -> str:
     weighted = f"a weighted sum of the {size} entries of a sample ({named}), plus a constant"
     views = [one.label for one in facts.views if one.found]
     if not {"raw", "whitened"}.issuperset(views) or facts.is_apart:
-        seen = " and ".join(map(escape, views))
-        weighted = f"a weighted sum of what is seen of a sample, {_times(shape)} ({named}), by {seen}, plus a constant"
+        found = " and ".join(escape(_COMPUTED.get(view, f"covariances of its channels ({view})")) for view in views)
+        weighted = (
+            f"a weighted sum of what is computed from a sample of {_times(shape)} ({named}), {found}, plus a constant"
+        )
     if classes is None:
         does = f"predicts {'a number' if count == 1 else f'{count} numbers, each'} as {weighted}"
     elif facts.target_kind == "step":

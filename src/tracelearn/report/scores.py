@@ -22,7 +22,7 @@ _MOST_BARS = 60
 
 @dataclass(frozen=True)
 class Folds:
-    """The score on held-out folds: its mean, and the standard error of that mean."""
+    """The score on held-out folds: its mean, and the standard error of that mean, corrected for training sets that overlap."""
 
     mean: float
     standard_error: float

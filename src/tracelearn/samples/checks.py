@@ -33,6 +33,7 @@ from tracelearn.errors import InputError
 from tracelearn.samples.scikit_learn import check_feature_names, check_n_features, fit_context
 
 __all__ = [
+    "as_numpy",
     "check_finite",
     "check_overflow",
     "check_place",
@@ -70,6 +71,25 @@ def check_finite(values: Array, name: str, shape: tuple[int, ...] = ()) -> None:
     raise InputError(
         f"Expected finite numbers in {name}, got {kind} at sample {row}{where}: impute or drop such samples before fitting."
     )
+
+
+def as_numpy(values: Any, name: str) -> Array:
+    """Make an array of NumPy; refuse rows of several shapes, and masked entries, below which anything may be."""
+    try:
+        found = np.asarray(values)
+        if found.dtype == object and found.ndim == 1 and len(found) and np.ndim(found[0]):
+            found = np.asarray(list(found))  # an array of arrays
+    except ValueError:
+        shapes = sorted({np.shape(one) for one in values})[:2]
+        raise InputError(
+            f"Expected {name} to be one array, got rows of several shapes, such as {' and '.join(map(str, shapes))}: cut, pad or "
+            "resample them to one."
+        ) from None
+    if isinstance(values, np.ma.MaskedArray) and np.any(values.mask):
+        raise InputError(
+            f"Expected values everywhere in {name}, got masked entries: fill them in, or drop these samples."
+        )
+    return found
 
 
 def check_overflow(values: Array, what: str) -> None:
@@ -161,7 +181,7 @@ def read_samples(
     if non_numpy:
         X = detached(X)
     elif not is_frame(X) and not is_sparse(X):
-        X = np.asarray(X)
+        X = as_numpy(X, "X")
     if any_library and not reset:
         check_place(estimator, X, "partial_fit")
     if (non_numpy or getattr(X, "ndim", 0) > 2) and len(X.shape) > 1 and 0 in X.shape:
@@ -265,7 +285,7 @@ def read_targets(y: Any, X: Array) -> Array:
     if y is None:
         raise InputError("Expected a target for each sample, got y=None: this estimator requires y to be passed.")
     n_samples = X.shape[0]
-    y = y if is_non_numpy(y) else np.asarray(y)
+    y = y if is_non_numpy(y) else as_numpy(y, "y")
     if y.ndim not in (1, 2) or y.shape[0] != n_samples:
         raise InputError(
             f"Expected y of shape ({n_samples},) or ({n_samples}, n_targets), one row for each sample, got shape "
@@ -288,7 +308,7 @@ def read_targets(y: Any, X: Array) -> Array:
 
 def read_confounds(confounds: Any, n_samples: int | None) -> Array:
     """Check confounds, one row for each sample, and return them in memory as numbers of NumPy, (n, q)."""
-    found = to_numpy(confounds) if is_non_numpy(confounds) else np.asarray(confounds)
+    found = to_numpy(confounds) if is_non_numpy(confounds) else as_numpy(confounds, "confounds")
     found = found[:, None] if found.ndim == 1 else found
     if n_samples is None:
         raise InputError(
@@ -323,13 +343,36 @@ def read_labels(y: Any, X: Array, classes: Any = None, *, least: int = 2) -> tup
     if is_non_numpy(y):
         return _non_numpy_labels(y, X, classes, least)
     classes = classes if classes is None else to_numpy(classes)
-    y = column_or_1d(y, warn=True)
+    y = column_or_1d(y if is_frame(y) or hasattr(y, "iloc") else as_numpy(y, "y"), warn=True)
     check_consistent_length(X, y)
     check_finite(y, "y")
+    if y.dtype.kind == "O":
+        _check_objects(y)
     check_classification_targets(y)
     known = unique_labels(y) if classes is None else np.asarray(classes)
     _check_classes(known, np.setdiff1d(y, known), least)
     return y, known
+
+
+def _check_objects(y: Array) -> None:
+    """Refuse labels that are missing, or that have no common order."""
+    missing = next(
+        (
+            i
+            for i, one in enumerate(y)
+            if one is None or (not isinstance(one, str) and str(one) in ("nan", "<NA>", "NaT"))
+        ),
+        None,
+    )
+    if missing is not None:
+        raise InputError(
+            f"Expected a label for each sample, got none at sample {missing}: fill it in, or drop the sample."
+        )
+    kinds = {isinstance(one, str): one for one in y}
+    if len(kinds) == 2:
+        raise InputError(
+            f"Expected labels of one kind, got text, {kinds[True]!r}, and {kinds[False]!r}. Unknown label type: write all as one."
+        )
 
 
 def _check_classes(known: Array, unknown: Array, least: int) -> None:
@@ -374,7 +417,7 @@ def read_weights(sample_weight: Any, X: Array, *, part: bool = False) -> Array |
     if sample_weight is None:
         return None
     n = X.shape[0]
-    weight = detached(sample_weight) if is_non_numpy(sample_weight) else np.asarray(sample_weight)
+    weight = detached(sample_weight) if is_non_numpy(sample_weight) else as_numpy(sample_weight, "sample_weight")
     weight = np.full(n, weight) if weight.ndim == 0 else weight  # one number for all samples, as in scikit-learn
     if tuple(weight.shape) != (n,):
         raise InputError(

@@ -111,7 +111,9 @@ def arrays(path: Path) -> Iterator[Array]:
         head = file.read(128)
         order = {b"IM": "<", b"MI": ">"}.get(head[126:])
         if order is None:
-            raise InputError(f"Expected a file of MATLAB 5 or later, got '{path}', which is none: save it with -v7.")
+            raise InputError(
+                f"Expected a file of MATLAB 5 or later, got '{path}', which is none: save it with -v7, or name HDF5 .h5."
+            )
         place, end = 128, os.fstat(file.fileno()).st_size
         while place + 8 <= end:
             file.seek(place)

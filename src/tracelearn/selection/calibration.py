@@ -9,14 +9,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize, minimize_scalar
+from array_api_compat import device
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import get_scorer
 from sklearn.utils.metaestimators import available_if
 
 from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
+from tracelearn.arrays.linalg import with_ones
 from tracelearn.losses import Loss, Multinomial
+from tracelearn.problems.operators import conjugate_gradients
 from tracelearn.selection.folds import Design
 
 __all__ = [
@@ -42,6 +44,9 @@ _EVIDENCE = 2.0
 # Held-out samples that a factor and a map are learned from: more make no difference to K^2 numbers.
 _MOST = 4000
 
+# Steps of Newton's method at most, and the share of the log-loss that a step lowers it by when that is enough.
+_STEPS, _ENOUGH = 50, 1e-6
+
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
@@ -56,98 +61,195 @@ def held_out(scores: Sequence[Array], design: Design) -> list[HeldOut]:
     """Gather the held-out scores of each fold, of many every second or third; two classes get a column each."""
     found, every = [], -(-sum(own.shape[0] for own in scores) // _MOST)
     for own, held, weight in zip(scores, design.held, design.weights, strict=True):
-        rows = np.flatnonzero(to_numpy(held.share))[::every]
-        z, codes, share = (to_numpy(part)[rows] for part in (own, held.Y, held.share))
-        z, share = z.astype(float), share / share.sum()
+        xp = array_namespace(held.Y)
+        rows = xp.nonzero(held.share)[0][::every]
+        z, codes, share = (xp.take(part, rows, axis=0) for part in (own, held.Y, held.share))
         if z.shape[1] == 1:
-            z, codes = np.concatenate([-0.5 * z, 0.5 * z], axis=1), np.concatenate([-codes, codes], axis=1)
-        found.append(HeldOut(z, (codes > 0).astype(float), share * weight))
+            z, codes = xp.concat([-0.5 * z, 0.5 * z], axis=1), xp.concat([-codes, codes], axis=1)
+        found.append(HeldOut(z, xp.astype(codes > 0, z.dtype), float(weight) / xp.sum(share) * share))
     return found
 
 
-def _joined(parts: Sequence[HeldOut]) -> HeldOut:
-    scores, members, share = (np.concatenate([getattr(p, n) for p in parts]) for n in ("scores", "members", "share"))
-    return HeldOut(scores, members, share / share.sum())
+def _joined(parts: Sequence[HeldOut]) -> tuple[HeldOut, Array]:
+    """Put folds together; also return the shares (F, n) of all samples but those of each fold, which sum to one."""
+    xp = array_namespace(parts[0].scores)
+    scores, members, share = (xp.concat([getattr(p, n) for p in parts]) for n in ("scores", "members", "share"))
+    fold = xp.concat([xp.full_like(part.share, float(f)) for f, part in enumerate(parts)])
+    others = xp.stack([share * xp.astype(fold != f, share.dtype) for f in range(len(parts))])
+    return HeldOut(scores, members, share / xp.sum(share)), others / xp.sum(others, axis=1, keepdims=True)
+
+
+# Classes come before samples in what follows: sums over a few classes are then sums of long rows, which take less time.
+
+
+def _softmax(z: Array) -> tuple[Array, Array]:
+    """Return the logarithm of the sum of exponentials (B, 1, n) of scores (B, K, n), and their softmax."""
+    xp = array_namespace(z)
+    top = xp.max(z, axis=1, keepdims=True)
+    odds = xp.exp(z - top)
+    total = xp.sum(odds, axis=1, keepdims=True)
+    return top + xp.log(total), odds / total
 
 
 def factor(parts: Sequence[HeldOut]) -> float:
     """Find the factor of held-out scores whose softmax predicts the classes best; it changes no predicted class."""
-    whole, loss = _joined(parts), Multinomial()
+    whole, _ = _joined(parts)
+    return float(_factors(whole, whole.share[None, :])[0])
 
-    def cost(log: float) -> float:
-        # As much as a thousandth speaks for a factor of one, so that it does not run away where all classes are found.
-        return float(whole.share @ loss.value(whole.members, np.exp(log) * whole.scores)[:, 0]) + 1e-3 * log**2
 
-    return float(np.exp(minimize_scalar(cost, (0.0, 1.0)).x))
+def _factors(held: HeldOut, shares: Array) -> Array:
+    """Find the factor for each row of shares (B, n), by Newton's method for its logarithm.
+
+    As much as a thousandth of its square speaks for a factor of one, so that it does not run away where all classes are found.
+    """
+    xp = array_namespace(shares)
+    z, true = xp.matrix_transpose(held.scores)[None, ...], xp.sum(held.members * held.scores, axis=1)
+    log = xp.zeros_like(shares[:, 0])
+    for _ in range(_STEPS):
+        size = xp.exp(log)
+        P = _softmax(size[:, None, None] * z)[1]
+        mean = xp.sum(P * z, axis=1)
+        slope = size * xp.sum(shares * (mean - true), axis=1)
+        spread = size**2 * xp.sum(shares * (xp.sum(P * z**2, axis=1) - mean**2), axis=1)
+        # The second derivative but for the sign of the slope: a step goes down where that derivative is negative, too.
+        step = -(slope + 2e-3 * log) / (spread + xp.abs(slope) + 2e-3)
+        log = log + xp.clip(step, min=-1.0, max=1.0)
+        if bool(xp.all(xp.abs(step) < 1e-6)):
+            break
+    return xp.exp(log)
+
+
+@dataclass(frozen=True, eq=False)
+class _Softmax:
+    """The mean log-loss of B problems: a function of the weights D (B, K, r) of rows (n, r), which add to given scores."""
+
+    rows: Array
+    given: Array  # (B, K, n)
+    true: Array  # (K, n)
+    shares: Array  # (B, 1, n)
+    pull: Array  # twice the ridge of each column of the weights, (B, 1, r)
+
+    def evaluate(self, D: Array) -> tuple[Array, Array]:
+        """Return the objectives (B,) and the probabilities (B, K, n)."""
+        xp = array_namespace(D)
+        z = self.given + D @ xp.matrix_transpose(self.rows)
+        logs, P = _softmax(z)
+        loss = xp.sum(self.shares[:, 0, :] * (logs[:, 0, :] - xp.sum(self.true * z, axis=1)), axis=1)
+        return loss + 0.5 * xp.sum(self.pull * D**2, axis=(1, 2)), P
+
+    def step(self, D: Array, P: Array) -> tuple[Array, Array]:
+        """Return a step of Newton's method by conjugate gradients, and by how much it should lower the objective (B,)."""
+        xp, rows = array_namespace(D), self.rows
+        columns, weights, flat = xp.matrix_transpose(rows), P * self.shares, (D.shape[0], D.shape[1] * D.shape[2])
+        gradient = ((P - self.true) * self.shares) @ rows + self.pull * D
+
+        def curved(V: Array) -> Array:
+            V = xp.reshape(V, D.shape)
+            z = V @ columns
+            return xp.reshape((weights * (z - xp.sum(P * z, axis=1, keepdims=True))) @ rows + self.pull * V, flat)
+
+        # The rows are along their principal axes, where the curvature of a class is nearly diagonal.
+        diagonal = xp.clip((weights * (1.0 - P)) @ rows**2 + self.pull, min=1e-12)
+        force, diagonal = (xp.reshape(part, flat) for part in (-gradient, diagonal))
+        found = conjugate_gradients(curved, force, xp.zeros_like(force[:, 0]), diagonal, tol=0.25)
+        return xp.reshape(found, D.shape), 0.5 * xp.sum(force * found, axis=1)
+
+    def solved(self, D: Array) -> Array:
+        """Minimise from D on, by Newton's method; a step is halved until the objective falls."""
+        xp = array_namespace(D)
+        value, P = self.evaluate(D)
+        for _ in range(_STEPS):
+            step, fall = self.step(D, P)
+            for _ in range(_STEPS):
+                after, P = self.evaluate(D + step)
+                rises = after > value + 1e-14
+                if not bool(xp.any(rises)):
+                    break
+                step = xp.where(rises[:, None, None], 0.5 * step, step)
+            D, value = D + step, after
+            if bool(xp.all(fall <= _ENOUGH * value)):
+                break
+        return D
 
 
 def softmax_regression(
-    X: Array,
-    Y: Array,
-    share: Array,
-    ridge: float,
-    *,
-    centre: Array | float = 0.0,
-    start: Array | None = None,
-    fit_intercept: bool = True,
-    max_iter: int = 100,
-) -> Array:
-    """Minimise the mean log-loss plus ``ridge |A - centre|^2``: weights A, and intercepts in the last row, (r + 1, K).
+    X: Array, Y: Array, shares: Array, ridges: Sequence[Any], *, centre: Any = 0.0, fit_intercept: bool = True
+) -> list[Array]:
+    """Minimise the mean log-loss plus ``ridge |A - centre|^2``, for several weightings of the samples at once.
+
+    Parameters
+    ----------
+    X : array of shape (n, r)
+    Y : array of shape (n, K), of zeros and ones
+    shares : array of shape (B, n) whose rows sum to one
+    ridges : strengths of the squared norm, numbers or arrays (B,); each starts from the answer of the one before
+    centre : array of shape (B, r, K), or a number
+    fit_intercept : whether intercepts are learned; else they are zero
+
+    Returns
+    -------
+    list of arrays of shape (B, r + 1, K)
+        For each ridge weights A, and intercepts in the last row.
 
     Examples
     --------
     >>> import numpy as np
     >>> from tracelearn.selection.calibration import softmax_regression
     >>> X, Y = np.array([[-1.0], [1.0]]), np.eye(2)
-    >>> found = softmax_regression(X, Y, np.array([0.5, 0.5]), 0.01)
+    >>> ((found,),) = softmax_regression(X, Y, np.array([[0.5, 0.5]]), [0.01])
     >>> bool(found[0, 0] < 0 < found[0, 1]), bool(abs(found[1, 0]) < 1e-6)
     (True, True)
     """
-    shape = X.shape[1] + 1, Y.shape[1]
-    # Classes are rows here: sums over a few classes are then sums of long rows, which take less time.
-    columns, targets = np.ascontiguousarray(X.T), share * np.ascontiguousarray(Y.T)
+    xp, B, K = array_namespace(X), shares.shape[0], Y.shape[1]
+    share = xp.mean(shares, axis=0)
+    middle = share @ X if fit_intercept else xp.zeros_like(X[0, :])
+    X = X - middle
+    values, axes = xp.linalg.eigh(X.T @ (X * share[:, None]))
+    kept = values > 10.0 * X.shape[1] * float(xp.finfo(X.dtype).eps) * values[-1]
+    size = int(xp.sum(xp.astype(kept, xp.int64)))  # eigenvalues ascend
+    axes = axes[:, X.shape[1] - size :]
+    rows = with_ones(X @ axes)
+    rows = rows if fit_intercept else rows[:, :size]
+    inside = xp.astype(xp.arange(rows.shape[1], device=device(X)) < size, X.dtype)
+    kind = {"dtype": X.dtype, "device": device(X)}
+    centre, D = centre + xp.zeros((B, X.shape[1], K), **kind), xp.zeros((B, K, rows.shape[1]), **kind)
+    given, found = xp.matrix_transpose(X @ centre), []
+    for ridge in ridges:
+        pull = xp.reshape(2.0 * ridge * xp.ones((B,), **kind), (B, 1, 1)) * inside
+        D = _Softmax(rows, given, xp.matrix_transpose(Y), shares[:, None, :], pull).solved(D)
+        A = centre + axes @ xp.matrix_transpose(D[:, :, :size])
+        offset = xp.sum(D[:, :, size:], axis=2) - middle @ A
+        found.append(xp.concat([A, offset[:, None, :]], axis=1))
+    return found
 
-    def cost(flat: Array) -> tuple[float, Array]:
-        A, b = flat.reshape(shape)[:-1], flat.reshape(shape)[-1]
-        scores, apart = A.T @ columns + b[:, None], A - centre
-        top = scores.max(axis=0)
-        odds = np.exp(scores - top)
-        total = odds.sum(axis=0)
-        value = ridge * float(np.sum(apart**2)) + float(share @ (top + np.log(total))) - float(np.sum(targets * scores))
-        forces = odds * (share / total) - targets
-        last = forces.sum(axis=1) if fit_intercept else np.zeros(shape[1])
-        return value, np.concatenate([columns @ forces.T + 2.0 * ridge * apart, last[None, :]]).ravel()
 
-    if start is None:
-        start = np.zeros(shape)
-        start[:-1] += centre
-    options = {"maxiter": max_iter, "ftol": 1e-7, "gtol": 1e-5}
-    return np.asarray(minimize(cost, start.ravel(), jac=True, method="L-BFGS-B", options=options).x.reshape(shape))
-
-
-def class_map(parts: Sequence[HeldOut], start: Array | None = None) -> Array:
+def class_map(parts: Sequence[HeldOut]) -> Array:
     """Learn from held-out scores how those of all classes say which one it is: (K + 1, K), offsets in the last row.
 
     Scores of squares, one class against the rest, hide a class that lies between others; a map between all of them finds it
-    again. It is drawn to one factor for all classes, which changes no predicted class. ``start`` is a map of similar scores.
+    again. It is drawn to one factor for all classes, which changes no predicted class.
     """
-    whole, size = _joined(parts), factor(parts)
-    K = whole.scores.shape[1]
-    start = None if start is None else np.concatenate([start[:-1] / size, start[-1:]])
-    found = softmax_regression(size * whole.scores, whole.members, whole.share, _PULL, centre=np.eye(K), start=start)
-    return np.concatenate([size * found[:-1], found[-1:]])
+    whole, _ = _joined(parts)
+    return _class_maps(whole, whole.share[None, :])[0, ...]
+
+
+def _class_maps(held: HeldOut, shares: Array) -> Array:
+    """Learn a map for each row of shares (B, n): (B, K + 1, K)."""
+    xp, size = array_namespace(shares), _factors(held, shares)
+    eye = xp.eye(held.scores.shape[1], dtype=shares.dtype, device=device(shares))
+    centre = size[:, None, None] * eye
+    return softmax_regression(held.scores, held.members, shares, [_PULL / size**2], centre=centre)[0]
 
 
 def log_losses(parts: Sequence[HeldOut], *, mapped: bool = False) -> Array:
     """Find the log-loss of each fold: of scores times one factor, or through a map learned from the other folds."""
-    loss, size, found = Multinomial(), factor(parts), []
-    A: Array | None = None
+    loss, (whole, others) = Multinomial(), _joined(parts)
+    size, found = factor(parts), []
+    maps = _class_maps(whole, others) if mapped else None
     for f, own in enumerate(parts):
-        scores = size * own.scores
-        if mapped:
-            A = class_map([part for g, part in enumerate(parts) if g != f], A)
-            scores = own.scores @ A[:-1] + A[-1]
-        found.append(float(own.share @ loss.value(own.members, scores)[:, 0] / own.share.sum()))
+        scores = size * own.scores if maps is None else own.scores @ maps[f, :-1, :] + maps[f, -1, :]
+        share = own.share / array_namespace(own.share).sum(own.share)
+        found.append(float(share @ loss.value(own.members, scores)[:, 0]))
     return np.array(found)
 
 

@@ -213,7 +213,7 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
             source = model if shown in SHOWN[:4] else best
             if hasattr(source, shown):
                 setattr(self, shown, getattr(source, shown))
-        for name in ("alphas_", "ridges_", "score_path_") if is_non_numpy(best.coef_) else ():
+        for name in ("alphas_", "ridges_", "score_path_", "score_path_se_") if is_non_numpy(best.coef_) else ():
             setattr(self, name, move_to(getattr(self, name), best.coef_, widest(best.coef_)["dtype"]))
 
     def _describe(self, tables: list[Table], best: Table, at: int) -> None:
@@ -222,7 +222,7 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
         self.alpha_, self.alphas_ = float(best.alphas[at]), best.alphas
         self.ridge_, self.ridges_ = float(best.ridges[at]), best.ridges
         self.mode_weights_, self.target_mode_ = chosen.mode_weights, chosen.target_mode
-        self.score_path_ = best.scores
+        self.score_path_, self.score_path_se_ = best.scores, best.errors
         self.best_score_, self.best_score_se_ = float(best.means[at]), float(best.errors[at])
         if np.any(np.isnan(best.scores)):
             lost = np.flatnonzero(np.any(np.isnan(best.scores), axis=0)).tolist()
@@ -343,9 +343,11 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
     alphas_, ridges_ : arrays of shape (n_alphas,)
         Along the path of what was chosen; for ridge regression alone the alphas are zero.
     score_path_ : array of shape (n_alphas, n_folds)
-        Held-out R², or score, of what was chosen.
+        Held-out R², or score, of what was chosen. Models of folds are solved only as far as a choice needs.
+    score_path_se_ : array of shape (n_alphas,)
+        The standard error of the mean over folds, corrected for training sets that overlap (Nadeau and Bengio, 2003).
     best_score_, best_score_se_ : float
-        Mean score over folds at ``alpha_``, and its standard error.
+        Mean score over folds at ``alpha_``, and this standard error of it.
     cv_results_ : dict
         All candidates and alphas in scikit-learn's form: ``pandas.DataFrame(model.cv_results_)``.
     best_index_, best_params_
@@ -483,9 +485,11 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
     alphas_, ridges_ : arrays of shape (n_alphas,)
         Along the path of what was chosen; for ridge regression alone the alphas are zero.
     score_path_ : array of shape (n_alphas, n_folds)
-        Held-out accuracy, or score, of what was chosen.
+        Held-out accuracy, or score, of what was chosen. Models of folds are solved only as far as a choice needs.
+    score_path_se_ : array of shape (n_alphas,)
+        The standard error of the mean over folds, corrected for training sets that overlap (Nadeau and Bengio, 2003).
     best_score_, best_score_se_ : float
-        Mean over folds of the accuracy, or score, at ``alpha_``; and its standard error.
+        Mean over folds of the accuracy, or score, at ``alpha_``; and this standard error of it.
     cv_results_ : dict
         All candidates and alphas in scikit-learn's form: ``pandas.DataFrame(model.cv_results_)``.
     best_index_, best_params_

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold, check_cv
 from sklearn.utils.multiclass import type_of_target
 
-from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
+from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.confounds import Regression
 from tracelearn.errors import warn
 from tracelearn.losses import Loss
@@ -44,6 +44,11 @@ class Folds:
 
     def __len__(self) -> int:
         return len(self.splits)
+
+    @property
+    def ratio(self) -> float:
+        """How many samples are held out for each one that is learned from, the mean over folds."""
+        return float(np.mean([len(test) / len(train) for train, test in self.splits]))
 
     def first(self, count: int) -> Folds:
         """Keep the first folds: one of several repeats."""
@@ -93,6 +98,10 @@ def folds_of(
             )
         count = min(int(cv), max(most, 2))
         count = min(count, len(np.unique(metadata["groups"]))) if grouped else count
+        if grouped and count < 2:
+            raise ValueError(
+                "Expected at least two groups to hold one out, got one: leave groups out, or pass a splitter as cv."
+            )
         splitters = [kind(count, shuffle=True, random_state=seed) for seed in range(repeats)]
     rows = np.zeros(len(y))
     folds = Folds([split for one in splitters for split in one.split(rows, y, **metadata)], len(y))
@@ -244,10 +253,9 @@ class Design:
         return weights <= _MOST_WEIGHTS and weights * self.folds.n <= _MOST_PRODUCTS
 
     def coordinate_rows(self) -> tuple[Array, Array, Array]:
-        """Return samples in memory by their coordinates (n, r), coded targets (n, K) and shares (n,), of NumPy."""
+        """Return samples in memory by their coordinates (n, r), coded targets (n, K) and shares (n,)."""
         (block,) = self._reduced[2].checked().blocks
-        X, Y, weight = (to_numpy(part).astype(float) for part in (block.X, block.Y, block.weight))
-        return X, Y, weight / weight.sum()
+        return block.X, block.Y, block.weight / array_namespace(block.weight).sum(block.weight)
 
     @cached_property
     def weights(self) -> Array:

@@ -16,9 +16,10 @@ from array_api_compat import device
 from joblib import Parallel, delayed
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, to_numpy
+from tracelearn.estimators.scores import corrected_error
 from tracelearn.penalties import Atom, Nuclear, Overlap
 from tracelearn.problems.batch import Problems, Solution, alpha_max
-from tracelearn.problems.datafits import Squares, short_basis
+from tracelearn.problems.datafits import Squares
 from tracelearn.selection.calibration import held_out, log_losses, softmax_regression
 from tracelearn.selection.folds import Design
 from tracelearn.solvers import SOLVERS
@@ -126,6 +127,7 @@ class Table:
     weights: Array  # of the folds
     selecting: Array  # (A,), higher is better
     held: list[list[Any]]  # for each alpha and fold the scores of what is held out, (n_f, K); None if not in memory
+    ratio: float  # held-out over training samples
 
     @cached_property
     def means(self) -> Array:
@@ -134,10 +136,9 @@ class Table:
 
     @cached_property
     def errors(self) -> Array:
-        """The standard error of the mean score, for each alpha."""
+        """The standard error of the mean score, for each alpha, corrected for training sets that overlap."""
         known = self.scores[:, ~np.any(np.isnan(self.scores), axis=0)]
-        n = known.shape[1]
-        return np.std(known, axis=1, ddof=1) / np.sqrt(n) if n > 1 else np.zeros(len(self.scores))
+        return corrected_error(known, self.ratio) if known.shape[1] else np.zeros(len(self.scores))
 
     @cached_property
     def smoothed(self) -> Array:
@@ -336,26 +337,28 @@ def walk_logistic(design: Design, view: str, judge: Judge) -> Table | None:
     """
     if not design.is_small:
         return None
-    X, codes, weight = design.coordinate_rows()
-    Y = (np.concatenate([-codes, codes], axis=1) if codes.shape[1] == 1 else codes) > 0
-    X, share = X - weight @ X if design.fit_intercept else X, weight
-    ridges = _SOFT_RIDGES * (float(share @ np.sum(X**2, axis=1)) or 1.0)
-    basis = short_basis(X)
-    X = X if basis is None else X @ basis
-    held = np.full((len(ridges), design.n_folds), None)
-    for f, (train, test) in enumerate(design.folds.splits):
-        own, A = share[train] / share[train].sum(), None
-        for a, ridge in enumerate(ridges):
-            A = softmax_regression(X[train], Y[train], own, ridge, start=A, fit_intercept=design.fit_intercept)
-            scores = X[test] @ A[:-1] + A[-1]
-            held[a, f] = scores[:, 1:] - scores[:, :1] if codes.shape[1] == 1 else scores
-    folds = [move_to(np.stack(list(column), axis=1), design.held[f].Y) for f, column in enumerate(held.T)]
-    scores = np.stack([judge(f, z) for f, z in enumerate(folds)], axis=1)
+    X, codes, share = design.coordinate_rows()
+    xp = array_namespace(X)
+    Y = xp.concat([-codes, codes], axis=1) if codes.shape[1] == 1 else codes
+    centred = X - share @ X if design.fit_intercept else X
+    ridges = _SOFT_RIDGES * (float(share @ xp.sum(centred**2, axis=1)) or 1.0)
+    train = xp.stack([share * move_to(mask, share, share.dtype) for mask in design.folds.masks(held=False)])
+    shares, Y = train / xp.sum(train, axis=1, keepdims=True), xp.astype(Y > 0, X.dtype)
+    paths = softmax_regression(centred, Y, shares, ridges.tolist(), fit_intercept=design.fit_intercept)
+    held, scores = np.full((len(ridges), design.n_folds), None), np.empty((len(ridges), design.n_folds))
+    for f, (_, test) in enumerate(design.folds.splits):
+        rows = xp.take(centred, move_to(test, X), axis=0)
+        z = xp.stack([rows @ A[f, :-1, :] + A[f, -1, :] for A in paths], axis=1)
+        z = z[:, :, 1:] - z[:, :, :1] if codes.shape[1] == 1 else z
+        scores[:, f] = judge(f, z)
+        for a in range(len(ridges)):
+            held[a, f] = z[:, a, :]
     losses = np.array([design.weights @ log_losses(held_out(list(row), design)) for row in held])
     if codes.shape[1] == 1:  # two classes have one row of weights, twice as long as each of two
         ridges = 0.5 * ridges
     found = Candidate(view, logistic=True)
-    return Table(found, np.zeros(len(ridges)), ridges, scores, design.weights, -losses, [list(row) for row in held])
+    kept = [list(row) for row in held]
+    return Table(found, np.zeros(len(ridges)), ridges, scores, design.weights, -losses, kept, design.folds.ratio)
 
 
 def _ridge(design: Design, ridge: float) -> tuple[Array, Array]:
@@ -431,7 +434,8 @@ class _Found:
             scores = _explained(ss, yy, sy) if self.design.numbers else ranked
         selecting = self._selecting(c, upto, by_score=by_score)
         held = [list(folds) for folds in self.held[:upto, c]]
-        return Table(candidate, alphas[:upto], ridges[:upto], scores, weights, selecting, held)
+        ratio = self.design.folds.ratio
+        return Table(candidate, alphas[:upto], ridges[:upto], scores, weights, selecting, held, ratio)
 
 
 _CHOICES = ("view", "mode_weights", "ridge", "target_mode", "loss")
