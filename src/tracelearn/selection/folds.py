@@ -91,7 +91,7 @@ def folds_of(
         stratified = classifier and type_of_target(y) in ("binary", "multiclass")
         kind = _SPLITTERS[stratified, grouped]
         most = int(np.unique(y, return_counts=True)[1].max()) if stratified else len(y)
-        if 1 < most < cv:
+        if 1 < most < int(cv):
             warn(
                 f"Expected at least {cv} samples{' of some class' if stratified else ''} for cv={cv}, got {most}: there are "
                 f"{most} folds."
