@@ -30,7 +30,7 @@ from tracelearn.datasets import make_low_rank_regression, make_rank_tensors
 from tracelearn.losses import Squared
 from tracelearn.moments import Fold
 from tracelearn.samples.samples import Block, Samples
-from tracelearn.selection import search
+from tracelearn.selection import search, session
 from tracelearn.selection.folds import Design, Folds
 from tracelearn.selection.search import Candidate, calibrated, walk, walk_ridges
 from tracelearn.selection.session import VIEWS, possible_views
@@ -624,3 +624,14 @@ def test_scores_of_one_held_out_sample_are_said_to_mean_nothing(problem):
     X, y = problem
     with pytest.warns(UndefinedMetricWarning, match="use larger folds"):
         TraceNormRegressorCV(alphas=3, views=None, cv=LeaveOneOut()).fit(X[:20], y[:20])
+
+
+def test_views_that_would_make_one_problem_too_large_are_left_out_of_it(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(150, 2, 60)), np.arange(150) % 2
+    X[:, 0] *= 1.0 + 0.5 * y[:, None]
+    X[:, 1, :6] += y[:, None]
+    assert "+" in TraceNormClassifierCV(views=["raw", "second_order"]).fit(X, y).view_
+    monkeypatch.setattr(session, "_MOST_WORK", 1e3)
+    model = TraceNormClassifierCV(views=["raw", "second_order"]).fit(X, y)
+    assert model.view_ == next(iter(model.view_shares_))
