@@ -13,6 +13,7 @@ from sklearn.utils.multiclass import type_of_target
 
 from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.confounds import Regression
+from tracelearn.errors import warn
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
 from tracelearn.problems.batch import Form, choose_form, datafit, in_basis
@@ -76,26 +77,51 @@ class Folds:
         return list(found)
 
 
+def _indices(part: Any, n: int) -> Array:
+    """Read one side of a split: numbers of samples, each once, or a mask over all n."""
+    found = np.asarray(part)
+    if found.dtype == bool and found.shape == (n,):
+        return np.flatnonzero(found)
+    found = found.astype(int) if not found.size else found
+    is_index = found.ndim == 1 and found.dtype.kind in "iu"
+    found = np.where(found < 0, found + n, found) if is_index else found
+    if not is_index or np.any((found < 0) | (found >= n)) or len(np.unique(found)) < len(found):
+        raise ValueError(
+            f"Expected each side of a split to be different numbers of samples from 0 to {n - 1}, or a mask of {n} truth values, "
+            "got others: correct cv, and give samples that count twice a sample_weight."
+        )
+    return found
+
+
 def folds_of(
     cv: Any, y: Array, weight: Array | None, metadata: dict[str, Any], *, classifier: bool, repeats: int = 1
 ) -> Folds:
     """Draw folds; refuse one that has nothing to learn from, or nothing to judge by.
 
     A number of folds means shuffled ones, stratified for classes and with groups held out whole where there are any, drawn
-    several times if asked to; all else is scikit-learn's.
+    several times if asked to, and fewer where there are fewer samples or members of every class; all else is scikit-learn's.
     """
     splitters = [check_cv(cv, y, classifier=classifier)]
     if isinstance(cv, Integral):
         grouped = metadata.get("groups") is not None
-        kind = _SPLITTERS[classifier and type_of_target(y) in ("binary", "multiclass"), grouped]
-        count = min(int(cv), len(np.unique(metadata["groups"]))) if grouped else int(cv)
-        if count < 2:
+        stratified = classifier and type_of_target(y) in ("binary", "multiclass")
+        kind = _SPLITTERS[stratified, grouped]
+        most = int(np.unique(y, return_counts=True)[1].max()) if stratified else len(y)
+        if 1 < most < int(cv):
+            warn(
+                f"Expected at least {cv} samples{' of some class' if stratified else ''} for cv={cv}, got {most}: there are "
+                f"{most} folds."
+            )
+        count = min(int(cv), max(most, 2))
+        count = min(count, len(np.unique(metadata["groups"]))) if grouped else count
+        if grouped and count < 2:
             raise ValueError(
                 "Expected at least two groups to hold one out, got one: leave groups out, or pass a splitter as cv."
             )
         splitters = [kind(count, shuffle=True, random_state=seed) for seed in range(repeats)]
     rows = np.zeros(len(y))
-    folds = Folds([split for one in splitters for split in one.split(rows, y, **metadata)], len(y))
+    drawn = [split for one in splitters for split in one.split(rows, y, **metadata)]
+    folds = Folds([(_indices(train, len(y)), _indices(test, len(y))) for train, test in drawn], len(y))
     if not folds.splits or not all(len(part) for parts in folds.splits for part in parts):
         raise ValueError(
             f"Expected folds that learn from samples and hold others out, got none or an empty one: cv={cv!r}."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
@@ -65,9 +65,14 @@ VIEWS: dict[str, Any] = {
     "convolutions": Convolutions,
 }
 
+# Views are added to the best one as long as one search takes no more multiplications than this, half a minute.
+_MOST_WORK = 3e11
+
+# A mode is whitened by the eigenvectors of its covariance: not where sums and eigenvectors take more multiplications than this.
+_MOST_WHITENED = 1e11
+
 # Convolutions have thousands of entries for each channel: they are tried up to so many channels and samples.
 _MOST_CONVOLVED, _MOST_SAMPLES = 9, 1000
-
 
 # The share of all work that is done after each part of a search: as it was on real sets of some seconds.
 _SCREENED, _RIDGES, _PATH, _ALONE, _CHOSEN = 0.22, 0.3, 0.65, 0.7, 0.8
@@ -78,8 +83,8 @@ _PACE = 0.5
 def possible_views(
     shape: tuple[int, ...], time_axis: Any, *, n: int = 0, positive: bool = False
 ) -> tuple[list[str], str]:
-    """List the views that suit n samples: logarithms where all entries are positive; where a mode can be time, second order,
-    and convolutions where channels and samples are few.
+    """List the views that suit n samples: logarithms where all entries are positive; whitened modes unless one is very long;
+    where a mode can be time, second order, and convolutions where channels and samples are few.
 
     Examples
     --------
@@ -89,7 +94,9 @@ def possible_views(
     """
     if len(shape) < 2:
         return ["raw", "log"] if positive else ["raw"], "samples have one mode"
-    names = ["raw", "log", "whitened"] if positive else ["raw", "whitened"]
+    names = ["raw", "log"] if positive else ["raw"]
+    if sum(n * math.prod(shape) * size + 10 * size**3 for size in shape) <= _MOST_WHITENED:
+        names.append("whitened")
     axis, reason = (None, "time_axis=None") if time_axis is None else find_time_axis(shape, time_axis)
     if axis is None:
         return names, reason
@@ -136,12 +143,17 @@ class Session:
     view_shares: dict[str, float] | None = None  # of the views that were screened
     class_map: Array | None = None  # between the scores of all classes, where folds confirm it
     tables: list[Table] = field(default_factory=list)
+    _of: tuple[Session, Array] | None = None  # the session of all samples, and which (n,) of them these are
     _views: dict[str, _View] = field(default_factory=dict)
     _designs: dict[tuple[str, bool], Design] = field(default_factory=dict)
 
     def view(self, name: str, strengths: tuple[float, ...] = ()) -> _View:
         """See the samples as a view does, or as several do, "a+b"; what a view learns it learns without targets."""
         key = name if not strengths else f"{name} {':'.join(f'{s:g}' for s in strengths)}"
+        if key not in self._views and self._of is not None:
+            whole, chosen = self._of
+            seen = whole.view(name, strengths)
+            self._views[key] = replace(seen, samples=seen.samples.take(chosen))
         if key not in self._views:
             self._views[key] = self._seen(name, strengths)
         return self._views[key]
@@ -199,7 +211,10 @@ class Session:
         return self._designs[key]
 
     def subset(self, count: int) -> Session:
-        """Keep some samples, drawn at random, and the folds of these; all of them where they are no more."""
+        """Keep some samples, drawn at random, and the folds of these; all of them where they are no more.
+
+        Where all are few enough that most views will be asked for again, they see all samples, once.
+        """
         n = self.folds.n
         if n <= count:
             return self
@@ -216,6 +231,7 @@ class Session:
             self.loss,
             self.progress,
             self.n_folds,
+            _of=(self, chosen) if n <= 2 * count else None,
         )
 
     def walk_ridges(self, label: str, *, screening: bool = False) -> Table:
@@ -362,7 +378,8 @@ def _choose_views(session: Session) -> str:
     """Choose the views, and how strong each is: by how much ridge regression on each adds to that on the others.
 
     Held-out scores of all views are combined with weights that are not negative. A view that gets a small share is left
-    out; the others are multiplied by their shares, so that weights on a good view cost less.
+    out, and so is one that would make the problem too large; the others are multiplied by their shares, so that weights on
+    a good view cost less.
     """
     views, samples = session.options.views, session.samples
     if views is None or not samples.in_memory or is_sparse(samples.like):
@@ -392,13 +409,24 @@ def _choose_views(session: Session) -> str:
     parts = some.design(names[0], (), joint=False, screening=True).held
     share = shares_of(scores, np.concatenate([to_numpy(held.Y) for held in parts]))
     session.first_order = found[int(np.argmax(values))] if max(values) >= 0.0 else ""
-    order = [i for i in np.argsort(-share)[:MOST_VIEWS] if share[i] > LEAST_SHARE] or [int(np.argmax(share))]
+    sizes = [some.view(name).samples.n_features for name in found]
+    order = [int(np.argmax(share))]
+    for i in np.argsort(-share)[1:MOST_VIEWS]:
+        entries = sum(sizes[j] for j in order) + sizes[i]
+        if share[i] > LEAST_SHARE and _work(session.folds, entries) <= _MOST_WORK:
+            order.append(int(i))
     session.view_shares = {found[i]: float(share[i]) for i in np.argsort(-share)}
     session.model._report("shares of views: " + ", ".join(f"{found[i]} {share[i]:.2f}" for i in order))
     if len(order) == 1:
         return str(found[order[0]])
     ratio = ":".join(f"{share[i] / share[order[0]]:.3g}" for i in order)
     return f"{'+'.join(found[i] for i in order)} {ratio}"
+
+
+def _work(folds: Folds, entries: int) -> float:
+    """Count the multiplications of sums of squares, and of eigenvectors in every fold, for so many entries of a sample."""
+    rank = min(folds.n, entries)
+    return float(folds.n * entries * rank + 10 * len(folds) * rank**3)
 
 
 def _candidates(session: Session, name: str) -> list[Candidate]:
