@@ -36,8 +36,8 @@ found.plot()
 # %%
 # A pattern with its interval
 # ---------------------------
-# The pattern over time of the sensor that carries most, at its best frequency. The interval covers the pattern of this model, with
-# this alpha, of endlessly many epochs, at each time by itself: it is not corrected for all times, as ``map_test`` is.
+# The pattern over time of the sensor that carries most, at its best frequency. The interval covers the pattern of this model,
+# with this alpha, of endlessly many epochs, at each time by itself: it is not corrected for all times, as ``map_test`` is.
 
 low, high = found.interval("patterns")[:, 0]
 middle = np.median(found.patterns, axis=0)[0]
