@@ -1,5 +1,6 @@
 """Bootstraps and learning curves: equal to refits, intervals that cover, refusals in a sentence."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -66,31 +67,61 @@ def test_a_stable_subspace_has_small_angles_and_its_rank_is_found_often():
     assert _subspaces(one, one) == [(1, pytest.approx(0.0))]
 
 
-def coverage(*, dependent, told):
-    """Count how often intervals of 90 % cover the true weights, for samples that depend within groups or not."""
-    rng, covered = np.random.default_rng(0), []
-    truth, groups = rng.standard_normal((2, 3)), np.arange(160) // 4
-    for _ in range(60):
-        X, noise = rng.standard_normal((160, 2, 3)), rng.standard_normal(160)
+def coverage(*, dependent, given, n_sets=100):
+    """Count how often intervals of 90 % cover weights, patterns and scores, for samples that depend within groups or not."""
+    rng, model = np.random.default_rng(0), TraceNormRegressor(0.3, tol=1e-4, fit_intercept=False)
+    weights, variance = np.outer([1.0, -0.5], [1.0, 0.5, 0.0]), 5.0 if dependent else 1.0
+
+    def draw(n_groups):
+        groups = np.repeat(np.arange(n_groups), 4)
+        X, noise = rng.standard_normal((len(groups), 2, 3)), rng.standard_normal(len(groups))
         if dependent:
-            X, noise = X + 2 * rng.standard_normal((40, 2, 3))[groups], noise + 2 * rng.standard_normal(40)[groups]
-        y = np.tensordot(X, truth, 2) + noise
-        options = {"n_bootstraps": 60, "level": 0.9, "random_state": rng.integers(1 << 30)}
-        found = bootstrap(TraceNormRegressor(0.0, tol=1e-4), X, y, groups=groups if told else None, **options)
-        low, high = found.interval("coefs")
-        covered.append((low <= truth) & (truth <= high))
-    return np.mean(covered)
+            X += 2 * rng.standard_normal((n_groups, 2, 3))[groups]
+            noise += 2 * rng.standard_normal(n_groups)[groups]
+        return X, np.tensordot(X, weights, 2) + noise, groups
+
+    X, y, _ = draw(20_000)
+    endless = clone(model).fit(X, y)
+    coefs, patterns, scores, means = [], [], [], []
+    for _ in range(n_sets):
+        X, y, groups = draw(40)
+        options = {"n_bootstraps": 40, "level": 0.9, "random_state": rng.integers(1 << 30)}
+        found = bootstrap(model, X, y, groups=groups if given else None, **options)
+        for ends, kept, truth in (("coefs", coefs, endless.coef_), ("patterns", patterns, endless.patterns_)):
+            low, high = found.interval(ends)
+            kept.append(np.mean((low <= truth) & (truth <= high)))
+        scores.append(found.interval("scores"))
+        missed = (
+            variance * np.sum((found.coefs - weights) ** 2, axis=(1, 2)) + variance
+        )  # the noise varies like an entry
+        means.append(np.mean(1.0 - missed / (variance * np.sum(weights**2) + variance)))
+    low, high = np.transpose(scores)
+    return np.mean(coefs), np.mean(patterns), np.mean((low <= np.mean(means)) & (np.mean(means) <= high))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dependent", [False, True])
 def test_intervals_cover_what_they_promise(dependent):
-    assert 0.78 < coverage(dependent=dependent, told=dependent) < 0.95  # few draws and 40 groups: somewhat too short
+    coefs, patterns, scores = coverage(dependent=dependent, given=dependent)
+    assert abs(coefs - 0.9) < 0.035  # three standard errors of 100 sets
+    assert abs(patterns - 0.9) < 0.035
+    assert abs(scores - 0.9) < 0.09
 
 
 @pytest.mark.slow
 def test_intervals_that_do_not_know_of_groups_are_too_short():
-    assert coverage(dependent=True, told=False) < 0.7
+    assert coverage(dependent=True, given=False, n_sets=30)[0] < 0.75
+
+
+def test_intervals_are_wider_for_fewer_groups_and_a_score_stays_within_its_draws():
+    X, y = _samples()
+    found = bootstrap(TraceNormRegressor(0.1), X, y, n_bootstraps=40, random_state=0, level=0.8)
+    few = replace(found, n_units=5)
+    for what in ("coefs", "patterns", "angles"):
+        widths = [np.ptp(one.interval(what), axis=0) for one in (found, few)]
+        assert np.all(widths[1] > widths[0])
+    low, high = found.interval("scores")
+    assert found.scores.min() < low < found.scores.mean() < high < found.scores.max()
 
 
 CASES = {

@@ -40,6 +40,7 @@ CASES = {
     "no intercept": (TraceNormRegressor(alpha=0.3, tol=1e-9, fit_intercept=False, ridge=0.1), lambda y: y, "r2"),
     "two classes": (TraceNormClassifier(alpha=0.05, tol=1e-9), lambda y: np.where(y > 0, "b", "a"), "accuracy"),
     "area": (TraceNormClassifier(alpha=0.05, tol=1e-9), lambda y: y > 0, "roc_auc"),
+    "zeros": (TraceNormClassifier(alpha=1.2, tol=1e-9), lambda y: y > 0, "roc_auc"),  # no weights in many fits
     "three classes": (TraceNormClassifier(alpha=0.05, tol=1e-9), lambda y: np.digitize(y, [-1, 1]), "f1_macro"),
     "logistic": (TraceNormClassifier(alpha=0.02, tol=1e-6, loss="logistic"), lambda y: y > 0, "neg_log_loss"),
     "softmax": (TraceNormClassifier(0.02, tol=1e-6, loss="logistic"), lambda y: np.digitize(y, [-1, 1]), "accuracy"),

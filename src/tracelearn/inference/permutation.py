@@ -271,8 +271,8 @@ def _scores(
     if is_shared(model):
         reading = Reading.of(model, X, y, confounds)
         found = np.mean(fold_scores(reading, folds, scoring, order, tol), axis=1)
-        near = np.abs(found - found[0]) <= _NEAR * np.std(found[1:])
-        if tol > model.tol:
+        near = 1 + np.flatnonzero(np.abs(found[1:] - found[0]) <= _NEAR * np.std(found[1:]))
+        if tol > model.tol and len(near):
             found[near] = np.mean(fold_scores(reading, folds, scoring, order[near]), axis=1)
         return found, "batch"
     if isinstance(model, SelectionCV) and can_repeat(model):
@@ -298,14 +298,14 @@ def _one_by_one(score: Callable[[Array], float], order: Array) -> Array:
 
 
 def fold_scores(reading: Reading, folds: Folds, scoring: Any, order: Array, tol: float = 0.0) -> Array:
-    """Score what each fold holds out for each order (S, n) of the targets: (S, F)."""
+    """Score what each fold holds out for each order (S, n) of the targets: (S, F); the first is solved as the model asks."""
     S, K = len(order), reading.samples.n_targets
     found, known, is_zero = np.empty((S, len(folds))), dict[str, float](), True
     # Targets of all sets in memory at once, as long as they take no more than the batches themselves.
     for part in chunks(S, max(1, reading.n * K // 16)):
         for f, (train, test) in enumerate(folds.splits):
             own, clean = order[part], reading.cleaned(train)
-            W, b = solve(clean, clean.part(train, own[:, train]), len(own), tol, known)
+            W, b = solve(clean, clean.part(train, own[:, train]), len(own), tol, known, n_exact=int(part.start == 0))
             is_zero &= not bool(np.any(to_numpy(W)))
             scores = to_numpy(clean.part(test).rows @ W.T + b)
             scores = np.moveaxis(scores.reshape(len(test), len(own), K), 0, 1)

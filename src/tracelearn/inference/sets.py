@@ -26,7 +26,7 @@ from tracelearn.errors import warn
 from tracelearn.estimators.base import TraceNormModel, ZeroWeightsWarning
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
-from tracelearn.problems.batch import Problems, choose_form, datafit
+from tracelearn.problems.batch import Problems, Solution, choose_form, datafit
 from tracelearn.problems.datafits import Squares
 from tracelearn.samples.samples import Block, Samples, as_raw
 from tracelearn.selection.calibration import with_scores
@@ -176,17 +176,24 @@ def chunks(count: int, size: int) -> Iterator[slice]:
 
 
 def solve(
-    reading: Reading, samples: Samples, n_sets: int = 1, tol: float = 0.0, known: dict[str, float] | None = None
+    reading: Reading,
+    samples: Samples,
+    n_sets: int = 1,
+    tol: float = 0.0,
+    known: dict[str, float] | None = None,
+    n_exact: int = 0,
 ) -> tuple[Array, Array]:
     """Fit the model to every set of targets; return weights (S K, p) and intercepts (S K,).
 
     The loss of several classes that is not a sum over them has one system for each set: its sets are solved one by one. Gaps are
-    at most ``tol``, or that of the model where it is larger; those that single precision can prove are solved in it. ``known``
-    takes the step of ADMM from one call to the next, for samples alike.
+    at most ``tol``, or that of the model where it is larger; those that single precision can prove are solved in it. The first
+    ``n_exact`` sets get that of the model in any case. ``known`` takes the step of ADMM from one call to the next, for samples
+    alike.
     """
     model, loss, K = reading.model, reading.loss, samples.n_targets // n_sets
     if n_sets > 1 and not (loss.has_moments or (loss.is_separable and not model._joint(K))):
-        apart = [solve(reading, one, tol=tol, known=known) for one in _apart(samples, n_sets)]
+        parts = enumerate(_apart(samples, n_sets))
+        apart = [solve(reading, one, tol=tol, known=known, n_exact=int(s < n_exact)) for s, one in parts]
         xp = array_namespace(apart[0][0])
         return xp.concat([W for W, _ in apart]), xp.concat([b for _, b in apart])
     form, joint = choose_form(samples, loss), model._joint(K)
@@ -195,43 +202,45 @@ def solve(
     fit: Any = datafit(samples.rescaled(scales), loss, form, joint=joint and n_sets == 1, **options)
     if joint and n_sets > 1:
         fit = replace(fit, ridge=fit.ridge[:n_sets])  # rows of one set are one problem
-    W = _solved(reading, fit, K, max(tol, model.tol), {} if known is None else known)
+    first = n_exact * fit.n_problems // n_sets
+    W = _solved(reading, fit, K, first, max(tol, model.tol), {} if known is None else known)
     b = fit.intercept(W) if model.fit_intercept else array_namespace(W).zeros_like(W[:, 0])
     return W if scales is None else W / scales, b
 
 
-def _solved(reading: Reading, fit: Any, n_targets: int, tol: float, known: dict[str, float]) -> Array:
-    """Solve all problems of a data fit to a gap, batch by batch: (S K, p).
+def _solved(reading: Reading, fit: Any, n_targets: int, n_exact: int, tol: float, known: dict[str, float]) -> Array:
+    """Solve all problems of a data fit to a gap, batch by batch: (S K, p); the first ones to that of the model.
 
     Single precision comes first where it can prove that gap; what it leaves open is solved in double.
     """
     model, solver, xp = reading.model, reading.model._solver(fit), array_namespace(fit.ridge)
     norm, shape = model._penalty(n_targets)
-    tries = [(fit, {"max_iter": model.max_iter})]
+    exact: list[tuple[Any, float, dict[str, Any]]] = [(fit, model.tol, {"max_iter": model.max_iter})]
+    tries = [(fit, tol, {"max_iter": model.max_iter})]
     if tol >= _SINGLE_TOL and model.alpha != 0 and isinstance(fit, Squares) and solver is admm:
-        tries.insert(0, (fit.single(), _SINGLE))
+        tries = [(fit.single(), tol, _SINGLE), *tries]
     gap, numbers, parts = 0.0, [], []
-    parts_of = chunks(fit.n_problems, math.prod(shape))
-    for part in parts_of if known else _with_pilot(parts_of):
+    for part in _parts(n_exact, fit.n_problems, math.prod(shape), pilot=not known):
         left = xp.arange(part.start, part.stop, device=device(fit.ridge))
-        for one, options in tries:
+        for one, wanted, options in exact if part.stop <= n_exact else tries:
             own = one if left.shape[0] == fit.n_problems else one.take(left)
             problems = Problems(own, norm, model._alphas(own, norm, shape), shape)
-            found = solver(problems, tol=tol, exact_ranks=False, **options, **known)
-            if solver is admm and found.rho is not None and not known:
+            found = solver(problems, tol=wanted, exact_ranks=False, **options, **known)
+            if solver is admm and found.rho is not None and not known and part.stop > n_exact:
                 known["step"] = float(xp.exp(xp.mean(xp.log(found.rho))))
-            done = found.gap <= (tol if one is not fit else math.inf)
-            W = xp.reshape(as_dtype(found.W, fit.ridge.dtype), (left.shape[0], -1, fit.n_features))
+            done = found.gap <= (wanted if one is not fit else math.inf)
+            W = as_dtype(_without_dust(problems, found, wanted), fit.ridge.dtype)
+            W = xp.reshape(W, (left.shape[0], -1, fit.n_features))
             numbers.append(left[done])
             parts.append(W[done, ...])
             left = left[~done]
             if left.shape[0] == 0:
                 break
-        gap = max(gap, float(xp.max(found.gap)))
-    if gap > tol:
+        gap = max(gap, float(xp.max(found.gap)) / wanted)
+    if gap > 1.0:
         warnings.warn(
-            f"Expected relative duality gaps of {tol:g} in all fits, got {gap:.1e} in some: increase max_iter, scale the "
-            "features, or accept a larger tol.",
+            f"Expected relative duality gaps of {wanted:g} in all fits, got {gap * wanted:.1e} in some: increase max_iter, scale "
+            "the features, or accept a larger tol.",
             ConvergenceWarning,
             stacklevel=4,
         )
@@ -239,13 +248,32 @@ def _solved(reading: Reading, fit: Any, n_targets: int, tol: float, known: dict[
     return xp.reshape(xp.take(xp.concat(parts), order, axis=0), (-1, fit.n_features))
 
 
-def _with_pilot(parts: Iterator[slice]) -> Iterator[slice]:
-    """Let a few problems come first where there are many: the step of ADMM that suits them suits the others."""
-    for part in parts:
-        first = _PILOT if part.start == 0 and part.stop > 4 * _PILOT else 0
+def _without_dust(problems: Problems, found: Solution, tol: float) -> Array:
+    """Replace weights by zero where they gain no more than the gap, and their split says that they are zero.
+
+    What is left of them is rounding, but a score of ranks, such as an area under a curve, would see it.
+    """
+    xp, gain = array_namespace(found.W), problems.scale - found.objective
+    small = xp.nonzero(gain <= tol * problems.scale)[0]
+    if small.shape[0] == 0:
+        return found.W
+    tensors = found.tensors_of(small)
+    tidy = problems.take(small).penalty.tidy(xp.take(found.W, tensors, axis=0), found.split.take(tensors))
+    kept = np.ones(found.W.shape[0])
+    kept[to_numpy(tensors)] = np.any(to_numpy(tidy), axis=tuple(range(1, tidy.ndim)))
+    return found.W * move_to(kept.reshape(-1, *(1,) * (tidy.ndim - 1)), found.W, found.W.dtype)
+
+
+def _parts(n_exact: int, count: int, size: int, *, pilot: bool) -> Iterator[slice]:
+    """Cut problems into the exact ones and batches of the others; of many a few come first, whose step suits the others."""
+    if n_exact:
+        yield slice(0, n_exact)
+    for part in chunks(count - n_exact, size):
+        start, stop = part.start + n_exact, part.stop + n_exact
+        first = _PILOT if pilot and part.start == 0 and stop - start > 4 * _PILOT else 0
         if first:
-            yield slice(0, first)
-        yield slice(part.start + first, part.stop)
+            yield slice(start, start + first)
+        yield slice(start + first, stop)
 
 
 def _apart(samples: Samples, n_sets: int) -> Iterator[Samples]:
