@@ -379,6 +379,7 @@ def test_a_line_of_bars_follows_the_numbers():
     assert progress.sparkline([]) == ""
     assert progress.sparkline([3.0]) == "▁"
     assert progress.sparkline([0.0, 7.0, 0.0]) == "▁█▁"
+    assert progress.sparkline([0.0, 7e-310, 0.0]) == "▁█▁"
     assert len(progress.sparkline([float(k) for k in range(1000)], width=40)) == 40
 
 

@@ -105,3 +105,28 @@ def test_the_recipe_and_the_citation_say_what_the_package_says():
     assert {one.replace(" ", "") for one in recipe["requirements"]["host"]} >= set(settings["build-system"]["requires"])
     commands = [" = ".join(one) for one in project["scripts"].items()]
     assert recipe["build"]["python"]["entry_points"] == commands
+
+
+def test_the_recipe_has_the_keys_of_its_format_and_what_the_wheel_asks_for():
+    # Of https://github.com/conda/ceps/blob/main/cep-0014.md, as far as they are used here.
+    known = {
+        "": {"schema_version", "context", "package", "source", "build", "requirements", "tests", "about"},
+        "package": {"name", "version"},
+        "source": {"path", "url", "sha256", "git"},
+        "build": {"number", "string", "noarch", "script", "python", "skip"},
+        "requirements": {"build", "host", "run", "run_constraints"},
+        "about": {"homepage", "license", "license_file", "summary", "description", "documentation", "repository"},
+    }
+    yaml = pytest.importorskip("yaml", reason="PyYAML comes with Dask")
+    recipe = yaml.safe_load((ROOT / "recipe" / "recipe.yaml").read_text())
+    assert recipe["schema_version"] == 1
+    for part, keys in known.items():
+        assert set(recipe[part] if part else recipe) <= keys, part
+    assert recipe["build"]["noarch"] == "python"
+    assert {"python", "pip"} <= {one.split()[0] for one in recipe["requirements"]["host"]}
+    assert all(set(test) in ({"python"}, {"script"}) for test in recipe["tests"])
+    assert (ROOT / recipe["about"]["license_file"]).exists()
+    assert (ROOT / "recipe" / recipe["source"]["path"] / "pyproject.toml").exists()
+    asked = [one.split(";") for one in metadata.requires("tracelearn") or []]
+    core = {need.strip() for need, *when in asked if not when or "extra == 'cli'" in when[0].replace('"', "'")}
+    assert {one.replace(" ", "") for one in recipe["requirements"]["run"]} == {"python>=3.11", *core}

@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.linear_model import Ridge
 from sklearn.metrics import get_scorer, make_scorer
-from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit, StratifiedKFold
+from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, ShuffleSplit, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -572,3 +572,34 @@ def test_the_error_of_a_score_is_corrected_for_training_samples_that_folds_share
     spread = model.score_path_.std(axis=1, ddof=1)
     assert_allclose(model.score_path_se_, spread * np.sqrt(1 / 8 + 1), rtol=1e-12)
     assert model.best_score_se_ == model.score_path_se_[list(model.alphas_).index(model.alpha_)]
+
+
+def test_splits_may_be_masks_and_every_other_thing_is_refused(problem):
+    X, y = problem
+    n, model = len(y), TraceNormRegressorCV(alphas=3, views=None, ridges=(0.0,))
+    train = np.arange(n) % 4 > 0
+    by_number = clone(model).set_params(cv=[(np.flatnonzero(train), np.flatnonzero(~train))] * 2).fit(X, y)
+    by_mask = clone(model).set_params(cv=[(train, ~train)] * 2).fit(X, y)
+    assert_allclose(by_mask.score_path_, by_number.score_path_, rtol=1e-12)
+    last = clone(model).set_params(cv=[(np.arange(n - 9), np.arange(-9, 0))]).fit(X, y)
+    assert_allclose(
+        last.score_path_, clone(model).set_params(cv=[(np.arange(n - 9), np.arange(n - 9, n))]).fit(X, y).score_path_
+    )
+    wrong = [np.arange(9, n + 1), np.r_[0, 0, np.arange(9, n)], np.arange(9.0, n), train[1:], np.arange(9, n)[:, None]]
+    for part in wrong:
+        with pytest.raises(ValueError, match="Expected each side of a split"):
+            clone(model).set_params(cv=[(part, np.arange(9))]).fit(X, y)
+
+
+def test_a_score_that_needs_probabilities_is_refused_where_there_are_none_yet(problem):
+    X, y = problem
+    with pytest.raises(ValueError, match=r"Expected a scoring that needs no probabilities.*'neg_log_loss'"):
+        TraceNormClassifierCV(alphas=3, scoring="neg_log_loss").fit(X, classes(y, 2))
+    model = TraceNormClassifierCV(alphas=3, scoring="neg_log_loss", loss="logistic", views=None).fit(X, classes(y, 2))
+    assert np.isfinite(model.best_score_)
+
+
+def test_scores_of_one_held_out_sample_are_said_to_mean_nothing(problem):
+    X, y = problem
+    with pytest.warns(UndefinedMetricWarning, match="use larger folds"):
+        TraceNormRegressorCV(alphas=3, views=None, cv=LeaveOneOut()).fit(X[:20], y[:20])

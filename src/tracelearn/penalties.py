@@ -77,15 +77,20 @@ class Split:
         return self.map(lambda a: array_namespace(a).take(a, index, axis=1))
 
     @classmethod
-    def joined(cls, splits: Sequence[Split]) -> Split:
-        """Put batches together."""
+    def gathered(cls, function: Callable[[Sequence[Array]], Array], splits: Sequence[Split]) -> Split:
+        """Apply a function to the same array of several splits, for every array."""
 
         def each(values: Sequence[Any]) -> Any:
             if isinstance(values[0], tuple):
                 return tuple(each(own) for own in zip(*values, strict=True))
-            return array_namespace(values[0]).concat(list(values), axis=1)
+            return function(values)
 
         return cls(*(each([getattr(s, name) for s in splits]) for name in ("parts", "duals", "anchors")))
+
+    @classmethod
+    def joined(cls, splits: Sequence[Split]) -> Split:
+        """Put batches together."""
+        return cls.gathered(lambda arrays: array_namespace(arrays[0]).concat(list(arrays), axis=1), splits)
 
 
 class Penalty(Protocol):
@@ -644,8 +649,8 @@ class Blocks:
         return xp.max(xp.stack([p.dual_bound(length) for p in self.penalties]), axis=0)
 
     def force(self, shape: tuple[int, ...]) -> float:
-        """Combine the forces on the blocks."""
-        return math.hypot(*(p.force(own) for p, own in zip(self.penalties, self.shapes, strict=True)))
+        """Combine the forces on the blocks, a third of them: all of them take half as many iterations more (measured)."""
+        return 0.35 * math.hypot(*(p.force(own) for p, own in zip(self.penalties, self.shapes, strict=True)))
 
     @property
     def stiffness(self) -> float:

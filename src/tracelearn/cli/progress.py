@@ -66,8 +66,8 @@ def sparkline(values: Sequence[float], width: int = 40) -> str:
     edges = [len(values) * k // count for k in range(count + 1)]
     means = [sum(values[a:b]) / (b - a) for a, b in pairwise(edges)]
     low, high = min(means), max(means)
-    scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
-    return "".join(_BARS[round((mean - low) * scale)] for mean in means)
+    span = high - low or 1.0  # numbers of 1e-310 have a span, but no finite inverse of it
+    return "".join(_BARS[round((mean - low) / span * (len(_BARS) - 1))] for mean in means)
 
 
 def summary(report: Any, measure: str) -> str:

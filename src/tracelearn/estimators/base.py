@@ -422,10 +422,15 @@ class TraceNormModel(NamedWeights, BaseEstimator):
         """Warn of an answer that is not proven, or that says nothing."""
         xp, alpha = array_namespace(self.coef_), float(np.max(self.alpha_))
         if self.dual_gap_ > self.tol:
+            advice = "increase max_iter, scale the features, or accept a larger tol."
+            if alpha == 0.0:
+                advice = (
+                    "without a penalty nothing is proven along combinations of features that hardly vary, however good the "
+                    "weights are, so add a small ridge, or a penalty."
+                )
             warn(
                 f"Expected a relative duality gap of {self.tol:g}, got {self.dual_gap_:.1e} after {self.n_iter_} iterations of "
-                f"{type(self).__name__} with alpha={alpha:g}: increase max_iter, scale the features, or accept a larger "
-                "tol.",
+                f"{type(self).__name__} with alpha={alpha:g}: {advice}",
                 ConvergenceWarning,
             )
         elif not bool(xp.any(self.coef_ != 0)):

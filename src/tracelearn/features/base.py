@@ -55,6 +55,7 @@ __all__ = [
     "mode_scatters",
     "multiply_modes",
     "read_modes",
+    "read_time_axis",
     "squares",
     "summarise",
     "symmetric_power",
@@ -154,6 +155,14 @@ def find_time_axis(shape: tuple[int, ...], time_axis: Any = "auto") -> tuple[int
     subject = f"no mode of {shape}" if time_axis == "auto" else f"mode {time_axis} of {shape} hardly"
     needs = f"at least {_FEWEST_TIMES} times, at most {_MOST_CHANNELS} channels and twice as many"
     return None, f"{subject} can be time, which needs {needs}"
+
+
+def read_time_axis(time_axis: Any, shape: tuple[int, ...]) -> int:
+    """Find the mode of samples of a shape that is time, by its number or by "auto"; refuse samples without one."""
+    time, reason = find_time_axis(shape) if time_axis == "auto" else (time_axis, "")
+    if time is None:
+        raise ValueError(f"Expected samples with a time axis, got none ({reason}): name it with time_axis.")
+    return read_modes(time, shape, "time_axis")[0]
 
 
 def read_modes(modes: Any, shape: tuple[int, ...], name: str) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, widest
-from tracelearn.features.base import Summary, TensorTransformer, find_time_axis, read_modes
+from tracelearn.features.base import Summary, TensorTransformer, read_time_axis
 from tracelearn.samples.checks import check_range
 from tracelearn.samples.scikit_learn import Interval, StrOptions
 
@@ -109,11 +109,7 @@ class Convolutions(TensorTransformer):
         self.tensor_shape = tensor_shape
 
     def _time(self) -> int:
-        shape = self.sample_shape_
-        time, reason = find_time_axis(shape) if self.time_axis == "auto" else (self.time_axis, "")
-        if time is None:
-            raise ValueError(f"Expected samples with a time axis, got none ({reason}): name it with time_axis.")
-        return read_modes(time, shape, "time_axis")[0]
+        return read_time_axis(self.time_axis, self.sample_shape_)
 
     def _steps(self) -> list[int]:
         """List the dilations: a waveform is at most as long as the signal."""
@@ -176,7 +172,7 @@ class Convolutions(TensorTransformer):
             response = xp.reshape(waveforms @ xp.reshape(points, (_LENGTH, -1)), (-1, channels, n, points.shape[-1]))
             levels = move_to(thresholds[:, :, None, None, :], signals, signals.dtype)
             above = [xp.astype(response > levels[..., q], xp.uint8) for q in range(self.thresholds)]
-            counts = xp.stack([xp.sum(one, axis=-1, dtype=xp.int32) for one in above], axis=-1)
+            counts = xp.stack([xp.sum(one, axis=-1, dtype=xp.uint8) for one in above], axis=-1)  # of at most 128
             found.append(xp.astype(counts, signals.dtype) / response.shape[-1])  # (waveforms, channels, n, thresholds)
         return xp.reshape(xp.permute_dims(xp.stack(found), (3, 2, 0, 1, 4)), (n, *self._shape_out()))
 

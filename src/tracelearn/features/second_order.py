@@ -15,8 +15,8 @@ from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_t
 from tracelearn.features.base import (
     Summary,
     TensorTransformer,
-    find_time_axis,
     read_modes,
+    read_time_axis,
     summarise,
     symmetric_power,
 )
@@ -164,10 +164,7 @@ class SecondOrder(TensorTransformer):
     def _axes(self) -> tuple[tuple[int, ...], tuple[int, ...], int]:
         """Find the modes that are kept, those that are channels, and time."""
         shape = self.sample_shape_
-        time, reason = find_time_axis(shape) if self.time_axis == "auto" else (self.time_axis, "")
-        if time is None:
-            raise ValueError(f"Expected samples with a time axis, got none ({reason}): name it with time_axis.")
-        (time,), kept = read_modes(time, shape, "time_axis"), read_modes(self.keep, shape, "keep")
+        time, kept = read_time_axis(self.time_axis, shape), read_modes(self.keep, shape, "keep")
         if time in kept:
             raise ValueError(
                 f"Expected keep to name other modes than time_axis, got {self.keep!r} and {self.time_axis}."

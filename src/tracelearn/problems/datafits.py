@@ -163,14 +163,26 @@ def mean_row(rows: Array, share: Array) -> Array:
 
 
 def span(rows: Array) -> tuple[Array, Array]:
-    """Find an orthonormal basis (p, r) of rows (n, p) and their coordinates (n, r), r the smaller of n and p."""
+    """Find an orthonormal basis (p, r) of rows (n, p) and their coordinates (n, r), r at most the smaller of n and p.
+
+    By principal components, if none is between what they find exactly and nothing at all; else by QR, which takes twice as long.
+    """
     xp = array_namespace(rows)
+    largest = xp.max(xp.abs(rows))
+    if rows.shape[0] <= rows.shape[1] and bool(largest > 0):
+        unit = rows / largest  # squares of these do not overflow
+        values, vectors = xp.linalg.eigh(unit @ xp.matrix_transpose(unit))
+        clear = values > 1e-6 * values[-1]
+        rest = xp.matrix_transpose(vectors[:, ~clear]) @ unit
+        if bool(xp.sum(rest**2) <= (100.0 * float(xp.finfo(rows.dtype).eps)) ** 2 * xp.sum(values)):
+            lengths, vectors = xp.sqrt(values[clear]), vectors[:, clear]
+            return xp.matrix_transpose(unit) @ (vectors / lengths), largest * (vectors * lengths)
     basis, coordinates = xp.linalg.qr(xp.matrix_transpose(rows))
     return basis, xp.matrix_transpose(coordinates)
 
 
 def principal_span(rows: Array) -> tuple[Array, Array]:
-    """Find the same by principal components: faster, without those of less than 1e-10 of the largest variance."""
+    """Find the same by principal components alone, without those of less than 1e-10 of the largest variance."""
     xp = array_namespace(rows)
     values, vectors = xp.linalg.eigh(rows @ xp.matrix_transpose(rows))
     kept = values > 1e-10 * values[-1]

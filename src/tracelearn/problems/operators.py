@@ -275,11 +275,16 @@ def conjugate_gradients(
             break
         image = apply(direction) + shift[:, None] * direction
         curvature = xp.sum(direction * image, axis=1)
-        size = (square / xp.where(curvature > 0, curvature, xp.ones_like(curvature)))[:, None]
+        # A row that is done rests: what is left of it is rounding, which a singular operator would make ever larger.
+        goes = (square > goal) & (curvature > 0)
+        size = xp.where(goes, square / xp.where(goes, curvature, xp.ones_like(curvature)), xp.zeros_like(square))[
+            :, None
+        ]
         W, residual = W + size * direction, residual - size * image
         scaled = residual / diagonal
         before, square = square, xp.sum(residual * scaled, axis=1)
-        direction = scaled + (square / xp.where(before > 0, before, xp.ones_like(before)))[:, None] * direction
+        turn = xp.where(goes, square / xp.where(goes, before, xp.ones_like(before)), xp.zeros_like(square))
+        direction = scaled + turn[:, None] * direction
     return W
 
 

@@ -46,6 +46,7 @@ _MOST = 4000
 
 # Steps of Newton's method at most, and the share of the log-loss that a step lowers it by when that is enough.
 _STEPS, _ENOUGH = 50, 1e-6
+_NOTHING = 1e-12  # of a log-loss: where there is but one class, every step lowers what is left by as much
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +168,7 @@ class _Softmax:
                     break
                 step = xp.where(rises[:, None, None], 0.5 * step, step)
             D, value = D + step, after
-            if bool(xp.all(fall <= _ENOUGH * value)):
+            if bool(xp.all(fall <= _ENOUGH * value + _NOTHING)):
                 break
         return D
 
@@ -316,4 +317,12 @@ def scored(scoring: Any, known: Any, labels: Array, weight: Array | None) -> flo
         if weight is not None:
             with suppress(TypeError):  # scorers that take no weights
                 return float(scorer(known, rows, labels, sample_weight=weight))
-        return float(scorer(known, rows, labels))
+        try:
+            return float(scorer(known, rows, labels))
+        except AttributeError:
+            if hasattr(known, "predict_proba") or not hasattr(known, "decision_function"):
+                raise
+            raise ValueError(
+                f"Expected a scoring that needs no probabilities, which this loss has only after the search, got {scoring!r}: "
+                "choose another, or loss='logistic'."
+            ) from None

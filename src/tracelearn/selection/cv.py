@@ -235,6 +235,12 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
                 "stratify the folds or use fewer.",
                 UndefinedMetricWarning,
             )
+        if not self._classifier and self.scoring is None and not np.any(best.scores):
+            warn(
+                "Expected folds whose targets vary, got an R² of zero on all: best_score_ and score_path_ say nothing, as with "
+                "one sample in each fold, though alpha was chosen by all held-out predictions together, so use larger folds.",
+                UndefinedMetricWarning,
+            )
         self.cv_results_, self.best_index_ = cv_results(tables, best, at, self._new_model().loss)
 
     # --- what scikit-learn asks ----------------------------------------------------------------------------------------

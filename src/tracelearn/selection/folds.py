@@ -76,6 +76,22 @@ class Folds:
         return list(found)
 
 
+def _indices(part: Any, n: int) -> Array:
+    """Read one side of a split: numbers of samples, each once, or a mask over all n."""
+    found = np.asarray(part)
+    if found.dtype == bool and found.shape == (n,):
+        return np.flatnonzero(found)
+    found = found.astype(int) if not found.size else found
+    is_index = found.ndim == 1 and found.dtype.kind in "iu"
+    found = np.where(found < 0, found + n, found) if is_index else found
+    if not is_index or np.any((found < 0) | (found >= n)) or len(np.unique(found)) < len(found):
+        raise ValueError(
+            f"Expected each side of a split to be different numbers of samples from 0 to {n - 1}, or a mask of {n} truth values, "
+            "got others: correct cv, and give samples that count twice a sample_weight."
+        )
+    return found
+
+
 def folds_of(
     cv: Any, y: Array, weight: Array | None, metadata: dict[str, Any], *, classifier: bool, repeats: int = 1
 ) -> Folds:
@@ -95,7 +111,8 @@ def folds_of(
             )
         splitters = [kind(count, shuffle=True, random_state=seed) for seed in range(repeats)]
     rows = np.zeros(len(y))
-    folds = Folds([split for one in splitters for split in one.split(rows, y, **metadata)], len(y))
+    drawn = [split for one in splitters for split in one.split(rows, y, **metadata)]
+    folds = Folds([(_indices(train, len(y)), _indices(test, len(y))) for train, test in drawn], len(y))
     if not folds.splits or not all(len(part) for parts in folds.splits for part in parts):
         raise ValueError(
             f"Expected folds that learn from samples and hold others out, got none or an empty one: cv={cv!r}."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
@@ -136,12 +136,17 @@ class Session:
     view_shares: dict[str, float] | None = None  # of the views that were screened
     class_map: Array | None = None  # between the scores of all classes, where folds confirm it
     tables: list[Table] = field(default_factory=list)
+    _of: tuple[Session, Array] | None = None  # the session of all samples, and which (n,) of them these are
     _views: dict[str, _View] = field(default_factory=dict)
     _designs: dict[tuple[str, bool], Design] = field(default_factory=dict)
 
     def view(self, name: str, strengths: tuple[float, ...] = ()) -> _View:
         """See the samples as a view does, or as several do, "a+b"; what a view learns it learns without targets."""
         key = name if not strengths else f"{name} {':'.join(f'{s:g}' for s in strengths)}"
+        if key not in self._views and self._of is not None:
+            whole, chosen = self._of
+            seen = whole.view(name, strengths)
+            self._views[key] = replace(seen, samples=seen.samples.take(chosen))
         if key not in self._views:
             self._views[key] = self._seen(name, strengths)
         return self._views[key]
@@ -199,7 +204,10 @@ class Session:
         return self._designs[key]
 
     def subset(self, count: int) -> Session:
-        """Keep some samples, drawn at random, and the folds of these; all of them where they are no more."""
+        """Keep some samples, drawn at random, and the folds of these; all of them where they are no more.
+
+        Where all are few enough that most views will be asked for again, they see all samples, once.
+        """
         n = self.folds.n
         if n <= count:
             return self
@@ -216,6 +224,7 @@ class Session:
             self.loss,
             self.progress,
             self.n_folds,
+            _of=(self, chosen) if n <= 2 * count else None,
         )
 
     def walk_ridges(self, label: str, *, screening: bool = False) -> Table:

@@ -1,4 +1,4 @@
-"""Consensus ADMM on the whole problem."""
+"""Consensus ADMM on the whole problem, its iterations mixed."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tracelearn.arrays.linalg import replayed
 from tracelearn.penalties import Split
 from tracelearn.problems.batch import CHECK_EVERY, Finish, Problems, Solution, Watcher
 from tracelearn.problems.datafits import repeated, summed
+from tracelearn.solvers.mixing import Mixing, taken
 
 __all__ = ["admm", "guarded"]
 
@@ -53,6 +54,8 @@ def admm(
 ) -> Solution:
     """Solve a batch of problems by ADMM: one linear solve, and one proximal point for each term, an iteration.
 
+    Between certificates it goes on from a mixture of where the last blocks of iterations ended.
+
     Parameters
     ----------
     problems : data fits, penalty and strengths
@@ -79,11 +82,12 @@ def admm(
         rho = xp.full_like(problems.alpha, max(step, least))
         split = split if start is not None else _forces(problems, rho, found)
     finish = Finish(problems, tol, exact_ranks)
-    iteration, advance = 0, None  # made anew for a new step
+    iteration, advance, mixing = 0, None, Mixing()  # made anew for a new step
     while True:
         if advance is None:
             advance = _advancing(problems, rho, relax)
         ahead = min(review, iteration - iteration % every + every, max_iter) - iteration
+        begun = W, split
         before, W, split = advance(W, split, ahead)
         iteration += ahead
         if iteration == review:
@@ -91,6 +95,7 @@ def admm(
             rho, advance = (better, None) if bool(xp.any(better != rho)) else (rho, advance)
             # A new step costs a factorisation, about a hundred iterations' worth, unless the operator is spectral.
             review = 2 * review if shares else review + _REVIEW_EVERY
+        mixing, onward = mixing.after(begun, (W, split), rho)
         if iteration % every == 0 or iteration == max_iter:
             found, done = finish.judge(problems, problems.certified(W, split, iteration, rho, proven=proven))
             if on_iteration is not None:
@@ -101,7 +106,8 @@ def admm(
                 left = finish.keep(found, done)
                 tensors = found.tensors_of(left)
                 problems, rho, advance = problems.take(left), rho[left], None
-                W, split = xp.take(W, tensors, axis=0), split.take(tensors)
+                mixing, onward = mixing.take(left, tensors, rho), taken(onward, tensors)
+        W, split = onward
 
 
 def _advancing(
