@@ -359,7 +359,9 @@ def _by_log_loss(session: Session, best: Table) -> Table:
     design = session.design(*parts_of(best.candidate.view), joint=False)
     parts = held_out(best.held[best.best], design)
     before = log_losses(parts)
-    found = {"map": log_losses(parts, mapped=True)} if session.samples.n_targets > 2 else {}
+    shown, found = None, {}
+    if session.samples.n_targets > 2:
+        shown, found["map"] = class_map(parts)
     other = session.walk_logistic(best.candidate.view)
     if other is not None:
         found["logistic"] = log_losses(held_out(other.held[other.best], design))
@@ -370,7 +372,7 @@ def _by_log_loss(session: Session, best: Table) -> Table:
         f"held-out log-loss: one factor {before.mean():.4g}, {losses}; {chosen or 'one factor'} it is"
     )
     if chosen == "map":
-        session.class_map = class_map(parts)
+        session.class_map = shown
     return other if chosen == "logistic" and other is not None else best
 
 
