@@ -69,7 +69,9 @@ def _problems(torch, spectral):
 def test_what_is_recorded_depends_on_its_arguments_alone(spectral):
     torch = pytest.importorskip("torch", reason="needs PyTorch")
     from tracelearn.arrays.cuda import _apart, _together
-    from tracelearn.problems.batch import _proof, _tidied
+    from tracelearn.losses import Logistic, _pulls
+    from tracelearn.problems.batch import _penalised, _proof, _tidied
+    from tracelearn.problems.sample_loss import _conjugates, _forces
     from tracelearn.solvers.admm import _balanced, _few_steps, _iterated
 
     problems = _problems(torch, spectral)
@@ -78,7 +80,13 @@ def test_what_is_recorded_depends_on_its_arguments_alone(spectral):
     W, split = begun.W, begun.split
     iteration = (problems, problems.fit.updater(rho), rho, 1.6, split, W, split)
     before, W, split = _iterated(*iteration)
+    gradient = problems.fit.at_zero.gradient
+    Y, z, share = torch.sign(torch.randn(20, 2)), torch.randn(20, 2), torch.full((20,), 0.05)
     calls = {
+        _penalised: (False, problems.penalty, W, split, problems.alpha, gradient, torch.zeros_like(rho)),
+        _pulls: (Logistic(), z[0], Y, z, share),
+        _forces: (Logistic(), z[0], Y, share, z),
+        _conjugates: (Logistic(), z[0], share[:2], Y, share, z),
         _iterated: iteration,
         _proof: (True, problems, W, split),
         _tidied: (True, problems, W, split),

@@ -149,3 +149,12 @@ def test_courses_and_maps_are_drawn():
     np.testing.assert_allclose(table.plot().images[0].get_array(), table.mean)
     with pytest.raises(ValueError, match="7 times"):
         course.plot(times=[1, 2])
+
+
+def test_chance_is_what_a_guess_without_samples_scores():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 3, 4)), np.repeat(["a", "b", "c"], [30, 20, 10])
+    model = TraceNormClassifier(0.1)
+    chances = [decode_over_time(model, X, y, scoring=s, cv=3).chance for s in (None, "balanced_accuracy", "f1_macro")]
+    assert chances == [0.5, pytest.approx(1 / 3), None]
+    assert decode_over_time(model, X, y == "a", scoring="roc_auc", cv=3).chance == 0.5

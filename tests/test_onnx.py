@@ -14,6 +14,7 @@ from tracelearn import (
     TraceNormRegressorCV,
     to_onnx,
 )
+from tracelearn.losses import Poisson, Squared
 
 runtime = pytest.importorskip("onnxruntime")
 
@@ -125,3 +126,23 @@ except ImportError as error:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "tracelearn[onnx]" in done.stdout
+
+
+def test_a_link_is_part_of_the_graph_or_the_loss_is_refused(samples):
+    X, y = samples
+    for targets in (np.exp(y), np.exp(np.stack([y, 0.5 * y], axis=1))):
+        model = TraceNormRegressor(alpha=0.05, loss="poisson").fit(X, targets)
+        np.testing.assert_allclose(run(to_onnx(model), X)["prediction"], model.predict(X), rtol=1e-12)
+
+    class Doubled(Poisson):
+        def inverse_link(self, z):
+            return 2.0 * z
+
+    class Squared2(Squared):
+        def inverse_link(self, z):
+            return 2.0 * z
+
+    with pytest.raises(ValueError, match="Expected a loss whose link a graph has"):
+        to_onnx(TraceNormRegressor(alpha=0.05, loss=Squared2()).fit(X, y))
+    with pytest.raises(ValueError, match="Expected a loss whose link a graph has"):
+        to_onnx(TraceNormRegressor(alpha=0.05, loss=Doubled()).fit(X, np.exp(y)))

@@ -30,7 +30,7 @@ from tracelearn.datasets import make_low_rank_regression, make_rank_tensors
 from tracelearn.losses import Squared
 from tracelearn.moments import Fold
 from tracelearn.samples.samples import Block, Samples
-from tracelearn.selection import search
+from tracelearn.selection import search, session
 from tracelearn.selection.folds import Design, Folds
 from tracelearn.selection.search import Candidate, calibrated, walk, walk_ridges
 from tracelearn.selection.session import VIEWS, possible_views
@@ -424,6 +424,27 @@ def test_convolutions_are_tried_where_channels_and_samples_are_few():
     assert "convolutions" not in possible_views((16, 100), "auto", n=300)[0]
 
 
+def test_modes_are_whitened_unless_one_is_so_long_that_its_covariance_fills_the_machine():
+    assert "whitened" in possible_views((64, 1000), "auto", n=200)[0]
+    assert "whitened" not in possible_views((6, 18_000), "auto", n=128)[0]
+    assert "whitened" not in possible_views((64, 3000), "auto", n=300)[0]
+
+
+def test_fewer_samples_than_folds_make_fewer_folds():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(12, 3, 4)), np.repeat([0, 1, 2], 4)
+    X[np.arange(12), 0, y] += 5.0
+    with pytest.warns(
+        UserWarning, match="Expected at least 5 samples of some class for cv=5, got 4: there are 4 folds"
+    ):
+        model = TraceNormClassifierCV(views="raw").fit(X, y)
+    assert model.score_path_.shape[1] == 4
+    with pytest.warns(UserWarning, match="Expected at least 5 samples for cv=5, got 3: there are 3 folds"):
+        TraceNormRegressorCV(views="raw").fit(X[::4], y[::4].astype(float))
+    with pytest.raises(ValueError, match="n_splits"):
+        TraceNormClassifierCV(views="raw").fit(X[::4], y[::4])
+
+
 def test_the_default_finds_a_short_wave_wherever_it_is():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(160, 1, 60)), np.arange(160) % 2
@@ -603,3 +624,14 @@ def test_scores_of_one_held_out_sample_are_said_to_mean_nothing(problem):
     X, y = problem
     with pytest.warns(UndefinedMetricWarning, match="use larger folds"):
         TraceNormRegressorCV(alphas=3, views=None, cv=LeaveOneOut()).fit(X[:20], y[:20])
+
+
+def test_views_that_would_make_one_problem_too_large_are_left_out_of_it(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(150, 2, 60)), np.arange(150) % 2
+    X[:, 0] *= 1.0 + 0.5 * y[:, None]
+    X[:, 1, :6] += y[:, None]
+    assert "+" in TraceNormClassifierCV(views=["raw", "second_order"]).fit(X, y).view_
+    monkeypatch.setattr(session, "_MOST_WORK", 1e3)
+    model = TraceNormClassifierCV(views=["raw", "second_order"]).fit(X, y)
+    assert model.view_ == next(iter(model.view_shares_))

@@ -143,6 +143,24 @@ def test_classes_are_learned_in_few_passes_too(little_memory, monkeypatch):
     assert 0 <= model.objective_ - exact.objective_ <= 1e-5
 
 
+def test_confounds_are_regressed_out_of_samples_that_are_read_in_passes(little_memory, monkeypatch, caplog):
+    X, y = low_rank()
+    C = np.random.default_rng(1).normal(size=(len(X), 2)) + 3.0
+    X, y = X + np.tensordot(C, np.random.default_rng(2).normal(size=(2, *SHAPE)), 1), y + 50.0 * C[:, 0]
+    with caplog.at_level(logging.INFO, logger="tracelearn"):
+        model = TraceNormRegressor(5.0, tol=1e-6, verbose=1).fit(X, y, confounds=C)
+    assert "subspaces:" in " ".join(caplog.messages)
+    assert model.dual_gap_ <= 1e-6
+    monkeypatch.undo()
+    A = np.column_stack([np.ones(len(C)), C])
+    slopes = np.linalg.lstsq(A, X.reshape(len(X), -1), rcond=None)[0][1:]
+    clean = X - np.tensordot(C - C.mean(axis=0), slopes.reshape(2, *SHAPE), 1)
+    exact = TraceNormRegressor(5.0, tol=1e-9).fit(clean, y)
+    assert 0 <= model.objective_ - exact.objective_ <= 1e-6 * np.var(y)
+    found, wanted = model.predict(X, confounds=C), exact.predict(clean)
+    np.testing.assert_allclose(found, wanted, atol=1e-2 * wanted.std())
+
+
 def test_a_cluster_and_other_array_libraries_have_the_same_answer(little_memory):
     da = pytest.importorskip("dask.array", reason="the dask extra is not installed")
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")

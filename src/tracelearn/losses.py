@@ -19,8 +19,8 @@ from typing import Any, ClassVar
 
 from array_api_compat import device
 
-from tracelearn.arrays.array_api import Array, array_namespace
-from tracelearn.arrays.linalg import positive_part
+from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
+from tracelearn.arrays.linalg import positive_part, replayed
 
 __all__ = [
     "LOSSES",
@@ -132,7 +132,7 @@ def as_loss(given: Any, *, classes: bool) -> Loss:
 
 
 def _balanced_intercept(loss: Loss, total: Total, start: Array) -> Array:
-    """Find the zero of the mean derivative in each column: Newton with a difference quotient, kept inside a bracket.
+    """Find the zero of the mean derivative in each column: a step of Newton, then secants, kept inside a bracket.
 
     The samples are summed where they are. What decides the next step are few numbers, compared one by one: on a GPU a
     comparison costs as much as a sum over all samples.
@@ -140,24 +140,23 @@ def _balanced_intercept(loss: Loss, total: Total, start: Array) -> Array:
     xp, eps = array_namespace(start), float(array_namespace(start).finfo(start.dtype).eps)
     kind = {"dtype": start.dtype, "device": device(start)}
     curvature = 1.0 if loss.curvature is None else loss.curvature
-    columns = [_Bracket(float(start[k]), curvature) for k in range(start.shape[0])]
+    columns = [_Bracket(value, curvature) for value in to_numpy(start).tolist()]
     b = start
     for _ in range(300):
         shift = b
-
-        def both(y: Array, z: Array, share: Array) -> Array:
-            d = loss.derivative(y, z + shift)  # noqa: B023 - it is called in this round
-            return share @ xp.concat([d, xp.abs(d)], axis=1)
-
-        # The mean derivative of each column, and its mean size, which bounds the rounding error.
-        sums = total(both)
-        found = [float(sums[k]) for k in range(sums.shape[0])]
-        forces = zip(columns, found[: len(columns)], found[len(columns) :], strict=True)
-        before, columns = columns, [column.moved(mean, size, eps) for column, mean, size in forces]
+        sums = to_numpy(total(lambda y, z, share: replayed(z, _pulls, loss, shift, y, z, share)))  # noqa: B023 - called here
+        forces = zip(columns, *sums.reshape(3, -1).tolist(), strict=True)
+        before, columns = columns, [column.moved(*force, eps) for column, *force in forces]
         if all(new is old for new, old in zip(columns, before, strict=True)):
             break
         b = xp.asarray([column.b for column in columns], **kind)
     return b
+
+
+def _pulls(loss: Loss, shift: Array, y: Array, z: Array, share: Array) -> Array:
+    """Average for each column the derivative, its size, which bounds the rounding error, and the curvature: (3 K,)."""
+    xp, d = array_namespace(z), loss.derivative(y, z + shift)
+    return share @ xp.concat([d, xp.abs(d), loss.curvatures(y, z + shift)], axis=1)
 
 
 @dataclass(frozen=True)
@@ -171,15 +170,15 @@ class _Bracket:
     reach: float = 1.0  # the longest step while one end is open
     last: tuple[float, float] | None = None  # the intercept before, and the mean derivative there
 
-    def moved(self, mean: float, size: float, eps: float) -> _Bracket:
-        """Take a step, given the mean derivative and its mean size; return this one where none is left to take."""
+    def moved(self, mean: float, size: float, bend: float, eps: float) -> _Bracket:
+        """Take a step, given the means of the derivative, of its size and of the curvature; return this one at the end."""
         if abs(mean) <= _ROUNDING * eps * size:
             return self
         low, high = (self.b, self.high) if mean < 0 else (self.low, self.b)
         closed = math.isfinite(low) and math.isfinite(high)
         middle = 0.5 * (low + high) if closed else self.b - math.copysign(self.reach, mean)
         reach = self.reach if closed else 2.0 * self.reach
-        before, secant = math.inf, 0.0
+        before, secant = math.inf, bend
         if self.last is not None:
             before, secant = abs(self.last[1]), (mean - self.last[1]) / (self.b - self.last[0])
         newton = self.b - mean / (secant if secant > 1e-12 * self.curvature else self.curvature)

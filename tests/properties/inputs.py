@@ -49,7 +49,7 @@ def tries(count: int, **drawn: Any) -> Callable[[Callable[..., None]], Callable[
 
 
 DTYPES = ["float64", "float32", "float16", ">f8", ">f4", "int64", ">i4", "int8", "uint8", "bool"]
-LAYOUTS = ["C", "F", "reversed", "strided", "read-only", "broadcast"]
+LAYOUTS = ["C", "F", "reversed", "strided", "read-only", "masked", "broadcast"]
 SCALES = [1.0, 1e-3, 1e6, 1e-20, 1e20, 1e-49, 1e49, 1e-150, 1e150, 1e-310, 1e300, 5e-324]
 WEIGHTS = ["none", "none", "some zero", "whole", "16 orders", "one", "far off"]
 KINDS = ["plain", "constant features", "duplicates", "zeros", "offset", "uneven", "collinear", "one constant", "sparse"]
@@ -120,6 +120,8 @@ def arrange(X: Any, layout: str) -> Any:
     if layout == "strided":
         wide = np.repeat(X, 2, axis=0)
         return wide[::2]
+    if layout == "masked":  # nowhere
+        return np.ma.array(X.copy())
     if layout == "broadcast" and len(X):
         return np.broadcast_to(X[:1], X.shape)
     X = X.copy()

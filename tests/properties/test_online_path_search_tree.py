@@ -168,3 +168,28 @@ def test_every_node_of_a_tree_is_proven_or_warned_of(data, options):
     for node in model.estimators_:
         assert_certified(node, model.tol, warned)
     assert set(model.predict(data.X)) <= set(model.classes_)
+
+
+@tries(
+    20,
+    seed=st.integers(0, 2**32 - 1),
+    shape=st.sampled_from([(3, 4), (2, 3, 3), (6,), (30, 4)]),
+    n=st.integers(8, 40),
+    n_splits=st.integers(1, 4),
+)
+def test_folds_are_the_same_as_numbers_in_any_order_from_either_end_and_as_masks(seed, shape, n, n_splits):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, *shape))
+    y = X.reshape(n, -1)[:, 0] + rng.standard_normal(n)
+    masks = [rng.permutation(np.arange(n) < n - max(2, n // 3)) for _ in range(n_splits)]
+    kinds = {
+        "mask": [(own, ~own) for own in masks],
+        "numbers": [(np.flatnonzero(own), np.flatnonzero(~own)) for own in masks],
+        "from the end": [(np.flatnonzero(own) - n, np.flatnonzero(~own)) for own in masks],
+        "list": [(np.flatnonzero(own).tolist(), np.flatnonzero(~own).tolist()) for own in masks],
+    }
+    models = [TraceNormRegressorCV(alphas=3, views=None, cv=cv).fit(X, y) for cv in kinds.values()]
+    for other in models[1:]:
+        np.testing.assert_array_equal(other.score_path_, models[0].score_path_)
+        np.testing.assert_array_equal(other.score_path_se_, models[0].score_path_se_)
+        np.testing.assert_array_equal(other.coef_, models[0].coef_)

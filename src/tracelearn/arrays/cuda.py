@@ -180,17 +180,20 @@ class _Graph:
 
         self._inputs = [array.detach().clone() for array in arrays]
         given = _together(structure, iter(self._inputs))
+        _recording.append(self)
         mode = torch.cuda.get_sync_debug_mode()
         torch.cuda.set_sync_debug_mode("error")  # a function that waits for the device cannot be recorded
         try:
             function(*given)
         finally:
             torch.cuda.set_sync_debug_mode(mode)
+            _recording.pop()
         self._graph, self._outputs = torch.cuda.CUDAGraph(), list[Array]()
         here, aside = torch.cuda.current_stream(), torch.cuda.Stream()
         aside.wait_stream(here)
         with torch.cuda.stream(aside):
             self._graph.capture_begin(pool=_pool(), capture_error_mode="thread_local")
+            _recording.append(self)
             try:
                 self._structure = _apart(function(*given), self._outputs)
                 if carried:
@@ -198,6 +201,7 @@ class _Graph:
                     torch._foreach_copy_(places, [found.clone() for found in self._outputs])  # some are inputs, moved
                     self._outputs = places
             finally:
+                _recording.pop()
                 self._graph.capture_end()
         here.wait_stream(aside)
 
@@ -212,6 +216,7 @@ class _Graph:
 
 _graphs: OrderedDict[Any, _Graph | None] = OrderedDict()
 _lock = RLock()  # places of a graph are for one caller at a time
+_recording: list[_Graph] = []  # at most one: what it calls is part of it, and not recorded apart
 
 
 def replay(function: Callable[..., Any], given: tuple[Any, ...], carried: int, count: int) -> Any:
@@ -228,7 +233,7 @@ def replay(function: Callable[..., Any], given: tuple[Any, ...], carried: int, c
     if not arrays or sum(array.nbytes for array in arrays) > _MOST_BYTES:
         return None
     with _lock:
-        graph = _graph(function, structure, arrays, carried)
+        graph = None if _recording else _graph(function, structure, arrays, carried)
         return None if graph is None else graph(arrays, count)
 
 

@@ -15,6 +15,7 @@ from tracelearn.arrays.array_api import to_numpy
 from tracelearn.estimators.base import TraceNormModel
 from tracelearn.features.base import LinearTransformer
 from tracelearn.files.models import write_atomically
+from tracelearn.losses import Logistic, Loss, Multinomial, Poisson
 from tracelearn.optional import require
 from tracelearn.selection.cv import SelectionCV
 
@@ -131,11 +132,13 @@ def _build(onnx: Any, model: Any, coef: NDArray[Any], intercept: NDArray[Any], g
         nodes += ["prediction = Gather <axis = 0> (classes, index)"]
         outputs = [f"{_KINDS[labels.dtype.name]}[n_samples] prediction"]
         outputs += [f"{kind}[n_samples{'' if is_one else f', {count}'}] scores"]
-        if model._loss().has_probabilities:
+        if isinstance(
+            model._loss(), Logistic | Multinomial
+        ):  # others may have probabilities that a graph does not know
             nodes += [_PROBABILITIES[is_one]]
             outputs += [f"{kind}[n_samples, {len(labels)}] probabilities"]
     else:
-        nodes = [_SCORES, (_ONE if model._single else _SEVERAL).format("prediction")]
+        nodes = [_SCORES, (_ONE if model._single else _SEVERAL).format("linked"), _link(model._loss())]
         outputs = [f"{kind}[n_samples{'' if model._single else f', {count}'}] prediction"]
     sample = ", ".join(map(str, ("n_samples", *coef.shape[1:])))
     text = f"{type(model).__name__} ({_KINDS[given]}[{sample}] X) => ({', '.join(outputs)}) {{ {' '.join(nodes)} }}"
@@ -155,6 +158,17 @@ def _build(onnx: Any, model: Any, coef: NDArray[Any], intercept: NDArray[Any], g
     )
     onnx.checker.check_model(built, full_check=True)
     return built
+
+
+def _link(loss: Loss) -> str:
+    """Write what makes predictions of scores."""
+    if type(loss).inverse_link is Poisson.inverse_link:
+        return "prediction = Exp (linked)"
+    if type(loss).inverse_link is not Loss.inverse_link:
+        raise ValueError(
+            f"Expected a loss whose link a graph has, identity or exponential, got {loss!r}: export a model with another loss."
+        )
+    return "prediction = Identity (linked)"
 
 
 def _labels(classes: NDArray[Any]) -> NDArray[Any]:

@@ -53,6 +53,9 @@ class Decoding:
     scoring : str
     method : "batch" or "refit"
         Whether all positions were one batch of problems, or fitted one by one.
+    chance : float or None
+        What a prediction that ignores the samples scores: for accuracy the share of the largest class; None where it is not
+        known.
 
     Examples
     --------
@@ -67,6 +70,7 @@ class Decoding:
     positions: Array
     scoring: str
     method: str
+    chance: float | None = None
 
     @property
     def mean(self) -> Array:
@@ -257,11 +261,12 @@ def _decode(
     metadata = {} if groups is None else {"groups": groups}
     folds = folds_of(cv, labels, None, metadata, classifier=is_classifier(model))
     name = score_name(scoring, classifier=is_classifier(model))
+    chance = _chance(name, labels, classifier=is_classifier(model))
     shape = (len(folds), len(parts), len(parts)) if generalize else (len(folds), len(parts))
     scores = np.empty(shape)
     if not (is_shared(model) and isinstance(model, TraceNormModel) and model._loss().has_moments):
         _one_by_one(model, to_numpy(X), labels, confounds, parts, folds, scoring, scores)
-        return Decoding(check_scores(scores), positions, name, "refit")
+        return Decoding(check_scores(scores), positions, name, "refit", chance)
     reading = Reading.of(model, X, y, confounds)
     sizes, is_zero = {part.shape for part in parts}, True
     for f, (train, test) in enumerate(folds.splits):
@@ -274,7 +279,16 @@ def _decode(
             _judge(clean, index, W, b, test, scoring, scores[f], own)
     if is_zero:
         warn_of_zero_weights(model)
-    return Decoding(check_scores(scores), positions, name, "batch")
+    return Decoding(check_scores(scores), positions, name, "batch", chance)
+
+
+def _chance(scoring: str, labels: Array, *, classifier: bool) -> float | None:
+    """Find what a prediction that ignores the samples scores, where that is known."""
+    if not classifier:
+        return 0.0 if scoring == "r2" else None
+    counts = np.unique(labels, return_counts=True)[1]
+    known = {"accuracy": counts.max() / counts.sum(), "balanced_accuracy": 1.0 / len(counts), "roc_auc": 0.5}
+    return known.get(scoring)
 
 
 def _rows(reading: Reading, index: Array, samples: Array) -> Array:

@@ -55,24 +55,29 @@ def draw_comparison(found: Any, ax: Any = None) -> Any:
 def draw_decoding(found: Any, ax: Any = None, times: Any = None) -> Any:
     """Draw a score over positions with its standard error, or the map of trained and tested positions."""
     axes = _axes(ax)
+    words = "position" if times is None else "time"
     times = found.positions if times is None else np.asarray(times)
     if len(times) != len(found.positions):
         raise ValueError(f"Expected {len(found.positions)} times, one for each position, got {len(times)}.")
     if found.scores.ndim == 2:
-        axes.fill_between(times, found.mean - found.standard_error, found.mean + found.standard_error, color=COLOURS[5])
-        axes.plot(times, found.mean, color=COLOURS[0])
-        axes.set(xlabel="position", ylabel=found.scoring)
+        _band(axes, times, found)
+        if found.chance is not None:
+            axes.axhline(found.chance, color=INK, linewidth=1.0, linestyle="--", label="chance")
+        axes.set(xlabel=words, ylabel=found.scoring)
+        legend_above(axes)
         return axes
     # Colours are centred where a model that knows nothing scores, so that both sides of it are seen.
-    middle = 0.5 if found.scoring in ("accuracy", "roc_auc") else 0.0
-    reach = float(np.max(np.abs(found.mean - middle)))
+    ends = (float(found.mean.min()), float(found.mean.max()))
+    middle = 0.5 * sum(ends) if found.chance is None else found.chance
+    reach = max(ends[1] - middle, middle - ends[0]) or 1.0
     half = 0.5 * (times[-1] - times[0]) / max(len(times) - 1, 1)
     extent = (times[0] - half, times[-1] + half) * 2
     options = {"origin": "lower", "aspect": "equal", "cmap": "RdBu_r", "interpolation": "nearest"}
     image = axes.imshow(found.mean, extent=extent, vmin=middle - reach, vmax=middle + reach, **options)
     axes.plot(times[[0, -1]], times[[0, -1]], color=INK, linewidth=0.8)
-    axes.set(xlabel="tested at", ylabel="trained at")
-    axes.figure.colorbar(image, ax=axes, label=found.scoring)
+    axes.set(xlabel=f"testing {words}", ylabel=f"training {words}")
+    centre = "" if found.chance is None else f", white at chance, {found.chance:.2f}"
+    axes.figure.colorbar(image, ax=axes, label=f"{found.scoring}{centre}")
     return axes
 
 
@@ -106,6 +111,7 @@ def draw_bootstrap(found: Any, ax: Any = None) -> Any:
     scores.hist(found.scores, bins="auto", color=COLOURS[5])
     for end in found.interval("scores"):
         scores.axvline(end, **LIMIT)
+    scores.set_title(f"{found.level:.0%} interval between the lines", fontsize="small")
     modes = np.arange(found.ranks.shape[1])
     for mode in modes:
         shares = found.rank_shares(int(mode))
@@ -114,6 +120,7 @@ def draw_bootstrap(found: Any, ax: Any = None) -> Any:
     angles.boxplot(found.angles, positions=modes, orientation="horizontal", medianprops={"color": COLOURS[1]})
     scores.set(xlabel=found.scoring, ylabel="bootstraps")
     ranks.set(xlabel="mode", ylabel="rank", xticks=modes, xlim=(-0.5, len(modes) - 0.5))
+    ranks.yaxis.get_major_locator().set_params(integer=True)
     angles.set(xlabel="largest angle to all samples, degrees", ylabel="mode", xlim=(0, 90))
     for axes in panels.axes_:
         plain(axes)
@@ -123,9 +130,14 @@ def draw_bootstrap(found: Any, ax: Any = None) -> Any:
 def draw_curve(found: Any, ax: Any = None) -> Any:
     """Draw a learning curve with its standard error."""
     axes = _axes(ax)
-    axes.fill_between(
-        found.sizes, found.mean - found.standard_error, found.mean + found.standard_error, color=COLOURS[5]
-    )
-    axes.plot(found.sizes, found.mean, "o-", color=COLOURS[0])
+    _band(axes, found.sizes, found, "o-")
     axes.set(xlabel="training samples", ylabel=found.scoring)
+    legend_above(axes)
     return axes
+
+
+def _band(axes: Any, places: Any, found: Any, style: str = "-") -> None:
+    """Draw the mean over folds, and the standard error around it."""
+    low, high = found.mean - found.standard_error, found.mean + found.standard_error
+    axes.fill_between(places, low, high, color=COLOURS[5], label="standard error")
+    axes.plot(places, found.mean, style, color=COLOURS[0], label="mean over folds")

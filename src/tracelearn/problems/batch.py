@@ -227,26 +227,31 @@ def certify(
     penalised : whether no alpha is zero; None is to be found out
     zero : whether W = 0, whose norm need not be computed
     """
-    xp = array_namespace(W)
-    apart = (alpha.shape[0], -1)
-    objective = at.value
-    if not zero:
-        objective = objective + alpha * xp.sum(xp.reshape(penalty.value(W, split), apart), axis=1)
-    G = xp.reshape(at.gradient, W.shape)
-    last_places = _ROUNDING * float(xp.finfo(W.dtype).eps)
+    xp, last_places = array_namespace(W), _ROUNDING * float(array_namespace(W).finfo(W.dtype).eps)
     value_error, gradient_error = at.errors(last_places)
-    # Duals are forces on W, of the sign of -g. A gradient that is off by some length is off by no more in any norm.
-    level = xp.max(xp.reshape(penalty.dual_norm(-G, split), apart), axis=1) + penalty.dual_bound(gradient_error)
-    ones = xp.ones_like(level)
-    # Divided only where it is needed: a large alpha by a small level would overflow.
-    feasible = xp.where(level > alpha, alpha / xp.where(level > alpha, level, ones), ones)
+    norm, feasible = replayed(W, _penalised, zero, penalty, W, split, alpha, at.gradient, gradient_error)
+    objective = at.value + alpha * norm
     dual = at.dual_value(xp.minimum(feasible, at.best_scale()))
     if not penalised and bool(xp.any(alpha == 0)):
         # Nothing penalised: no scale but zero is feasible, however small the gradient. Its size is the evidence then.
         dual = xp.where(alpha == 0, xp.maximum(dual, at.least_value(gradient_error)), dual)
     # Objective and dual value are sums of many rounded terms: a difference below their rounding proves nothing.
     gap = positive_part(objective - dual) + last_places * reference + value_error
-    return objective, gap / xp.where(reference > 0, reference, ones)
+    return objective, gap / xp.where(reference > 0, reference, xp.ones_like(reference))
+
+
+def _penalised(
+    zero: bool, penalty: Penalty, W: Array, split: Split | None, alpha: Array, gradient: Array, error: Array
+) -> tuple[Array, Array]:
+    """Find the norm (B,) of W, and the scale (B,) at which its gradient, off by an error (B,), is feasible for the dual."""
+    xp, apart = array_namespace(W), (alpha.shape[0], -1)
+    norm = xp.zeros_like(alpha) if zero else xp.sum(xp.reshape(penalty.value(W, split), apart), axis=1)
+    # Duals are forces on W, of the sign of -g. A gradient that is off by some length is off by no more in any norm.
+    forces = penalty.dual_norm(-xp.reshape(gradient, W.shape), split)
+    level = xp.max(xp.reshape(forces, apart), axis=1) + penalty.dual_bound(error)
+    ones = xp.ones_like(level)
+    # Divided only where it is needed: a large alpha by a small level would overflow.
+    return norm, xp.where(level > alpha, alpha / xp.where(level > alpha, level, ones), ones)
 
 
 def alpha_max(fit: DataFit, penalty: Penalty, shape: tuple[int, ...]) -> Array:

@@ -10,7 +10,7 @@ from typing import Any
 from array_api_compat import device
 
 from tracelearn.arrays.array_api import Array, array_namespace, is_sparse
-from tracelearn.arrays.linalg import coupled_gram, positive_part, squared, with_ones
+from tracelearn.arrays.linalg import coupled_gram, positive_part, replayed, squared, with_ones
 from tracelearn.arrays.subspaces import Subspaces
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
@@ -86,6 +86,22 @@ class _Share:
         return self.value != before
 
 
+# What is summed over targets and scores: functions of their arguments alone, which a GPU can record.
+
+
+def _forces(loss: Loss, shift: Array, Y: Array, share: Array, z: Array) -> tuple[Array, ...]:
+    """Return the mean loss, the forces of the samples, their sum, and their mean square."""
+    derivative = loss.derivative(Y, z + shift)
+    forces = derivative * share[:, None]
+    balance = array_namespace(forces).sum(forces, axis=0)
+    return share @ loss.value(Y, z + shift), forces, balance, share @ derivative**2
+
+
+def _conjugates(loss: Loss, shift: Array, scale: Array, Y: Array, share: Array, z: Array) -> Array:
+    """Average the conjugate at the scaled forces."""
+    return share @ loss.conjugate(Y, scale * loss.derivative(Y, z + shift))
+
+
 @dataclass(frozen=True, eq=False)
 class LossEvaluation:
     """What is known at one W: ``scores`` stay with the samples, ``shift`` (K,) is the best intercept.
@@ -131,7 +147,7 @@ class LossEvaluation:
         loss, shift, wide = self.fit.loss, self.shift, repeated(scale, self.shift.shape[0])
 
         def conjugate(X: Array, Y: Array, share: Array, z: Array) -> Array:
-            return share @ loss.conjugate(Y, wide * loss.derivative(Y, z + shift))
+            return replayed(z, _conjugates, loss, shift, wide, Y, share, z)
 
         mean = self.fit._targets.total(conjugate, self.scores)
         return -summed(mean, scale.shape[0]) - scale**2 * self.ridge_value
@@ -260,10 +276,8 @@ class SampleLoss:
         shift = self._shift(scores, None if near is None else near.shift)
 
         def sums(X: Array, Y: Array, share: Array, z: Array) -> tuple[Array, ...]:
-            derivative = loss.derivative(Y, z + shift)
-            forces = derivative * share[:, None]
-            value, balance = share @ loss.value(Y, z + shift), array_namespace(forces).sum(forces, axis=0)
-            return value, forces.T @ X, balance, share @ derivative**2
+            value, forces, *rest = replayed(z, _forces, loss, shift, Y, share, z)
+            return value, forces.T @ X, *rest
 
         value, gradient, imbalance, squares = self.samples.total(sums, scores)
         ridge_value = self.ridge * summed(xp.sum(W**2, axis=1), self.n_problems)

@@ -224,34 +224,31 @@ def softmax_regression(
     return found
 
 
-def class_map(parts: Sequence[HeldOut]) -> Array:
+def log_losses(parts: Sequence[HeldOut]) -> Array:
+    """Find the log-loss of each fold, of scores times one factor."""
+    size = factor(parts)
+    return np.array([_log_loss(own, size * own.scores) for own in parts])
+
+
+def class_map(parts: Sequence[HeldOut]) -> tuple[Array, Array]:
     """Learn from held-out scores how those of all classes say which one it is: (K + 1, K), offsets in the last row.
 
     Scores of squares, one class against the rest, hide a class that lies between others; a map between all of them finds it
-    again. It is drawn to one factor for all classes, which changes no predicted class.
+    again. It is drawn to one factor for all classes, which changes no predicted class. Also returns the log-loss of each
+    fold, through a map learned from the other folds.
     """
-    whole, _ = _joined(parts)
-    return _class_maps(whole, whole.share[None, :])[0, ...]
-
-
-def _class_maps(held: HeldOut, shares: Array) -> Array:
-    """Learn a map for each row of shares (B, n): (B, K + 1, K)."""
-    xp, size = array_namespace(shares), _factors(held, shares)
-    eye = xp.eye(held.scores.shape[1], dtype=shares.dtype, device=device(shares))
+    whole, others = _joined(parts)
+    xp, shares = array_namespace(others), array_namespace(others).concat([others, whole.share[None, :]])
+    size, eye = _factors(whole, shares), xp.eye(whole.scores.shape[1], dtype=shares.dtype, device=device(shares))
     centre = size[:, None, None] * eye
-    return softmax_regression(held.scores, held.members, shares, [_PULL / size**2], centre=centre)[0]
+    (maps,) = softmax_regression(whole.scores, whole.members, shares, [_PULL / size**2], centre=centre)
+    scores = [own.scores @ maps[f, :-1, :] + maps[f, -1, :] for f, own in enumerate(parts)]
+    return maps[-1, ...], np.array([_log_loss(own, z) for own, z in zip(parts, scores, strict=True)])
 
 
-def log_losses(parts: Sequence[HeldOut], *, mapped: bool = False) -> Array:
-    """Find the log-loss of each fold: of scores times one factor, or through a map learned from the other folds."""
-    loss, (whole, others) = Multinomial(), _joined(parts)
-    size, found = factor(parts), []
-    maps = _class_maps(whole, others) if mapped else None
-    for f, own in enumerate(parts):
-        scores = size * own.scores if maps is None else own.scores @ maps[f, :-1, :] + maps[f, -1, :]
-        share = own.share / array_namespace(own.share).sum(own.share)
-        found.append(float(share @ loss.value(own.members, scores)[:, 0]))
-    return np.array(found)
+def _log_loss(own: HeldOut, scores: Array) -> float:
+    share = own.share / array_namespace(own.share).sum(own.share)
+    return float(share @ Multinomial().value(own.members, scores)[:, 0])
 
 
 def confirmed(before: Array, after: Array) -> bool:

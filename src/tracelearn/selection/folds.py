@@ -13,6 +13,7 @@ from sklearn.utils.multiclass import type_of_target
 
 from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.confounds import Regression
+from tracelearn.errors import warn
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
 from tracelearn.problems.batch import Form, choose_form, datafit, in_basis
@@ -98,14 +99,22 @@ def folds_of(
     """Draw folds; refuse one that has nothing to learn from, or nothing to judge by.
 
     A number of folds means shuffled ones, stratified for classes and with groups held out whole where there are any, drawn
-    several times if asked to; all else is scikit-learn's.
+    several times if asked to, and fewer where there are fewer samples or members of every class; all else is scikit-learn's.
     """
     splitters = [check_cv(cv, y, classifier=classifier)]
     if isinstance(cv, Integral):
         grouped = metadata.get("groups") is not None
-        kind = _SPLITTERS[classifier and type_of_target(y) in ("binary", "multiclass"), grouped]
-        count = min(int(cv), len(np.unique(metadata["groups"]))) if grouped else int(cv)
-        if count < 2:
+        stratified = classifier and type_of_target(y) in ("binary", "multiclass")
+        kind = _SPLITTERS[stratified, grouped]
+        most = int(np.unique(y, return_counts=True)[1].max()) if stratified else len(y)
+        if 1 < most < int(cv):
+            warn(
+                f"Expected at least {cv} samples{' of some class' if stratified else ''} for cv={cv}, got {most}: there are "
+                f"{most} folds."
+            )
+        count = min(int(cv), max(most, 2))
+        count = min(count, len(np.unique(metadata["groups"]))) if grouped else count
+        if grouped and count < 2:
             raise ValueError(
                 "Expected at least two groups to hold one out, got one: leave groups out, or pass a splitter as cv."
             )

@@ -65,9 +65,14 @@ VIEWS: dict[str, Any] = {
     "convolutions": Convolutions,
 }
 
+# Views are added to the best one as long as one search takes no more multiplications than this, half a minute.
+_MOST_WORK = 3e11
+
+# A mode is whitened by the eigenvectors of its covariance: not where sums and eigenvectors take more multiplications than this.
+_MOST_WHITENED = 1e11
+
 # Convolutions have thousands of entries for each channel: they are tried up to so many channels and samples.
 _MOST_CONVOLVED, _MOST_SAMPLES = 9, 1000
-
 
 # The share of all work that is done after each part of a search: as it was on real sets of some seconds.
 _SCREENED, _RIDGES, _PATH, _ALONE, _CHOSEN = 0.22, 0.3, 0.65, 0.7, 0.8
@@ -78,8 +83,8 @@ _PACE = 0.5
 def possible_views(
     shape: tuple[int, ...], time_axis: Any, *, n: int = 0, positive: bool = False
 ) -> tuple[list[str], str]:
-    """List the views that suit n samples: logarithms where all entries are positive; where a mode can be time, second order,
-    and convolutions where channels and samples are few.
+    """List the views that suit n samples: logarithms where all entries are positive; whitened modes unless one is very long;
+    where a mode can be time, second order, and convolutions where channels and samples are few.
 
     Examples
     --------
@@ -89,7 +94,9 @@ def possible_views(
     """
     if len(shape) < 2:
         return ["raw", "log"] if positive else ["raw"], "samples have one mode"
-    names = ["raw", "log", "whitened"] if positive else ["raw", "whitened"]
+    names = ["raw", "log"] if positive else ["raw"]
+    if sum(n * math.prod(shape) * size + 10 * size**3 for size in shape) <= _MOST_WHITENED:
+        names.append("whitened")
     axis, reason = (None, "time_axis=None") if time_axis is None else find_time_axis(shape, time_axis)
     if axis is None:
         return names, reason
@@ -352,7 +359,9 @@ def _by_log_loss(session: Session, best: Table) -> Table:
     design = session.design(*parts_of(best.candidate.view), joint=False)
     parts = held_out(best.held[best.best], design)
     before = log_losses(parts)
-    found = {"map": log_losses(parts, mapped=True)} if session.samples.n_targets > 2 else {}
+    shown, found = None, {}
+    if session.samples.n_targets > 2:
+        shown, found["map"] = class_map(parts)
     other = session.walk_logistic(best.candidate.view)
     if other is not None:
         found["logistic"] = log_losses(held_out(other.held[other.best], design))
@@ -363,7 +372,7 @@ def _by_log_loss(session: Session, best: Table) -> Table:
         f"held-out log-loss: one factor {before.mean():.4g}, {losses}; {chosen or 'one factor'} it is"
     )
     if chosen == "map":
-        session.class_map = class_map(parts)
+        session.class_map = shown
     return other if chosen == "logistic" and other is not None else best
 
 
@@ -371,7 +380,8 @@ def _choose_views(session: Session) -> str:
     """Choose the views, and how strong each is: by how much ridge regression on each adds to that on the others.
 
     Held-out scores of all views are combined with weights that are not negative. A view that gets a small share is left
-    out; the others are multiplied by their shares, so that weights on a good view cost less.
+    out, and so is one that would make the problem too large; the others are multiplied by their shares, so that weights on
+    a good view cost less.
     """
     views, samples = session.options.views, session.samples
     if views is None or not samples.in_memory or is_sparse(samples.like):
@@ -401,13 +411,24 @@ def _choose_views(session: Session) -> str:
     parts = some.design(names[0], (), joint=False, screening=True).held
     share = shares_of(scores, np.concatenate([to_numpy(held.Y) for held in parts]))
     session.first_order = found[int(np.argmax(values))] if max(values) >= 0.0 else ""
-    order = [i for i in np.argsort(-share)[:MOST_VIEWS] if share[i] > LEAST_SHARE] or [int(np.argmax(share))]
+    sizes = [some.view(name).samples.n_features for name in found]
+    order = [int(np.argmax(share))]
+    for i in np.argsort(-share)[1:MOST_VIEWS]:
+        entries = sum(sizes[j] for j in order) + sizes[i]
+        if share[i] > LEAST_SHARE and _work(session.folds, entries) <= _MOST_WORK:
+            order.append(int(i))
     session.view_shares = {found[i]: float(share[i]) for i in np.argsort(-share)}
     session.model._report("shares of views: " + ", ".join(f"{found[i]} {share[i]:.2f}" for i in order))
     if len(order) == 1:
         return str(found[order[0]])
     ratio = ":".join(f"{share[i] / share[order[0]]:.3g}" for i in order)
     return f"{'+'.join(found[i] for i in order)} {ratio}"
+
+
+def _work(folds: Folds, entries: int) -> float:
+    """Count the multiplications of sums of squares, and of eigenvectors in every fold, for so many entries of a sample."""
+    rank = min(folds.n, entries)
+    return float(folds.n * entries * rank + 10 * len(folds) * rank**3)
 
 
 def _candidates(session: Session, name: str) -> list[Candidate]:
