@@ -3,7 +3,7 @@
 import numpy as np
 
 from tracelearn.penalties import Split
-from tracelearn.solvers.mixing import Mixing, taken
+from tracelearn.solvers.admm import Mixing, taken
 
 
 def state(rows):

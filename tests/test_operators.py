@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from tracelearn.arrays.linalg import _BLOCK
+from tracelearn.arrays.linalg import _BLOCK, conjugate_gradients
 from tracelearn.problems.datafits import Gram, InBasis, stacked
-from tracelearn.problems.operators import Centred, Coupled, Diagonal, Passes, conjugate_gradients
+from tracelearn.problems.operators import Centred, Coupled, Diagonal, Passes
 from tracelearn.samples.samples import Block, Samples
 
 P, R = 6, 3  # features, and rows that are solved together

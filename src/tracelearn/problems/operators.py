@@ -15,6 +15,7 @@ import numpy as np
 from array_api_compat import device
 
 from tracelearn.arrays.array_api import Array, array_namespace
+from tracelearn.arrays.linalg import conjugate_gradients
 from tracelearn.arrays.subspaces import Subspaces
 
 __all__ = [
@@ -24,7 +25,6 @@ __all__ = [
     "Operator",
     "Passes",
     "compressed",
-    "conjugate_gradients",
     "largest_eigenvalue",
 ]
 
@@ -255,37 +255,6 @@ def compressed(operator: Operator, subspaces: Subspaces) -> Array:
     cores = array_namespace(like).eye(size, dtype=like.dtype, device=device(like))
     matrix = subspaces.project(operator.apply(subspaces.lift(cores)))
     return 0.5 * (matrix + matrix.T)
-
-
-def conjugate_gradients(
-    apply: Rows, rows: Array, shift: Array, diagonal: Array, start: Array | None = None, tol: float = 1e-10
-) -> Array:
-    """Solve ``(operator + shift I) w = r`` for every row r by conjugate gradients, scaled by a ``diagonal`` (R, p).
-
-    The residual ends at ``tol`` times that of ``start``, which by default is zero, or at rounding.
-    """
-    xp = array_namespace(rows)
-    W = xp.zeros_like(rows) if start is None else start
-    residual = rows if start is None else rows - apply(W) - shift[:, None] * W
-    scaled = residual / diagonal
-    direction, square = scaled, xp.sum(residual * scaled, axis=1)
-    goal = tol**2 * square + float(xp.finfo(rows.dtype).eps) ** 2 * xp.sum(rows**2 / diagonal, axis=1)
-    for _ in range(200):
-        if bool(xp.all(square <= goal)):
-            break
-        image = apply(direction) + shift[:, None] * direction
-        curvature = xp.sum(direction * image, axis=1)
-        # A row that is done rests: what is left of it is rounding, which a singular operator would make ever larger.
-        goes = (square > goal) & (curvature > 0)
-        size = xp.where(goes, square / xp.where(goes, curvature, xp.ones_like(curvature)), xp.zeros_like(square))[
-            :, None
-        ]
-        W, residual = W + size * direction, residual - size * image
-        scaled = residual / diagonal
-        before, square = square, xp.sum(residual * scaled, axis=1)
-        turn = xp.where(goes, square / xp.where(goes, before, xp.ones_like(before)), xp.zeros_like(square))
-        direction = scaled + turn[:, None] * direction
-    return W
 
 
 def largest_eigenvalue(apply: Callable[[Array], Array], like: Array) -> float:

@@ -14,9 +14,9 @@ import numpy as np
 from scipy import sparse
 
 from tracelearn.arrays.array_api import Array
-from tracelearn.arrays.linalg import positive_part, scaled_rows
+from tracelearn.arrays.linalg import conjugate_gradients, positive_part, scaled_rows
 from tracelearn.problems.datafits import Gram
-from tracelearn.problems.operators import Diagonal, Rows, conjugate_gradients, largest_eigenvalue
+from tracelearn.problems.operators import Diagonal, Rows, largest_eigenvalue
 
 __all__ = ["FEW", "SparseGram"]
 

@@ -16,9 +16,8 @@ from sklearn.metrics import get_scorer
 from sklearn.utils.metaestimators import available_if
 
 from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
-from tracelearn.arrays.linalg import with_ones
+from tracelearn.arrays.linalg import conjugate_gradients, with_ones
 from tracelearn.losses import Loss, Multinomial
-from tracelearn.problems.operators import conjugate_gradients
 from tracelearn.selection.folds import Design
 
 __all__ = [

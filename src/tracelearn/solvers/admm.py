@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
 import numpy as np
+from array_api_compat import device
 
 from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.arrays.linalg import replayed
 from tracelearn.penalties import Split
 from tracelearn.problems.batch import CHECK_EVERY, Finish, Problems, Solution, Watcher
 from tracelearn.problems.datafits import repeated, summed
-from tracelearn.solvers.mixing import Mixing, taken
 
-__all__ = ["admm", "guarded"]
+__all__ = ["Mixing", "State", "admm", "guarded", "taken"]
 
 _RELAX = 1.6  # over-relaxation
 _REVIEW_EVERY = 10  # iterations before the step is looked at
 _LEAST_STEP = 1e-12  # times the mean eigenvalue: a smaller shift is lost in the rounding of the system
+
+
+# Of mixing.
+_MOST = 6  # blocks that are remembered
+_LAST = 60  # blocks after which there is no more mixing: what it cannot solve is left to iterations that are known to converge
+_LARGEST = 100.0  # sum of the sizes of shares
+_GROWTH = 2.0  # times the shortest move so far: who moves further goes on without mixing
+
+State = tuple[Array, Split]  # what an iteration of ADMM goes on from: W and its split
 
 
 def guarded(solver: Callable[..., Solution]) -> Callable[..., Solution]:
@@ -210,3 +220,82 @@ def _shared(values: Array, shares: bool) -> Array:
     """Replace all by their geometric mean where the problems must share one value."""
     xp = array_namespace(values)
     return xp.ones_like(values) * xp.exp(xp.mean(xp.log(values))) if shares else values
+
+
+# --- Anderson's mixing -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Mixing:
+    """The last blocks of iterations of B problems, all made with the same steps.
+
+    If iterations were affine, the combination of ends, by shares that sum to one, whose moves add up to the least would be the
+    best guess of the fixed point. Every problem has its own shares. A mixture is only where a block starts: what is handed out,
+    and certified, are the ends of blocks.
+    """
+
+    ends: tuple[State, ...] = ()
+    moves: tuple[Array, ...] = ()  # from the start to the end of each block, (B, N)
+    rho: Array | None = None  # the steps, (B,)
+    left: int = _LAST
+
+    def after(self, start: State, end: State, rho: Array) -> tuple[Mixing, State]:
+        """Remember a block; return the state to go on from, now with steps rho (B,).
+
+        New steps begin a new memory. The first block of all is not remembered: its start may come from another solver.
+        """
+        if rho is not self.rho or self.left == 0:
+            return Mixing(rho=rho, left=self.left), end
+        move = _rows(end, rho) - _rows(start, rho)
+        found = Mixing((*self.ends, end)[-_MOST:], (*self.moves, move)[-_MOST:], rho, self.left - 1)
+        return found, end if len(found.ends) == 1 else found._mixture()
+
+    def take(self, problems: Array, tensors: Array, rho: Array) -> Mixing:
+        """Keep some of the problems, given their index (B',), that of their tensors (T',) and their steps."""
+        ends = tuple(taken(end, tensors) for end in self.ends)
+        return Mixing(
+            ends, tuple(array_namespace(rho).take(move, problems, axis=0) for move in self.moves), rho, self.left
+        )
+
+    def _mixture(self) -> State:
+        moves = array_namespace(*self.moves).stack(self.moves, axis=1)
+        xp, k = array_namespace(moves), moves.shape[1]
+        gram = moves @ xp.matrix_transpose(moves)
+        squares = xp.linalg.diagonal(gram)
+        total = xp.sum(squares, axis=1)[:, None, None]
+        eye = xp.eye(k, dtype=gram.dtype, device=device(gram))
+        # Moves may be nearly the same: the last places do not decide.
+        system = gram / xp.where(total > 0, total, xp.ones_like(total)) + 100.0 * float(xp.finfo(gram.dtype).eps) * eye
+        shares = xp.linalg.solve(system, xp.ones_like(gram[:, :, :1]))[:, :, 0]
+        shares = shares / xp.sum(shares, axis=1, keepdims=True)
+        steady = squares[:, -1:] <= _GROWTH**2 * xp.min(squares, axis=1, keepdims=True)
+        near = xp.sum(xp.abs(shares), axis=1, keepdims=True) <= _LARGEST  # far from all ends nothing is known
+        shares = xp.where(steady & near, shares, eye[-1:, :])
+        count = self.ends[0][0].shape[0]
+        return _combined(self.ends, [repeated(shares[:, i], count) for i in range(k)])
+
+
+def taken(state: State, tensors: Array) -> State:
+    """Keep some tensors of a state."""
+    W, split = state
+    return array_namespace(W).take(W, tensors, axis=0), split.take(tensors)
+
+
+def _rows(state: State, rho: Array) -> Array:
+    """Write what the next iteration depends on as rows (B, N), forces in units of weights."""
+    xp, (_, split), rows = array_namespace(rho), state, []
+    for part, unit in ((split.anchors, xp.ones_like(rho)), (split.duals, rho)):
+        for own in part if isinstance(part, tuple) else (part,):
+            rows.append(xp.reshape(xp.moveaxis(own, 1, 0), (rho.shape[0], -1)) / unit[:, None])
+    return xp.concat(rows, axis=1)
+
+
+def _combined(ends: Sequence[State], shares: Sequence[Array]) -> State:
+    """Add states up, given the shares (T,) of each."""
+
+    def total(arrays: Sequence[Array]) -> Array:  # (M, T, ...) each
+        xp, like = array_namespace(arrays[0]), (1, -1, *(1,) * (arrays[0].ndim - 2))
+        return sum(xp.reshape(share, like) * array for share, array in zip(shares, arrays, strict=True))
+
+    weights, splits = zip(*ends, strict=True)
+    return total([W[None, ...] for W in weights])[0, ...], Split.gathered(total, splits)
