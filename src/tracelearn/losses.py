@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 from array_api_compat import device
 
-from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
+from tracelearn.arrays.array_api import Array, array_namespace, to_numbers
 from tracelearn.arrays.linalg import positive_part, replayed
 
 __all__ = [
@@ -140,13 +140,14 @@ def _balanced_intercept(loss: Loss, total: Total, start: Array) -> Array:
     xp, eps = array_namespace(start), float(array_namespace(start).finfo(start.dtype).eps)
     kind = {"dtype": start.dtype, "device": device(start)}
     curvature = 1.0 if loss.curvature is None else loss.curvature
-    columns = [_Bracket(value, curvature) for value in to_numpy(start).tolist()]
+    columns = [_Bracket(value, curvature) for value in to_numbers(start)]
     b = start
     for _ in range(300):
         shift = b
-        sums = to_numpy(total(lambda y, z, share: replayed(z, _pulls, loss, shift, y, z, share)))  # noqa: B023 - called here
-        forces = zip(columns, *sums.reshape(3, -1).tolist(), strict=True)
-        before, columns = columns, [column.moved(*force, eps) for column, *force in forces]
+        sums = to_numbers(total(lambda y, z, share: replayed(z, _pulls, loss, shift, y, z, share)))  # noqa: B023 - called here
+        K = len(columns)
+        forces = zip(columns, sums[:K], sums[K : 2 * K], sums[2 * K :], strict=True)
+        before, columns = columns, [column.moved(mean, size, bend, eps) for column, mean, size, bend in forces]
         if all(new is old for new, old in zip(columns, before, strict=True)):
             break
         b = xp.asarray([column.b for column in columns], **kind)

@@ -50,6 +50,7 @@ __all__ = [
     "place",
     "same_place",
     "take_rows",
+    "to_numbers",
     "to_numpy",
     "unique_values",
     "widest",
@@ -148,6 +149,11 @@ def to_numpy(X: Array) -> Array:
     if is_jax_array(X):
         return np.asarray(X)
     return np.from_dlpack(X.detach().cpu() if is_torch_array(X) else X)
+
+
+def to_numbers(X: Array) -> list[float]:
+    """Read the few numbers of an array (K,), all at once where its library can."""
+    return X.tolist() if hasattr(X, "tolist") else [float(X[k]) for k in range(X.shape[0])]
 
 
 def at_host(value: Any) -> Any:

@@ -172,23 +172,28 @@ def span(rows: Array) -> tuple[Array, Array]:
     if rows.shape[0] <= rows.shape[1] and bool(largest > 0):
         unit = rows / largest  # squares of these do not overflow
         values, vectors = xp.linalg.eigh(unit @ xp.matrix_transpose(unit))
-        clear = values > 1e-6 * values[-1]
-        rest = xp.matrix_transpose(vectors[:, ~clear]) @ unit
+        first = _count(values <= 1e-6 * values[-1])  # eigenvalues ascend
+        rest = xp.matrix_transpose(vectors[:, :first]) @ unit
         if bool(xp.sum(rest**2) <= (100.0 * float(xp.finfo(rows.dtype).eps)) ** 2 * xp.sum(values)):
-            lengths, vectors = xp.sqrt(values[clear]), vectors[:, clear]
+            lengths, vectors = xp.sqrt(values[first:]), vectors[:, first:]
             return xp.matrix_transpose(unit) @ (vectors / lengths), largest * (vectors * lengths)
     basis, coordinates = xp.linalg.qr(xp.matrix_transpose(rows))
     return basis, xp.matrix_transpose(coordinates)
+
+
+def _count(true: Array) -> int:
+    xp = array_namespace(true)
+    return int(xp.sum(xp.astype(true, xp.int64)))
 
 
 def principal_span(rows: Array) -> tuple[Array, Array]:
     """Find the same by principal components alone, without those of less than 1e-10 of the largest variance."""
     xp = array_namespace(rows)
     values, vectors = xp.linalg.eigh(rows @ xp.matrix_transpose(rows))
-    kept = values > 1e-10 * values[-1]
-    if not bool(xp.any(kept)):
+    first = _count(values <= 1e-10 * values[-1])
+    if first == values.shape[0]:
         return span(rows)
-    lengths, vectors = xp.sqrt(values[kept]), vectors[:, kept]
+    lengths, vectors = xp.sqrt(values[first:]), vectors[:, first:]
     return xp.matrix_transpose(rows) @ (vectors / lengths), vectors * lengths
 
 
@@ -196,7 +201,7 @@ def short_basis(rows: Array) -> Array | None:
     """Find an orthonormal basis (p, r) of many rows (n, p) that span less than three quarters of all p dimensions."""
     xp, p = array_namespace(rows), rows.shape[1]
     values, vectors = xp.linalg.eigh(xp.matrix_transpose(rows) @ rows)
-    rank = int(xp.sum(xp.astype(values > 10.0 * p * float(xp.finfo(values.dtype).eps) * values[-1], xp.int64)))
+    rank = _count(values > 10.0 * p * float(xp.finfo(values.dtype).eps) * values[-1])
     return vectors[:, p - rank :] if 0 < rank < 0.75 * p else None
 
 

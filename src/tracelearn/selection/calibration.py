@@ -76,7 +76,8 @@ def _joined(parts: Sequence[HeldOut]) -> tuple[HeldOut, Array]:
     scores, members, share = (xp.concat([getattr(p, n) for p in parts]) for n in ("scores", "members", "share"))
     fold = xp.concat([xp.full_like(part.share, float(f)) for f, part in enumerate(parts)])
     others = xp.stack([share * xp.astype(fold != f, share.dtype) for f in range(len(parts))])
-    return HeldOut(scores, members, share / xp.sum(share)), others / xp.sum(others, axis=1, keepdims=True)
+    total = xp.sum(others, axis=1, keepdims=True)  # zero where there is one fold
+    return HeldOut(scores, members, share / xp.sum(share)), others / xp.where(total > 0, total, xp.ones_like(total))
 
 
 # Classes come before samples in what follows: sums over a few classes are then sums of long rows, which take less time.
