@@ -9,7 +9,7 @@ from sklearn.metrics import get_scorer
 from sklearn.model_selection import KFold
 
 from tracelearn import TraceNormClassifier, TraceNormRegressor
-from tracelearn.inference import decode_over_time, searchlight
+from tracelearn.inference import decode_over_time, learning_curve, searchlight
 
 
 def _epochs(n=48, channels=5, times=7, seed=0):
@@ -158,3 +158,13 @@ def test_chance_is_what_a_guess_without_samples_scores():
     chances = [decode_over_time(model, X, y, scoring=s, cv=3).chance for s in (None, "balanced_accuracy", "f1_macro")]
     assert chances == [0.5, pytest.approx(1 / 3), None]
     assert decode_over_time(model, X, y == "a", scoring="roc_auc", cv=3).chance == 0.5
+
+
+def test_standard_errors_count_the_training_samples_that_folds_share():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 3, 4)), rng.normal(size=60)
+    model = TraceNormRegressor(alpha=0.01)
+    for found in (decode_over_time(model, X, y, cv=4), learning_curve(model, X, y, cv=4, sizes=3)):
+        alone = found.scores.std(axis=0, ddof=1) / np.sqrt(4)
+        # Three quarters are learned from: 1 / 4 becomes 1 / 4 + 1 / 3.
+        np.testing.assert_allclose(found.standard_error, alone * np.sqrt(1 + 4 / 3))

@@ -17,6 +17,7 @@ from sklearn.metrics import check_scoring
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.arrays.linalg import mode_scales
 from tracelearn.estimators.base import TraceNormModel, ZeroWeightsWarning
+from tracelearn.estimators.scores import corrected_error
 from tracelearn.inference.sets import (
     Reading,
     check_count,
@@ -56,6 +57,8 @@ class Decoding:
     chance : float or None
         What a prediction that ignores the samples scores: for accuracy the share of the largest class; None where it is not
         known.
+    ratio : float
+        Held-out over training samples of a fold, which the standard error needs.
 
     Examples
     --------
@@ -71,6 +74,7 @@ class Decoding:
     scoring: str
     method: str
     chance: float | None = None
+    ratio: float = 0.0
 
     @property
     def mean(self) -> Array:
@@ -79,8 +83,8 @@ class Decoding:
 
     @property
     def standard_error(self) -> Array:
-        """The standard deviation over folds, divided by the root of their number."""
-        return np.asarray(self.scores.std(axis=0, ddof=1) / np.sqrt(len(self.scores)))
+        """The standard error of the mean, corrected for the training samples that folds share, as ``best_score_se_``."""
+        return corrected_error(np.moveaxis(self.scores, 0, -1), self.ratio)
 
     def plot(self, ax: Any = None, *, times: Any = None) -> Any:
         """Draw the course of the score, or for generalisation its map; ``times`` are what the positions are called."""
@@ -266,7 +270,7 @@ def _decode(
     scores = np.empty(shape)
     if not (is_shared(model) and isinstance(model, TraceNormModel) and model._loss().has_moments):
         _one_by_one(model, to_numpy(X), labels, confounds, parts, folds, scoring, scores)
-        return Decoding(check_scores(scores), positions, name, "refit", chance)
+        return Decoding(check_scores(scores), positions, name, "refit", chance, folds.ratio)
     reading = Reading.of(model, X, y, confounds)
     sizes, is_zero = {part.shape for part in parts}, True
     for f, (train, test) in enumerate(folds.splits):
@@ -279,7 +283,7 @@ def _decode(
             _judge(clean, index, W, b, test, scoring, scores[f], own)
     if is_zero:
         warn_of_zero_weights(model)
-    return Decoding(check_scores(scores), positions, name, "batch", chance)
+    return Decoding(check_scores(scores), positions, name, "batch", chance, folds.ratio)
 
 
 def _chance(scoring: str, labels: Array, *, classifier: bool) -> float | None:

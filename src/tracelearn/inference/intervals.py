@@ -15,6 +15,7 @@ from sklearn.metrics import check_scoring
 
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.estimators.base import TraceNormModel, ZeroWeightsWarning
+from tracelearn.estimators.scores import corrected_error
 from tracelearn.inference.sets import (
     Reading,
     check_count,
@@ -256,6 +257,8 @@ class LearningCurve:
     scoring : str
     method : "batch" or "refit"
         Whether models were solved from growing moments, or fitted to the samples themselves.
+    ratio : float
+        Held-out samples of a fold over all that it learns from, which the standard error needs.
 
     Examples
     --------
@@ -269,6 +272,7 @@ class LearningCurve:
     scores: Array
     scoring: str
     method: str
+    ratio: float = 0.0
 
     @property
     def mean(self) -> Array:
@@ -277,8 +281,8 @@ class LearningCurve:
 
     @property
     def standard_error(self) -> Array:
-        """The standard deviation over folds, divided by the root of their number."""
-        return np.asarray(self.scores.std(axis=0, ddof=1) / np.sqrt(len(self.scores)))
+        """The standard error of the mean, corrected for the training samples that folds share, as ``best_score_se_``."""
+        return corrected_error(self.scores.T, self.ratio)
 
     def __str__(self) -> str:
         few, many = (f"{self.mean[i]:.3f} with {self.sizes[i]}" for i in (0, -1))
@@ -361,7 +365,7 @@ def learning_curve(
                 scores[f, i] = scored(check_scoring(one, judge), one, clean[test], labels[test])
     if not np.any(has_weights):
         warn_of_zero_weights(model)
-    return LearningCurve(numbers, check_scores(scores), name, "batch" if batch else "refit")
+    return LearningCurve(numbers, check_scores(scores), name, "batch" if batch else "refit", folds.ratio)
 
 
 def _sizes(sizes: Any, most: int) -> Array:
