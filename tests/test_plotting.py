@@ -551,6 +551,7 @@ def test_views_of_several_classes_and_orders_are_drawn(shape):
     assert len(display.axes_) == 4
 
 
+@pytest.mark.filterwarnings("ignore:Expected the best alpha among others")  # of four alphas
 def test_convolutions_are_drawn_over_waveforms_and_thresholds():
     model = seen("convolutions+raw", 2, (2, 2, 40))
     display = ViewsDisplay.from_estimator(model, mode_names=("side", "sensor", "time"))
