@@ -517,7 +517,10 @@ def seen(views, n_classes=2, shape=(4, 40)):
     label = rng.integers(n_classes, size=90)
     X = rng.standard_normal((90, *shape))
     X[:, 0] *= (1.0 + 0.6 * label).reshape(-1, *[1] * (len(shape) - 1))
-    return TraceNormClassifierCV(4, cv=3, views=list(views.split(",")), ridges=(0.0,)).fit(X, label)
+    model = TraceNormClassifierCV(4, cv=3, views=list(views.split(",")), ridges=(0.0,))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Expected the best alpha among others")  # there are four
+        return model.fit(X, label)
 
 
 def test_each_view_has_its_panels_and_numbers():
@@ -551,7 +554,6 @@ def test_views_of_several_classes_and_orders_are_drawn(shape):
     assert len(display.axes_) == 4
 
 
-@pytest.mark.filterwarnings("ignore:Expected the best alpha among others")  # of four alphas
 def test_convolutions_are_drawn_over_waveforms_and_thresholds():
     model = seen("convolutions+raw", 2, (2, 2, 40))
     display = ViewsDisplay.from_estimator(model, mode_names=("side", "sensor", "time"))
