@@ -85,8 +85,8 @@ def test_ctrl_c_keeps_reports_and_says_what_was_finished(capsys, tmp_path, monke
     monkeypatch.setattr(experiment.PaperRegressor, "partial_fit", interrupted)
     code, _, err = call(capsys, "reproduce", "--out", str(tmp_path), "--batch-size", "10")
     assert code == 130
-    assert err.count("\n") == 1
-    assert "2 of 7 algorithms" in err
+    (line,) = [line for line in err.splitlines() if not line.startswith("tracelearn: warning:")]  # samples are few
+    assert "2 of 7 algorithms" in line
     assert json.loads((tmp_path / "results.json").read_text())["algorithms"].keys() == {"APG_DR", "tracelearn"}
     assert {file.name for file in tmp_path.iterdir()} == {"figure_a.png", "figure_b.png", "results.json", "report.html"}
     assert "interrupted" in (tmp_path / "report.html").read_text()
