@@ -491,6 +491,8 @@ WRONG_SEARCH = {
     "no scores": {"score_path_": ...},
     "scores of other alphas": {"score_path_": np.ones((2, 3))},
     "scores that are no table": {"score_path_": np.ones(3)},
+    "errors of other alphas": {"score_path_se_": np.ones(0)},
+    "errors that are a table": {"score_path_se_": np.ones((3, 3))},
     "scores of no fold": {"score_path_": np.full((3, 3), np.nan)},
     "scores that are text": {"score_path_": np.full((3, 3), "a")},
     "alphas of another number": {"alphas_": np.ones(2)},

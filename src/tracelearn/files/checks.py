@@ -262,6 +262,8 @@ def _check_search(model: Any) -> None:
     """Compare what was measured with what was tried."""
     scores, rows = model.score_path_, len(model.cv_results_["params"])
     expect(_floats(scores) and scores.ndim == 2, "score_path_ that is no table of numbers")
+    errors = getattr(model, "score_path_se_", scores[:, 0])  # files of before have none
+    expect(_floats(errors) and errors.shape == scores.shape[:1], "score_path_se_ that is not an error for each alpha")
     expect(len(scores) == len(model.alphas_) == len(model.ridges_) > 0, "a score for other alphas")
     expect(bool(np.any(np.all(np.isfinite(scores), axis=0))), "scores of no fold")
     expect(all(len(column) == rows for column in model.cv_results_.values()), "results of several lengths")
