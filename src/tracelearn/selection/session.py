@@ -65,7 +65,7 @@ VIEWS: dict[str, Any] = {
     "convolutions": Convolutions,
 }
 
-# Views are added to the best one as long as one search takes no more multiplications than this, half a minute.
+# Views are added to the best one as long as one search takes no more multiplications than this.
 _MOST_WORK = 3e11
 
 # A mode is whitened by the eigenvectors of its covariance: not where sums and eigenvectors take more multiplications than this.
