@@ -421,24 +421,20 @@ def _choose_views(session: Session) -> str:
     session.progress.reach(0.0, f"views: {', '.join(names)} ({reason})")
     if len(names) == 1 or not session.loss.has_moments:
         return names[0]
-    found: list[str] = []
     scores: list[Array] = []
-    values: list[float] = []  # what selects
+    values: dict[str, float] = {}  # what selects
     some = session.subset(SCREENED)
     for name in names:
-        if found and session.progress.is_over():
+        if values and session.progress.is_over():
             break
         table = some.walk_ridges(name, screening=True)
-        found.append(name)
-        values.append(table.value)
+        values[name] = table.value
         scores.append(np.concatenate([to_numpy(part) for part in table.held[table.best]]))
-        session.progress.reach(_SCREENED * len(found) / len(names), f"{name}: {table.value:.4g} selects")
+        session.progress.reach(_SCREENED * len(values) / len(names), f"{name}: {table.value:.4g} selects")
     parts = some.design(names[0], (), joint=False, screening=True).held
     share = shares_of(scores, np.concatenate([to_numpy(held.Y) for held in parts]))
-    first = max(((value, name) for value, name in zip(values, found, strict=True) if name in FIRST_ORDER), default=None)
-    explains = session.options.scoring is None  # else what selects is not a share of the variance
-    if first is not None and not (explains and 1.0 - first[0] > _HOPELESS * (1.0 - max(values))):
-        session.first_order = first[1]
+    session.first_order = _first_order(values, explains=session.options.scoring is None)
+    found = list(values)
     sizes = [some.view(name).samples.n_features for name in found]
     order = [int(np.argmax(share))]
     for i in np.argsort(-share)[1:MOST_VIEWS]:
@@ -451,6 +447,14 @@ def _choose_views(session: Session) -> str:
         return str(found[order[0]])
     ratio = ":".join(f"{share[i] / share[order[0]]:.3g}" for i in order)
     return f"{'+'.join(found[i] for i in order)} {ratio}"
+
+
+def _first_order(values: dict[str, float], *, explains: bool) -> str:
+    """Name the best view that keeps the modes of a sample, given what selects each; none where it is far behind another."""
+    best = max((name for name in values if name in FIRST_ORDER), key=lambda name: values[name], default="")
+    # A score of the user's is no share of the variance that is explained.
+    far = explains and best != "" and 1.0 - values[best] > _HOPELESS * (1.0 - max(values.values()))
+    return "" if far else best
 
 
 def _work(folds: Folds, entries: int) -> float:
