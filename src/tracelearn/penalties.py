@@ -18,6 +18,7 @@ import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from operator import attrgetter
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -64,33 +65,22 @@ class Split:
     duals: Any
     anchors: Any
 
-    def map(self, function: Callable[[Array], Array]) -> Split:
-        """Apply a function to every array."""
+    def map(self, function: Callable[..., Array], *others: Split) -> Split:
+        """Apply a function to every array, and to the same array of other splits."""
 
-        def each(value: Any) -> Any:
-            return tuple(each(v) for v in value) if isinstance(value, tuple) else function(value)
+        def each(*values: Any) -> Any:
+            return tuple(map(each, *values)) if isinstance(values[0], tuple) else function(*values)
 
-        return Split(each(self.parts), each(self.duals), each(self.anchors))
+        parts, duals, anchors = zip(*map(attrgetter("parts", "duals", "anchors"), (self, *others)), strict=True)
+        return Split(each(*parts), each(*duals), each(*anchors))
 
     def take(self, index: Array) -> Split:
         """Keep some tensors of the batch."""
         return self.map(lambda a: array_namespace(a).take(a, index, axis=1))
 
-    @classmethod
-    def gathered(cls, function: Callable[[Sequence[Array]], Array], splits: Sequence[Split]) -> Split:
-        """Apply a function to the same array of several splits, for every array."""
-
-        def each(values: Sequence[Any]) -> Any:
-            if isinstance(values[0], tuple):
-                return tuple(each(own) for own in zip(*values, strict=True))
-            return function(values)
-
-        return cls(*(each([getattr(s, name) for s in splits]) for name in ("parts", "duals", "anchors")))
-
-    @classmethod
-    def joined(cls, splits: Sequence[Split]) -> Split:
+    def joined(self, *others: Split) -> Split:
         """Put batches together."""
-        return cls.gathered(lambda arrays: array_namespace(arrays[0]).concat(list(arrays), axis=1), splits)
+        return self.map(lambda *arrays: array_namespace(arrays[0]).concat(arrays, axis=1), *others)
 
 
 class Penalty(Protocol):
@@ -628,11 +618,12 @@ class Blocks:
         triples = zip(self.penalties, self.blocks(W), splits, strict=True)
         return [getattr(p, method)(own, s, *arguments) for p, own, s in triples]
 
-    def _splits(self, split: Split) -> list[Any]:
-        return [Split(*own) for own in zip(split.parts, split.duals, split.anchors, strict=True)]
+    def _splits(self, split: Split) -> list[Split]:
+        """Take the split of all blocks apart; ``_gathered`` undoes it."""
+        return list(map(Split, split.parts, split.duals, split.anchors))
 
     def _gathered(self, splits: Sequence[Split]) -> Split:
-        return Split(*(tuple(getattr(s, name) for s in splits) for name in ("parts", "duals", "anchors")))
+        return Split(*zip(*map(attrgetter("parts", "duals", "anchors"), splits), strict=True))
 
     def value(self, W: Array, split: Split | None = None) -> Array:
         """Sum over the blocks."""
