@@ -303,7 +303,7 @@ def test_with_one_mode_penalised_the_proximal_point_is_one_shrinkage(rng, method
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ((1.0, 1.0), "3 mode weights, one for each mode, got 2"),
+        ((1.0, 1.0), "3 mode weights for weights of shape .*, got 2: give one for each mode"),
         ((1.0, -1.0, 1.0), "not negative"),
         ((0.0, 0.0, 0.0), "above zero"),
         ((1.0, np.nan, 1.0), "finite"),

@@ -283,7 +283,7 @@ def float_dtype(X: Array) -> Any:
 def read_targets(y: Any, X: Array) -> Array:
     """Check numeric targets and return them beside X, as float64 where its device has that, (n,) or (n, K)."""
     if y is None:
-        raise InputError("Expected a target for each sample, got y=None: this estimator requires y to be passed.")
+        raise InputError("Expected one target for each sample: fit requires y to be passed, but the target y is None.")
     n_samples = X.shape[0]
     y = y if is_non_numpy(y) else as_numpy(y, "y")
     if y.ndim not in (1, 2) or y.shape[0] != n_samples:

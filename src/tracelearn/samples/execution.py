@@ -58,15 +58,9 @@ class Dask:
             parts = [delayed(_sum, pure=False)(parts[i : i + _FAN_IN]) for i in range(0, len(parts), _FAN_IN)]
         return parts[0].compute()
 
-    def folded(self, begin: Function, add: Callable[[Any, Any], None], end: Function, column: Column) -> Any:
+    def folded(self, add: Callable[[Any, Any], Any], end: Function, column: Column) -> Any:
         """Make a state of every block and add up what they end as."""
-
-        def part(block: Any) -> Any:
-            state = begin(block)
-            add(state, block)
-            return end(state)
-
-        return self.total(part, column)
+        return self.total(lambda block: end(add(None, block)), column)
 
 
 @dataclass(frozen=True)

@@ -81,13 +81,9 @@ class Local:
             found = part if found is None else added(found, part)
         return found
 
-    def folded(self, begin: Function, add: Callable[[Any, Any], None], end: Function, column: Column) -> Any:
-        """Add every block to one state, which ``begin`` makes for the first block; return what ``end`` makes of it."""
-        state = None
-        for block in column:
-            state = begin(block) if state is None else state
-            add(state, block)
-        return end(state)
+    def folded(self, add: Callable[[Any, Any], Any], end: Function, column: Column) -> Any:
+        """Add every block to a state, None before the first; return what ``end`` makes of it."""
+        return end(reduce(add, column, None))
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,10 +249,10 @@ class Block:
             check_range(self.X, "X")
             check_range(self.Y, "y")
 
-    def add_to(self, fold: Fold, shape: tuple[int, ...]) -> None:
-        """Add the samples to moments in the making."""
+    def add_to(self, fold: Fold, shape: tuple[int, ...]) -> Fold:
+        """Add the samples to moments in the making, and return these."""
         if self.X.shape[0] == 0:
-            return
+            return fold
         xp = array_namespace(fold.gram)
         X = self.X if self.confounds is None else xp.concat([as_dtype(self.X, self.Y.dtype), self.confounds], axis=1)
         with np.errstate(over="ignore", invalid="ignore"):  # judged below, by a look at p numbers instead of n p
@@ -265,6 +261,7 @@ class Block:
         # NaN and infinity are found here as well: the products that contain them are neither small nor large.
         if not (1e-30 < x_size < 1e30 and 1e-30 < y_size < 1e30):
             self.check_numbers(shape)
+        return fold
 
 
 @contextmanager
@@ -399,12 +396,11 @@ class Samples:
     def regression(self, *, centre: bool) -> Regression:
         """Learn how the confounds explain the samples, about the means of both or about zero."""
         p, q = self.n_features, self.n_confounds
-        moments: Moments = self.execution.folded(
-            lambda block: Fold.empty(q, p, block.confounds),
-            lambda fold, block: fold.add(block.confounds, block.X, block.weight),
-            Fold.freeze,
-            self.blocks,
-        )
+
+        def add(fold: Fold | None, block: Block) -> Fold:
+            return (fold or Fold.empty(q, p, block.confounds)).add(block.confounds, block.X, block.weight)
+
+        moments: Moments = self.execution.folded(add, Fold.freeze, self.blocks)
         return Regression.of(moments if centre else moments.uncentred())
 
     def residual(self, regression: Regression | None) -> Samples:
@@ -418,30 +414,25 @@ class Samples:
         """Summarise the samples, and their confounds as features after theirs, added to what was summarised before."""
         p, K, shape = self.n_features + self.n_confounds, self.n_targets, self.shape
         continued = past if isinstance(self.execution, Local) else None  # elsewhere every block begins at nothing
-        found: Moments = self.execution.folded(
-            lambda block: Fold.empty(p, K, block.X) if continued is None else Fold.thaw(continued),
-            lambda fold, block: block.add_to(fold, shape),
-            Fold.freeze,
-            self.blocks,
-        )
+
+        def add(fold: Fold | None, block: Block) -> Fold:
+            if fold is None:
+                fold = Fold.empty(p, K, block.X) if continued is None else Fold.thaw(continued)
+            return block.add_to(fold, shape)
+
+        found: Moments = self.execution.folded(add, Fold.freeze, self.blocks)
         return found if past is None or continued is not None else past + found
 
     def fold_moments(self, fold_of: Array, n_folds: int) -> list[Moments]:
         """Summarise each fold, given the fold (n,) of every sample, in one pass."""
         p, K, shape = self.n_features + self.n_confounds, self.n_targets, self.shape
 
-        def begin(block: Block) -> list[Fold]:
-            return [Fold.empty(p, K, block.X) for _ in range(n_folds)]
-
-        def add(folds: list[Fold], block: Block) -> None:
+        def add(folds: list[Fold] | None, block: Block) -> list[Fold]:
+            folds = folds or [Fold.empty(p, K, block.X) for _ in range(n_folds)]
             own = fold_of[block.first : block.first + block.X.shape[0]]
-            for f, fold in enumerate(folds):
-                block.take(np.flatnonzero(own == f)).add_to(fold, shape)
+            return [block.take(np.flatnonzero(own == f)).add_to(fold, shape) for f, fold in enumerate(folds)]
 
-        def end(folds: list[Fold]) -> tuple[Moments, ...]:
-            return tuple(fold.freeze() for fold in folds)
-
-        return [*self.execution.folded(begin, add, end, self.blocks)]
+        return [*self.execution.folded(add, lambda folds: tuple(map(Fold.freeze, folds)), self.blocks)]
 
     def mode_scales(self) -> Array:
         """Find the scale (p,) of every entry, as a product of one scale for each mode."""
