@@ -281,7 +281,7 @@ def float_dtype(X: Array) -> Any:
 
 
 def read_targets(y: Any, X: Array) -> Array:
-    """Check numeric targets and return them beside X, as float64 where its device has that, (n,) or (n, K)."""
+    """Check numeric targets and move them to X, as float64 where its device has that, (n,) or (n, K)."""
     if y is None:
         raise InputError("Expected one target for each sample: fit requires y to be passed, but the target y is None.")
     n_samples = X.shape[0]
@@ -410,7 +410,7 @@ def _non_numpy_labels(y: Array, X: Array, classes: Any, least: int) -> tuple[Arr
 
 
 def read_weights(sample_weight: Any, X: Array, *, part: bool = False) -> Array | None:
-    """Check sample weights, finite, not negative, one for each sample, and return them beside X.
+    """Check sample weights, finite, not negative, one for each sample, and move them to X.
 
     They must not all be zero, unless they are those of a part of the samples.
     """

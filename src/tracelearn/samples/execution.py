@@ -14,7 +14,7 @@ import numpy as np
 from tracelearn.arrays.array_api import Array
 from tracelearn.errors import InputError
 from tracelearn.samples.checks import sample_shape
-from tracelearn.samples.samples import Column, Function, Raw, added, is_dask
+from tracelearn.samples.samples import Function, PerBlock, Raw, added, is_dask
 
 __all__ = ["Dask", "dask_blocks", "lazily"]
 
@@ -25,13 +25,13 @@ _FAN_IN = 8  # sums that one task of a tree adds up
 class Dask:
     """Works on the cluster of the current ``distributed.Client``, or in Dask's local threads where there is none."""
 
-    def map(self, function: Callable[..., Any], *columns: Column) -> Column:
+    def map(self, function: Callable[..., Any], *columns: PerBlock) -> PerBlock:
         """Apply a function block by block; the results stay on the workers."""
         import dask  # noqa: PLC0415
 
         return list(dask.persist(*self.view(function, *columns)))
 
-    def view(self, function: Callable[..., Any], *columns: Column) -> list[Any]:
+    def view(self, function: Callable[..., Any], *columns: PerBlock) -> list[Any]:
         """Promise the results; Dask works on them when they are asked for."""
         from dask import delayed  # noqa: PLC0415
 
@@ -39,17 +39,17 @@ class Dask:
         shared = delayed(_Function(function), pure=False, traverse=False)
         return [delayed(_call, pure=False)(shared, *block) for block in zip(*columns, strict=True)]
 
-    def first(self, column: Column) -> Any:
+    def first(self, column: PerBlock) -> Any:
         """Compute the first block alone."""
         return next(iter(column)).compute()
 
-    def gather(self, column: Column) -> list[Any]:
+    def gather(self, column: PerBlock) -> list[Any]:
         """Compute all blocks."""
         import dask  # noqa: PLC0415
 
         return list(dask.compute(*column))
 
-    def total(self, function: Callable[..., Any], *columns: Column) -> Any:
+    def total(self, function: Callable[..., Any], *columns: PerBlock) -> Any:
         """Add up in a tree, so that no worker ever holds more than a few of the parts."""
         from dask import delayed  # noqa: PLC0415
 
@@ -58,7 +58,7 @@ class Dask:
             parts = [delayed(_sum, pure=False)(parts[i : i + _FAN_IN]) for i in range(0, len(parts), _FAN_IN)]
         return parts[0].compute()
 
-    def folded(self, add: Callable[[Any, Any], Any], end: Function, column: Column) -> Any:
+    def folded(self, add: Callable[[Any, Any], Any], end: Function, column: PerBlock) -> Any:
         """Make a state of every block and add up what they end as."""
         return self.total(lambda block: end(add(None, block)), column)
 

@@ -32,9 +32,9 @@ from tracelearn.errors import InputError
 from tracelearn.moments import Fold, Moments
 from tracelearn.samples.checks import check_finite, check_range, read_confounds
 
-__all__ = ["Again", "Block", "Column", "Local", "Raw", "Samples", "as_raw", "is_dask", "is_named", "unnamed"]
+__all__ = ["Again", "Block", "Local", "PerBlock", "Raw", "Samples", "as_raw", "is_dask", "is_named", "unnamed"]
 
-Column = Iterable[Any]  # one value for each block: the value, or Dask's promise of it
+PerBlock = Iterable[Any]  # one value for each block: the value, or Dask's promise of it
 
 Function = Callable[[Any], Any]
 
@@ -57,23 +57,23 @@ def added(first: Any, second: Any) -> Any:
 class Local:
     """Works here, block after block; what a column does not hold in memory it reads again in every pass."""
 
-    def map(self, function: Callable[..., Any], *columns: Column) -> Column:
+    def map(self, function: Callable[..., Any], *columns: PerBlock) -> PerBlock:
         """Apply a function block by block and keep the results."""
         return [function(*block) for block in zip(*columns, strict=True)]
 
-    def view(self, function: Callable[..., Any], *columns: Column) -> Column:
+    def view(self, function: Callable[..., Any], *columns: PerBlock) -> PerBlock:
         """Apply a function whenever a block is read; nothing is kept."""
         return Again(lambda: (function(*block) for block in zip(*columns, strict=True)))
 
-    def first(self, column: Column) -> Any:
+    def first(self, column: PerBlock) -> Any:
         """Read the first block alone."""
         return next(iter(column))
 
-    def gather(self, column: Column) -> list[Any]:
+    def gather(self, column: PerBlock) -> list[Any]:
         """Read all blocks."""
         return list(column)
 
-    def total(self, function: Callable[..., Any], *columns: Column) -> Any:
+    def total(self, function: Callable[..., Any], *columns: PerBlock) -> Any:
         """Apply a function block by block and add up the results as they come."""
         found = None
         for block in zip(*columns, strict=True):
@@ -81,7 +81,7 @@ class Local:
             found = part if found is None else added(found, part)
         return found
 
-    def folded(self, add: Callable[[Any, Any], Any], end: Function, column: Column) -> Any:
+    def folded(self, add: Callable[[Any, Any], Any], end: Function, column: PerBlock) -> Any:
         """Add every block to a state, None before the first; return what ``end`` makes of it."""
         return end(reduce(add, column, None))
 
@@ -107,8 +107,8 @@ class Raw:
     holds ``(y, weight)`` alone, which may be much cheaper to read.
     """
 
-    batches: Column
-    targets: Column
+    batches: PerBlock
+    targets: PerBlock
     sample_shape: tuple[int, ...] | None = None
     n_samples: int | None = None
     dtype: Any = None
@@ -279,7 +279,7 @@ def naming(first: int) -> Iterator[None]:
 class Samples:
     """Checked samples in blocks, and where they are worked on; ``weight`` is the sum of all weights."""
 
-    blocks: Column
+    blocks: PerBlock
     shape: tuple[int, ...]
     n_targets: int
     weight: float
@@ -376,7 +376,7 @@ class Samples:
         (block,) = self.blocks
         return cut if block.X.dtype == block.Y.dtype else replace(cut, in_memory=False)
 
-    def total(self, term: Term, scores: Column | None = None) -> Any:
+    def total(self, term: Term, scores: PerBlock | None = None) -> Any:
         """Sum a function of rows, targets, shares (weights that sum to one) and scores over all blocks, in one pass."""
         columns, whole = self.columns, self.weight
 
@@ -388,9 +388,9 @@ class Samples:
 
         return self.execution.total(part, self.blocks, *(() if scores is None else (scores,)))
 
-    def scores(self, W: Array) -> Column:
+    def scores(self, W: Array) -> PerBlock:
         """Multiply every row with W (K, p); the products stay where the rows are."""
-        scores: Column = self.execution.map(lambda block: block.X @ W.T, self.blocks)
+        scores: PerBlock = self.execution.map(lambda block: block.X @ W.T, self.blocks)
         return scores
 
     def regression(self, *, centre: bool) -> Regression:
