@@ -213,8 +213,8 @@ def unpack(path: str | os.PathLike[str], trusted: Iterable[type] = ()) -> tuple[
             check_use(thing)
     except UnknownTypeError as error:
         raise ValueError(
-            f"Expected a {header.kind} of plain data and types of tracelearn, got {_one_line(error)}, {path}: if you know the type "
-            "and trust it, pass trusted=[...]."
+            f"Expected a {header.kind} of plain data and types of tracelearn, got {_one_line(error)}, {path}: if you know the "
+            "type and trust it, pass trusted=[...]."
         ) from error
     except Exception as error:  # whatever hostile content makes of zipfile, json and NumPy
         raise DamagedFileError(
