@@ -462,11 +462,10 @@ def learning(learn: Method) -> Method:
         try:
             with few_threads(args[0] if args else options.get("X")):
                 return learn(self, *args, **options)
-        except MemoryError as error:
+        except BaseException as error:
             self.__dict__ = before
-            raise out_of_memory(error) from error
-        except BaseException:
-            self.__dict__ = before
+            if isinstance(error, MemoryError):
+                raise out_of_memory(error) from error
             raise
 
     return cast(Method, fit_context(prefer_skip_nested_validation=True)(attempt))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any
@@ -236,12 +236,13 @@ class Mixing:
         )
 
     def _mixture(self) -> State:
-        moves = array_namespace(*self.moves).stack(self.moves, axis=1)
-        xp, k = array_namespace(moves), moves.shape[1]
+        """Add the ends up."""
+        xp = array_namespace(*self.moves)
+        moves = xp.stack(self.moves, axis=1)
         gram = moves @ xp.matrix_transpose(moves)
         squares = xp.linalg.diagonal(gram)
         total = xp.sum(squares, axis=1)[:, None, None]
-        eye = xp.eye(k, dtype=gram.dtype, device=device(gram))
+        eye = xp.eye(len(self.moves), dtype=gram.dtype, device=device(gram))
         # Moves may be nearly the same: the last places do not decide.
         system = gram / xp.where(total > 0, total, xp.ones_like(total)) + 100.0 * float(xp.finfo(gram.dtype).eps) * eye
         shares = xp.linalg.solve(system, xp.ones_like(gram[:, :, :1]))[:, :, 0]
@@ -249,7 +250,16 @@ class Mixing:
         steady = squares[:, -1:] <= _GROWTH**2 * xp.min(squares, axis=1, keepdims=True)
         near = xp.sum(xp.abs(shares), axis=1, keepdims=True) <= _LARGEST  # far from all ends nothing is known
         shares = xp.where(steady & near, shares, eye[-1:, :])
-        return _combined(self.ends, shares)
+        weights, splits = zip(*self.ends, strict=True)
+        each = xp.repeat(shares, weights[0].shape[0] // shares.shape[0], axis=0)
+
+        def mixed(*arrays: Array) -> Array:  # (M, T, ...) each
+            like, found = (1, -1, *(1,) * (arrays[0].ndim - 2)), 0.0
+            for k, array in enumerate(arrays):
+                found = found + xp.reshape(each[:, k], like) * array
+            return found
+
+        return mixed(*[W[None, ...] for W in weights])[0, ...], splits[0].map(mixed, *splits[1:])
 
 
 def taken(state: State, tensors: Array) -> State:
@@ -265,17 +275,3 @@ def _rows(state: State, rho: Array) -> Array:
         for own in part if isinstance(part, tuple) else (part,):
             rows.append(xp.reshape(xp.moveaxis(own, 1, 0), (rho.shape[0], -1)) / unit[:, None])
     return xp.concat(rows, axis=1)
-
-
-def _combined(ends: Sequence[State], shares: Array) -> State:
-    """Add k states up, given the shares (B, k) of each in every problem."""
-    weights, splits = zip(*ends, strict=True)
-    each = array_namespace(shares).repeat(shares, weights[0].shape[0] // shares.shape[0], axis=0)
-
-    def total(*arrays: Array) -> Array:  # (M, T, ...) each
-        xp, like, found = array_namespace(shares), (1, -1, *(1,) * (arrays[0].ndim - 2)), 0.0
-        for k, array in enumerate(arrays):
-            found = found + xp.reshape(each[:, k], like) * array
-        return found
-
-    return total(*[W[None, ...] for W in weights])[0, ...], splits[0].map(total, *splits[1:])
