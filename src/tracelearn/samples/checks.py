@@ -232,16 +232,11 @@ def _canonical(rows: Any) -> Any:
     return rows
 
 
-def _known_array(estimator: Any) -> Array:
-    """Find an array that lives where the model's do; a model that only reads blocks knows none, and those are NumPy's."""
-    if hasattr(estimator, "moments_"):
-        return estimator.moments_.x_mean
-    return getattr(estimator, "coef_", np.zeros(0))
-
-
 def check_place(estimator: Any, X: Any, method: str) -> None:
     """Refuse an array of another library or device than the model's: moving it is for the user to decide."""
-    known, X = _known_array(estimator), X if is_non_numpy(X) else np.zeros(0)
+    here = np.zeros(0)  # a model that only reads blocks knows no array, and those are NumPy's
+    known = estimator.moments_.x_mean if hasattr(estimator, "moments_") else getattr(estimator, "coef_", here)
+    X = X if is_non_numpy(X) else here
     if not same_place(X, known):
         raise InputError(
             f"Expected X of {place(known)} as in fit, got X of {place(X)}: samples for {type(estimator).__name__}.{method}() "

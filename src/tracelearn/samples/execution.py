@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from itertools import accumulate
 from typing import Any
 
@@ -55,7 +55,8 @@ class Dask:
 
         parts = self.view(function, *columns)
         while len(parts) > 1:
-            parts = [delayed(_sum, pure=False)(parts[i : i + _FAN_IN]) for i in range(0, len(parts), _FAN_IN)]
+            groups = [parts[i : i + _FAN_IN] for i in range(0, len(parts), _FAN_IN)]
+            parts = [delayed(partial(reduce, added), pure=False)(group) for group in groups]
         return parts[0].compute()
 
     def folded(self, add: Callable[[Any, Any], Any], end: Function, column: PerBlock) -> Any:
@@ -72,10 +73,6 @@ class _Function:
 
 def _call(function: _Function, *block: Any) -> Any:
     return function.call(*block)
-
-
-def _sum(parts: Sequence[Any]) -> Any:
-    return reduce(added, parts)
 
 
 def dask_blocks(X: Any, y: Any, sample_weight: Any) -> Raw:
@@ -116,18 +113,16 @@ def lazily(function: Callable[..., Array], X: Any, like: Array, confounds: Array
     With confounds (n, q) it is a function of rows and of their confounds.
     """
     X = X.rechunk(dict.fromkeys(range(1, X.ndim), -1))
-    if confounds is not None:
 
-        def with_confounds(block: Array, block_info: Any = None) -> Array:
-            start, stop = block_info[0]["array-location"][0]
-            return function(block, confounds[start:stop]) if block.shape[0] else like
-
-    def applied(block: Array) -> Array:
-        return function(block) if block.shape[0] else like
+    def applied(block: Array, block_info: Any = None) -> Array:
+        if confounds is None or not block.shape[0]:
+            return function(block) if block.shape[0] else like
+        start, stop = block_info[0]["array-location"][0]
+        return function(block, confounds[start:stop])
 
     columns = tuple((int(size),) for size in like.shape[1:])
     return X.map_blocks(
-        applied if confounds is None else with_confounds,
+        applied,
         dtype=like.dtype,
         drop_axis=list(range(1, X.ndim)),
         new_axis=list(range(1, like.ndim)),
