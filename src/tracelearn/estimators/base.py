@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_narrow, is_sparse, move_to, place, to_numpy
 from tracelearn.arrays.linalg import mode_scales
+from tracelearn.arrays.tensors import mode_factors, n_rank
 from tracelearn.confounds import Regression
 from tracelearn.errors import warn
 from tracelearn.losses import Loss, as_loss
@@ -134,6 +135,43 @@ class TraceNormModel(NamedWeights, BaseEstimator):
         "forgetting": [Interval(Real, 0, 1, closed="right")],
         "verbose": ["verbose"],
     }
+
+    def __init__(
+        self,
+        alpha: Any = "auto",
+        *,
+        ridge: float = 0.0,
+        loss: Any = "squared",
+        penalty: Any = "overlapped",
+        mode_weights: Any = None,
+        target_mode: bool = False,
+        scaling: Any = None,
+        fit_intercept: bool = True,
+        tensor_shape: Any = None,
+        solver: Any = "auto",
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        warm_start: bool = False,
+        keep_moments: bool = False,
+        forgetting: float = 1.0,
+        verbose: int = 0,
+    ) -> None:
+        self.alpha = alpha
+        self.ridge = ridge
+        self.loss = loss
+        self.penalty = penalty
+        self.mode_weights = mode_weights
+        self.target_mode = target_mode
+        self.scaling = scaling
+        self.fit_intercept = fit_intercept
+        self.tensor_shape = tensor_shape
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.warm_start = warm_start
+        self.keep_moments = keep_moments
+        self.forgetting = forgetting
+        self.verbose = verbose
 
     _dtype: Any  # of the samples, and so of the weights
     _flat = False  # whether samples of more than one mode came flat
@@ -322,11 +360,6 @@ class TraceNormModel(NamedWeights, BaseEstimator):
         """Return the penalty and the shape of one weight tensor: with ``target_mode`` the targets are its first mode."""
         weights = None if self.mode_weights is None else read_numbers(self.mode_weights, "mode_weights", "numbers")
         whole = (n_targets, *self.sample_shape_) if self._joint(n_targets) else self.sample_shape_
-        if weights is not None and len(weights) != len(whole):
-            raise ValueError(
-                f"Expected {len(whole)} mode weights for {'targets and ' if self._joint(n_targets) else ''}samples of shape "
-                f"{self.sample_shape_}, got {len(weights)}: give one weight for each mode."
-            )
         return as_penalty(self.penalty, whole, weights), whole
 
     def _solve(self, fit: DataFit, n_targets: int, warm: bool, scales: Array | None = None) -> Array:
@@ -515,20 +548,16 @@ class TraceNormModel(NamedWeights, BaseEstimator):
         of two modes belong together only where the core says so.
         """
         W = self.coef_tensor_
-        xp, factors = array_namespace(W), []
-        for axis in self._mode_axes():
-            U, s, _ = xp.linalg.svd(_fibres(W, axis), full_matrices=False)
-            ones = xp.ones_like(s)
-            factors.append((U * xp.where(xp.max(U, axis=0) >= -xp.min(U, axis=0), ones, -ones), s))
-        return factors
+        return [mode_factors(W, axis) for axis in range(self._first_mode(), W.ndim)]
 
     @property
     def mode_ranks_(self) -> Array:
         """The rank of the weights in each mode; with several targets, one row for each, unless they share modes."""
         W = self.coef_tensor_
-        together = W.ndim == len(self.sample_shape_) or self._shares_modes()
-        tensors = [W] if together else [W[k, ...] for k in range(W.shape[0])]
-        ranks = [[_rank(one, mode) for mode in range(one.ndim)] for one in tensors]
+        tensors = [W[k, ...] for k in range(W.shape[0])] if self._first_mode() else [W]
+        # Rounding of float32 coefficients, the coarsest that are stored.
+        level = 10 * max(tensors[0].shape) * float(array_namespace(W).finfo(W.dtype).eps)
+        ranks = [[n_rank(one, mode, rtol=level) for mode in range(one.ndim)] for one in tensors]
         return move_to(np.array(ranks[0] if len(tensors) == 1 else ranks), self.coef_)
 
     @property
@@ -537,13 +566,10 @@ class TraceNormModel(NamedWeights, BaseEstimator):
         check_is_fitted(self)
         return np.stack(self._convergence, axis=1)
 
-    def _mode_axes(self) -> range:
-        order = self.coef_tensor_.ndim
-        return range(0 if order == len(self.sample_shape_) or self._shares_modes() else 1, order)
-
-    def _shares_modes(self) -> bool:
+    def _first_mode(self) -> int:
+        """Find the first axis of the weights that is a mode: 1 where it is that of targets, each with modes of its own."""
         W = self.coef_tensor_
-        return bool(self.target_mode) and W.ndim > len(self.sample_shape_) and W.shape[0] > 1
+        return int(W.ndim > len(self.sample_shape_) and not self._joint(W.shape[0]))
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the last solution out of pickles unless it may be started from."""
@@ -584,16 +610,3 @@ def gap_curve(record: Sequence[tuple[int, float]], n_iter: int, gap: float) -> t
             last = np.searchsorted(counts[run], iterations, side="right") - 1
             largest = np.maximum(largest, gaps[run][np.maximum(last, 0)])
     return np.append(iterations, float(n_iter)), np.append(largest, gap)
-
-
-def _fibres(W: Array, axis: int) -> Array:
-    xp = array_namespace(W)
-    return xp.reshape(xp.moveaxis(W, axis, 0), (W.shape[axis], -1))
-
-
-def _rank(W: Array, mode: int) -> int:
-    xp = array_namespace(W)
-    values = xp.linalg.svdvals(_fibres(W, mode))
-    # Rounding of float32 coefficients, the coarsest that are stored.
-    level = max(W.shape) * 10 * float(xp.finfo(W.dtype).eps) * values[0]
-    return int(xp.sum(xp.astype((values > level) & (values > 0), xp.int64)))

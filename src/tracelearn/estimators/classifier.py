@@ -162,23 +162,25 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
         forgetting: float = 1.0,
         verbose: int = 0,
     ) -> None:
-        self.alpha = alpha
-        self.ridge = ridge
-        self.loss = loss
-        self.penalty = penalty
-        self.mode_weights = mode_weights
-        self.target_mode = target_mode
-        self.scaling = scaling
+        super().__init__(
+            alpha,
+            ridge=ridge,
+            loss=loss,
+            penalty=penalty,
+            mode_weights=mode_weights,
+            target_mode=target_mode,
+            scaling=scaling,
+            fit_intercept=fit_intercept,
+            tensor_shape=tensor_shape,
+            solver=solver,
+            tol=tol,
+            max_iter=max_iter,
+            warm_start=warm_start,
+            keep_moments=keep_moments,
+            forgetting=forgetting,
+            verbose=verbose,
+        )
         self.class_weight = class_weight
-        self.fit_intercept = fit_intercept
-        self.tensor_shape = tensor_shape
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.warm_start = warm_start
-        self.keep_moments = keep_moments
-        self.forgetting = forgetting
-        self.verbose = verbose
 
     classes_: Array
     _learns_classes = True

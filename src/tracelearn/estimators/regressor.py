@@ -119,50 +119,9 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
     True
     """
 
-    def __init__(
-        self,
-        alpha: Any = "auto",
-        *,
-        ridge: float = 0.0,
-        loss: Any = "squared",
-        penalty: Any = "overlapped",
-        mode_weights: Any = None,
-        target_mode: bool = False,
-        scaling: Any = None,
-        fit_intercept: bool = True,
-        tensor_shape: Any = None,
-        solver: Any = "auto",
-        tol: float = 1e-6,
-        max_iter: int = 1000,
-        warm_start: bool = False,
-        keep_moments: bool = False,
-        forgetting: float = 1.0,
-        verbose: int = 0,
-    ) -> None:
-        self.alpha = alpha
-        self.ridge = ridge
-        self.loss = loss
-        self.penalty = penalty
-        self.mode_weights = mode_weights
-        self.target_mode = target_mode
-        self.scaling = scaling
-        self.fit_intercept = fit_intercept
-        self.tensor_shape = tensor_shape
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.warm_start = warm_start
-        self.keep_moments = keep_moments
-        self.forgetting = forgetting
-        self.verbose = verbose
-
     def _block(
         self, X: Any, y: Any, sample_weight: Any, *, reset: bool, part: bool = False, **known: Any
     ) -> tuple[Block, tuple[int, ...]]:
-        if y is None:
-            raise ValueError(
-                "Expected one target for each sample: fit requires y to be passed, but the target y is None."
-            )
         rows, shape = read_samples(self, X, reset=reset, any_library=True, finite=False)
         y = read_targets(y, rows)
         if not reset and (y.ndim == 1) != self._single:

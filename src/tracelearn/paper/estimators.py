@@ -178,8 +178,6 @@ class _PaperModel(BaseEstimator):
         return self
 
     def _read(self, X: Any, y: Any, *, reset: bool, classes: Any = None) -> tuple[Array, Array]:
-        if y is None:
-            raise ValueError("Expected a y: fit requires y to be passed, but the target y is None.")
         rows, shape = read_samples(self, X, reset=reset, any_library=True)
         Y = self._read_targets(y, rows, reset, classes)
         check_range(rows, "X")

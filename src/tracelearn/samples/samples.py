@@ -32,9 +32,9 @@ from tracelearn.errors import InputError
 from tracelearn.moments import Fold, Moments
 from tracelearn.samples.checks import check_finite, check_range, read_confounds
 
-__all__ = ["Again", "Block", "Column", "Local", "Raw", "Samples", "as_raw", "is_dask", "is_named", "unnamed"]
+__all__ = ["Again", "Block", "Local", "PerBlock", "Raw", "Samples", "as_raw", "is_dask", "is_named", "unnamed"]
 
-Column = Iterable[Any]  # one value for each block: the value, or Dask's promise of it
+PerBlock = Iterable[Any]  # one value for each block: the value, or Dask's promise of it
 
 Function = Callable[[Any], Any]
 
@@ -57,23 +57,23 @@ def added(first: Any, second: Any) -> Any:
 class Local:
     """Works here, block after block; what a column does not hold in memory it reads again in every pass."""
 
-    def map(self, function: Callable[..., Any], *columns: Column) -> Column:
+    def map(self, function: Callable[..., Any], *columns: PerBlock) -> PerBlock:
         """Apply a function block by block and keep the results."""
         return [function(*block) for block in zip(*columns, strict=True)]
 
-    def view(self, function: Callable[..., Any], *columns: Column) -> Column:
+    def view(self, function: Callable[..., Any], *columns: PerBlock) -> PerBlock:
         """Apply a function whenever a block is read; nothing is kept."""
         return Again(lambda: (function(*block) for block in zip(*columns, strict=True)))
 
-    def first(self, column: Column) -> Any:
+    def first(self, column: PerBlock) -> Any:
         """Read the first block alone."""
         return next(iter(column))
 
-    def gather(self, column: Column) -> list[Any]:
+    def gather(self, column: PerBlock) -> list[Any]:
         """Read all blocks."""
         return list(column)
 
-    def total(self, function: Callable[..., Any], *columns: Column) -> Any:
+    def total(self, function: Callable[..., Any], *columns: PerBlock) -> Any:
         """Apply a function block by block and add up the results as they come."""
         found = None
         for block in zip(*columns, strict=True):
@@ -81,13 +81,9 @@ class Local:
             found = part if found is None else added(found, part)
         return found
 
-    def folded(self, begin: Function, add: Callable[[Any, Any], None], end: Function, column: Column) -> Any:
-        """Add every block to one state, which ``begin`` makes for the first block; return what ``end`` makes of it."""
-        state = None
-        for block in column:
-            state = begin(block) if state is None else state
-            add(state, block)
-        return end(state)
+    def folded(self, add: Callable[[Any, Any], Any], end: Function, column: PerBlock) -> Any:
+        """Add every block to a state, None before the first; return what ``end`` makes of it."""
+        return end(reduce(add, column, None))
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,8 +107,8 @@ class Raw:
     holds ``(y, weight)`` alone, which may be much cheaper to read.
     """
 
-    batches: Column
-    targets: Column
+    batches: PerBlock
+    targets: PerBlock
     sample_shape: tuple[int, ...] | None = None
     n_samples: int | None = None
     dtype: Any = None
@@ -253,10 +249,10 @@ class Block:
             check_range(self.X, "X")
             check_range(self.Y, "y")
 
-    def add_to(self, fold: Fold, shape: tuple[int, ...]) -> None:
-        """Add the samples to moments in the making."""
+    def add_to(self, fold: Fold, shape: tuple[int, ...]) -> Fold:
+        """Add the samples to moments in the making, and return these."""
         if self.X.shape[0] == 0:
-            return
+            return fold
         xp = array_namespace(fold.gram)
         X = self.X if self.confounds is None else xp.concat([as_dtype(self.X, self.Y.dtype), self.confounds], axis=1)
         with np.errstate(over="ignore", invalid="ignore"):  # judged below, by a look at p numbers instead of n p
@@ -265,6 +261,7 @@ class Block:
         # NaN and infinity are found here as well: the products that contain them are neither small nor large.
         if not (1e-30 < x_size < 1e30 and 1e-30 < y_size < 1e30):
             self.check_numbers(shape)
+        return fold
 
 
 @contextmanager
@@ -282,7 +279,7 @@ def naming(first: int) -> Iterator[None]:
 class Samples:
     """Checked samples in blocks, and where they are worked on; ``weight`` is the sum of all weights."""
 
-    blocks: Column
+    blocks: PerBlock
     shape: tuple[int, ...]
     n_targets: int
     weight: float
@@ -379,7 +376,7 @@ class Samples:
         (block,) = self.blocks
         return cut if block.X.dtype == block.Y.dtype else replace(cut, in_memory=False)
 
-    def total(self, term: Term, scores: Column | None = None) -> Any:
+    def total(self, term: Term, scores: PerBlock | None = None) -> Any:
         """Sum a function of rows, targets, shares (weights that sum to one) and scores over all blocks, in one pass."""
         columns, whole = self.columns, self.weight
 
@@ -391,20 +388,19 @@ class Samples:
 
         return self.execution.total(part, self.blocks, *(() if scores is None else (scores,)))
 
-    def scores(self, W: Array) -> Column:
+    def scores(self, W: Array) -> PerBlock:
         """Multiply every row with W (K, p); the products stay where the rows are."""
-        scores: Column = self.execution.map(lambda block: block.X @ W.T, self.blocks)
+        scores: PerBlock = self.execution.map(lambda block: block.X @ W.T, self.blocks)
         return scores
 
     def regression(self, *, centre: bool) -> Regression:
         """Learn how the confounds explain the samples, about the means of both or about zero."""
         p, q = self.n_features, self.n_confounds
-        moments: Moments = self.execution.folded(
-            lambda block: Fold.empty(q, p, block.confounds),
-            lambda fold, block: fold.add(block.confounds, block.X, block.weight),
-            Fold.freeze,
-            self.blocks,
-        )
+
+        def add(fold: Fold | None, block: Block) -> Fold:
+            return (fold or Fold.empty(q, p, block.confounds)).add(block.confounds, block.X, block.weight)
+
+        moments: Moments = self.execution.folded(add, Fold.freeze, self.blocks)
         return Regression.of(moments if centre else moments.uncentred())
 
     def residual(self, regression: Regression | None) -> Samples:
@@ -418,30 +414,25 @@ class Samples:
         """Summarise the samples, and their confounds as features after theirs, added to what was summarised before."""
         p, K, shape = self.n_features + self.n_confounds, self.n_targets, self.shape
         continued = past if isinstance(self.execution, Local) else None  # elsewhere every block begins at nothing
-        found: Moments = self.execution.folded(
-            lambda block: Fold.empty(p, K, block.X) if continued is None else Fold.thaw(continued),
-            lambda fold, block: block.add_to(fold, shape),
-            Fold.freeze,
-            self.blocks,
-        )
+
+        def add(fold: Fold | None, block: Block) -> Fold:
+            if fold is None:
+                fold = Fold.empty(p, K, block.X) if continued is None else Fold.thaw(continued)
+            return block.add_to(fold, shape)
+
+        found: Moments = self.execution.folded(add, Fold.freeze, self.blocks)
         return found if past is None or continued is not None else past + found
 
     def fold_moments(self, fold_of: Array, n_folds: int) -> list[Moments]:
         """Summarise each fold, given the fold (n,) of every sample, in one pass."""
         p, K, shape = self.n_features + self.n_confounds, self.n_targets, self.shape
 
-        def begin(block: Block) -> list[Fold]:
-            return [Fold.empty(p, K, block.X) for _ in range(n_folds)]
-
-        def add(folds: list[Fold], block: Block) -> None:
+        def add(folds: list[Fold] | None, block: Block) -> list[Fold]:
+            folds = folds or [Fold.empty(p, K, block.X) for _ in range(n_folds)]
             own = fold_of[block.first : block.first + block.X.shape[0]]
-            for f, fold in enumerate(folds):
-                block.take(np.flatnonzero(own == f)).add_to(fold, shape)
+            return [block.take(np.flatnonzero(own == f)).add_to(fold, shape) for f, fold in enumerate(folds)]
 
-        def end(folds: list[Fold]) -> tuple[Moments, ...]:
-            return tuple(fold.freeze() for fold in folds)
-
-        return [*self.execution.folded(begin, add, end, self.blocks)]
+        return [*self.execution.folded(add, lambda folds: tuple(map(Fold.freeze, folds)), self.blocks)]
 
     def mode_scales(self) -> Array:
         """Find the scale (p,) of every entry, as a product of one scale for each mode."""
