@@ -246,24 +246,26 @@ def test_ridge_regression_is_chosen_where_weights_have_no_structure():
     assert model.dual_gap_ <= 1e-6
 
 
-def _many_entries(structured):
-    """Samples of 1,050 entries, with weights of rank one or of none."""
+def _samples(structured):
+    """Samples whose weights are of rank one, or of none."""
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(300, 35, 30)) * np.linspace(1.0, 0.02, 30)
-    W = np.outer(rng.normal(size=35), rng.normal(size=30)) if structured else rng.normal(size=(35, 30))
-    return X, np.tensordot(X, W, 2)
+    X = rng.normal(size=(300, 14, 12))
+    W = np.outer(rng.normal(size=14), rng.normal(size=12)) if structured else rng.normal(size=(14, 12))
+    return X, np.tensordot(X, W, 2) + rng.normal(size=300)
 
 
-def test_a_path_of_many_entries_that_ridge_regression_beats_is_left_after_every_third_alpha():
-    model = TraceNormRegressorCV(views=None).fit(*_many_entries(structured=False))
+def test_a_path_of_many_weights_that_ridge_regression_beats_is_left_after_every_third_alpha(monkeypatch):
+    monkeypatch.setattr(session, "_MANY_WEIGHTS", 500)
+    model = TraceNormRegressorCV(views=None).fit(*_samples(structured=False))
     tried = [p["alpha"] for p in model.cv_results_["params"] if p["alpha"] > 0]
     assert model.alpha_ == 0.0
     assert len(tried) == 4
     assert_allclose(np.divide(tried[1:], tried[:-1]), 1e-3 ** (3 / 11))
 
 
-def test_a_path_of_many_entries_that_may_win_goes_through_all_alphas():
-    model = TraceNormRegressorCV(views=None).fit(*_many_entries(structured=True))
+def test_a_path_of_many_weights_that_may_win_goes_through_all_alphas(monkeypatch):
+    monkeypatch.setattr(session, "_MANY_WEIGHTS", 500)
+    model = TraceNormRegressorCV(views=None).fit(*_samples(structured=True))
     tried = [p["alpha"] for p in model.cv_results_["params"] if p["alpha"] > 0]
     assert model.alpha_ > 0.0
     assert len(tried) == len(set(tried)) == len(model.alphas_) == 12

@@ -76,9 +76,9 @@ _MOST_WORK = 3e11
 # A mode is whitened by the eigenvectors of its covariance: not where sums and eigenvectors take more multiplications than this.
 _MOST_WHITENED = 1e11
 
-# Of more entries than this every alpha of a path takes long. Every third is looked at first, and the path is left there unless
-# it explains so much more than ridge regression, as a share of what that explains, or leaves unexplained.
-_MANY_ENTRIES, _GAIN = 1000, 0.02
+# With more weights than this, in all folds and classes, every alpha of a path takes long. Every third is looked at first, and
+# the path is left there unless it explains so much more than ridge regression, as a share of what that explains, or leaves.
+_MANY_WEIGHTS, _GAIN = 125_000, 0.02
 
 # Convolutions have thousands of entries for each channel: they are tried up to so many channels and samples.
 _MOST_CONVOLVED, _MOST_SAMPLES = 9, 1000
@@ -278,7 +278,8 @@ class Session:
         name, strengths = parts_of(label)
         view = self.view(name, strengths)
         alphas, given = read_alphas(self.options.alphas, self.options.eps)
-        takes_long = view.samples.n_features > _MANY_ENTRIES and not given
+        weights = view.samples.n_features * self.samples.n_targets * self.n_folds
+        takes_long = weights > _MANY_WEIGHTS and not given
         third = begin + (end - begin) / 3
         grids = [(alphas[::-3][::-1], begin, third)] if takes_long and math.isfinite(above) else []
         for grid, first, last in [*grids, (alphas, third if grids else begin, end)]:
