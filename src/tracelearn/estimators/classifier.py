@@ -12,6 +12,7 @@ from sklearn.utils.metaestimators import available_if
 
 from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, move_to, to_numpy, widest
 from tracelearn.errors import InputError
+from tracelearn.estimators.base import Survey
 from tracelearn.estimators.classes import recode, union
 from tracelearn.estimators.online import OnlineModel, has_moments
 from tracelearn.estimators.scores import accuracy
@@ -226,7 +227,7 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
             balance = move_to(np.array([float(self.class_weight.get(name, 1.0)) for name in names]), y, columns.dtype)
         return columns @ balance
 
-    def _survey(self, raw: Raw, *, classes: Any = None, **known: Any) -> dict[str, Any]:
+    def _survey(self, raw: Raw, *, classes: Any = None, **known: Any) -> Survey:
         """Look at the labels alone: which classes there are, how often, and what all samples weigh."""
         found: LabelCount = raw.execution.total(lambda t: label_counts(*t), raw.targets)
         counts, classes = found.found, found.classes if classes is None else classes
@@ -236,13 +237,8 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
             n = sum(count for count, _ in counts.values())
             weights = {label: n / (len(counts) * count) for label, (count, _) in counts.items()}
         total = sum(weight * (weights or {}).get(label, 1.0) for label, (_, weight) in counts.items())
-        return {
-            "n_targets": 1 if len(classes) == 2 else len(classes),
-            "total": total,
-            "attributes": {"classes_": classes},
-            "parameters": {"class_weight": weights},
-            "options": {"classes": classes},
-        }
+        n_targets = 1 if len(classes) == 2 else len(classes)
+        return Survey(n_targets, total, {"classes_": classes}, {"class_weight": weights}, {"classes": classes})
 
     def _check_learned(self, classes: Any = None) -> None:
         known = to_numpy(self.classes_ if classes is None else classes)

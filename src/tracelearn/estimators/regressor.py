@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Self
 
 import numpy as np
@@ -10,6 +11,7 @@ from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 
 from tracelearn.arrays.array_api import Array, is_non_numpy
+from tracelearn.estimators.base import Survey
 from tracelearn.estimators.online import OnlineModel, has_moments
 from tracelearn.estimators.scores import r_squared
 from tracelearn.samples.checks import float_dtype, learning, read_samples, read_targets, read_weights
@@ -133,15 +135,12 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
         self._loss().check_target(Y)
         return Block(rows, Y, read_weights(sample_weight, rows, part=part)), shape
 
-    def _survey(self, raw: Raw, **known: Any) -> dict[str, Any]:
+    def _survey(self, raw: Raw, **known: Any) -> Survey:
         """Look at the targets alone: how many there are for each sample, and what all samples weigh."""
         execution, targets = raw.execution, raw.targets
         total = execution.total(lambda t: float(np.shape(t[0])[0] if t[1] is None else np.sum(t[1])), targets)
         shape = np.shape(execution.first(targets)[0])
-        single = len(shape) == 1
-        n_targets = 1 if single else shape[1]
-        learned = {"_single": single}
-        return {"n_targets": n_targets, "total": total, "attributes": learned, "parameters": {}, "options": {}}
+        return Survey(math.prod(shape[1:]), total, {"_single": len(shape) == 1})
 
     @learning
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> Self:
