@@ -13,7 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, move_to, to_numpy, widest
 from tracelearn.errors import InputError
 from tracelearn.estimators.base import Survey
-from tracelearn.estimators.classes import recode, union
+from tracelearn.estimators.classes import labels_of, n_columns, recode, union
 from tracelearn.estimators.online import OnlineModel, has_moments
 from tracelearn.estimators.scores import accuracy
 from tracelearn.moments import Moments
@@ -211,8 +211,7 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
             weight = balance if weight is None else move_to(balance, rows, weight.dtype) * weight
             weight = read_weights(weight, rows, part=part)
         columns = array_namespace(members).astype(members, widest(members)["dtype"])
-        n_targets = 1 if columns.shape[1] == 2 else columns.shape[1]
-        return Block(rows, self._loss(n_targets).encode(columns), weight), shape
+        return Block(rows, self._loss(n_columns(columns.shape[1])).encode(columns), weight), shape
 
     def _balance(self, y: Array, members: Array) -> Array:
         """Weigh every sample by its class."""
@@ -237,7 +236,7 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
             n = sum(count for count, _ in counts.values())
             weights = {label: n / (len(counts) * count) for label, (count, _) in counts.items()}
         total = sum(weight * (weights or {}).get(label, 1.0) for label, (_, weight) in counts.items())
-        n_targets = 1 if len(classes) == 2 else len(classes)
+        n_targets = n_columns(len(classes))
         return Survey(n_targets, total, {"classes_": classes}, {"class_weight": weights}, {"classes": classes})
 
     def _check_learned(self, classes: Any = None) -> None:
@@ -336,10 +335,7 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
         return self._apply("predict", X, confounds)
 
     def _predict(self, X: Any, confounds: Array | None = None) -> Array:
-        scores = self._decision_function(X, confounds)
-        xp = array_namespace(scores)
-        index = xp.astype(scores > 0, xp.int64) if scores.ndim == 1 else xp.argmax(scores, axis=1)
-        return array_namespace(self.classes_).take(self.classes_, move_to(index, self.classes_), axis=0)
+        return labels_of(self._decision_function(X, confounds), self.classes_)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> float:
         """Return the share of labels that are right; epochs of MNE bring their own, as in ``fit``."""

@@ -6,8 +6,7 @@ import math
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import RegressorMixin
-from sklearn.utils import Tags
+from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 
 from tracelearn.arrays.array_api import Array, is_non_numpy
@@ -20,7 +19,7 @@ from tracelearn.samples.samples import Block, Raw
 __all__ = ["TraceNormRegressor"]
 
 
-class TraceNormRegressor(RegressorMixin, OnlineModel):
+class TraceNormRegressor(MultiOutputMixin, RegressorMixin, OnlineModel):
     """Linear regression on samples that are tensors, with weights of low rank in every mode.
 
     Minimises, over the weight tensor W and the intercept b::
@@ -184,8 +183,3 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
             return float(super().score(X, y, sample_weight))
         found = self.predict(X, confounds)
         return r_squared(read_targets(y, found), found, read_weights(sample_weight, found))
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
