@@ -1,4 +1,4 @@
-"""What regressor and classifier share: reading, solving, certifying, describing the weights."""
+"""What regressor and classifier share: reading, solving, certifying."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -17,11 +17,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_narrow, is_sparse, move_to, place, to_numpy
+from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_narrow, is_sparse, move_to, place
 from tracelearn.arrays.linalg import mode_scales
-from tracelearn.arrays.tensors import mode_factors, n_rank
 from tracelearn.confounds import Regression
 from tracelearn.errors import warn
+from tracelearn.estimators.weights import WeightsInModes
 from tracelearn.losses import Loss, as_loss
 from tracelearn.moments import Moments
 from tracelearn.penalties import as_penalty
@@ -37,7 +37,6 @@ from tracelearn.samples.checks import (
     read_samples,
     sample_shape,
 )
-from tracelearn.samples.modes import to_dataset
 from tracelearn.samples.samples import Block, Raw, Samples, as_raw, is_dask, naming, unnamed
 from tracelearn.samples.scikit_learn import Interval, StrOptions
 from tracelearn.solvers import SOLVERS
@@ -71,51 +70,19 @@ def shown() -> Iterator[None]:
             logger.removeHandler(handler)
 
 
-def target_names(estimator: Any, n_targets: int) -> tuple[str, list[Any]]:
-    """Say what the targets of a model are, and name those that have weights: of two classes the second."""
-    if hasattr(estimator, "classes_"):
-        classes = to_numpy(estimator.classes_).tolist()
-        return "class", classes[1:] if n_targets == 1 else classes
-    return "target", list(range(n_targets))
+@dataclass(frozen=True)
+class Survey:
+    """What is known of samples in blocks before the first block is read."""
+
+    n_targets: int
+    weight: float
+    attributes: dict[str, Any] = field(default_factory=dict)  # that the model learns from it
+    parameters: dict[str, Any] = field(default_factory=dict)  # with which blocks are read
+    options: dict[str, Any] = field(default_factory=dict)  # of ``_block``
 
 
-class NamedWeights:
-    """Weights that come back with the names of modes."""
-
-    sample_shape_: tuple[int, ...]
-    coef_tensor_: Any
-    patterns_: Any
-
-    def to_xarray(self) -> Any:
-        """Return ``coef`` and ``patterns`` as a Dataset of xarray, with the names and coordinates of the samples of ``fit``.
-
-        ``coef_`` and ``patterns_`` are arrays whatever X was, as scikit-learn's tools expect them.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> import xarray
-        >>> from tracelearn import TraceNormRegressor
-        >>> X = np.random.default_rng(0).normal(size=(50, 3, 4))
-        >>> samples = xarray.DataArray(X, dims=("trial", "channel", "time"), coords={"channel": ["C3", "Cz", "C4"]})
-        >>> model = TraceNormRegressor().fit(samples, X[:, 1, 2])
-        >>> found = model.to_xarray()
-        >>> found["patterns"].dims, float(found["coef"].sel(channel="Cz", time=2)) > 0.5
-        (('channel', 'time'), True)
-        """
-        check_is_fitted(self)
-        coef, patterns = to_numpy(self.coef_tensor_), to_numpy(self.patterns_)
-        shape = tuple(self.sample_shape_)
-        if coef.shape[coef.ndim - len(shape) :] != shape:
-            raise ValueError(
-                "Expected weights in the modes of samples, got those of views of them: take coef_by_view_ and patterns_by_view_."
-            )
-        names = target_names(self, coef.shape[0] if coef.ndim > len(shape) else 1)
-        return to_dataset({"coef": coef, "patterns": patterns}, shape, getattr(self, "modes_", None), names)
-
-
-class TraceNormModel(NamedWeights, BaseEstimator):
-    """What regressor and classifier share: reading, solving, certifying, describing the weights."""
+class TraceNormModel(WeightsInModes, BaseEstimator):
+    """What regressor and classifier share: reading, solving, certifying."""
 
     _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 - scikit-learn's convention
         "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
@@ -187,7 +154,7 @@ class TraceNormModel(NamedWeights, BaseEstimator):
     def _block(self, X: Any, y: Any, sample_weight: Any, *, reset: bool, **known: Any) -> Any:
         raise NotImplementedError
 
-    def _survey(self, raw: Raw, **known: Any) -> dict[str, Any]:
+    def _survey(self, raw: Raw, **known: Any) -> Survey:
         raise NotImplementedError
 
     # --- samples -----------------------------------------------------------------------------------------------------
@@ -208,7 +175,7 @@ class TraceNormModel(NamedWeights, BaseEstimator):
                 self.sample_shape_, self._flat = shape, len(shape) > 1 and len(np.shape(X)) == 2
             return Samples.of(block, shape)
         reader, survey = self._reader(raw, reset=reset, **known)
-        options, confounds = {**known, **survey["options"], "part": True}, raw.confounds
+        options, confounds = {**known, **survey.options, "part": True}, raw.confounds
 
         def checked(batch: tuple[int, Any, Any, Any]) -> Block:
             first, *parts = batch
@@ -218,16 +185,16 @@ class TraceNormModel(NamedWeights, BaseEstimator):
             return found if confounds is None else _with_confounds(found, confounds)
 
         blocks = raw.execution.view(checked, raw.batches)
-        n_targets, total = survey["n_targets"], survey["total"]
-        found = Samples(blocks, reader.sample_shape_, n_targets, total, raw.n_samples, raw.execution)
+        shape = reader.sample_shape_
+        found = Samples(blocks, shape, survey.n_targets, survey.weight, raw.n_samples, raw.execution)
         return found if confounds is None else replace(found, n_confounds=confounds.shape[1])
 
-    def _reader(self, raw: Raw, *, reset: bool, **known: Any) -> tuple[Any, dict[str, Any]]:
+    def _reader(self, raw: Raw, *, reset: bool, **known: Any) -> tuple[Any, Survey]:
         """Find out what must be known before the first block; return a light model that knows it, and the rest."""
         if not reset:
-            return self._light(), {"n_targets": self.moments_.n_targets, "total": math.nan, "options": {}}
+            return self._light(), Survey(self.moments_.n_targets, math.nan)
         found = self._survey(raw, **known)
-        check_total_weight(found["total"])
+        check_total_weight(found.weight)
         dims, dtype = raw.sample_shape, raw.dtype
         if dims is None:
             first = raw.first_samples()
@@ -236,9 +203,9 @@ class TraceNormModel(NamedWeights, BaseEstimator):
         self._flat = len(shape) > 1 and len(dims) == 1
         self.sample_shape_, self.n_features_in_ = shape, math.prod(shape)
         self._dtype = np.dtype(np.float32 if dtype == np.float32 else np.float64)
-        self.__dict__.update(found["attributes"])
+        self.__dict__.update(found.attributes)
         reader = self._light()
-        reader.__dict__.update(found["parameters"])
+        reader.__dict__.update(found.parameters)
         return reader, found
 
     def _light(self) -> Any:
@@ -530,46 +497,10 @@ class TraceNormModel(NamedWeights, BaseEstimator):
         return scores
 
     @property
-    def coef_tensor_(self) -> Array:
-        """The weights as tensors, (I1, ..., IN) or (K, I1, ..., IN), whether samples came flat or not."""
-        check_is_fitted(self)
-        flat = 1 if self._flat else len(self.sample_shape_)
-        return array_namespace(self.coef_).reshape(self.coef_, (*self.coef_.shape[:-flat], *self.sample_shape_))
-
-    @property
-    def mode_factors_(self) -> list[tuple[Array, Array]]:
-        """For each mode, orthonormal factors (I_n, R) and singular values (R,) of the weights' unfolding.
-
-        From the higher-order singular value decomposition of ``coef_``; several targets are unfolded side by side.
-
-        Scale: factors have length 1, and the singular values, in the units of ``coef_``, carry the size. Sign: a factor and
-        its negative describe the same weights, so the one is given whose entry of largest size is positive; signs that
-        mean something are in the core, ``coef_`` multiplied with the transposed factors along every mode. The k-th factors
-        of two modes belong together only where the core says so.
-        """
-        W = self.coef_tensor_
-        return [mode_factors(W, axis) for axis in range(self._first_mode(), W.ndim)]
-
-    @property
-    def mode_ranks_(self) -> Array:
-        """The rank of the weights in each mode; with several targets, one row for each, unless they share modes."""
-        W = self.coef_tensor_
-        tensors = [W[k, ...] for k in range(W.shape[0])] if self._first_mode() else [W]
-        # Rounding of float32 coefficients, the coarsest that are stored.
-        level = 10 * max(tensors[0].shape) * float(array_namespace(W).finfo(W.dtype).eps)
-        ranks = [[n_rank(one, mode, rtol=level) for mode in range(one.ndim)] for one in tensors]
-        return move_to(np.array(ranks[0] if len(tensors) == 1 else ranks), self.coef_)
-
-    @property
     def convergence_(self) -> Array:
         """Iteration and relative duality gap, the largest over targets, at every check of the last solve."""
         check_is_fitted(self)
         return np.stack(self._convergence, axis=1)
-
-    def _first_mode(self) -> int:
-        """Find the first axis of the weights that is a mode: 1 where it is that of targets, each with modes of its own."""
-        W = self.coef_tensor_
-        return int(W.ndim > len(self.sample_shape_) and not self._joint(W.shape[0]))
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the last solution out of pickles unless it may be started from."""

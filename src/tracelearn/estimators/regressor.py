@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import RegressorMixin
-from sklearn.utils import Tags
+from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 
 from tracelearn.arrays.array_api import Array, is_non_numpy
+from tracelearn.estimators.base import Survey
 from tracelearn.estimators.online import OnlineModel, has_moments
 from tracelearn.estimators.scores import r_squared
 from tracelearn.samples.checks import float_dtype, learning, read_samples, read_targets, read_weights
@@ -18,7 +19,7 @@ from tracelearn.samples.samples import Block, Raw
 __all__ = ["TraceNormRegressor"]
 
 
-class TraceNormRegressor(RegressorMixin, OnlineModel):
+class TraceNormRegressor(MultiOutputMixin, RegressorMixin, OnlineModel):
     """Linear regression on samples that are tensors, with weights of low rank in every mode.
 
     Minimises, over the weight tensor W and the intercept b::
@@ -133,15 +134,12 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
         self._loss().check_target(Y)
         return Block(rows, Y, read_weights(sample_weight, rows, part=part)), shape
 
-    def _survey(self, raw: Raw, **known: Any) -> dict[str, Any]:
+    def _survey(self, raw: Raw, **known: Any) -> Survey:
         """Look at the targets alone: how many there are for each sample, and what all samples weigh."""
         execution, targets = raw.execution, raw.targets
         total = execution.total(lambda t: float(np.shape(t[0])[0] if t[1] is None else np.sum(t[1])), targets)
         shape = np.shape(execution.first(targets)[0])
-        single = len(shape) == 1
-        n_targets = 1 if single else shape[1]
-        learned = {"_single": single}
-        return {"n_targets": n_targets, "total": total, "attributes": learned, "parameters": {}, "options": {}}
+        return Survey(math.prod(shape[1:]), total, {"_single": len(shape) == 1})
 
     @learning
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> Self:
@@ -185,8 +183,3 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
             return float(super().score(X, y, sample_weight))
         found = self.predict(X, confounds)
         return r_squared(read_targets(y, found), found, read_weights(sample_weight, found))
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from tracelearn.arrays.array_api import Array, to_numpy
-from tracelearn.estimators.base import target_names
+from tracelearn.estimators.weights import target_names
 from tracelearn.plotting.canvas import COLOURS, INK, LIMIT, Panels, legend_above, plain, whole_ticks
 from tracelearn.plotting.modes import check_model, draw_over, leading_factors, modes_of, modes_of_weights, name_ticks
 from tracelearn.plotting.topography import draw_heads

@@ -10,7 +10,7 @@ import numpy as np
 
 from tracelearn.arrays.array_api import to_numpy
 from tracelearn.arrays.tensors import Array, mode_factors
-from tracelearn.estimators.base import target_names
+from tracelearn.estimators.weights import target_names
 from tracelearn.plotting.canvas import COLOURS
 from tracelearn.plotting.modes import CVCurve, as_modes, carrying, cv_curve, leading_factors, modes_of_weights
 from tracelearn.plotting.views import ViewPart, parts_of_model, view_in_words, what_was_found

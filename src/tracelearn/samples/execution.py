@@ -25,43 +25,43 @@ _FAN_IN = 8  # sums that one task of a tree adds up
 class Dask:
     """Works on the cluster of the current ``distributed.Client``, or in Dask's local threads where there is none."""
 
-    def map(self, function: Callable[..., Any], *columns: PerBlock) -> PerBlock:
+    def map(self, function: Callable[..., Any], *values: PerBlock) -> PerBlock:
         """Apply a function block by block; the results stay on the workers."""
         import dask  # noqa: PLC0415
 
-        return list(dask.persist(*self.view(function, *columns)))
+        return list(dask.persist(*self.view(function, *values)))
 
-    def view(self, function: Callable[..., Any], *columns: PerBlock) -> list[Any]:
+    def view(self, function: Callable[..., Any], *values: PerBlock) -> list[Any]:
         """Promise the results; Dask works on them when they are asked for."""
         from dask import delayed  # noqa: PLC0415
 
         # A node of its own: with its weights inside it travels once to a worker, not once for each block.
         shared = delayed(_Function(function), pure=False, traverse=False)
-        return [delayed(_call, pure=False)(shared, *block) for block in zip(*columns, strict=True)]
+        return [delayed(_call, pure=False)(shared, *block) for block in zip(*values, strict=True)]
 
-    def first(self, column: PerBlock) -> Any:
+    def first(self, values: PerBlock) -> Any:
         """Compute the first block alone."""
-        return next(iter(column)).compute()
+        return next(iter(values)).compute()
 
-    def gather(self, column: PerBlock) -> list[Any]:
+    def gather(self, values: PerBlock) -> list[Any]:
         """Compute all blocks."""
         import dask  # noqa: PLC0415
 
-        return list(dask.compute(*column))
+        return list(dask.compute(*values))
 
-    def total(self, function: Callable[..., Any], *columns: PerBlock) -> Any:
+    def total(self, function: Callable[..., Any], *values: PerBlock) -> Any:
         """Add up in a tree, so that no worker ever holds more than a few of the parts."""
         from dask import delayed  # noqa: PLC0415
 
-        parts = self.view(function, *columns)
+        parts = self.view(function, *values)
         while len(parts) > 1:
             groups = [parts[i : i + _FAN_IN] for i in range(0, len(parts), _FAN_IN)]
             parts = [delayed(partial(reduce, added), pure=False)(group) for group in groups]
         return parts[0].compute()
 
-    def folded(self, add: Callable[[Any, Any], Any], end: Function, column: PerBlock) -> Any:
+    def folded(self, add: Callable[[Any, Any], Any], end: Function, values: PerBlock) -> Any:
         """Make a state of every block and add up what they end as."""
-        return self.total(lambda block: end(add(None, block)), column)
+        return self.total(lambda block: end(add(None, block)), values)
 
 
 @dataclass(frozen=True)

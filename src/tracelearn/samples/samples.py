@@ -8,7 +8,7 @@ order they are worked on.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -55,40 +55,40 @@ def added(first: Any, second: Any) -> Any:
 
 @dataclass(frozen=True)
 class Local:
-    """Works here, block after block; what a column does not hold in memory it reads again in every pass."""
+    """Works here, block after block; what is not held in memory it reads again in every pass."""
 
-    def map(self, function: Callable[..., Any], *columns: PerBlock) -> PerBlock:
+    def map(self, function: Callable[..., Any], *values: PerBlock) -> PerBlock:
         """Apply a function block by block and keep the results."""
-        return [function(*block) for block in zip(*columns, strict=True)]
+        return [function(*block) for block in zip(*values, strict=True)]
 
-    def view(self, function: Callable[..., Any], *columns: PerBlock) -> PerBlock:
+    def view(self, function: Callable[..., Any], *values: PerBlock) -> PerBlock:
         """Apply a function whenever a block is read; nothing is kept."""
-        return Again(lambda: (function(*block) for block in zip(*columns, strict=True)))
+        return Again(lambda: (function(*block) for block in zip(*values, strict=True)))
 
-    def first(self, column: PerBlock) -> Any:
+    def first(self, values: PerBlock) -> Any:
         """Read the first block alone."""
-        return next(iter(column))
+        return next(iter(values))
 
-    def gather(self, column: PerBlock) -> list[Any]:
+    def gather(self, values: PerBlock) -> list[Any]:
         """Read all blocks."""
-        return list(column)
+        return list(values)
 
-    def total(self, function: Callable[..., Any], *columns: PerBlock) -> Any:
+    def total(self, function: Callable[..., Any], *values: PerBlock) -> Any:
         """Apply a function block by block and add up the results as they come."""
         found = None
-        for block in zip(*columns, strict=True):
+        for block in zip(*values, strict=True):
             part = function(*block)
             found = part if found is None else added(found, part)
         return found
 
-    def folded(self, add: Callable[[Any, Any], Any], end: Function, column: PerBlock) -> Any:
+    def folded(self, add: Callable[[Any, Any], Any], end: Function, values: PerBlock) -> Any:
         """Add every block to a state, None before the first; return what ``end`` makes of it."""
-        return end(reduce(add, column, None))
+        return end(reduce(add, values, None))
 
 
 @dataclass(frozen=True, eq=False)
 class Again:
-    """A column that is read anew in every pass."""
+    """Blocks, or values of blocks, that are read anew in every pass."""
 
     make: Callable[[], Iterator[Any]]
 
@@ -232,8 +232,9 @@ class Block:
         weight, confounds = (None if a is None else take_rows(a, index) for a in (self.weight, self.confounds))
         return Block(take_rows(self.X, index), take_rows(self.Y, index), weight, self.first, confounds)
 
-    def total(self) -> float:
-        """Sum the weights."""
+    @property
+    def total_weight(self) -> float:
+        """The sum of the weights."""
         return float(self.X.shape[0] if self.weight is None else array_namespace(self.weight).sum(self.weight))
 
     def checked(self, shape: tuple[int, ...]) -> Block:
@@ -294,7 +295,7 @@ class Samples:
     def of(cls, block: Block, shape: tuple[int, ...]) -> Samples:
         """See one block in memory as all samples."""
         n, K, q = block.X.shape[0], int(block.Y.shape[1]), 0 if block.confounds is None else block.confounds.shape[1]
-        return cls([block], shape, K, block.total(), n, in_memory=True, n_confounds=q)
+        return cls([block], shape, K, block.total_weight, n, in_memory=True, n_confounds=q)
 
     @property
     def rows(self) -> Array | None:
@@ -340,7 +341,9 @@ class Samples:
 
         found = self._mapped(kept)
         count = int(np.sum(chosen))
-        return replace(found, n_samples=count, weight=float(self.execution.total(lambda b: b.total(), found.blocks)))
+        return replace(
+            found, n_samples=count, weight=float(self.execution.total(lambda block: block.total_weight, found.blocks))
+        )
 
     def take_targets(self, columns: Array) -> Samples:
         """Keep some of the targets."""
@@ -454,11 +457,6 @@ class Samples:
     def mapped_rows(self, function: Callable[[Array], Array], shape: tuple[int, ...]) -> Samples:
         """Change the rows of every block: a feature map."""
         return replace(self._mapped(lambda block: replace(block, X=function(block.X))), shape=shape)
-
-
-def summed(parts: Sequence[Moments]) -> Moments:
-    """Add up moments."""
-    return reduce(added, parts)
 
 
 def label_counts(y: Any, weight: Any) -> LabelCount:

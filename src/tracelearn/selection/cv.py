@@ -14,7 +14,7 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
@@ -351,7 +351,7 @@ def _for_softmax(samples: Samples) -> Samples:
     return samples._mapped(lambda block: replace(block, Y=0.5 * (block.Y + 1.0)))
 
 
-class TraceNormRegressorCV(RegressorMixin, SelectionCV):
+class TraceNormRegressorCV(MultiOutputMixin, RegressorMixin, SelectionCV):
     """``TraceNormRegressor`` with alpha, mode weights and how samples are shown chosen by cross-validation.
 
     Parameters
@@ -462,11 +462,6 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
         return self._select_and_fit(X, y, sample_weight, groups, confounds, params)
 
     score = SelectionCV.score
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
 
 
 class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
