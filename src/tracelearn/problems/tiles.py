@@ -80,10 +80,7 @@ def tiled_squares(samples: Samples, *, ridge: float, joint: bool, fit_intercept:
     """Sum the samples up in one pass, and state their problems of squares."""
     p, K, shape = samples.n_features, samples.n_targets, samples.shape
     fold = samples.execution.folded(
-        lambda block: _TiledFold.empty(p, K),
-        lambda fold, block: block.add_to(fold, shape),
-        lambda fold: fold,
-        samples.blocks,
+        lambda fold, block: block.add_to(fold or _TiledFold.empty(p, K), shape), lambda fold: fold, samples.blocks
     )
     fold._settle()
     x_mean, y_mean, cross, target = fold.x_mean, fold.y_mean, fold.cross, fold.target_sq
