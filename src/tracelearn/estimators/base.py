@@ -169,6 +169,8 @@ class TraceNormModel(WeightsInModes, BaseEstimator):
             self.__dict__.update({} if raw.modes is None else {"modes_": raw.modes})
         if raw.in_memory:
             ((_, X, y, weight),) = raw.batches
+            if not reset:
+                check_place(self, X, "partial_fit")
             block, shape = self._block(X, y, weight, reset=reset, **known)
             block = block if raw.confounds is None else _with_confounds(block, raw.confounds)
             if reset:
@@ -192,6 +194,7 @@ class TraceNormModel(WeightsInModes, BaseEstimator):
     def _reader(self, raw: Raw, *, reset: bool, **known: Any) -> tuple[Any, Survey]:
         """Find out what must be known before the first block; return a light model that knows it, and the rest."""
         if not reset:
+            check_place(self, None, "partial_fit")
             return self._light(), Survey(self.moments_.n_targets, math.nan)
         found = self._survey(raw, **known)
         check_total_weight(found.weight)
@@ -455,6 +458,7 @@ class TraceNormModel(WeightsInModes, BaseEstimator):
         self._check_confounds(confounds)
         function, known = f"_{method}", getattr(self, "modes_", None)
         X, _, _ = unnamed(X, 0, known)
+        check_place(self, X, method)
         if is_dask(X):
             from tracelearn.samples.execution import lazily  # noqa: PLC0415 - Dask is imported where it is used
 
@@ -464,7 +468,6 @@ class TraceNormModel(WeightsInModes, BaseEstimator):
             return lazily(call, X, like[:0], C)
         raw = as_raw(X, confounds=confounds, known=known)
         if raw.in_memory:
-            check_place(self, X, method)
             return getattr(self, function)(X, raw.confounds)
         call, C = getattr(self, function), raw.confounds
         return np.concatenate(
