@@ -32,6 +32,7 @@ __all__ = [
     "Squared",
     "SquaredHinge",
     "as_loss",
+    "n_columns",
 ]
 
 LOSSES: dict[str, type[Loss]] = {}  # filled by the classes themselves
@@ -109,6 +110,11 @@ class Loss:
     def intercept(self, total: Total, start: Array) -> Array:
         """Find the b (K,) that minimises the mean loss of ``z + b``, from sums alone, beginning at ``start``."""
         return _balanced_intercept(self, total, start)
+
+
+def n_columns(n_classes: int) -> int:
+    """Count the targets that code some classes: one column for two classes, else one for each."""
+    return 1 if n_classes == 2 else n_classes
 
 
 def as_loss(given: Any, *, classes: bool) -> Loss:
