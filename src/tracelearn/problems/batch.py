@@ -322,11 +322,16 @@ class Problems:
         """Whether no alpha is zero."""
         return not bool(array_namespace(self.alpha).any(self.alpha == 0))
 
-    def begin(self, start: Solution | None, *, proven: bool = True) -> Solution:
-        """Say where to start from: a neighbouring solution, or W = 0, the answer for any alpha from alpha_max up."""
+    def begin(self, start: Solution | None, *, proven: bool = True, zero: bool = True) -> Solution:
+        """Say where to start from: a neighbouring solution, or W = 0, the answer for any alpha from alpha_max up.
+
+        There is no certificate of a neighbour that is not ``proven``, and none of W = 0 without ``zero``.
+        """
         if start is not None:
             return self.certified(start.W, start.split, 0, start.rho, proven=proven)
         W = self.tensors(array_namespace(self.alpha).zeros_like(self.fit.at_zero.gradient))
+        if not zero:
+            return self.certified(W, self.penalty.start(W), 0, proven=False)
         _, objective, gap = replayed(W, _proof, self.penalised, False, self, W, None)
         return Solution(W, self.penalty.start(W), objective, gap, 0)
 
