@@ -10,7 +10,8 @@ and, for at most ``--patience`` seconds, the accelerated proximal gradient that 
 same space as "many": so many samples that moments in a file take fewer passes than subspaces.
 
 ``--growth`` draws time and memory of a fit against the number of entries and of samples, each size in a process of its own
-with 3 GiB of addresses, and the form that was chosen. Needs numpy, scipy, scikit-learn, zarr, and matplotlib for the figure.
+with 3 GiB of addresses, and the form that was chosen. Sizes that are in large_growth.json already are not measured again: delete
+it to begin anew. Needs numpy, scipy, scikit-learn, zarr, and matplotlib for the figure.
 """
 
 from __future__ import annotations
@@ -174,9 +175,10 @@ def grown(path: Path, alpha: float) -> dict:
 
 
 def growth(folder: Path, out: Path, figure: Path) -> None:
-    """Measure every size in a fresh process, and draw."""
-    found = []
-    for n, shape in SIZES:
+    """Measure every size in a fresh process, but for those that were measured before, and draw."""
+    found = json.loads(out.read_text()) if out.exists() else []
+    known = {(one["n"], one["p"]) for one in found}
+    for n, shape in (size for size in SIZES if (size[0], int(np.prod(size[1]))) not in known):
         path = folder / "growth.npy"
         write(path, n, shape, 1.0 if n >= 1000 else 20.0)
         command = [sys.executable, "-m", "benchmarks.large", "--inside", "--growth", "--folder", str(folder)]
