@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelearn.arrays.array_api import Array
+from tracelearn.arrays.array_api import Array, available_memory
 from tracelearn.errors import InputError
 from tracelearn.samples.checks import sample_shape
 from tracelearn.samples.samples import Column, Function, Raw, added, is_dask
@@ -67,6 +68,19 @@ class Dask:
             return end(state)
 
         return self.total(part, column)
+
+    def memory(self) -> int:
+        """Find the bytes that a task may take: half of what the smallest worker has for each of its threads."""
+        here = available_memory()
+        try:
+            from distributed import get_client  # noqa: PLC0415
+
+            workers = get_client().scheduler_info()["workers"].values()
+        except (ImportError, ValueError):  # Dask's threads are this process
+            return here // (2 * (os.cpu_count() or 1))
+        # A worker without a limit has None or zero of it.
+        limits = [(worker["memory_limit"] or here) // (2 * worker["nthreads"]) for worker in workers]
+        return int(min([here, *limits]))
 
 
 @dataclass(frozen=True)

@@ -89,6 +89,10 @@ class Local:
             add(state, block)
         return end(state)
 
+    def memory(self) -> int:
+        """Find the bytes that a sum over blocks may take."""
+        return available_memory()
+
 
 @dataclass(frozen=True, eq=False)
 class Again:
