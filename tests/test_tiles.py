@@ -160,11 +160,11 @@ def test_a_cluster_gathers_moments_in_a_file_where_its_workers_need_few_passes(m
 def test_the_memory_of_a_task_is_that_of_the_smallest_worker(monkeypatch):
     distributed = pytest.importorskip("distributed", reason="Dask is an extra")
     workers = {
-        "a": {"memory_limit": 800, "nthreads": 2},
-        "b": {"memory_limit": 600, "nthreads": 1},
+        "a": {"memory_limit": 1200, "nthreads": 2},
+        "b": {"memory_limit": 900, "nthreads": 1},
         "c": {"memory_limit": None, "nthreads": 1},
     }
-    monkeypatch.setattr("tracelearn.samples.execution.available_memory", lambda: 1000)
+    monkeypatch.setattr("tracelearn.samples.execution.available_memory", lambda: 1500)
     monkeypatch.setattr("os.cpu_count", lambda: 5)
     assert Dask().memory() == 100  # threads of this process
     client = SimpleNamespace(scheduler_info=lambda: {"workers": workers})

@@ -70,16 +70,16 @@ class Dask:
         return self.total(part, column)
 
     def memory(self) -> int:
-        """Find the bytes that a task may take: half of what the smallest worker has for each of its threads."""
+        """Find the bytes that a task may take: a third of what the smallest worker has for each of its threads."""
         here = available_memory()
         try:
             from distributed import get_client  # noqa: PLC0415
 
             workers = get_client().scheduler_info()["workers"].values()
         except (ImportError, ValueError):  # Dask's threads are this process
-            return here // (2 * (os.cpu_count() or 1))
+            return here // (3 * (os.cpu_count() or 1))
         # A worker without a limit has None or zero of it.
-        limits = [(worker["memory_limit"] or here) // (2 * worker["nthreads"]) for worker in workers]
+        limits = [(worker["memory_limit"] or here) // (3 * worker["nthreads"]) for worker in workers]
         return int(min([here, *limits]))
 
 

@@ -11,7 +11,7 @@ from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.arrays.linalg import replayed
 from tracelearn.penalties import Penalty, Split
 from tracelearn.problems.batch import Finish, Problems, Solution, Watcher, certify
-from tracelearn.problems.datafits import Evaluation
+from tracelearn.problems.datafits import Evaluation, Squares
 from tracelearn.solvers.admm import admm, guarded
 
 __all__ = ["newton"]
@@ -107,7 +107,7 @@ def _bounded(
         if on_iteration is not None:
             on_iteration(counted(so_far))
 
-    if problems.fit.loss.curvature is None:  # type: ignore[attr-defined]
+    if isinstance(problems.fit, Squares) or problems.fit.loss.curvature is None:  # type: ignore[attr-defined]
         return found
     begun = found if spent else None
     limit = max(max_iter - spent, 1)
