@@ -261,7 +261,7 @@ def test_mode_weights_that_cannot_be_weights_are_refused(make, y):
 def test_with_the_classes_as_a_mode_the_weights_count_it():
     three = np.digitize(Y, np.quantile(Y, [0.3, 0.6]))
     model = TraceNormClassifier(target_mode=True, mode_weights=(1, 1, 1))
-    refusal(lambda: model.fit(X, three), "4 mode weights for targets and samples of shape (3, 2, 2), got 3")
+    refusal(lambda: model.fit(X, three), "4 mode weights for weights of shape (3, 3, 2, 2), got 3")
 
 
 @both

@@ -70,7 +70,7 @@ def test_what_is_recorded_depends_on_its_arguments_alone(spectral):
     torch = pytest.importorskip("torch", reason="needs PyTorch")
     from tracelearn.arrays.cuda import _apart, _together
     from tracelearn.losses import Logistic, _pulls
-    from tracelearn.problems.batch import _penalised, _proof, _tidied
+    from tracelearn.problems.batch import _penalised, _proof
     from tracelearn.problems.sample_loss import _conjugates, _forces
     from tracelearn.solvers.admm import _balanced, _few_steps, _iterated
 
@@ -88,8 +88,7 @@ def test_what_is_recorded_depends_on_its_arguments_alone(spectral):
         _forces: (Logistic(), z[0], Y, share, z),
         _conjugates: (Logistic(), z[0], share[:2], Y, share, z),
         _iterated: iteration,
-        _proof: (True, problems, W, split),
-        _tidied: (True, problems, W, split),
+        _proof: (True, True, problems, W, split),
         _few_steps: (problems, rho),
         _balanced: (not spectral, problems, rho, before, W, split),
     }

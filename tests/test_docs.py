@@ -4,12 +4,17 @@ import ast
 import doctest
 import importlib
 import inspect
+import os
 import re
 import shlex
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import tracelearn
+from tracelearn import TraceNormRegressor
 from tracelearn.cli import main
 
 ROOT = Path(__file__).parents[1]
@@ -63,6 +68,40 @@ def test_every_row_of_a_table_names_tests_that_exist(page, places):
     assert all(named)
     for beginning in {one for row in named for one in row}:
         assert any(test.startswith(beginning) for test in tests), beginning
+
+
+def test_every_module_in_the_drawing_and_on_the_page_of_the_architecture_exists():
+    source = ROOT / "src" / "tracelearn"
+    drawn = (ROOT / "docs" / "images" / "architecture.svg").read_text()
+    written = (ROOT / "docs" / "architecture.md").read_text()
+    named = set(re.findall(r"\b((?:\w+/)?\w+\.py)\b", drawn + written))
+    listed = re.findall(r"`(\w+)/` \(([^)]*)\)", written)
+    named |= {f"{package}/{name}.py" for package, names in listed for name in re.findall(r"`(\w+)`", names)}
+    missing = sorted(name for name in named if not list(source.rglob(name)))
+    assert len(named) > 40
+    assert missing == []
+
+
+def test_a_fit_calls_what_the_page_of_the_architecture_says_in_its_order():
+    X = np.random.default_rng(0).normal(size=(60, 4, 3, 2))
+    source, first = str(Path(tracelearn.__file__).parent) + os.sep, {}
+
+    def watch(frame, event, _):
+        name = frame.f_code.co_filename
+        if event == "call" and name.startswith(source):
+            first.setdefault((frame.f_code.co_name, Path(name[len(source) :]).as_posix()), len(first))
+
+    model = TraceNormRegressor(alpha=0.1)
+    sys.setprofile(watch)
+    try:
+        model.fit(X, X[:, 0, 0, 0])
+    finally:
+        sys.setprofile(None)
+    ((_, text),) = blocks("architecture.md")
+    said = [tuple(line.split()[:2]) for line in text.splitlines()]
+    assert len(said) > 20
+    assert [call for call in said if call not in first] == []
+    assert said == sorted(said, key=first.get)
 
 
 def blocks(page):

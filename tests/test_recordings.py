@@ -146,7 +146,7 @@ def test_volumes_and_masks_that_do_not_fit_are_one_sentence(volumes, tmp_path):
         ({"mask": save(np.zeros((5, 4, 3), np.uint8), tmp_path / "none.nii")}, "Expected voxels in the mask"),
         ({"mask": save(np.ones((4, 4, 3), np.uint8), tmp_path / "small.nii")}, "on the grid of the samples"),
         ({"mask": save(np.ones((5, 4, 3), np.uint8), tmp_path / "far.nii", 2 * np.eye(4))}, "the same affine"),
-        ({"flat": True}, "Expected a mask beside flat=True"),
+        ({"flat": True}, "Expected a mask with flat=True"),
         ({"sample_axis": 1}, "Expected sample_axis only with files that have one"),
     ):
         with pytest.raises(ValueError, match=message):

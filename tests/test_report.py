@@ -334,7 +334,7 @@ def test_what_is_no_fitted_model_is_refused_in_one_sentence(samples, tmp_path):
             model_page(thing)
     with pytest.raises(ValueError, match="Expected 3 mode_names"):
         model_page(TraceNormRegressor().fit(samples[0], samples[1]), mode_names=("one",))
-    with pytest.raises(ValueError, match="Expected targets y beside X"):
+    with pytest.raises(ValueError, match="Expected targets y with X"):
         model_page(TraceNormRegressor().fit(samples[0], samples[1]), samples[0])
 
 

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from tracelearn.samples import Source, as_source, open_source, read_ahead
-from tracelearn.samples.source import array_column, beside, regroup
+from tracelearn.samples.source import array_column, from_columns, regroup
 
 N, SHAPE = 23, (3, 2)
 ROW = 8 * 6  # bytes of a sample
@@ -274,7 +274,7 @@ Counting.__module__ = "zarr.counting"
 def test_every_chunk_is_read_exactly_once(chunk, y_chunk, rows, start):
     X, y, _ = written()
     lazy_X, lazy_y = Counting(X, (chunk, 1, 2)), Counting(y, (y_chunk,))
-    source = beside(array_column(lazy_X, "X"), array_column(lazy_y, "y"), None, block_bytes=rows * ROW)
+    source = from_columns(array_column(lazy_X, "X"), array_column(lazy_y, "y"), None, block_bytes=rows * ROW)
     assert_same(source.batches(start), X[start:], y[start:], None)
     for lazy in (lazy_X, lazy_y):
         skipped = start // lazy.chunks[0]
@@ -397,7 +397,7 @@ def test_a_source_is_itself(tmp_path):
     write_npz(tmp_path, *written())
     source = open_source(tmp_path / "d.npz")
     assert as_source(source) is source
-    with pytest.raises(ValueError, match=r"^Expected y=None beside a source.*: .*open_source\.$"):
+    with pytest.raises(ValueError, match=r"^Expected y=None with a source.*: .*open_source\.$"):
         as_source(source, "y")
 
 
@@ -472,7 +472,7 @@ def test_wrong_blocks_are_refused(blocks, message):
 
 def test_targets_beside_an_iterable_are_refused():
     for given_ in ({"y": [1]}, {"sample_weight": [1]}):
-        with pytest.raises(ValueError, match=r"Expected .*=None beside an iterable of blocks"):
+        with pytest.raises(ValueError, match=r"Expected .*=None with an iterable of blocks"):
             as_source(iter([]), **given_)
 
 

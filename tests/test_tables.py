@@ -334,7 +334,7 @@ def test_decimals_of_a_database_are_numbers(data):
         (lambda model, table, y: model.fit(iter(()), "answer"), "Expected an iterator of record batches, got none"),
         (
             lambda model, table, y: model.fit(iter([(1, 2)]), "answer"),
-            "Expected record batches beside the name of a target",
+            "Expected record batches with the name of a target",
         ),
     ],
 )

@@ -18,6 +18,7 @@ import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from operator import attrgetter
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -64,33 +65,22 @@ class Split:
     duals: Any
     anchors: Any
 
-    def map(self, function: Callable[[Array], Array]) -> Split:
-        """Apply a function to every array."""
+    def map(self, function: Callable[..., Array], *others: Split) -> Split:
+        """Apply a function to every array, and to the same array of other splits."""
 
-        def each(value: Any) -> Any:
-            return tuple(each(v) for v in value) if isinstance(value, tuple) else function(value)
+        def each(*values: Any) -> Any:
+            return tuple(map(each, *values)) if isinstance(values[0], tuple) else function(*values)
 
-        return Split(each(self.parts), each(self.duals), each(self.anchors))
+        parts, duals, anchors = zip(*map(attrgetter("parts", "duals", "anchors"), (self, *others)), strict=True)
+        return Split(each(*parts), each(*duals), each(*anchors))
 
     def take(self, index: Array) -> Split:
         """Keep some tensors of the batch."""
         return self.map(lambda a: array_namespace(a).take(a, index, axis=1))
 
-    @classmethod
-    def gathered(cls, function: Callable[[Sequence[Array]], Array], splits: Sequence[Split]) -> Split:
-        """Apply a function to the same array of several splits, for every array."""
-
-        def each(values: Sequence[Any]) -> Any:
-            if isinstance(values[0], tuple):
-                return tuple(each(own) for own in zip(*values, strict=True))
-            return function(values)
-
-        return cls(*(each([getattr(s, name) for s in splits]) for name in ("parts", "duals", "anchors")))
-
-    @classmethod
-    def joined(cls, splits: Sequence[Split]) -> Split:
+    def joined(self, *others: Split) -> Split:
         """Put batches together."""
-        return cls.gathered(lambda arrays: array_namespace(arrays[0]).concat(list(arrays), axis=1), splits)
+        return self.map(lambda *arrays: array_namespace(arrays[0]).concat(arrays, axis=1), *others)
 
 
 class Penalty(Protocol):
@@ -619,34 +609,38 @@ class Blocks:
             first += size
         return found
 
-    def _joined(self, blocks: Sequence[Array], like: Array) -> Array:
-        xp = array_namespace(like)
-        return xp.reshape(xp.concat([xp.reshape(b, (b.shape[0], -1)) for b in blocks], axis=1), like.shape)
+    def _joined(self, blocks: Sequence[Array]) -> Array:
+        """Lay blocks side by side, flat."""
+        xp = array_namespace(blocks[0])
+        return xp.concat([xp.reshape(block, (block.shape[0], -1)) for block in blocks], axis=1)
 
-    def _map(self, method: str, W: Array, split: Split | None, *arguments: Any) -> list[Any]:
-        splits = [None] * len(self.penalties) if split is None else self._splits(split)
-        triples = zip(self.penalties, self.blocks(W), splits, strict=True)
-        return [getattr(p, method)(own, s, *arguments) for p, own, s in triples]
+    def _each(self, method: str, *given: Any) -> list[Any]:
+        """Call a method of every penalty with what its block has of splits and tensors, and with all else as it is."""
+        own = [self._own(value) for value in given]
+        return [getattr(penalty, method)(*values) for penalty, *values in zip(self.penalties, *own, strict=True)]
 
-    def _splits(self, split: Split) -> list[Any]:
-        return [Split(*own) for own in zip(split.parts, split.duals, split.anchors, strict=True)]
+    def _own(self, value: Any) -> list[Any]:
+        """Take the split of all blocks, or a batch of tensors, apart; numbers (B,) are the same for every block."""
+        if isinstance(value, Split):
+            return list(map(Split, value.parts, value.duals, value.anchors))
+        return self.blocks(value) if getattr(value, "ndim", 0) > 1 else [value] * len(self.penalties)
 
     def _gathered(self, splits: Sequence[Split]) -> Split:
-        return Split(*(tuple(getattr(s, name) for s in splits) for name in ("parts", "duals", "anchors")))
+        return Split(*zip(*map(attrgetter("parts", "duals", "anchors"), splits), strict=True))
 
     def value(self, W: Array, split: Split | None = None) -> Array:
         """Sum over the blocks."""
-        return sum(self._map("value", W, split))
+        return sum(self._each("value", W, split))
 
     def dual_norm(self, G: Array, split: Split | None = None) -> Array:
         """Take the largest over the blocks."""
         xp = array_namespace(G)
-        return xp.max(xp.stack(self._map("dual_norm", G, split)), axis=0)
+        return xp.max(xp.stack(self._each("dual_norm", G, split)), axis=0)
 
     def dual_bound(self, length: Array) -> Array:
         """Take the largest over the blocks."""
         xp = array_namespace(length)
-        return xp.max(xp.stack([p.dual_bound(length) for p in self.penalties]), axis=0)
+        return xp.max(xp.stack(self._each("dual_bound", length)), axis=0)
 
     def force(self, shape: tuple[int, ...]) -> float:
         """Combine the forces on the blocks, a third of them: all of them take half as many iterations more (measured)."""
@@ -659,36 +653,30 @@ class Blocks:
 
     def start(self, W: Array) -> Split:
         """Start every block."""
-        return self._gathered([p.start(own) for p, own in zip(self.penalties, self.blocks(W), strict=True)])
+        return self._gathered(self._each("start", W))
 
     def pull(self, split: Split, rho: Array) -> Array:
         """Pull every block."""
-        xp = array_namespace(rho)
-        pulls = [p.pull(s, rho) for p, s in zip(self.penalties, self._splits(split), strict=True)]
-        return xp.concat([xp.reshape(pull, (pull.shape[0], -1)) for pull in pulls], axis=1)
+        return self._joined(self._each("pull", split, rho))
 
     def push(self, split: Split, W: Array, alpha: Array, rho: Array, relax: float) -> Split:
         """Advance every block."""
-        triples = zip(self.penalties, self._splits(split), self.blocks(W), strict=True)
-        return self._gathered([p.push(s, own, alpha, rho, relax) for p, s, own in triples])
+        return self._gathered(self._each("push", split, W, alpha, rho, relax))
 
     def residuals(self, before: Split, after: Split, W: Array, rho: Array) -> tuple[Array, Array]:
         """Take the largest over the blocks."""
-        xp = array_namespace(W)
-        pairs = zip(self.penalties, self._splits(before), self._splits(after), self.blocks(W), strict=True)
-        found = [p.residuals(one, two, own, rho) for p, one, two, own in pairs]
-        primal, dual = (xp.max(xp.stack([pair[i] for pair in found]), axis=0) for i in (0, 1))
+        xp, found = array_namespace(W), self._each("residuals", before, after, W, rho)
+        primal, dual = (xp.max(xp.stack(own), axis=0) for own in zip(*found, strict=True))
         return primal, dual
 
     def reflect(self, split: Split, P: Array, alpha: Array, curvature: float, step: float) -> tuple[Array, Split]:
         """Step in every block."""
-        triples = zip(self.penalties, self._splits(split), self.blocks(P), strict=True)
-        found = [p.reflect(s, own, alpha, curvature, step) for p, s, own in triples]
-        return self._joined([point for point, _ in found], P), self._gathered([s for _, s in found])
+        points, splits = zip(*self._each("reflect", split, P, alpha, curvature, step), strict=True)
+        return array_namespace(P).reshape(self._joined(points), P.shape), self._gathered(splits)
 
     def tidy(self, W: Array, split: Split) -> Array:
         """Tidy every block."""
-        return self._joined(self._map("tidy", W, split), W)
+        return array_namespace(W).reshape(self._joined(self._each("tidy", W, split)), W.shape)
 
     @property
     def is_invariant(self) -> bool:
@@ -707,7 +695,9 @@ def _modes(shape: tuple[int, ...], given: Sequence[float] | None, default: float
     """List the trace norms of all unfoldings with their weights."""
     weights = [default] * len(shape) if given is None else [float(weight) for weight in given]
     if len(weights) != len(shape):
-        raise ValueError(f"Expected {len(shape)} mode weights, one for each mode, got {len(weights)}.")
+        raise ValueError(
+            f"Expected {len(shape)} mode weights for weights of shape {shape}, got {len(weights)}: give one for each mode."
+        )
     return tuple(zip(weights, map(Nuclear, range(len(shape))), strict=True))
 
 

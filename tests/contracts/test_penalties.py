@@ -303,7 +303,7 @@ def test_with_one_mode_penalised_the_proximal_point_is_one_shrinkage(rng, method
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ((1.0, 1.0), "3 mode weights, one for each mode, got 2"),
+        ((1.0, 1.0), "3 mode weights for weights of shape .*, got 2: give one for each mode"),
         ((1.0, -1.0, 1.0), "not negative"),
         ((0.0, 0.0, 0.0), "above zero"),
         ((1.0, np.nan, 1.0), "finite"),
@@ -360,7 +360,7 @@ def test_a_split_can_be_taken_apart_by_problems_and_put_together_again(rng, pena
     kept = np.array([2, 0])
     np.testing.assert_array_equal(penalty.value(V[kept], split.take(kept)), penalty.value(V, split)[kept])
     np.testing.assert_array_equal(penalty.dual_norm(V[kept], split.take(kept)), penalty.dual_norm(V, split)[kept])
-    whole = Split.joined([split.take(np.array([0])), split.take(np.array([1, 2]))])
+    whole = split.take(np.array([0])).joined(split.take(np.array([1, 2])))
     np.testing.assert_array_equal(penalty.dual_norm(V, whole), penalty.dual_norm(V, split))
 
 

@@ -226,8 +226,11 @@ class Cholesky:
 
     @property
     def solver(self) -> Callable[[Array], Array]:
-        """The solve; elsewhere than on a processor a function of arrays alone, which can be recorded."""
-        if isinstance(self._L, np.ndarray) or self._L.shape[0] > _LARGE:
+        """The solve: of a small factor by its inverse, a function of arrays alone, which can be recorded.
+
+        Elsewhere than on a processor many small products wait for each other, and so do the rows of an inverse.
+        """
+        if self._L.shape[0] > (2 * _BLOCK if isinstance(self._L, np.ndarray) else _LARGE):
             return self.solve
         self._inverse = _invert_lower(self._L) if self._inverse is None else self._inverse
         return partial(_times_inverse, self._inverse)
@@ -236,9 +239,7 @@ class Cholesky:
         """Solve ``L L' w = r`` for every row r."""
         self._solves += 1
         size, here = self._L.shape[0], isinstance(self._L, np.ndarray)
-        # Elsewhere than on a processor many small products wait for each other, and so do the rows of an inverse.
-        many = self._solves > 100 or size <= 2 * _BLOCK if here else size <= _LARGE
-        if self._inverse is None and many:
+        if self._inverse is None and here and self._solves > 100:
             self._inverse = _invert_lower(self._L)
         if self._inverse is not None:
             return _times_inverse(self._inverse, rows)

@@ -17,6 +17,7 @@ __all__ = [
     "grid_trace",
     "inner",
     "kronecker",
+    "mode_factors",
     "n_rank",
     "refold",
     "unfold",
@@ -112,6 +113,23 @@ def frobenius_norm(A: Array) -> float:
     if scale == 0.0 or not math.isfinite(scale):
         return scale
     return scale * math.sqrt(float(xp.sum((A / scale) ** 2)))
+
+
+def mode_factors(A: Array, mode: int) -> tuple[Array, Array]:
+    """Find the left singular vectors of an unfolding and its singular values; of each vector the largest entry is positive.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.arrays.tensors import mode_factors
+    >>> factors, values = mode_factors(np.array([[0.0, 0.0], [-3.0, -4.0]]), 0)
+    >>> factors[:, 0] + 0.0, values.round(12)
+    (array([0., 1.]), array([5., 0.]))
+    """
+    xp = array_namespace(A)
+    U, values, _ = xp.linalg.svd(unfold(A, mode), full_matrices=False)
+    ones = xp.ones_like(values)
+    return U * xp.where(xp.max(U, axis=0) >= -xp.min(U, axis=0), ones, -ones), values
 
 
 def n_rank(A: Array, mode: int, *, rtol: float | None = None) -> int:

@@ -1,4 +1,4 @@
-"""What regressor and classifier share: reading, solving, certifying, describing the weights."""
+"""What regressor and classifier share: reading, solving, certifying."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -17,10 +17,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_narrow, is_sparse, move_to, place, to_numpy
+from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_narrow, is_sparse, move_to, place
 from tracelearn.arrays.linalg import mode_scales
 from tracelearn.confounds import Regression
 from tracelearn.errors import warn
+from tracelearn.estimators.weights import WeightsInModes
 from tracelearn.losses import Loss, as_loss
 from tracelearn.moments import Moments
 from tracelearn.penalties import as_penalty
@@ -36,7 +37,6 @@ from tracelearn.samples.checks import (
     read_samples,
     sample_shape,
 )
-from tracelearn.samples.modes import to_dataset
 from tracelearn.samples.samples import Block, Raw, Samples, as_raw, is_dask, naming, unnamed
 from tracelearn.samples.scikit_learn import Interval, StrOptions
 from tracelearn.solvers import SOLVERS
@@ -70,51 +70,19 @@ def shown() -> Iterator[None]:
             logger.removeHandler(handler)
 
 
-def target_names(estimator: Any, n_targets: int) -> tuple[str, list[Any]]:
-    """Say what the targets of a model are, and name those that have weights: of two classes the second."""
-    if hasattr(estimator, "classes_"):
-        classes = to_numpy(estimator.classes_).tolist()
-        return "class", classes[1:] if n_targets == 1 else classes
-    return "target", list(range(n_targets))
+@dataclass(frozen=True)
+class Survey:
+    """What is known of samples in blocks before the first block is read."""
+
+    n_targets: int
+    weight: float
+    attributes: dict[str, Any] = field(default_factory=dict)  # that the model learns from it
+    parameters: dict[str, Any] = field(default_factory=dict)  # with which blocks are read
+    options: dict[str, Any] = field(default_factory=dict)  # of ``_block``
 
 
-class NamedWeights:
-    """Weights that come back with the names of modes."""
-
-    sample_shape_: tuple[int, ...]
-    coef_tensor_: Any
-    patterns_: Any
-
-    def to_xarray(self) -> Any:
-        """Return ``coef`` and ``patterns`` as a Dataset of xarray, with the names and coordinates of the samples of ``fit``.
-
-        ``coef_`` and ``patterns_`` are arrays whatever X was, as scikit-learn's tools expect them.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> import xarray
-        >>> from tracelearn import TraceNormRegressor
-        >>> X = np.random.default_rng(0).normal(size=(50, 3, 4))
-        >>> samples = xarray.DataArray(X, dims=("trial", "channel", "time"), coords={"channel": ["C3", "Cz", "C4"]})
-        >>> model = TraceNormRegressor().fit(samples, X[:, 1, 2])
-        >>> found = model.to_xarray()
-        >>> found["patterns"].dims, float(found["coef"].sel(channel="Cz", time=2)) > 0.5
-        (('channel', 'time'), True)
-        """
-        check_is_fitted(self)
-        coef, patterns = to_numpy(self.coef_tensor_), to_numpy(self.patterns_)
-        shape = tuple(self.sample_shape_)
-        if coef.shape[coef.ndim - len(shape) :] != shape:
-            raise ValueError(
-                "Expected weights in the modes of samples, got those of views of them: take coef_by_view_ and patterns_by_view_."
-            )
-        names = target_names(self, coef.shape[0] if coef.ndim > len(shape) else 1)
-        return to_dataset({"coef": coef, "patterns": patterns}, shape, getattr(self, "modes_", None), names)
-
-
-class TraceNormModel(NamedWeights, BaseEstimator):
-    """What regressor and classifier share: reading, solving, certifying, describing the weights."""
+class TraceNormModel(WeightsInModes, BaseEstimator):
+    """What regressor and classifier share: reading, solving, certifying."""
 
     _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 - scikit-learn's convention
         "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
@@ -135,6 +103,43 @@ class TraceNormModel(NamedWeights, BaseEstimator):
         "verbose": ["verbose"],
     }
 
+    def __init__(
+        self,
+        alpha: Any = "auto",
+        *,
+        ridge: float = 0.0,
+        loss: Any = "squared",
+        penalty: Any = "overlapped",
+        mode_weights: Any = None,
+        target_mode: bool = False,
+        scaling: Any = None,
+        fit_intercept: bool = True,
+        tensor_shape: Any = None,
+        solver: Any = "auto",
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        warm_start: bool = False,
+        keep_moments: bool = False,
+        forgetting: float = 1.0,
+        verbose: int = 0,
+    ) -> None:
+        self.alpha = alpha
+        self.ridge = ridge
+        self.loss = loss
+        self.penalty = penalty
+        self.mode_weights = mode_weights
+        self.target_mode = target_mode
+        self.scaling = scaling
+        self.fit_intercept = fit_intercept
+        self.tensor_shape = tensor_shape
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.warm_start = warm_start
+        self.keep_moments = keep_moments
+        self.forgetting = forgetting
+        self.verbose = verbose
+
     _dtype: Any  # of the samples, and so of the weights
     _flat = False  # whether samples of more than one mode came flat
     _single = False  # whether there is one target and no axis of targets, in y, in weights and in intercepts
@@ -149,7 +154,7 @@ class TraceNormModel(NamedWeights, BaseEstimator):
     def _block(self, X: Any, y: Any, sample_weight: Any, *, reset: bool, **known: Any) -> Any:
         raise NotImplementedError
 
-    def _survey(self, raw: Raw, **known: Any) -> dict[str, Any]:
+    def _survey(self, raw: Raw, **known: Any) -> Survey:
         raise NotImplementedError
 
     # --- samples -----------------------------------------------------------------------------------------------------
@@ -170,7 +175,7 @@ class TraceNormModel(NamedWeights, BaseEstimator):
                 self.sample_shape_, self._flat = shape, len(shape) > 1 and len(np.shape(X)) == 2
             return Samples.of(block, shape)
         reader, survey = self._reader(raw, reset=reset, **known)
-        options, confounds = {**known, **survey["options"], "part": True}, raw.confounds
+        options, confounds = {**known, **survey.options, "part": True}, raw.confounds
 
         def checked(batch: tuple[int, Any, Any, Any]) -> Block:
             first, *parts = batch
@@ -180,16 +185,16 @@ class TraceNormModel(NamedWeights, BaseEstimator):
             return found if confounds is None else _with_confounds(found, confounds)
 
         blocks = raw.execution.view(checked, raw.batches)
-        n_targets, total = survey["n_targets"], survey["total"]
-        found = Samples(blocks, reader.sample_shape_, n_targets, total, raw.n_samples, raw.execution)
+        shape = reader.sample_shape_
+        found = Samples(blocks, shape, survey.n_targets, survey.weight, raw.n_samples, raw.execution)
         return found if confounds is None else replace(found, n_confounds=confounds.shape[1])
 
-    def _reader(self, raw: Raw, *, reset: bool, **known: Any) -> tuple[Any, dict[str, Any]]:
+    def _reader(self, raw: Raw, *, reset: bool, **known: Any) -> tuple[Any, Survey]:
         """Find out what must be known before the first block; return a light model that knows it, and the rest."""
         if not reset:
-            return self._light(), {"n_targets": self.moments_.n_targets, "total": math.nan, "options": {}}
+            return self._light(), Survey(self.moments_.n_targets, math.nan)
         found = self._survey(raw, **known)
-        check_total_weight(found["total"])
+        check_total_weight(found.weight)
         dims, dtype = raw.sample_shape, raw.dtype
         if dims is None:
             first = raw.first_samples()
@@ -198,9 +203,9 @@ class TraceNormModel(NamedWeights, BaseEstimator):
         self._flat = len(shape) > 1 and len(dims) == 1
         self.sample_shape_, self.n_features_in_ = shape, math.prod(shape)
         self._dtype = np.dtype(np.float32 if dtype == np.float32 else np.float64)
-        self.__dict__.update(found["attributes"])
+        self.__dict__.update(found.attributes)
         reader = self._light()
-        reader.__dict__.update(found["parameters"])
+        reader.__dict__.update(found.parameters)
         return reader, found
 
     def _light(self) -> Any:
@@ -327,11 +332,6 @@ class TraceNormModel(NamedWeights, BaseEstimator):
         """Return the penalty and the shape of one weight tensor: with ``target_mode`` the targets are its first mode."""
         weights = None if self.mode_weights is None else read_numbers(self.mode_weights, "mode_weights", "numbers")
         whole = (n_targets, *self.sample_shape_) if self._joint(n_targets) else self.sample_shape_
-        if weights is not None and len(weights) != len(whole):
-            raise ValueError(
-                f"Expected {len(whole)} mode weights for {'targets and ' if self._joint(n_targets) else ''}samples of shape "
-                f"{self.sample_shape_}, got {len(weights)}: give one weight for each mode."
-            )
         return as_penalty(self.penalty, whole, weights), whole
 
     def _solve(self, fit: DataFit, n_targets: int, warm: bool, scales: Array | None = None) -> Array:
@@ -502,53 +502,10 @@ class TraceNormModel(NamedWeights, BaseEstimator):
         return scores
 
     @property
-    def coef_tensor_(self) -> Array:
-        """The weights as tensors, (I1, ..., IN) or (K, I1, ..., IN), whether samples came flat or not."""
-        check_is_fitted(self)
-        flat = 1 if self._flat else len(self.sample_shape_)
-        return array_namespace(self.coef_).reshape(self.coef_, (*self.coef_.shape[:-flat], *self.sample_shape_))
-
-    @property
-    def mode_factors_(self) -> list[tuple[Array, Array]]:
-        """For each mode, orthonormal factors (I_n, R) and singular values (R,) of the weights' unfolding.
-
-        From the higher-order singular value decomposition of ``coef_``; several targets are unfolded side by side.
-
-        Scale: factors have length 1, and the singular values, in the units of ``coef_``, carry the size. Sign: a factor and
-        its negative describe the same weights, so the one is given whose entry of largest size is positive; signs that
-        mean something are in the core, ``coef_`` multiplied with the transposed factors along every mode. The k-th factors
-        of two modes belong together only where the core says so.
-        """
-        W = self.coef_tensor_
-        xp, factors = array_namespace(W), []
-        for axis in self._mode_axes():
-            U, s, _ = xp.linalg.svd(_fibres(W, axis), full_matrices=False)
-            ones = xp.ones_like(s)
-            factors.append((U * xp.where(xp.max(U, axis=0) >= -xp.min(U, axis=0), ones, -ones), s))
-        return factors
-
-    @property
-    def mode_ranks_(self) -> Array:
-        """The rank of the weights in each mode; with several targets, one row for each, unless they share modes."""
-        W = self.coef_tensor_
-        together = W.ndim == len(self.sample_shape_) or self._shares_modes()
-        tensors = [W] if together else [W[k, ...] for k in range(W.shape[0])]
-        ranks = [[_rank(one, mode) for mode in range(one.ndim)] for one in tensors]
-        return move_to(np.array(ranks[0] if len(tensors) == 1 else ranks), self.coef_)
-
-    @property
     def convergence_(self) -> Array:
         """Iteration and relative duality gap, the largest over targets, at every check of the last solve."""
         check_is_fitted(self)
         return np.stack(self._convergence, axis=1)
-
-    def _mode_axes(self) -> range:
-        order = self.coef_tensor_.ndim
-        return range(0 if order == len(self.sample_shape_) or self._shares_modes() else 1, order)
-
-    def _shares_modes(self) -> bool:
-        W = self.coef_tensor_
-        return bool(self.target_mode) and W.ndim > len(self.sample_shape_) and W.shape[0] > 1
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the last solution out of pickles unless it may be started from."""
@@ -589,16 +546,3 @@ def gap_curve(record: Sequence[tuple[int, float]], n_iter: int, gap: float) -> t
             last = np.searchsorted(counts[run], iterations, side="right") - 1
             largest = np.maximum(largest, gaps[run][np.maximum(last, 0)])
     return np.append(iterations, float(n_iter)), np.append(largest, gap)
-
-
-def _fibres(W: Array, axis: int) -> Array:
-    xp = array_namespace(W)
-    return xp.reshape(xp.moveaxis(W, axis, 0), (W.shape[axis], -1))
-
-
-def _rank(W: Array, mode: int) -> int:
-    xp = array_namespace(W)
-    values = xp.linalg.svdvals(_fibres(W, mode))
-    # Rounding of float32 coefficients, the coarsest that are stored.
-    level = max(W.shape) * 10 * float(xp.finfo(W.dtype).eps) * values[0]
-    return int(xp.sum(xp.astype((values > level) & (values > 0), xp.int64)))

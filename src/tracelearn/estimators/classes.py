@@ -11,10 +11,10 @@ from dataclasses import replace
 import numpy as np
 from array_api_compat import device
 
-from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
+from tracelearn.arrays.array_api import Array, array_namespace, move_to, to_numpy
 from tracelearn.moments import Moments
 
-__all__ = ["n_columns", "recode", "union"]
+__all__ = ["labels_of", "n_columns", "recode", "union"]
 
 
 def n_columns(n_classes: int) -> int:
@@ -22,8 +22,23 @@ def n_columns(n_classes: int) -> int:
     return 1 if n_classes == 2 else n_classes
 
 
+def labels_of(scores: Array, classes: Array) -> Array:
+    """Choose the class of each sample, given its score (n,) for the second of two classes, or one for each, (n, K).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.estimators.classes import labels_of
+    >>> labels_of(np.array([-1.0, 2.0]), np.array(["ash", "birch"]))
+    array(['ash', 'birch'], dtype='<U5')
+    """
+    xp = array_namespace(scores)
+    index = xp.astype(scores > 0, xp.int64) if scores.ndim == 1 else xp.argmax(scores, axis=1)
+    return array_namespace(classes).take(classes, move_to(index, classes), axis=0)
+
+
 def union(first: Array, second: Array) -> Array:
-    """Join two sets of labels, sorted; refuse text beside numbers, which NumPy would silently turn into text.
+    """Join two sets of labels, sorted; refuse text among numbers, which NumPy would silently turn into text.
 
     Examples
     --------

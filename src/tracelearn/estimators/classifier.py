@@ -12,7 +12,8 @@ from sklearn.utils.metaestimators import available_if
 
 from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, move_to, to_numpy, widest
 from tracelearn.errors import InputError
-from tracelearn.estimators.classes import recode, union
+from tracelearn.estimators.base import Survey
+from tracelearn.estimators.classes import labels_of, n_columns, recode, union
 from tracelearn.estimators.online import OnlineModel, has_moments
 from tracelearn.estimators.scores import accuracy
 from tracelearn.moments import Moments
@@ -163,23 +164,25 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
         forgetting: float = 1.0,
         verbose: int = 0,
     ) -> None:
-        self.alpha = alpha
-        self.ridge = ridge
-        self.loss = loss
-        self.penalty = penalty
-        self.mode_weights = mode_weights
-        self.target_mode = target_mode
-        self.scaling = scaling
+        super().__init__(
+            alpha,
+            ridge=ridge,
+            loss=loss,
+            penalty=penalty,
+            mode_weights=mode_weights,
+            target_mode=target_mode,
+            scaling=scaling,
+            fit_intercept=fit_intercept,
+            tensor_shape=tensor_shape,
+            solver=solver,
+            tol=tol,
+            max_iter=max_iter,
+            warm_start=warm_start,
+            keep_moments=keep_moments,
+            forgetting=forgetting,
+            verbose=verbose,
+        )
         self.class_weight = class_weight
-        self.fit_intercept = fit_intercept
-        self.tensor_shape = tensor_shape
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.warm_start = warm_start
-        self.keep_moments = keep_moments
-        self.forgetting = forgetting
-        self.verbose = verbose
 
     classes_: Array
     _learns_classes = True
@@ -209,8 +212,7 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
             weight = balance if weight is None else move_to(balance, rows, weight.dtype) * weight
             weight = read_weights(weight, rows, part=part)
         columns = array_namespace(members).astype(members, widest(members)["dtype"])
-        n_targets = 1 if columns.shape[1] == 2 else columns.shape[1]
-        return Block(rows, self._loss(n_targets).encode(columns), weight), shape
+        return Block(rows, self._loss(n_columns(columns.shape[1])).encode(columns), weight), shape
 
     def _balance(self, y: Array, members: Array) -> Array:
         """Weigh every sample by its class."""
@@ -225,7 +227,7 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
             balance = move_to(np.array([float(self.class_weight.get(name, 1.0)) for name in names]), y, columns.dtype)
         return columns @ balance
 
-    def _survey(self, raw: Raw, *, classes: Any = None, **known: Any) -> dict[str, Any]:
+    def _survey(self, raw: Raw, *, classes: Any = None, **known: Any) -> Survey:
         """Look at the labels alone: which classes there are, how often, and what all samples weigh."""
         found: LabelCount = raw.execution.total(lambda t: label_counts(*t), raw.targets)
         counts, classes = found.found, found.classes if classes is None else classes
@@ -235,13 +237,8 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
             n = sum(count for count, _ in counts.values())
             weights = {label: n / (len(counts) * count) for label, (count, _) in counts.items()}
         total = sum(weight * (weights or {}).get(label, 1.0) for label, (_, weight) in counts.items())
-        return {
-            "n_targets": 1 if len(classes) == 2 else len(classes),
-            "total": total,
-            "attributes": {"classes_": classes},
-            "parameters": {"class_weight": weights},
-            "options": {"classes": classes},
-        }
+        n_targets = n_columns(len(classes))
+        return Survey(n_targets, total, {"classes_": classes}, {"class_weight": weights}, {"classes": classes})
 
     def _check_learned(self, classes: Any = None) -> None:
         known = to_numpy(self.classes_ if classes is None else classes)
@@ -339,10 +336,7 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
         return self._apply("predict", X, confounds)
 
     def _predict(self, X: Any, confounds: Array | None = None) -> Array:
-        scores = self._decision_function(X, confounds)
-        xp = array_namespace(scores)
-        index = xp.astype(scores > 0, xp.int64) if scores.ndim == 1 else xp.argmax(scores, axis=1)
-        return array_namespace(self.classes_).take(self.classes_, move_to(index, self.classes_), axis=0)
+        return labels_of(self._decision_function(X, confounds), self.classes_)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> float:
         """Return the share of labels that are right; epochs of MNE bring their own, as in ``fit``."""

@@ -52,13 +52,6 @@ class OnlineModel(TraceNormModel):
         """Return the moments of this model and of another, coded alike, and what is known then."""
         return self._moments_of(self), self._others(other), {}
 
-    def _refuse_without_moments(self) -> None:
-        if hasattr(self, "coef_") and not hasattr(self, "moments_"):
-            raise ValueError(
-                "Expected a model that keeps its moments, got one that was fitted without: fit with keep_moments=True and "
-                "enough samples, or begin with partial_fit on a new model."
-            )
-
     def _learn(
         self,
         X: Any,
@@ -71,8 +64,12 @@ class OnlineModel(TraceNormModel):
         part: bool = False,
     ) -> None:
         """Add samples to ``moments_`` and leave the weights as they are, until ``_refresh``; a part may weigh nothing."""
-        self._refuse_without_moments()
         past = getattr(self, "moments_", None)
+        if past is None and hasattr(self, "coef_"):
+            raise ValueError(
+                "Expected a model that keeps its moments, got one that was fitted without: fit with keep_moments=True and "
+                "enough samples, or begin with partial_fit on a new model."
+            )
         raw = as_raw(X, y, sample_weight, confounds, None if past is None else getattr(self, "modes_", None))
         if past is not None:
             self._check_confounds(confounds)

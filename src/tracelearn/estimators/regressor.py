@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import RegressorMixin
-from sklearn.utils import Tags
+from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 
 from tracelearn.arrays.array_api import Array, is_non_numpy
+from tracelearn.estimators.base import Survey
 from tracelearn.estimators.online import OnlineModel, has_moments
 from tracelearn.estimators.scores import r_squared
 from tracelearn.samples.checks import float_dtype, learning, read_samples, read_targets, read_weights
@@ -18,7 +19,7 @@ from tracelearn.samples.samples import Block, Raw
 __all__ = ["TraceNormRegressor"]
 
 
-class TraceNormRegressor(RegressorMixin, OnlineModel):
+class TraceNormRegressor(MultiOutputMixin, RegressorMixin, OnlineModel):
     """Linear regression on samples that are tensors, with weights of low rank in every mode.
 
     Minimises, over the weight tensor W and the intercept b::
@@ -120,50 +121,9 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
     True
     """
 
-    def __init__(
-        self,
-        alpha: Any = "auto",
-        *,
-        ridge: float = 0.0,
-        loss: Any = "squared",
-        penalty: Any = "overlapped",
-        mode_weights: Any = None,
-        target_mode: bool = False,
-        scaling: Any = None,
-        fit_intercept: bool = True,
-        tensor_shape: Any = None,
-        solver: Any = "auto",
-        tol: float = 1e-6,
-        max_iter: int = 1000,
-        warm_start: bool = False,
-        keep_moments: bool = False,
-        forgetting: float = 1.0,
-        verbose: int = 0,
-    ) -> None:
-        self.alpha = alpha
-        self.ridge = ridge
-        self.loss = loss
-        self.penalty = penalty
-        self.mode_weights = mode_weights
-        self.target_mode = target_mode
-        self.scaling = scaling
-        self.fit_intercept = fit_intercept
-        self.tensor_shape = tensor_shape
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.warm_start = warm_start
-        self.keep_moments = keep_moments
-        self.forgetting = forgetting
-        self.verbose = verbose
-
     def _block(
         self, X: Any, y: Any, sample_weight: Any, *, reset: bool, part: bool = False, **known: Any
     ) -> tuple[Block, tuple[int, ...]]:
-        if y is None:
-            raise ValueError(
-                "Expected one target for each sample: fit requires y to be passed, but the target y is None."
-            )
         rows, shape = read_samples(self, X, reset=reset, any_library=True, finite=False)
         y = read_targets(y, rows)
         if not reset and (y.ndim == 1) != self._single:
@@ -175,15 +135,12 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
         self._loss().check_target(Y)
         return Block(rows, Y, read_weights(sample_weight, rows, part=part)), shape
 
-    def _survey(self, raw: Raw, **known: Any) -> dict[str, Any]:
+    def _survey(self, raw: Raw, **known: Any) -> Survey:
         """Look at the targets alone: how many there are for each sample, and what all samples weigh."""
         execution, targets = raw.execution, raw.targets
         total = execution.total(lambda t: float(np.shape(t[0])[0] if t[1] is None else np.sum(t[1])), targets)
         shape = np.shape(execution.first(targets)[0])
-        single = len(shape) == 1
-        n_targets = 1 if single else shape[1]
-        learned = {"_single": single}
-        return {"n_targets": n_targets, "total": total, "attributes": learned, "parameters": {}, "options": {}}
+        return Survey(math.prod(shape[1:]), total, {"_single": len(shape) == 1})
 
     @learning
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> Self:
@@ -227,8 +184,3 @@ class TraceNormRegressor(RegressorMixin, OnlineModel):
             return float(super().score(X, y, sample_weight))
         found = self.predict(X, confounds)
         return r_squared(read_targets(y, found), found, read_weights(sample_weight, found))
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags

@@ -244,15 +244,12 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
         self._learn(X, sample_weight)
 
     def _learn(self, X: Any, sample_weight: Any) -> None:
-        whole = self._total(self._measure, X, sample_weight)
+        whole = self._total(lambda T, weight: summarise(self._features(T), weight, *self._rules()), X, sample_weight)
         if hasattr(self, "n_samples_seen_"):
             seen, (mean, sums) = float(self.n_samples_seen_), self._known()
             whole = Summary(seen, mean, [seen * part for part in sums], self._rules()[0]) + whole
         self.n_samples_seen_: Any = int(whole.weight) if whole.weight.is_integer() else whole.weight
         self._keep(whole)
-
-    def _measure(self, T: Array, weight: Array) -> Summary:
-        return summarise(self._features(T), weight, *self._rules())
 
     def _total(self, measure: Measure, X: Any, sample_weight: Any) -> Any:
         """Add up the summaries of all samples, in one pass."""

@@ -213,18 +213,18 @@ def unpack(path: str | os.PathLike[str], trusted: Iterable[type] = ()) -> tuple[
             check_use(thing)
     except UnknownTypeError as error:
         raise ValueError(
-            f"Expected a {header.kind} of plain data and types of tracelearn, got {_told(error)}, {path}: if you know the type "
-            "and trust it, pass trusted=[...]."
+            f"Expected a {header.kind} of plain data and types of tracelearn, got {_one_line(error)}, {path}: if you know the "
+            "type and trust it, pass trusted=[...]."
         ) from error
     except Exception as error:  # whatever hostile content makes of zipfile, json and NumPy
         raise DamagedFileError(
             f"Expected content that tracelearn can write and read, got some that it cannot ({type(error).__name__}: "
-            f"{_told(error)}), {path}: use only files written by save."
+            f"{_one_line(error)}), {path}: use only files written by save."
         ) from error
     return header.kind, thing
 
 
-def _told(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     """Write what an error says in one line: of a hostile file it may be anything."""
     return " ".join(str(error).split())[:200]
 

@@ -12,7 +12,7 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
@@ -20,6 +20,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, to_numpy
 from tracelearn.errors import warn
+from tracelearn.estimators.classes import labels_of
+from tracelearn.losses import Squared
 from tracelearn.moments import Moments
 from tracelearn.paper.algorithms import Constants, Iterate, algorithm1, converge
 from tracelearn.samples.checks import check_range, read_labels, read_samples, read_targets
@@ -178,8 +180,6 @@ class _PaperModel(BaseEstimator):
         return self
 
     def _read(self, X: Any, y: Any, *, reset: bool, classes: Any = None) -> tuple[Array, Array]:
-        if y is None:
-            raise ValueError("Expected a y: fit requires y to be passed, but the target y is None.")
         rows, shape = read_samples(self, X, reset=reset, any_library=True)
         Y = self._read_targets(y, rows, reset, classes)
         check_range(rows, "X")
@@ -213,7 +213,7 @@ def _targets(past: Moments) -> list[Moments]:
     return [replace(past, y_mean=past.y_mean[k], cross=past.cross[:, k], target_sq=past.target_sq[k]) for k in columns]
 
 
-class PaperRegressor(RegressorMixin, _PaperModel):
+class PaperRegressor(MultiOutputMixin, RegressorMixin, _PaperModel):
     """Linear regression on tensors by one of the paper's six algorithms, as printed.
 
     Minimises ``sum of (y - <W, X> - b)^2 + lam / N sum_n |W_(n)|_*``. The loss is a sum: the ``alpha`` of
@@ -291,11 +291,6 @@ class PaperRegressor(RegressorMixin, _PaperModel):
     def _shaped(self, models: list[Iterate]) -> tuple[Array, Any]:
         return (models[0].W, models[0].b) if self._single else super()._shaped(models)
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
-
 
 class PaperClassifier(ClassifierMixin, _PaperModel):
     """Linear classification of tensors by one of the paper's six algorithms, as printed.
@@ -340,10 +335,7 @@ class PaperClassifier(ClassifierMixin, _PaperModel):
 
     def predict(self, X: Any) -> Array:
         """Predict the label of each sample."""
-        scores = self.decision_function(X)
-        xp = array_namespace(scores)
-        index = xp.astype(scores > 0, xp.int64) if scores.ndim == 1 else xp.argmax(scores, axis=1)
-        return array_namespace(self.classes_).take(self.classes_, move_to(index, self.classes_), axis=0)
+        return labels_of(self.decision_function(X), self.classes_)
 
     def _read_targets(self, y: Any, rows: Array, reset: bool, classes: Any) -> Array:
         if not reset:
@@ -352,6 +344,4 @@ class PaperClassifier(ClassifierMixin, _PaperModel):
                 raise ValueError(f"Expected the classes of the first call, {known}, got {classes.tolist()}.")
             classes = self.classes_
         y, self.classes_ = read_labels(y, rows, classes)
-        is_class = move_to(y[:, None] == self.classes_[None, :], rows)
-        columns = 2.0 * as_dtype(is_class, rows.dtype) - 1.0
-        return columns[:, 1:] if columns.shape[1] == 2 else columns
+        return Squared().encode(as_dtype(move_to(y[:, None] == self.classes_[None, :], rows), rows.dtype))

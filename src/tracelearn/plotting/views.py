@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from tracelearn.arrays.array_api import Array, to_numpy
-from tracelearn.arrays.tensors import unfold
+from tracelearn.arrays.tensors import mode_factors
 from tracelearn.features import Convolutions, SecondOrder
 from tracelearn.plotting.canvas import COLOURS, INK, Panels, legend_above, plain
 from tracelearn.plotting.modes import MOST, carrying, check_model, draw_over, leading_factors, modes_of
@@ -40,8 +40,7 @@ class ViewPart:
 
     def factors(self) -> list[tuple[Array, Array]]:
         """Find left singular vectors and singular values of every mode; several targets are unfolded side by side."""
-        found = (np.linalg.svd(unfold(self.coef, n + 1), full_matrices=False) for n in range(len(self.modes)))
-        return [(U * np.where(U.max(axis=0) >= -U.min(axis=0), 1.0, -1.0), s) for U, s, _ in found]
+        return [mode_factors(self.coef, n + 1) for n in range(len(self.modes))]
 
     def sources(self, most: int) -> tuple[Array, Array, Array]:
         """Read the weights of second order as leading filters (n, c), their patterns, and their shares of the squared weights.

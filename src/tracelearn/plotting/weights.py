@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from tracelearn.arrays.array_api import Array, to_numpy
-from tracelearn.estimators.base import target_names
+from tracelearn.estimators.weights import target_names
 from tracelearn.plotting.canvas import COLOURS, INK, LIMIT, Panels, legend_above, plain, whole_ticks
 from tracelearn.plotting.modes import check_model, draw_over, leading_factors, modes_of, modes_of_weights, name_ticks
 from tracelearn.plotting.topography import draw_heads
@@ -175,10 +175,7 @@ class ModeFactorsDisplay(Panels):
 
     def plot(self, ax: Any = None) -> Self:
         """Draw on the axes that are given, or on a new figure."""
-        # Names of many entries need room; numbers have an axis.
-        widths = [
-            2.0 if mode.has_names and mode.positions is None and len(mode.values) > 24 else 1.0 for mode in self.modes
-        ]
+        widths = [2.0 if mode.is_wide else 1.0 for mode in self.modes]
         self._open(ax, (1, len(self.modes)), (3.6, 3.2), "one for each mode", widths=widths)
         self.lines_: list[list[Any]] = []
         for axes, mode, factors, shares in zip(self.axes_, self.modes, self.factors, self.shares, strict=True):

@@ -201,8 +201,8 @@ class Solution:
 
         rho = None if any(part.rho is None for part in parts) else stack("rho")  # zero is found without a step
         n_iter = max(part.n_iter for part in parts)
-        split = Split.joined([part.split for part in parts])
-        return cls(stack("W"), split, stack("objective"), stack("gap"), n_iter, rho)
+        first, *others = (part.split for part in parts)
+        return cls(stack("W"), first.joined(*others), stack("objective"), stack("gap"), n_iter, rho)
 
 
 Watcher = Callable[[Solution], None]
@@ -303,19 +303,24 @@ class Problems:
         return array_namespace(rows).reshape(rows, (-1, *self.shape))
 
     def certified(
-        self, W: Array, split: Split, n_iter: int, rho: Array | None = None, *, proven: bool = True
+        self,
+        W: Array,
+        split: Split,
+        n_iter: int,
+        rho: Array | None = None,
+        *,
+        proven: bool = True,
+        tidy: bool = False,
     ) -> Solution:
-        """Make a solution of W, with its certificate; without one it is for choosing between models, not for handing out."""
+        """Make a solution of W, with its certificate; without one it is for choosing between models, not for handing out.
+
+        With ``tidy`` it is that of the weights with the exact ranks and zeros of their split.
+        """
         if not proven:
             unknown = array_namespace(self.alpha).full_like(self.alpha, math.inf)
             return Solution(W, split, unknown, unknown, n_iter, rho)
-        objective, gap = replayed(W, _proof, self.penalised, self, W, split)
+        W, objective, gap = replayed(W, _proof, self.penalised, tidy, self, W, split)
         return Solution(W, split, objective, gap, n_iter, rho)
-
-    def tidied(self, found: Solution) -> Solution:
-        """Give weights the exact ranks and zeros of their split, with a certificate of their own."""
-        W, objective, gap = replayed(found.W, _tidied, self.penalised, self, found.W, found.split)
-        return replace(found, W=W, objective=objective, gap=gap)
 
     @cached_property
     def penalised(self) -> bool:
@@ -327,7 +332,7 @@ class Problems:
         if start is not None:
             return self.certified(start.W, start.split, 0, start.rho, proven=proven)
         W = self.tensors(array_namespace(self.alpha).zeros_like(self.fit.at_zero.gradient))
-        objective, gap = replayed(W, _proof, self.penalised, self, W, None)
+        _, objective, gap = replayed(W, _proof, self.penalised, False, self, W, None)
         return Solution(W, self.penalty.start(W), objective, gap, 0)
 
     def take(self, problems: Array) -> Problems:
@@ -336,18 +341,14 @@ class Problems:
         return Problems(self.fit.take(problems), self.penalty.take(problems), alpha, self.shape, reference)
 
 
-def _proof(penalised: bool, problems: Problems, W: Array, split: Split | None) -> tuple[Array, Array]:
-    """Certify W; without a split it is zero."""
-    fit, alpha = problems.fit, problems.alpha
-    at = fit.at_zero if split is None else fit.evaluate(problems.rows(W))
-    zero = split is None
-    return certify(at, problems.penalty, W, split, alpha, problems.scale, penalised=penalised, zero=zero)
-
-
-def _tidied(penalised: bool, problems: Problems, W: Array, split: Split) -> tuple[Array, Array, Array]:
-    """Tidy W, and certify what that leaves."""
-    W = problems.penalty.tidy(W, split)
-    return W, *_proof(penalised, problems, W, split)
+def _proof(
+    penalised: bool, tidy: bool, problems: Problems, W: Array, split: Split | None
+) -> tuple[Array, Array, Array]:
+    """Tidy W where that is asked for, and certify it; without a split it is zero."""
+    fit, penalty, zero = problems.fit, problems.penalty, split is None
+    W = penalty.tidy(W, split) if tidy and split is not None else W
+    at = fit.at_zero if zero else fit.evaluate(problems.rows(W))
+    return W, *certify(at, penalty, W, split, problems.alpha, problems.scale, penalised=penalised, zero=zero)
 
 
 class Finish:
@@ -375,7 +376,7 @@ class Finish:
         if not self._exact_ranks or not bool(xp.any(found.gap <= self._tol)):
             return found, good
         self._good = found
-        tidy = problems.tidied(found)
+        tidy = problems.certified(found.W, found.split, found.n_iter, found.rho, tidy=True)
         exact = tidy.gap <= self._tol
         last_call = xp.full_like(found.gap, 1.25 * found.n_iter + 20.0)
         self._deadline = xp.where(good, xp.minimum(self._deadline, last_call), self._deadline)

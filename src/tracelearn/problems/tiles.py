@@ -98,10 +98,7 @@ def _folded(samples: Samples) -> _TiledFold:
     """Sum the samples up here, in one pass."""
     p, K, shape = samples.n_features, samples.n_targets, samples.shape
     fold: _TiledFold = samples.execution.folded(
-        lambda block: _TiledFold.empty(p, K),
-        lambda fold, block: block.add_to(fold, shape),
-        lambda fold: fold,
-        samples.blocks,
+        lambda fold, block: block.add_to(fold or _TiledFold.empty(p, K), shape), lambda fold: fold, samples.blocks
     )
     fold._settle()
     return fold
@@ -110,9 +107,8 @@ def _folded(samples: Samples) -> _TiledFold:
 def _gathered(samples: Samples) -> _TiledFold:
     """Sum the samples up on a cluster: the means, and about them a portion of the matrix in each pass."""
     fold = _TiledFold.empty(samples.n_features, samples.n_targets)
-    origin = np.asarray(
-        samples.execution.first(samples.blocks).X[0], dtype=float
-    )  # what all share is subtracted exactly
+    # What all samples have in common is subtracted exactly.
+    origin = np.asarray(samples.execution.first(samples.blocks).X[0], dtype=float)
     step, y_mean = samples.total(lambda X, Y, share, z: (share @ (X - origin), share @ Y))
     for part in _portions(samples.n_features, samples.execution.memory()):
 

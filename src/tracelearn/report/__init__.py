@@ -45,7 +45,7 @@ def model_page(
     if X is None:
         return render(facts)
     if y is None:
-        raise ValueError("Expected targets y beside X, got None: give both, or neither.")
+        raise ValueError("Expected targets y with X, got None: give both, or neither.")
     result = compare(model, y, to_numpy(model.predict(X)))
     return render(facts, Evaluation(result, f"{result.total:,} samples"))
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from tracelearn.arrays.array_api import to_numpy
-from tracelearn.arrays.tensors import Array, unfold
-from tracelearn.estimators.base import target_names
+from tracelearn.arrays.tensors import Array, mode_factors
+from tracelearn.estimators.weights import target_names
 from tracelearn.plotting.canvas import COLOURS
 from tracelearn.plotting.modes import CVCurve, as_modes, carrying, cv_curve, leading_factors, modes_of_weights
 from tracelearn.plotting.views import ViewPart, parts_of_model, view_in_words, what_was_found
@@ -221,8 +221,7 @@ def _of_view(part: ViewPart) -> list[Components]:
         if part.maps is not None:
             patterns = part.sources(MOST_COMPONENTS)[1]
             drawn = patterns / np.linalg.norm(patterns, axis=1, keepdims=True)
-        spectra = (np.linalg.svd(unfold(one[None], n + 1), full_matrices=False) for one in part.coef)
-        ranks = {leading_factors(U_k, s_k, 1)[2] for U_k, s_k, _ in spectra}
+        ranks = {leading_factors(*mode_factors(one, n), 1)[2] for one in part.coef}
         named = replace(mode, name=part.label if part.maps else f"{part.label}: {mode.name}")
         shares = np.vstack([together, _own_shares(part.coef, leading, n)])
         found.append(Components(named, s, drawn, shares, sorted(ranks), above))
@@ -250,11 +249,7 @@ def _factors(last: Any, coef: Array) -> list[tuple[Array, Array]]:
     """Return factors and singular values of each mode; the steps of a tree are unfolded side by side."""
     if hasattr(last, "mode_factors_"):
         return [(to_numpy(U), to_numpy(s)) for U, s in last.mode_factors_]
-    found = []
-    for mode in range(1, coef.ndim):
-        U, s, _ = np.linalg.svd(unfold(coef, mode), full_matrices=False)
-        found.append((U * np.where(U.max(axis=0) >= -U.min(axis=0), 1.0, -1.0), s))
-    return found
+    return [mode_factors(coef, mode) for mode in range(1, coef.ndim)]
 
 
 def _ranks(last: Any) -> Array:

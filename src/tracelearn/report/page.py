@@ -261,7 +261,8 @@ def _components(facts: ModelFacts) -> dict[str, Any]:
         for k in range(1, most + 1)
     ]
     cards = [
-        f'<figure class="mode{_wide(one)}"><h3>{name}<span>{one.carrying} of {len(one.mode.values):,} carry 99 %</span></h3>'
+        f'<figure class="mode{" wide" if one.mode.is_wide else ""}"><h3>{name}'
+        f"<span>{one.carrying} of {len(one.mode.values):,} carry 99 %</span></h3>"
         f'<div class="chart factors" data-mode="{n}" role="img" aria-label="Factors of {name}"></div>'
         f'<div class="chart values" data-mode="{n}" role="img" aria-label="Singular values of {name}"></div></figure>'
         for n, (one, name) in enumerate(zip(facts.components, names, strict=True))
@@ -284,12 +285,6 @@ def _components(facts: ModelFacts) -> dict[str, Any]:
         "n_targets": len(facts.targets),
         "target_kind": facts.target_kind,
     }
-
-
-def _wide(one: Any) -> str:
-    """Give names of many entries the whole width."""
-    long = one.mode.has_names and one.mode.positions is None and len(one.mode.values) > 24
-    return " wide" if long else ""
 
 
 def _share(one: Any, n: int, k: int) -> str:

@@ -16,7 +16,7 @@ import pyarrow.ipc
 from tracelearn.errors import InputError
 from tracelearn.samples import iterables
 from tracelearn.samples.places import Place, opened
-from tracelearn.samples.source import Block, Source
+from tracelearn.samples.source import Batch, Source
 from tracelearn.samples.tables import Table, entries, from_row, layout, unpack
 
 __all__ = ["stream", "table"]
@@ -77,7 +77,7 @@ def stream(
     for value, what in ((target, "y"), (weight, "sample_weight")):
         if value is not None and not isinstance(value, str):
             raise InputError(
-                f"Expected {what} to be the name of a column beside a stream of rows, got {type(value).__name__}: put it into "
+                f"Expected {what} to be the name of a column of a stream of rows, got {type(value).__name__}: put it into "
                 "the table."
             )
     # Tables know their size, and give their rows again; what is read from elsewhere does not.
@@ -106,10 +106,10 @@ class _Rows:
     target: str | None
     weight: str | None
 
-    def __iter__(self) -> Iterator[Block]:
+    def __iter__(self) -> Iterator[Batch]:
         return self.blocks(_reader(self.rows))
 
-    def blocks(self, reader: Any) -> Iterator[Block]:
+    def blocks(self, reader: Any) -> Iterator[Batch]:
         """Unpack batches, in parts where they are large."""
         row = 0
         layouts: dict[str, Any] = {}
@@ -153,7 +153,7 @@ def _reader(rows: Any) -> Any:
         ) from None
     if not hasattr(first, "schema"):
         raise InputError(
-            f"Expected record batches beside the name of a target, got {type(first).__name__}: pass arrays with their targets."
+            f"Expected record batches with the name of a target, got {type(first).__name__}: pass arrays with their targets."
         )
     batches = (
         batch

@@ -232,16 +232,11 @@ def _canonical(rows: Any) -> Any:
     return rows
 
 
-def _known_array(estimator: Any) -> Array:
-    """Find an array that lives where the model's do; a model that only reads blocks knows none, and those are NumPy's."""
-    if hasattr(estimator, "moments_"):
-        return estimator.moments_.x_mean
-    return getattr(estimator, "coef_", np.zeros(0))
-
-
 def check_place(estimator: Any, X: Any, method: str) -> None:
     """Refuse an array of another library or device than the model's: moving it is for the user to decide."""
-    known, X = _known_array(estimator), X if is_non_numpy(X) else np.zeros(0)
+    here = np.zeros(0)  # a model that only reads blocks knows no array, and those are NumPy's
+    known = estimator.moments_.x_mean if hasattr(estimator, "moments_") else getattr(estimator, "coef_", here)
+    X = X if is_non_numpy(X) else here
     if not same_place(X, known):
         raise InputError(
             f"Expected X of {place(known)} as in fit, got X of {place(X)}: samples for {type(estimator).__name__}.{method}() "
@@ -281,9 +276,9 @@ def float_dtype(X: Array) -> Any:
 
 
 def read_targets(y: Any, X: Array) -> Array:
-    """Check numeric targets and return them beside X, as float64 where its device has that, (n,) or (n, K)."""
+    """Check numeric targets and move them to X, as float64 where its device has that, (n,) or (n, K)."""
     if y is None:
-        raise InputError("Expected a target for each sample, got y=None: this estimator requires y to be passed.")
+        raise InputError("Expected one target for each sample: fit requires y to be passed, but the target y is None.")
     n_samples = X.shape[0]
     y = y if is_non_numpy(y) else as_numpy(y, "y")
     if y.ndim not in (1, 2) or y.shape[0] != n_samples:
@@ -410,7 +405,7 @@ def _non_numpy_labels(y: Array, X: Array, classes: Any, least: int) -> tuple[Arr
 
 
 def read_weights(sample_weight: Any, X: Array, *, part: bool = False) -> Array | None:
-    """Check sample weights, finite, not negative, one for each sample, and return them beside X.
+    """Check sample weights, finite, not negative, one for each sample, and move them to X.
 
     They must not all be zero, unless they are those of a part of the samples.
     """
@@ -462,11 +457,10 @@ def learning(learn: Method) -> Method:
         try:
             with few_threads(args[0] if args else options.get("X")):
                 return learn(self, *args, **options)
-        except MemoryError as error:
+        except BaseException as error:
             self.__dict__ = before
-            raise out_of_memory(error) from error
-        except BaseException:
-            self.__dict__ = before
+            if isinstance(error, MemoryError):
+                raise out_of_memory(error) from error
             raise
 
     return cast(Method, fit_context(prefer_skip_nested_validation=True)(attempt))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from itertools import accumulate
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 from tracelearn.arrays.array_api import Array, available_memory
 from tracelearn.errors import InputError
 from tracelearn.samples.checks import sample_shape
-from tracelearn.samples.samples import Column, Function, Raw, added, is_dask
+from tracelearn.samples.samples import Function, PerBlock, Raw, added, is_dask
 
 __all__ = ["Dask", "dask_blocks", "lazily"]
 
@@ -26,48 +26,43 @@ _FAN_IN = 8  # sums that one task of a tree adds up
 class Dask:
     """Works on the cluster of the current ``distributed.Client``, or in Dask's local threads where there is none."""
 
-    def map(self, function: Callable[..., Any], *columns: Column) -> Column:
+    def map(self, function: Callable[..., Any], *values: PerBlock) -> PerBlock:
         """Apply a function block by block; the results stay on the workers."""
         import dask  # noqa: PLC0415
 
-        return list(dask.persist(*self.view(function, *columns)))
+        return list(dask.persist(*self.view(function, *values)))
 
-    def view(self, function: Callable[..., Any], *columns: Column) -> list[Any]:
+    def view(self, function: Callable[..., Any], *values: PerBlock) -> list[Any]:
         """Promise the results; Dask works on them when they are asked for."""
         from dask import delayed  # noqa: PLC0415
 
         # A node of its own: with its weights inside it travels once to a worker, not once for each block.
         shared = delayed(_Function(function), pure=False, traverse=False)
-        return [delayed(_call, pure=False)(shared, *block) for block in zip(*columns, strict=True)]
+        return [delayed(_call, pure=False)(shared, *block) for block in zip(*values, strict=True)]
 
-    def first(self, column: Column) -> Any:
+    def first(self, values: PerBlock) -> Any:
         """Compute the first block alone."""
-        return next(iter(column)).compute()
+        return next(iter(values)).compute()
 
-    def gather(self, column: Column) -> list[Any]:
+    def gather(self, values: PerBlock) -> list[Any]:
         """Compute all blocks."""
         import dask  # noqa: PLC0415
 
-        return list(dask.compute(*column))
+        return list(dask.compute(*values))
 
-    def total(self, function: Callable[..., Any], *columns: Column) -> Any:
+    def total(self, function: Callable[..., Any], *values: PerBlock) -> Any:
         """Add up in a tree, so that no worker ever holds more than a few of the parts."""
         from dask import delayed  # noqa: PLC0415
 
-        parts = self.view(function, *columns)
+        parts = self.view(function, *values)
         while len(parts) > 1:
-            parts = [delayed(_sum, pure=False)(parts[i : i + _FAN_IN]) for i in range(0, len(parts), _FAN_IN)]
+            groups = [parts[i : i + _FAN_IN] for i in range(0, len(parts), _FAN_IN)]
+            parts = [delayed(partial(reduce, added), pure=False)(group) for group in groups]
         return parts[0].compute()
 
-    def folded(self, begin: Function, add: Callable[[Any, Any], None], end: Function, column: Column) -> Any:
+    def folded(self, add: Callable[[Any, Any], Any], end: Function, values: PerBlock) -> Any:
         """Make a state of every block and add up what they end as."""
-
-        def part(block: Any) -> Any:
-            state = begin(block)
-            add(state, block)
-            return end(state)
-
-        return self.total(part, column)
+        return self.total(lambda block: end(add(None, block)), values)
 
     def memory(self) -> int:
         """Find the bytes that a task may take: a third of what the smallest worker has for each of its threads."""
@@ -92,10 +87,6 @@ class _Function:
 
 def _call(function: _Function, *block: Any) -> Any:
     return function.call(*block)
-
-
-def _sum(parts: Sequence[Any]) -> Any:
-    return reduce(added, parts)
 
 
 def dask_blocks(X: Any, y: Any, sample_weight: Any) -> Raw:
@@ -136,18 +127,16 @@ def lazily(function: Callable[..., Array], X: Any, like: Array, confounds: Array
     With confounds (n, q) it is a function of rows and of their confounds.
     """
     X = X.rechunk(dict.fromkeys(range(1, X.ndim), -1))
-    if confounds is not None:
 
-        def with_confounds(block: Array, block_info: Any = None) -> Array:
-            start, stop = block_info[0]["array-location"][0]
-            return function(block, confounds[start:stop]) if block.shape[0] else like
-
-    def applied(block: Array) -> Array:
-        return function(block) if block.shape[0] else like
+    def applied(block: Array, block_info: Any = None) -> Array:
+        if confounds is None or not block.shape[0]:
+            return function(block) if block.shape[0] else like
+        start, stop = block_info[0]["array-location"][0]
+        return function(block, confounds[start:stop])
 
     columns = tuple((int(size),) for size in like.shape[1:])
     return X.map_blocks(
-        applied if confounds is None else with_confounds,
+        applied,
         dtype=like.dtype,
         drop_axis=list(range(1, X.ndim)),
         new_axis=list(range(1, like.ndim)),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tracelearn.errors import InputError
-from tracelearn.samples.source import Block, Source
+from tracelearn.samples.source import Batch, Source
 
 __all__ = ["dataset", "stream"]
 
@@ -27,7 +27,7 @@ def stream(blocks: Iterable[Any]) -> Source:
     repeatable = not hasattr(blocks, "__next__")
     passes: list[int] = []  # over an iterator: the only state there is
 
-    def read(start: int) -> Iterator[Block]:
+    def read(start: int) -> Iterator[Batch]:
         # Not a generator itself: a second pass is refused when it is asked for.
         if not repeatable and passes:
             raise InputError(
@@ -40,7 +40,7 @@ def stream(blocks: Iterable[Any]) -> Source:
     return Source(None, None, None, repeatable, read, lambda: (block[1:] for block in read(0)), ahead=False)
 
 
-def _read(blocks: Iterable[Any], start: int) -> Iterator[Block]:
+def _read(blocks: Iterable[Any], start: int) -> Iterator[Batch]:
     shape: tuple[int, ...] | None = None
     for count, block in enumerate(blocks):
         X, y, weight = _parts(block, count)
@@ -91,7 +91,7 @@ class _Grouped:
 
     samples: Any
 
-    def __iter__(self) -> Iterator[Block]:
+    def __iter__(self) -> Iterator[Batch]:
         # By number where there is one: the protocol that iterates such objects ends only with an IndexError.
         counted = not hasattr(self.samples, "__iter__")
         items = iter((self.samples[i] for i in range(len(self.samples))) if counted else self.samples)

@@ -63,6 +63,11 @@ class Mode:
         steps = np.diff(self.values)
         return bool(steps[0] != 0 and np.allclose(steps, steps[0], rtol=1e-3, atol=0.0))
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether the names of many entries need room; numbers have an axis, and sensors a head."""
+        return self.has_names and self.positions is None and len(self.values) > 24
+
     def entry(self, index: int) -> str:
         """Name one entry."""
         value = self.values[index]
@@ -294,8 +299,9 @@ def _check_entries(modes: Modes, known: Modes, whose: str) -> None:
 
 def _difference(known: Array, given: Array) -> str:
     """Say how coordinates differ; those that only count are none."""
-    if any(_counts(values) for values in (known, given)):
-        return ""
+    for values in (known, given):
+        if values.dtype.kind in "iu" and np.array_equal(values, np.arange(len(values))):
+            return ""
     if known.shape != given.shape:
         return f"{len(given)} for {len(known)}"
     if "U" in (known.dtype.kind, given.dtype.kind):
@@ -304,10 +310,6 @@ def _difference(known: Array, given: Array) -> str:
         other = ~np.isclose(known, given, rtol=1e-5, atol=1e-6 * float(np.max(np.abs(known), initial=0.0)))
     at = int(np.argmax(other))
     return f"{given[at]} for {known[at]} at place {at}" if other[at] else ""
-
-
-def _counts(values: Array) -> bool:
-    return values.dtype.kind in "iu" and bool(np.array_equal(values, np.arange(len(values))))
 
 
 # --- giving back ------------------------------------------------------------------------------------------------------

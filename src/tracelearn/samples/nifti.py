@@ -47,7 +47,7 @@ def column(path: Path, name: None, mask: str | Path | None = None, flat: bool = 
         )
     used = None if mask is None else _mask(Path(mask), image)
     if flat and used is None:
-        raise InputError("Expected a mask beside flat=True, got none: name the image with open_source(path, mask=...).")
+        raise InputError("Expected a mask with flat=True, got none: name the image with open_source(path, mask=...).")
     box = (slice(None),) * 3 if used is None else _box(used)
     inside = None if used is None else used[box]
     sizes = shape[:3] if inside is None else (int(inside.sum()),) if flat else inside.shape

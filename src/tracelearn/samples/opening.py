@@ -24,7 +24,7 @@ from tracelearn.samples.source import (
     Column,
     Source,
     array_column,
-    beside,
+    from_columns,
     image_files,
     is_lazy,
     one_sentence,
@@ -139,14 +139,14 @@ def as_source(X: Any, y: Any = None, sample_weight: Any = None) -> Source | None
     ----------
     X : object
         A source is a path, a ``Source``, a memory map, an array of Zarr or h5py, an iterable of (X, y) or (X, y, weight), a
-        dataset of PyTorch, an Arrow stream, and a table beside the name of its targets. In-memory arrays of any
+        dataset of PyTorch, an Arrow stream, and a table with the name of its targets. In-memory arrays of any
         library, sparse ones, data frames, lists of numbers and Dask arrays are not.
     y : array-like, lazy array, str or path, optional
         For a path or a table, the name of the targets in it; "y" if there is such a name and none is given.
     sample_weight : array-like, lazy array, number, str or path, optional
     """
     if isinstance(X, Source):
-        _refuse_beside("a source", y, sample_weight)
+        _refuse_targets("a source", y, sample_weight)
         return X
     if isinstance(X, str | os.PathLike):
         file = _File.at(X)
@@ -155,13 +155,15 @@ def as_source(X: Any, y: Any = None, sample_weight: Any = None) -> Source | None
         return file.source("X", y, sample_weight)
     if is_lazy(X):
         samples = array_column(X, "X")
-        return beside(samples, None if y is None else array_column(y, "y"), _weights(sample_weight, samples.n_rows))
+        return from_columns(
+            samples, None if y is None else array_column(y, "y"), _weights(sample_weight, samples.n_rows)
+        )
     if _is_stream_of_rows(X, y):
         return _stream_of_rows(X, "X", y, sample_weight)
     if _is_dataset(X) or _is_iterable_of_blocks(X):
         from tracelearn.samples import iterables  # noqa: PLC0415 - it makes sources, and knows what they are
 
-        _refuse_beside("an iterable of blocks", y, sample_weight)
+        _refuse_targets("an iterable of blocks", y, sample_weight)
         return iterables.dataset(X) if _is_dataset(X) else iterables.stream(X)
     return None
 
@@ -194,11 +196,11 @@ def _stream_of_rows(X: Any, samples: Any, y: Any, weight: Any, **options: Any) -
     return source
 
 
-def _refuse_beside(what: str, y: Any, sample_weight: Any) -> None:
+def _refuse_targets(what: str, y: Any, sample_weight: Any) -> None:
     for value, name in ((y, "y"), (sample_weight, "sample_weight")):
         if value is not None:
             raise InputError(
-                f"Expected {name}=None beside {what}, which brings its own targets and weights, got "
+                f"Expected {name}=None with {what}, which brings its own targets and weights, got "
                 f"{type(value).__name__}: put them into the blocks, or name them in open_source."
             )
 
@@ -276,18 +278,18 @@ class _File:
         block_bytes: int | None = None,
         **options: Any,
     ) -> Source:
-        """Put the samples of this file beside targets and weights."""
-        targets = self._beside(y, "target") if self.schema is not None else None  # else it is taken for an entry
+        """Read the samples of this file with targets and weights."""
+        targets = self._column_for(y, "target") if self.schema is not None else None  # else it is taken for an entry
         X = self._samples(samples, (y, weight), ignore, tensor_shape, options)
-        targets = self._beside(y, "target") if self.schema is None else targets
+        targets = self._column_for(y, "target") if self.schema is None else targets
         if targets is not None and targets.n_rows != X.n_rows:
             self._look_for_axis(X, targets.n_rows, options)
         if weight is None or isinstance(weight, str | os.PathLike):
-            weights = self._beside(weight, "weight")
+            weights = self._column_for(weight, "weight")
         else:
             weights = _weights(weight, X.n_rows)
         name = f"'{self.path if self.names is None else samples}'"
-        return beside(X, targets, weights, block_bytes=block_bytes, name=name)
+        return from_columns(X, targets, weights, block_bytes=block_bytes, name=name)
 
     def _samples(
         self, samples: Any, others: tuple[Any, Any], ignore: Sequence[str], shape: Sequence[int] | None, options: Any
@@ -337,7 +339,7 @@ class _File:
             )
         return self._open(name, **options)
 
-    def _beside(self, value: Any, role: str) -> Column | None:
+    def _column_for(self, value: Any, role: str) -> Column | None:
         """Find targets or weights: a name in the file, another file, a name in that, or an array."""
         if value is None:
             return None

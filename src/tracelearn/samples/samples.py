@@ -8,7 +8,7 @@ order they are worked on.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -32,9 +32,9 @@ from tracelearn.errors import InputError
 from tracelearn.moments import Fold, Moments
 from tracelearn.samples.checks import check_finite, check_range, read_confounds
 
-__all__ = ["Again", "Block", "Column", "Local", "Raw", "Samples", "as_raw", "is_dask", "is_named", "unnamed"]
+__all__ = ["Again", "Block", "Local", "PerBlock", "Raw", "Samples", "as_raw", "is_dask", "is_named", "unnamed"]
 
-Column = Iterable[Any]  # one value for each block: the value, or Dask's promise of it
+PerBlock = Iterable[Any]  # one value for each block: the value, or Dask's promise of it
 
 Function = Callable[[Any], Any]
 
@@ -55,39 +55,35 @@ def added(first: Any, second: Any) -> Any:
 
 @dataclass(frozen=True)
 class Local:
-    """Works here, block after block; what a column does not hold in memory it reads again in every pass."""
+    """Works here, block after block; what is not held in memory it reads again in every pass."""
 
-    def map(self, function: Callable[..., Any], *columns: Column) -> Column:
+    def map(self, function: Callable[..., Any], *values: PerBlock) -> PerBlock:
         """Apply a function block by block and keep the results."""
-        return [function(*block) for block in zip(*columns, strict=True)]
+        return [function(*block) for block in zip(*values, strict=True)]
 
-    def view(self, function: Callable[..., Any], *columns: Column) -> Column:
+    def view(self, function: Callable[..., Any], *values: PerBlock) -> PerBlock:
         """Apply a function whenever a block is read; nothing is kept."""
-        return Again(lambda: (function(*block) for block in zip(*columns, strict=True)))
+        return Again(lambda: (function(*block) for block in zip(*values, strict=True)))
 
-    def first(self, column: Column) -> Any:
+    def first(self, values: PerBlock) -> Any:
         """Read the first block alone."""
-        return next(iter(column))
+        return next(iter(values))
 
-    def gather(self, column: Column) -> list[Any]:
+    def gather(self, values: PerBlock) -> list[Any]:
         """Read all blocks."""
-        return list(column)
+        return list(values)
 
-    def total(self, function: Callable[..., Any], *columns: Column) -> Any:
+    def total(self, function: Callable[..., Any], *values: PerBlock) -> Any:
         """Apply a function block by block and add up the results as they come."""
         found = None
-        for block in zip(*columns, strict=True):
+        for block in zip(*values, strict=True):
             part = function(*block)
             found = part if found is None else added(found, part)
         return found
 
-    def folded(self, begin: Function, add: Callable[[Any, Any], None], end: Function, column: Column) -> Any:
-        """Add every block to one state, which ``begin`` makes for the first block; return what ``end`` makes of it."""
-        state = None
-        for block in column:
-            state = begin(block) if state is None else state
-            add(state, block)
-        return end(state)
+    def folded(self, add: Callable[[Any, Any], Any], end: Function, values: PerBlock) -> Any:
+        """Add every block to a state, None before the first; return what ``end`` makes of it."""
+        return end(reduce(add, values, None))
 
     def memory(self) -> int:
         """Find the bytes that a sum over blocks may take."""
@@ -96,7 +92,7 @@ class Local:
 
 @dataclass(frozen=True, eq=False)
 class Again:
-    """A column that is read anew in every pass."""
+    """Blocks, or values of blocks, that are read anew in every pass."""
 
     make: Callable[[], Iterator[Any]]
 
@@ -115,8 +111,8 @@ class Raw:
     holds ``(y, weight)`` alone, which may be much cheaper to read.
     """
 
-    batches: Column
-    targets: Column
+    batches: PerBlock
+    targets: PerBlock
     sample_shape: tuple[int, ...] | None = None
     n_samples: int | None = None
     dtype: Any = None
@@ -240,8 +236,9 @@ class Block:
         weight, confounds = (None if a is None else take_rows(a, index) for a in (self.weight, self.confounds))
         return Block(take_rows(self.X, index), take_rows(self.Y, index), weight, self.first, confounds)
 
-    def total(self) -> float:
-        """Sum the weights."""
+    @property
+    def total_weight(self) -> float:
+        """The sum of the weights."""
         return float(self.X.shape[0] if self.weight is None else array_namespace(self.weight).sum(self.weight))
 
     def checked(self, shape: tuple[int, ...]) -> Block:
@@ -257,10 +254,10 @@ class Block:
             check_range(self.X, "X")
             check_range(self.Y, "y")
 
-    def add_to(self, fold: Fold, shape: tuple[int, ...]) -> None:
-        """Add the samples to moments in the making."""
+    def add_to(self, fold: Fold, shape: tuple[int, ...]) -> Fold:
+        """Add the samples to moments in the making, and return these."""
         if self.X.shape[0] == 0:
-            return
+            return fold
         xp = array_namespace(fold.gram)
         X = self.X if self.confounds is None else xp.concat([as_dtype(self.X, self.Y.dtype), self.confounds], axis=1)
         with np.errstate(over="ignore", invalid="ignore"):  # judged below, by a look at p numbers instead of n p
@@ -269,6 +266,7 @@ class Block:
         # NaN and infinity are found here as well: the products that contain them are neither small nor large.
         if not (1e-30 < x_size < 1e30 and 1e-30 < y_size < 1e30):
             self.check_numbers(shape)
+        return fold
 
 
 @contextmanager
@@ -286,7 +284,7 @@ def naming(first: int) -> Iterator[None]:
 class Samples:
     """Checked samples in blocks, and where they are worked on; ``weight`` is the sum of all weights."""
 
-    blocks: Column
+    blocks: PerBlock
     shape: tuple[int, ...]
     n_targets: int
     weight: float
@@ -301,7 +299,7 @@ class Samples:
     def of(cls, block: Block, shape: tuple[int, ...]) -> Samples:
         """See one block in memory as all samples."""
         n, K, q = block.X.shape[0], int(block.Y.shape[1]), 0 if block.confounds is None else block.confounds.shape[1]
-        return cls([block], shape, K, block.total(), n, in_memory=True, n_confounds=q)
+        return cls([block], shape, K, block.total_weight, n, in_memory=True, n_confounds=q)
 
     @property
     def rows(self) -> Array | None:
@@ -347,7 +345,9 @@ class Samples:
 
         found = self._mapped(kept)
         count = int(np.sum(chosen))
-        return replace(found, n_samples=count, weight=float(self.execution.total(lambda b: b.total(), found.blocks)))
+        return replace(
+            found, n_samples=count, weight=float(self.execution.total(lambda block: block.total_weight, found.blocks))
+        )
 
     def take_targets(self, columns: Array) -> Samples:
         """Keep some of the targets."""
@@ -383,7 +383,7 @@ class Samples:
         (block,) = self.blocks
         return cut if block.X.dtype == block.Y.dtype else replace(cut, in_memory=False)
 
-    def total(self, term: Term, scores: Column | None = None) -> Any:
+    def total(self, term: Term, scores: PerBlock | None = None) -> Any:
         """Sum a function of rows, targets, shares (weights that sum to one) and scores over all blocks, in one pass."""
         columns, whole = self.columns, self.weight
 
@@ -395,20 +395,19 @@ class Samples:
 
         return self.execution.total(part, self.blocks, *(() if scores is None else (scores,)))
 
-    def scores(self, W: Array) -> Column:
+    def scores(self, W: Array) -> PerBlock:
         """Multiply every row with W (K, p); the products stay where the rows are."""
-        scores: Column = self.execution.map(lambda block: block.X @ W.T, self.blocks)
+        scores: PerBlock = self.execution.map(lambda block: block.X @ W.T, self.blocks)
         return scores
 
     def regression(self, *, centre: bool) -> Regression:
         """Learn how the confounds explain the samples, about the means of both or about zero."""
         p, q = self.n_features, self.n_confounds
-        moments: Moments = self.execution.folded(
-            lambda block: Fold.empty(q, p, block.confounds),
-            lambda fold, block: fold.add(block.confounds, block.X, block.weight),
-            Fold.freeze,
-            self.blocks,
-        )
+
+        def add(fold: Fold | None, block: Block) -> Fold:
+            return (fold or Fold.empty(q, p, block.confounds)).add(block.confounds, block.X, block.weight)
+
+        moments: Moments = self.execution.folded(add, Fold.freeze, self.blocks)
         return Regression.of(moments if centre else moments.uncentred())
 
     def residual(self, regression: Regression | None) -> Samples:
@@ -422,30 +421,25 @@ class Samples:
         """Summarise the samples, and their confounds as features after theirs, added to what was summarised before."""
         p, K, shape = self.n_features + self.n_confounds, self.n_targets, self.shape
         continued = past if isinstance(self.execution, Local) else None  # elsewhere every block begins at nothing
-        found: Moments = self.execution.folded(
-            lambda block: Fold.empty(p, K, block.X) if continued is None else Fold.thaw(continued),
-            lambda fold, block: block.add_to(fold, shape),
-            Fold.freeze,
-            self.blocks,
-        )
+
+        def add(fold: Fold | None, block: Block) -> Fold:
+            if fold is None:
+                fold = Fold.empty(p, K, block.X) if continued is None else Fold.thaw(continued)
+            return block.add_to(fold, shape)
+
+        found: Moments = self.execution.folded(add, Fold.freeze, self.blocks)
         return found if past is None or continued is not None else past + found
 
     def fold_moments(self, fold_of: Array, n_folds: int) -> list[Moments]:
         """Summarise each fold, given the fold (n,) of every sample, in one pass."""
         p, K, shape = self.n_features + self.n_confounds, self.n_targets, self.shape
 
-        def begin(block: Block) -> list[Fold]:
-            return [Fold.empty(p, K, block.X) for _ in range(n_folds)]
-
-        def add(folds: list[Fold], block: Block) -> None:
+        def add(folds: list[Fold] | None, block: Block) -> list[Fold]:
+            folds = folds or [Fold.empty(p, K, block.X) for _ in range(n_folds)]
             own = fold_of[block.first : block.first + block.X.shape[0]]
-            for f, fold in enumerate(folds):
-                block.take(np.flatnonzero(own == f)).add_to(fold, shape)
+            return [block.take(np.flatnonzero(own == f)).add_to(fold, shape) for f, fold in enumerate(folds)]
 
-        def end(folds: list[Fold]) -> tuple[Moments, ...]:
-            return tuple(fold.freeze() for fold in folds)
-
-        return [*self.execution.folded(begin, add, end, self.blocks)]
+        return [*self.execution.folded(add, lambda folds: tuple(map(Fold.freeze, folds)), self.blocks)]
 
     def mode_scales(self) -> Array:
         """Find the scale (p,) of every entry, as a product of one scale for each mode."""
@@ -467,11 +461,6 @@ class Samples:
     def mapped_rows(self, function: Callable[[Array], Array], shape: tuple[int, ...]) -> Samples:
         """Change the rows of every block: a feature map."""
         return replace(self._mapped(lambda block: replace(block, X=function(block.X))), shape=shape)
-
-
-def summed(parts: Sequence[Moments]) -> Moments:
-    """Add up moments."""
-    return reduce(added, parts)
 
 
 def label_counts(y: Any, weight: Any) -> LabelCount:

@@ -24,9 +24,9 @@ from tracelearn.arrays.array_api import available_memory
 from tracelearn.errors import InputError
 from tracelearn.samples.places import Place
 
-__all__ = ["Block", "Column", "Source", "array_column", "read_ahead"]
+__all__ = ["Batch", "Column", "Source", "array_column", "read_ahead"]
 
-Block = tuple[NDArray[Any], Any, Any | None]
+Batch = tuple[NDArray[Any], Any, Any | None]
 T = TypeVar("T")
 
 _LARGEST_BLOCK = 16 * 2**20  # still in cache when it is summed up; four times as much is slower by a tenth
@@ -64,12 +64,12 @@ class Source:
     n_samples: int | None
     dtype: np.dtype[Any] | None
     repeatable: bool
-    blocks: Callable[[int], Iterator[Block]]
+    blocks: Callable[[int], Iterator[Batch]]
     targets: Callable[[], Iterator[tuple[Any, Any | None]]]
     ahead: bool = True
     modes: Any = None
 
-    def batches(self, start: int = 0) -> Iterator[Block]:
+    def batches(self, start: int = 0) -> Iterator[Batch]:
         """Read blocks (X, y, weight) from sample ``start`` on.
 
         X has the shape ``(m, *sample_shape)``; y is None if there is no target, weight is None if all weigh the same.
@@ -294,7 +294,7 @@ def one_sentence(path: Place, check_same: Callable[[], None] = lambda: None) -> 
 # --- blocks -----------------------------------------------------------------------------------------------------------
 
 
-def beside(
+def from_columns(
     X: Column, y: Column | None, weight: Column | None, *, block_bytes: int | None = None, name: str = "X"
 ) -> Source:
     """Put columns side by side, after the checks that need no reading."""

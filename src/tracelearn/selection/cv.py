@@ -14,7 +14,7 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
@@ -96,6 +96,53 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
             shared["class_weight"] = self.class_weight
             shared["loss"] = "squared" if self._asks_loss else self.loss
         return self._estimator(**(shared | chosen))
+
+    def __init__(
+        self,
+        alphas: Any = 12,
+        *,
+        eps: float = 1e-3,
+        views: Any = "auto",
+        time_axis: Any = "auto",
+        ridges: Any = "auto",
+        loss: Any = "squared",
+        penalty: Any = "overlapped",
+        scaling: Any = None,
+        mode_weights: Any = None,
+        target_mode: Any = False,
+        cv: Any = 5,
+        scoring: Any = None,
+        one_standard_error: bool = False,
+        max_time: float | None = None,
+        n_jobs: int | None = None,
+        fit_intercept: bool = True,
+        tensor_shape: Any = None,
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        keep_moments: bool = False,
+        verbose: int = 0,
+    ) -> None:
+        self.alphas = alphas
+        self.eps = eps
+        self.views = views
+        self.time_axis = time_axis
+        self.ridges = ridges
+        self.loss = loss
+        self.penalty = penalty
+        self.scaling = scaling
+        self.mode_weights = mode_weights
+        self.target_mode = target_mode
+        self.cv = cv
+        self.scoring = scoring
+        self.one_standard_error = one_standard_error
+        self.max_time = max_time
+        self.n_jobs = n_jobs
+        self.fit_intercept = fit_intercept
+        self.tensor_shape = tensor_shape
+        self.tol = tol
+        self.max_iter = max_iter
+        self.keep_moments = keep_moments
+        self.verbose = verbose
 
     @property
     def _asks_loss(self) -> bool:
@@ -303,7 +350,7 @@ def _for_softmax(samples: Samples) -> Samples:
     return samples._mapped(lambda block: replace(block, Y=0.5 * (block.Y + 1.0)))
 
 
-class TraceNormRegressorCV(RegressorMixin, SelectionCV):
+class TraceNormRegressorCV(MultiOutputMixin, RegressorMixin, SelectionCV):
     """``TraceNormRegressor`` with alpha, mode weights and how samples are shown chosen by cross-validation.
 
     Parameters
@@ -388,53 +435,6 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
     _estimator = TraceNormRegressor
     _classifier = False
 
-    def __init__(
-        self,
-        alphas: Any = 12,
-        *,
-        eps: float = 1e-3,
-        views: Any = "auto",
-        time_axis: Any = "auto",
-        ridges: Any = "auto",
-        loss: Any = "squared",
-        penalty: Any = "overlapped",
-        scaling: Any = None,
-        mode_weights: Any = None,
-        target_mode: Any = False,
-        cv: Any = 5,
-        scoring: Any = None,
-        one_standard_error: bool = False,
-        max_time: float | None = None,
-        n_jobs: int | None = None,
-        fit_intercept: bool = True,
-        tensor_shape: Any = None,
-        tol: float = 1e-6,
-        max_iter: int = 1000,
-        keep_moments: bool = False,
-        verbose: int = 0,
-    ) -> None:
-        self.alphas = alphas
-        self.eps = eps
-        self.views = views
-        self.time_axis = time_axis
-        self.ridges = ridges
-        self.loss = loss
-        self.penalty = penalty
-        self.scaling = scaling
-        self.mode_weights = mode_weights
-        self.target_mode = target_mode
-        self.cv = cv
-        self.scoring = scoring
-        self.one_standard_error = one_standard_error
-        self.max_time = max_time
-        self.n_jobs = n_jobs
-        self.fit_intercept = fit_intercept
-        self.tensor_shape = tensor_shape
-        self.tol = tol
-        self.max_iter = max_iter
-        self.keep_moments = keep_moments
-        self.verbose = verbose
-
     @learning
     @with_callbacks
     def fit(
@@ -461,11 +461,6 @@ class TraceNormRegressorCV(RegressorMixin, SelectionCV):
         return self._select_and_fit(X, y, sample_weight, groups, confounds, params)
 
     score = SelectionCV.score
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
 
 
 class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
@@ -566,28 +561,30 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
         keep_moments: bool = False,
         verbose: int = 0,
     ) -> None:
-        self.alphas = alphas
-        self.eps = eps
-        self.views = views
-        self.time_axis = time_axis
-        self.ridges = ridges
-        self.loss = loss
-        self.penalty = penalty
-        self.scaling = scaling
-        self.mode_weights = mode_weights
-        self.target_mode = target_mode
-        self.cv = cv
-        self.scoring = scoring
-        self.one_standard_error = one_standard_error
-        self.max_time = max_time
-        self.n_jobs = n_jobs
+        super().__init__(
+            alphas,
+            eps=eps,
+            views=views,
+            time_axis=time_axis,
+            ridges=ridges,
+            loss=loss,
+            penalty=penalty,
+            scaling=scaling,
+            mode_weights=mode_weights,
+            target_mode=target_mode,
+            cv=cv,
+            scoring=scoring,
+            one_standard_error=one_standard_error,
+            max_time=max_time,
+            n_jobs=n_jobs,
+            fit_intercept=fit_intercept,
+            tensor_shape=tensor_shape,
+            tol=tol,
+            max_iter=max_iter,
+            keep_moments=keep_moments,
+            verbose=verbose,
+        )
         self.class_weight = class_weight
-        self.fit_intercept = fit_intercept
-        self.tensor_shape = tensor_shape
-        self.tol = tol
-        self.max_iter = max_iter
-        self.keep_moments = keep_moments
-        self.verbose = verbose
 
     @learning
     @with_callbacks

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from numbers import Integral
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from tracelearn.losses import Loss
 from tracelearn.moments import Moments
 from tracelearn.problems.batch import Form, choose_form, datafit, in_basis
 from tracelearn.problems.datafits import DataFit, Squares, principal_span
-from tracelearn.samples.samples import Samples, summed
+from tracelearn.samples.samples import Samples
 
 __all__ = ["Design", "Folds", "folds_of"]
 
@@ -179,7 +180,8 @@ class Design:
         if folds.fold_of is not None:
             held = samples.fold_moments(folds.fold_of, len(folds))
             # A sum of the other folds: a difference from the total would leave their rounding errors in.
-            return held, [summed(held[:f] + held[f + 1 :]) for f in range(len(held))], summed(held)
+            training = [reduce(add, held[:f] + held[f + 1 :]) for f in range(len(held))]
+            return held, training, reduce(add, held)
         if not samples.in_memory:
             raise ValueError(
                 "Expected folds that hold out every sample exactly once where samples are read in blocks, got other ones: use "
@@ -355,5 +357,5 @@ def _held(samples: Samples, folds: Folds, f: int) -> Held:
     (block,) = samples.blocks
     index = folds.splits[f][1]
     kept = block.take(index)
-    total = kept.total()
+    total = kept.total_weight
     return Held(kept.X, kept.Y, kept.weight / total, index, total)

@@ -10,8 +10,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, is_sparse
-from tracelearn.estimators.base import NamedWeights
 from tracelearn.estimators.online import has_moments
+from tracelearn.estimators.weights import NamedWeights
 from tracelearn.features import SecondOrder, Views
 from tracelearn.features.base import LinearTransformer
 from tracelearn.features.second_order import SpatialFilters

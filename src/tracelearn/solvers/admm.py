@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any
@@ -87,22 +87,22 @@ def admm(
     shares, review = operator.shares_shift, _REVIEW_EVERY
     least = _LEAST_STEP * operator.mean_eigenvalue()
     if step is None:
-        rho = _known_rho(problems, found.rho, least)
+        rho = _first_rho(problems, found.rho, least)
     else:
         rho = xp.full_like(problems.alpha, max(step, least))
         split = split if start is not None else _forces(problems, rho, found)
     finish = Finish(problems, tol, exact_ranks)
-    iteration, advance, mixing = 0, None, Mixing()  # made anew for a new step
+    iteration, update, mixing = 0, None, Mixing()
     while True:
-        if advance is None:
-            advance = _advancing(problems, rho, relax)
+        if update is None:  # the step is new
+            update = problems.fit.updater(rho)
         ahead = min(review, iteration - iteration % every + every, max_iter) - iteration
         begun = W, split
-        before, W, split = advance(W, split, ahead)
+        before, W, split = replayed(W, _iterated, problems, update, rho, relax, split, W, split, carried=3, count=ahead)
         iteration += ahead
         if iteration == review:
             better = xp.clip(replayed(W, _balanced, shares, problems, rho, before, W, split), min=least)
-            rho, advance = (better, None) if bool(xp.any(better != rho)) else (rho, advance)
+            rho, update = (better, None) if bool(xp.any(better != rho)) else (rho, update)
             # A new step costs a factorisation, about a hundred iterations' worth, unless the operator is spectral.
             review = 2 * review if shares else review + _REVIEW_EVERY
         mixing, onward = mixing.after(begun, (W, split), rho)
@@ -115,24 +115,9 @@ def admm(
             if bool(xp.any(done)) and problems.fit.n_groups == 1:  # the problems of several groups stay together
                 left = finish.keep(found, done)
                 tensors = found.tensors_of(left)
-                problems, rho, advance = problems.take(left), rho[left], None
+                problems, rho, update = problems.take(left), rho[left], None
                 mixing, onward = mixing.take(left, tensors, rho), taken(onward, tensors)
         W, split = onward
-
-
-def _advancing(
-    problems: Problems, rho: Array, relax: float
-) -> Callable[[Array, Split, int], tuple[Split, Array, Split]]:
-    """Return the function that makes some iterations: of W, split and their number; also the split before the last one."""
-    update = problems.fit.updater(rho)
-
-    def advance(W: Array, split: Split, count: int) -> tuple[Split, Array, Split]:
-        found: tuple[Split, Array, Split] = replayed(
-            W, _iterated, problems, update, rho, relax, split, W, split, carried=3, count=count
-        )
-        return found
-
-    return advance
 
 
 def _iterated(
@@ -144,16 +129,6 @@ def _iterated(
     return split, W, penalty.push(split, W, repeated(problems.alpha, W.shape[0]), level, relax)
 
 
-def _known_rho(problems: Problems, rho: Array | None, least: float) -> Array:
-    """Go on with the step of an earlier batch, or guess.
-
-    Its problems may have ended apart, each with a step of its own, or for an operator of another size.
-    """
-    if rho is None or not bool(array_namespace(rho).all(rho >= least)):
-        return _first_rho(problems)
-    return _shared(rho, problems.fit.operator.shares_shift)
-
-
 def _forces(problems: Problems, rho: Array, found: Solution) -> Split:
     """Start from the forces of the gradient at W = 0: the split for ``W = -g / rho``."""
     level, strength = (repeated(values, found.W.shape[0]) for values in (rho, problems.alpha))
@@ -162,13 +137,16 @@ def _forces(problems: Problems, rho: Array, found: Solution) -> Split:
     return problems.penalty.push(found.split, down, strength, level, 1.0)
 
 
-def _first_rho(problems: Problems) -> Array:
-    """Guess the step at which forces and weights weigh the same: ``rho = |V| / |W|``.
+def _first_rho(problems: Problems, known: Array | None, least: float) -> Array:
+    """Go on with the step of an earlier batch, or guess the one at which forces and weights weigh the same, ``|V| / |W|``.
 
-    At the answer the forces are about ``alpha`` times what the penalty estimates; the size of the weights comes from a few
-    steps of conjugate gradients on the unpenalised problem, damped by the mean eigenvalue.
+    Earlier problems may have ended apart, each with a step of its own, or for an operator of another size. At the answer the
+    forces are about ``alpha`` times what the penalty estimates; the size of the weights comes from a few steps of conjugate
+    gradients on the unpenalised problem, damped by the mean eigenvalue.
     """
     xp, fit = array_namespace(problems.alpha), problems.fit
+    if known is not None and bool(xp.all(known >= least)):
+        return _shared(known, fit.operator.shares_shift)
     damping = fit.operator.mean_eigenvalue()
     norm, longest = replayed(problems.alpha, _few_steps, problems, xp.full_like(problems.alpha, damping))
     force, unit = problems.penalty.force(problems.shape), damping if damping > 0 else 1.0
@@ -209,9 +187,9 @@ def _balanced(shares: bool, problems: Problems, rho: Array, before: Split, W: Ar
     """Bring primal and dual residual together; leave a step alone that is right within a factor of two and a half."""
     xp, tiny = array_namespace(rho), float(array_namespace(rho).finfo(rho.dtype).smallest_normal)
     residuals = problems.penalty.residuals(before, split, W, repeated(rho, W.shape[0]))
-    largest = (xp.max(xp.reshape(part, (rho.shape[0], -1)), axis=1) for part in residuals)
-    primal, dual = (xp.sqrt(xp.clip(part, min=tiny)) for part in largest)
-    factor = _shared(xp.clip(primal / dual, min=0.1, max=10.0), shares)
+    largest = xp.max(xp.reshape(xp.stack(residuals), (2, rho.shape[0], -1)), axis=2)
+    roots = xp.sqrt(xp.clip(largest, min=tiny))
+    factor = _shared(xp.clip(roots[0, :] / roots[1, :], min=0.1, max=10.0), shares)
     right = (factor < 2.5) & (factor > 0.4)
     return xp.where(right, rho, rho * factor)
 
@@ -258,12 +236,13 @@ class Mixing:
         )
 
     def _mixture(self) -> State:
-        moves = array_namespace(*self.moves).stack(self.moves, axis=1)
-        xp, k = array_namespace(moves), moves.shape[1]
+        """Add the ends up."""
+        xp = array_namespace(*self.moves)
+        moves = xp.stack(self.moves, axis=1)
         gram = moves @ xp.matrix_transpose(moves)
         squares = xp.linalg.diagonal(gram)
         total = xp.sum(squares, axis=1)[:, None, None]
-        eye = xp.eye(k, dtype=gram.dtype, device=device(gram))
+        eye = xp.eye(len(self.moves), dtype=gram.dtype, device=device(gram))
         # Moves may be nearly the same: the last places do not decide.
         system = gram / xp.where(total > 0, total, xp.ones_like(total)) + 100.0 * float(xp.finfo(gram.dtype).eps) * eye
         shares = xp.linalg.solve(system, xp.ones_like(gram[:, :, :1]))[:, :, 0]
@@ -271,8 +250,16 @@ class Mixing:
         steady = squares[:, -1:] <= _GROWTH**2 * xp.min(squares, axis=1, keepdims=True)
         near = xp.sum(xp.abs(shares), axis=1, keepdims=True) <= _LARGEST  # far from all ends nothing is known
         shares = xp.where(steady & near, shares, eye[-1:, :])
-        count = self.ends[0][0].shape[0]
-        return _combined(self.ends, [repeated(shares[:, i], count) for i in range(k)])
+        weights, splits = zip(*self.ends, strict=True)
+        each = xp.repeat(shares, weights[0].shape[0] // shares.shape[0], axis=0)
+
+        def mixed(*arrays: Array) -> Array:  # (M, T, ...) each
+            like, found = (1, -1, *(1,) * (arrays[0].ndim - 2)), 0.0
+            for k, array in enumerate(arrays):
+                found = found + xp.reshape(each[:, k], like) * array
+            return found
+
+        return mixed(*[W[None, ...] for W in weights])[0, ...], splits[0].map(mixed, *splits[1:])
 
 
 def taken(state: State, tensors: Array) -> State:
@@ -288,14 +275,3 @@ def _rows(state: State, rho: Array) -> Array:
         for own in part if isinstance(part, tuple) else (part,):
             rows.append(xp.reshape(xp.moveaxis(own, 1, 0), (rho.shape[0], -1)) / unit[:, None])
     return xp.concat(rows, axis=1)
-
-
-def _combined(ends: Sequence[State], shares: Sequence[Array]) -> State:
-    """Add states up, given the shares (T,) of each."""
-
-    def total(arrays: Sequence[Array]) -> Array:  # (M, T, ...) each
-        xp, like = array_namespace(arrays[0]), (1, -1, *(1,) * (arrays[0].ndim - 2))
-        return sum(xp.reshape(share, like) * array for share, array in zip(shares, arrays, strict=True))
-
-    weights, splits = zip(*ends, strict=True)
-    return total([W[None, ...] for W in weights])[0, ...], Split.gathered(total, splits)

@@ -1,9 +1,10 @@
 """A summary of low rank in place of a square matrix that does not fit: some directions of the samples, and a bound for the rest.
 
-The covariance C is known by its products with an orthonormal Q alone (Nyström's approximation), ``N = C Q (Q'CQ)^-1 Q'C``. It is
-never above C, and what is left of C has a largest eigenvalue tau. So ``N + tau I`` bounds the curvature of the squares, and it is
-factored at once: models with it in place of C lead to the answer in few steps where tau is small, each one pass over the samples.
-The certificate comes from the gradient of all samples, so what the summary leaves out is in it.
+The covariance C is known by its products with an orthonormal Q alone (Nyström's approximation): ``N = C Q (Q'CQ)^-1 Q'C``. It
+is never above C, and what is left of C has a largest eigenvalue tau, which is estimated. So ``N + tau I`` bounds the curvature
+of the squares, and it is factored at once: models with it in place of C lead to the answer in few steps where tau is small,
+each one pass over the samples; where the estimate is too small, steps are halved. The certificate comes from the gradient of
+all samples, so what the summary leaves out is in it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tracelearn.solvers.subspaces import subspaces
 __all__ = ["nystrom"]
 
 _PROBES = 8  # directions in which the rest is looked at
-_MARGIN = 1.5  # its largest eigenvalue is found from below
+_MARGIN = 2.0  # its largest eigenvalue is found from below
 
 
 def nystrom(
@@ -38,8 +39,8 @@ def nystrom(
 ) -> Solution:
     """Solve problems of squares by models whose matrix has low rank, one pass over the samples a model.
 
-    For samples that are large and many, and that vary in few directions; weights need not have low rank, and a term of the penalty
-    need not be a trace norm. Other losses are left to ``subspaces``. Arguments as in ``admm``, and
+    For samples that are large and many, and that vary in few directions; weights need not have low rank, and a term of the
+    penalty need not be a trace norm. Other losses are left to ``subspaces``. Arguments as in ``admm``, and
 
     Parameters
     ----------
