@@ -379,6 +379,17 @@ def test_samples_from_elsewhere_than_those_of_fit_are_refused(lib):
     assert sentence(there.predict, other).startswith("Expected X of")
 
 
+def test_a_model_is_fitted_again_to_samples_from_elsewhere(lib, tmp_path):
+    P = problem()
+    model, here = TraceNormRegressor().fit(lib.put(P.X), P.y), TraceNormRegressor().fit(P.X, P.y)
+    np.savez(tmp_path / "epochs.npz", X=P.X, y=P.y)
+    model.fit(tmp_path / "epochs.npz")
+    np.testing.assert_allclose(model.coef_, here.coef_, rtol=0, atol=1e-6)
+    there = TraceNormRegressor(keep_moments=True).fit(lib.put(P.X), P.y)
+    for call in (there.predict, there.partial_fit):
+        assert sentence(call, tmp_path / "epochs.npz").startswith(f"Expected X of {place(lib.put([0.0]))} as in fit")
+
+
 def test_arrays_are_moved_and_never_changed(lib):
     a = np.arange(3.0)
     a.flags.writeable = False

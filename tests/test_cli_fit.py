@@ -722,3 +722,51 @@ def test_predict_compares_the_modes_of_a_file_with_those_of_the_model(capsys, tm
             load(model).predict("other.csv")
     channel, time = load("named").modes_
     assert (channel.name, channel.values.tolist(), time.label) == ("sensor", [3, 5], "time (ms)")
+
+
+@pytest.mark.parametrize("alpha", ["0.02", "auto"])
+def test_confounds_are_regressed_out_in_fit_and_needed_to_predict(tmp_path, monkeypatch, capsys, alpha):
+    rng = np.random.default_rng(0)
+    label = np.arange(120) % 2
+    age = label + 0.1 * rng.standard_normal(120)
+    X = rng.standard_normal((120, 4, 6))
+    X[:, :, 3] += 2.0 * age[:, None]  # samples tell of labels what age tells
+    monkeypatch.chdir(tmp_path)
+    np.savez("epochs.npz", X=X, label=np.where(label, "b", "a"), age=age, movement=np.arange(120.0))
+    options = ("--target", "label", "--alpha", alpha, "--cv", "3", "--json")
+    facts = {}
+    for name, more in {"with": ("--confounds", "age, movement"), "without": ()}.items():
+        code, out, err = call(capsys, "fit", "epochs.npz", *options, *more, "--out", f"{name}.tracelearn")
+        assert code == 0, err
+        facts[name] = json.loads(out)
+    assert facts["with"]["confounds"] == ["age", "movement"]
+    assert facts["without"]["score"]["mean"] > 0.9
+    assert facts["with"]["score"]["mean"] < 0.7
+    assert max(one["mean"] for one in facts["with"]["score"]["flat_models"]) < 0.7  # nor do flat models see them
+    known = load("with.tracelearn").predict(X, confounds=np.column_stack([age, np.arange(120.0)]))
+    predict = ("predict", "with.tracelearn", "epochs.npz", "--target", "label", "--out", "found.npz", "--force")
+    code, _, err = call(capsys, *predict, "--confounds", "age,movement")
+    assert code == 0, err
+    with np.load("found.npz") as found:
+        np.testing.assert_array_equal(found["prediction"], known)
+    code, _, err = call(capsys, *predict)
+    assert code != 0
+    assert "Expected 2 names of confounds, as in fit, got none: correct --confounds." in err
+    page = ("inspect", "with.tracelearn", "--html", "page.html", "--data", "epochs.npz", "--target", "label")
+    code, _, err = call(capsys, *page, "--confounds", "age,movement")
+    assert code == 0, err
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("height", "height"), ("label", "Expected numbers in confounds"), ("short", "150"), ("broken", "confounds")],
+)
+def test_confounds_that_are_none_are_refused_in_a_sentence(arrays, capsys, tmp_path, name, words):
+    columns = {key: arrays[key] for key in ("X", "y", "label")}
+    np.savez(tmp_path / "more.npz", short=np.arange(7.0), broken=np.full(150, np.nan), **columns)
+    out = tmp_path / "none.tracelearn"
+    code, _, err = call(capsys, "fit", tmp_path / "more.npz", *FAST, "--confounds", name, "--out", out)
+    assert code != 0
+    assert words in err
+    assert err.count("\n") == 1
+    assert not out.exists()

@@ -8,6 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold, cross_val_score
 
 from tracelearn import (
+    HierarchicalTraceNormClassifier,
     Moments,
     TraceNormClassifier,
     TraceNormClassifierCV,
@@ -438,3 +439,37 @@ def test_times_as_confounds_cost_samples_of_single_precision_no_digits(loss, xp)
         scores[start] = np.asarray(getattr(model, method)(xp.asarray(X), confounds=seconds + start))
         assert scores[start].dtype == np.float32
     np.testing.assert_allclose(scores[1.7e9], scores[0.0], atol=1e-4 * np.abs(scores[0.0]).max())
+
+
+@pytest.mark.parametrize("options", [{}, {"fit_intercept": False}, {"class_weight": "balanced"}])
+def test_a_tree_of_classes_learns_from_what_confounds_leave(options, tmp_path):
+    X, y, C = confounded(240)
+    labels = np.digitize(y, np.quantile(y, [0.2, 0.5, 0.7]))
+    seen = np.where(labels == 0, 2.0, 1.0)[:200]
+    if "class_weight" in options:  # the regression weighs samples as the model does
+        counts = np.bincount(labels[:200], seen)
+        weight = seen * (np.sum(counts) / (4 * counts))[labels[:200]]
+    else:
+        weight = seen
+    clean = residual(X, C, slice(200), centre=options.get("fit_intercept", True), weight=weight)
+    plain = HierarchicalTraceNormClassifier(0.05, tol=1e-10, **options).fit(clean[:200], labels[:200], seen)
+    model = HierarchicalTraceNormClassifier(0.05, tol=1e-10, **options)
+    model.fit(X[:200], labels[:200], seen, confounds=C[:200])
+    assert model.tree_ == plain.tree_
+    np.testing.assert_allclose(model.coef_, plain.coef_, atol=1e-5)
+    expected = plain.decision_function(clean[200:])
+    np.testing.assert_allclose(model.decision_function(X[200:], confounds=C[200:]), expected, atol=1e-4)
+    assert model.score(X[200:], labels[200:], confounds=C[200:]) == plain.score(clean[200:], labels[200:])
+    online = clone(model).partial_fit(X[:90], labels[:90], range(4), seen[:90], confounds=C[:90])
+    online.partial_fit(X[90:200], labels[90:200], sample_weight=seen[90:], confounds=C[90:200])
+    np.testing.assert_allclose(online.coef_, model.coef_, atol=1e-5)
+    save(model, tmp_path / "tree.tracelearn")
+    loaded = load(tmp_path / "tree.tracelearn")
+    np.testing.assert_array_equal(loaded.predict(X, confounds=C), model.predict(X, confounds=C))
+    with pytest.raises(ValueError, match="Expected 2 confounds of each sample, as in fit, got none"):
+        model.predict(X)
+    with pytest.raises(ValueError, match="Expected 2 confounds of each sample, as in fit, got 1"):
+        online.partial_fit(X, labels, confounds=C[:, 0])
+    with pytest.raises(ValueError, match="Expected no confounds"):
+        plain.predict(X, confounds=C)
+    assert not hasattr(model.fit(X, labels), "confound_coef_")

@@ -12,7 +12,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from tracelearn import TraceNormClassifier, TraceNormClassifierCV, TraceNormRegressor, TraceNormRegressorCV
 from tracelearn.datasets import make_low_rank_regression
-from tracelearn.inference import permutation_test
+from tracelearn.inference import permutation, permutation_test
 from tracelearn.inference.permutation import exchange_of
 
 SHAPE = (4, 3, 2)
@@ -83,6 +83,14 @@ def test_the_p_value_is_that_of_exact_fits(seed):
     rough, exact = (permutation_test(TraceNormClassifier(0.02), X, y > 0, tol=tol, **options) for tol in (1e-3, 0.0))
     assert rough.score == exact.score
     assert rough.p_value == exact.p_value
+
+
+def test_scores_that_could_cross_are_exact_however_far_they_move(monkeypatch):
+    rough = np.array([0.0, 0.1, 0.5, 0.9, 1.5, 9.0])
+    exact = np.array([0.0, -0.5, -0.5, -0.7, -0.3, 8.0])  # the third moves by 1.0, so 0.9 may cross, which moves by 1.6
+    monkeypatch.setattr(permutation, "fold_scores", lambda r, f, s, order, tol=0.0: exact[order][:, None])
+    found = permutation._decided(None, None, None, np.arange(6), rough)
+    np.testing.assert_array_equal(found, [0.0, -0.5, -0.5, -0.7, -0.3, 9.0])
 
 
 def test_a_signal_is_found_and_noise_is_not():

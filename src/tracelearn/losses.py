@@ -32,6 +32,8 @@ __all__ = [
     "Squared",
     "SquaredHinge",
     "as_loss",
+    "n_columns",
+    "softmax",
 ]
 
 LOSSES: dict[str, type[Loss]] = {}  # filled by the classes themselves
@@ -109,6 +111,11 @@ class Loss:
     def intercept(self, total: Total, start: Array) -> Array:
         """Find the b (K,) that minimises the mean loss of ``z + b``, from sums alone, beginning at ``start``."""
         return _balanced_intercept(self, total, start)
+
+
+def n_columns(n_classes: int) -> int:
+    """Count the targets that code some classes: one column for two classes, else one for each."""
+    return 1 if n_classes == 2 else n_classes
 
 
 def as_loss(given: Any, *, classes: bool) -> Loss:
@@ -358,15 +365,15 @@ class Multinomial(Loss):
 
     def value(self, y: Array, z: Array) -> Array:
         """Evaluate the log of the sum of exponentials less the score of the true class, (n, 1)."""
-        return _softmax(z)[0] - array_namespace(z).sum(y * z, axis=1, keepdims=True)
+        return softmax(z)[0] - array_namespace(z).sum(y * z, axis=1, keepdims=True)
 
     def probabilities(self, z: Array) -> Array:
         """Evaluate the softmax of every row."""
-        return _softmax(z)[1]
+        return softmax(z)[1]
 
     def log_probabilities(self, z: Array) -> Array:
         """Evaluate the logarithm of the softmax of every row, also where the softmax itself is too small for a number."""
-        return z - _softmax(z)[0]
+        return z - softmax(z)[0]
 
     def derivative(self, y: Array, z: Array) -> Array:
         """Evaluate the probabilities less the targets."""
@@ -408,7 +415,7 @@ class Multinomial(Loss):
             """Return the loss, what the mean probabilities are off by, and how much, and the mean of their products."""
 
             def sums(y: Array, z: Array, share: Array) -> tuple[Array, Array, Array]:
-                logs, p = _softmax(z + b)
+                logs, p = softmax(z + b)
                 value = xp.sum(logs, axis=1) - xp.sum(y * (z + b), axis=1)
                 return share @ value[:, None], share @ (p - y), (share[:, None] * p).T @ p
 
@@ -444,8 +451,8 @@ def _softened(total: Total, heat: float) -> Total:
     return lambda term: total(lambda y, z, share: term(y, z / heat, share))
 
 
-def _softmax(z: Array) -> tuple[Array, Array]:
-    """Return for every row the log of the sum of exponentials, (n, 1), and the probabilities."""
+def softmax(z: Array) -> tuple[Array, Array]:
+    """Return the log of the sum of exponentials over classes, the second axis, which stays; and the probabilities."""
     xp = array_namespace(z)
     top = xp.max(z, axis=1, keepdims=True)
     e = xp.exp(z - top)

@@ -75,7 +75,7 @@ def shrink(M: Array, threshold: Array) -> Array:
         return (U * positive_part(sigma - level)[..., None, :]) @ Vt
     left = positive_part(sigma - level)
     keep = left / xp.where(left > 0, sigma, xp.ones_like(sigma))
-    return (Q * keep[..., None, :]) @ (xp.matrix_transpose(Q) @ M)
+    return ((Q * keep[..., None, :]) @ xp.matrix_transpose(Q)) @ M
 
 
 def _eigh(G: Array) -> tuple[Array, Array]:

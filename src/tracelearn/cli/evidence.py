@@ -13,6 +13,7 @@ import tracelearn
 from tracelearn.cli.mistakes import MistakeError, refuse
 from tracelearn.cli.shared import (
     AsJson,
+    Confounds,
     Data,
     Groups,
     Quiet,
@@ -20,9 +21,10 @@ from tracelearn.cli.shared import (
     Target,
     TaskName,
     check_out,
-    open_data,
+    name_confounds,
     open_groups,
     read_alpha,
+    read_confounds,
     reads_samples,
     show_table,
 )
@@ -31,12 +33,6 @@ __all__ = ["compare_command", "over_time_command", "permutation_command"]
 
 Scoring = Annotated[
     str | None, typer.Option(help="Score of scikit-learn, such as roc_auc.", show_default="accuracy or R²")
-]
-Confounds = Annotated[
-    str | None,
-    typer.Option(
-        help="Names of numbers in the file, such as age,movement, to regress out of the samples.", show_default=False
-    ),
 ]
 FoldCount = Annotated[int, typer.Option(help="Number of folds.", min=2)]
 Plot = Annotated[
@@ -56,9 +52,7 @@ def _read(
     reading: dict[str, Any],
 ) -> tuple[Any, Any, bool, Any]:
     """Read samples, targets and groups, and confounds; say whether targets are labels, and what the modes are called."""
-    names = [] if confounds is None else confounds.split(",")
-    if names:  # of a wide table they are no columns of the samples
-        reading = {**reading, "ignore": (*reading["ignore"], *names, target)}
+    names, reading = name_confounds(confounds, target, reading)
     source, grouped = open_groups(data, samples, target, groups, reading)
     from tracelearn.cli import learning, progress  # after what may be refused: it takes a second
 
@@ -69,8 +63,7 @@ def _read(
     )
     chosen = learning.find_task(found.y, task)
     learning.check_folds(found, cv, chosen)
-    columns = [learning.targets_of(open_data(data, samples, name, reading, "confounds"), data) for name in names]
-    return found, np.column_stack(columns) if columns else None, chosen.is_classification, source.modes
+    return found, read_confounds(data, samples, names, reading), chosen.is_classification, source.modes
 
 
 def _model(alpha: str, *, classes: bool, **search: Any) -> Any:

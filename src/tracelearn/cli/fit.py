@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 import tracelearn
 from tracelearn.cli.mistakes import refuse
 from tracelearn.cli.shared import (
     AsJson,
+    Confounds,
     Coordinates,
     Data,
     Groups,
@@ -24,9 +27,11 @@ from tracelearn.cli.shared import (
     TaskName,
     check_out,
     components_in_words,
+    name_confounds,
     name_modes,
     open_groups,
     read_alpha,
+    read_confounds,
     read_modes,
     reads_samples,
     show_table,
@@ -90,6 +95,7 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
         "samples": f"{facts['n_samples']:,}",
         "shape": " × ".join(map(str, facts["sample_shape"])),
         "classes": "" if facts["classes"] is None else _counted(facts["classes"]),
+        "confounds": ", ".join(facts["confounds"]) + ", regressed out" if facts["confounds"] else "",
         "loss": facts["loss"],
         "scaling": facts["scaling"] or "none",
         "view": facts["view"] or "",
@@ -130,6 +136,7 @@ def fit_command(
     target: Target = "y",
     samples: Samples = "X",
     groups: Groups = None,
+    confounds: Confounds = None,
     task: TaskName = "auto",
     alpha: Annotated[
         str, typer.Option(help="Strength of the trace norm, or auto: chosen by cross-validation.")
@@ -181,7 +188,9 @@ def fit_command(
     strength, shape = read_alpha(alpha), reading["tensor_shape"]
     seen = _views(views, time_axis, strength)
     refuse((not ridge < math.inf, f"Expected a number of at least 0 for --ridge, got {ridge}: correct it."))
+    names, reading = name_confounds(confounds, target, reading)
     source, grouped = open_groups(data, samples, target, groups, reading)
+    confounding = read_confounds(data, samples, names, reading)
     modes = read_modes(mode_names, coordinates, shape or source.sample_shape or (), source.modes)
     options = {"loss": loss, "ridge": ridge, "penalty": penalty, "target_mode": target_mode, "tensor_shape": shape}
     options |= {"keep_moments": loss != "auto"} | ({} if max_iter is None else {"max_iter": max_iter})
@@ -190,6 +199,10 @@ def fit_command(
 
     with progress.Bar(quiet=quiet or as_json) as bar:
         found = learning.read(source, grouped, data, bar)
+        if confounding is not None:
+            large = f"Expected samples that fit in memory with --confounds, got {data}: take some of them."
+            refuse((not isinstance(found.X, np.ndarray), large))
+            found = replace(found, confounds=confounding)
         chosen = learning.find_task(found.y, task)
         learning.check_folds(found, cv, chosen)
         splits = learning.draw_folds(found, cv, chosen)
@@ -201,7 +214,7 @@ def fit_command(
         learned = gather(model)
         if html is not None:
             write_page(html, learned, evaluation, out, context)
-    facts |= {**learned.for_table(), "file": str(out)}
+    facts |= {**learned.for_table(), "confounds": names, "file": str(out)}
     facts |= {} if html is None else {"page": str(html)}
     if as_json and not quiet:
         typer.echo(json.dumps(facts))

@@ -13,6 +13,7 @@ from tracelearn.cli.mistakes import refuse
 from tracelearn.cli.predict import load_to_predict, predict_all
 from tracelearn.cli.shared import (
     AsJson,
+    Confounds,
     Html,
     ModeNames,
     check_out,
@@ -20,7 +21,9 @@ from tracelearn.cli.shared import (
     echo,
     load_file,
     missing_targets,
+    name_confounds,
     open_data,
+    read_confounds,
     read_names,
     reads_samples,
     show_table,
@@ -122,14 +125,14 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
     return rows | {"format": "{format}, written by tracelearn {tracelearn}".format(**facts)}
 
 
-def _evaluate(model: Any, source: Any, data: str, *, quiet: bool) -> Any:
+def _evaluate(model: Any, source: Any, data: str, confounds: Any, *, quiet: bool) -> Any:
     """Predict the samples of a file and compare with the truth."""
     from tracelearn.cli.progress import Bar
     from tracelearn.report.page import Evaluation
     from tracelearn.report.scores import compare
 
     with Bar(quiet=quiet) as bar:
-        found = predict_all(model, source, bar)
+        found = predict_all(model, source, bar, confounds=confounds)
     if found.truth is None:
         raise missing_targets(data)
     compared = compare(model, found.check_truth(model), found.prediction)
@@ -150,6 +153,7 @@ def inspect_command(
     ] = None,
     samples: Annotated[str, typer.Option(help="Name of the samples in the file of --data.")] = "X",
     target: Annotated[str, typer.Option(help="Name of the targets in the file of --data, or another file.")] = "y",
+    confounds: Confounds = None,
     mode_names: ModeNames = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file of the page if it is there.")] = False,
     *,
@@ -167,7 +171,9 @@ def inspect_command(
 
         seen = None
         if data is not None:
-            seen = _evaluate(loaded, open_data(data, samples, target, reading), data, quiet=as_json)
+            given, reading = name_confounds(confounds, target, reading)
+            known = read_confounds(data, samples, given, reading)
+            seen = _evaluate(loaded, open_data(data, samples, target, reading), data, known, quiet=as_json)
         write_page(html, gather(loaded, mode_names=names), seen, model, context)
     if as_json:
         typer.echo(json.dumps(facts, default=str))

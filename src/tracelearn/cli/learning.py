@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, check_cv
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 
 from tracelearn.arrays.array_api import available_memory
 from tracelearn.arrays.linalg import few_threads
@@ -25,6 +25,7 @@ from tracelearn.cli.progress import Bar
 from tracelearn.cli.shared import as_text, missing_targets
 from tracelearn.estimators.scores import accuracy, corrected_error, r_squared
 from tracelearn.inference.comparison import Comparison, flat_rivals
+from tracelearn.inference.sets import cleaned
 from tracelearn.report.page import Evaluation
 from tracelearn.report.scores import Folds, compare
 from tracelearn.samples import Source
@@ -60,23 +61,33 @@ class _Rows:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Samples, in memory if they fit, with their targets and groups."""
+    """Samples, in memory if they fit, with their targets, groups and confounds."""
 
     X: NDArray[Any] | Source
     y: NDArray[Any]
     groups: NDArray[Any] | None
+    confounds: NDArray[Any] | None = None  # (n, q), of samples in memory
 
     def fit(self, model: Any, rows: NDArray[Any] | None = None) -> Any:
         """Fit a model to all samples, or to some."""
         if isinstance(self.X, Source):
             return model.fit(self.X if rows is None else _Rows(self.X, self.y, rows))
-        return model.fit(self.X, self.y) if rows is None else model.fit(self.X[rows], self.y[rows])
+        rows = np.arange(len(self.y)) if rows is None else rows
+        if self.confounds is None:
+            return model.fit(self.X[rows], self.y[rows])
+        name = f"{model.steps[-1][0]}__confounds" if isinstance(model, Pipeline) else "confounds"
+        return model.fit(self.X[rows], self.y[rows], **{name: self.confounds[rows]})
 
     def predict(self, model: Any, rows: NDArray[Any]) -> NDArray[Any]:
         """Predict some samples, in their order in the file."""
         if isinstance(self.X, Source):
             return np.concatenate([model.predict(X) for X, _ in _Rows(self.X, self.y, rows)])
-        return np.asarray(model.predict(self.X[rows]))
+        more = {} if self.confounds is None else {"confounds": self.confounds[rows]}
+        return np.asarray(model.predict(self.X[rows], **more))
+
+    def cleaned(self, train: NDArray[Any]) -> Dataset:
+        """Regress confounds out of all samples, as learned from some: for models that know none."""
+        return replace(self, X=cleaned(self.X, self.confounds, train), confounds=None)
 
 
 def targets_of(source: Source, data: str) -> NDArray[Any]:
@@ -218,7 +229,8 @@ def _cross_validate(
         alone = baseline.fit(train, data.y[train]).predict(held)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of others' fits; their scores say what they are worth
-            others = [data.predict(data.fit(clone(rival), np.sort(train)), held) for rival in rivals.values()]
+            clean = data.cleaned(train) if rivals else data
+            others = [clean.predict(clean.fit(clone(rival), np.sort(train)), held) for rival in rivals.values()]
         scores.append([measure(truths[-1], found) for found in (alone, predictions[-1], *others)])
     guess, mean, *_ = np.mean(scores, axis=0)
     ratio = float(np.mean([len(test) / len(train) for train, test in splits]))

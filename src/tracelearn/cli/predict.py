@@ -13,7 +13,19 @@ import typer
 from numpy.typing import NDArray
 
 from tracelearn.cli.mistakes import printable, refuse
-from tracelearn.cli.shared import Data, Samples, as_text, check_out, echo, load_file, open_data, reads_samples
+from tracelearn.cli.shared import (
+    Confounds,
+    Data,
+    Samples,
+    as_text,
+    check_out,
+    echo,
+    load_file,
+    name_confounds,
+    open_data,
+    read_confounds,
+    reads_samples,
+)
 
 __all__ = ["Found", "load_to_predict", "predict_all", "predict_command"]
 
@@ -63,22 +75,32 @@ def _named(name: str, values: NDArray[Any], labels: list[str]) -> dict[str, NDAr
     return {f"{name}_{end}": values[:, k] for k, end in enumerate(ends)}
 
 
-def predict_all(model: Any, source: Any, bar: Any, *, proba: bool = False) -> Found:
+def predict_all(
+    model: Any, source: Any, bar: Any, *, proba: bool = False, confounds: NDArray[Any] | None = None
+) -> Found:
     """Predict block by block, so that the samples need not fit in memory."""
     method = "predict_proba" if proba else "decision_function"
     sentence = f"Expected a model with probabilities for --proba, got a {type(model).__name__} without: fit one with "
     whole = (
         "Expected a model of single samples, got one of recordings, which are predicted whole: use predict in Python."
     )
-    refuse((proba and not hasattr(model, method), f"{sentence}--loss logistic."), (hasattr(model, "lags_"), whole))
+    expected, got = (0 if a is None else a.shape[-1] for a in (getattr(model, "confound_coef_", None), confounds))
+    other = f"Expected {expected or 'no'} names of confounds, as in fit, got {got or 'none'}: correct --confounds."
+    refuse(
+        (proba and not hasattr(model, method), f"{sentence}--loss logistic."),
+        (hasattr(model, "lags_"), whole),
+        (expected != got, other),
+    )
     from tracelearn.samples.modes import check_file_modes
 
     check_file_modes(source.modes, getattr(model, "modes_", None))
-    predictions, scores, truths = [], [], []
+    predictions, scores, truths, count = [], [], [], 0
     for X, y, _ in bar.follow("predicting", source.batches(), source.n_samples):
-        predictions.append(np.asarray(model.predict(X)))
+        own = () if confounds is None else (confounds[count : count + len(X)],)
+        count += len(X)
+        predictions.append(np.asarray(model.predict(X, *own)))
         if hasattr(model, method):
-            scores.append(np.asarray(getattr(model, method)(X)))
+            scores.append(np.asarray(getattr(model, method)(X, *own)))
         if y is not None:
             truths.append(np.asarray(y))
     return Found(
@@ -147,6 +169,7 @@ def predict_command(
     target: Annotated[
         str | None, typer.Option(help="Name of the targets in the file, or another file, to compare with.")
     ] = None,
+    confounds: Confounds = None,
     out: Annotated[
         Path | None, typer.Option(help="File for the predictions: .npy, .npz or .csv.", show_default="CSV, printed")
     ] = None,
@@ -163,12 +186,13 @@ def predict_command(
     refuse((is_other, f"Expected a file that ends in {', '.join(_SUFFIXES)}, got {out}: name it so."))
     check_out(out, "predictions", force=force, inputs=(model, data, target))
     loaded = load_to_predict(model)
-    source = open_data(data, samples, target, reading)
+    names, reading = name_confounds(confounds, target, reading)
+    source, known = open_data(data, samples, target, reading), read_confounds(data, samples, names, reading)
     from tracelearn.cli.progress import Bar
     from tracelearn.files.models import write_atomically
 
     with Bar(quiet=quiet) as bar:
-        found = predict_all(loaded, source, bar, proba=proba)
+        found = predict_all(loaded, source, bar, proba=proba, confounds=known)
     result = f"{len(found.prediction):,} samples predicted{_quality(loaded, found)}"
     if out is None:
         typer.echo(_as_csv(found), nl=False)

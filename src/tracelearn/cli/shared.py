@@ -67,6 +67,12 @@ Target = Annotated[
     str, typer.Option(help="Name of the targets in the file, or another file: y.npy, labels.csv:diagnosis.")
 ]
 Groups = Annotated[str | None, typer.Option(help="Name of groups, such as subjects, that no two folds may share.")]
+Confounds = Annotated[
+    str | None,
+    typer.Option(
+        help="Names of numbers in the file, such as age,movement, to regress out of the samples.", show_default=False
+    ),
+]
 TaskName = Annotated[str, typer.Option("--task", help="auto, classification or regression.")]
 Html = Annotated[
     Path | None, typer.Option(help="File for a page about the model, to open in a browser.", show_default=False)
@@ -152,6 +158,24 @@ def open_groups(data: str, samples: str, target: str, groups: str | None, readin
     columns = [name for name in (target, groups) if not Path(name.rpartition(":")[0] or name).exists()]
     apart = {**reading, "ignore": (*reading["ignore"], *columns)}
     return open_data(data, samples, target, apart), open_data(data, samples, groups, apart, "groups")
+
+
+def name_confounds(confounds: str | None, target: str | None, reading: dict[str, Any]) -> tuple[list[str], Any]:
+    """Read names of confounds that are separated by commas; of a wide table they and the target are no entries of samples."""
+    if confounds is None:
+        return [], reading
+    names = [name.strip() for name in confounds.split(",")]
+    apart = [name for name in (*names, target) if name is not None]
+    return names, {**reading, "ignore": (*reading["ignore"], *apart)}
+
+
+def read_confounds(data: str, samples: str, names: list[str], reading: dict[str, Any]) -> Any:
+    """Read the confounds of a file, (n, q), or None where none are named."""
+    columns = []
+    for name in names:
+        parts = [y for y, _ in open_data(data, samples, name, reading, "confounds").targets()]
+        columns.append(np.concatenate(parts))
+    return np.column_stack(columns) if columns else None
 
 
 def missing_targets(data: str) -> MistakeError:

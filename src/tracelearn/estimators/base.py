@@ -169,6 +169,8 @@ class TraceNormModel(WeightsInModes, BaseEstimator):
             self.__dict__.update({} if raw.modes is None else {"modes_": raw.modes})
         if raw.in_memory:
             ((_, X, y, weight),) = raw.batches
+            if not reset:
+                check_place(self, X, "partial_fit")
             block, shape = self._block(X, y, weight, reset=reset, **known)
             block = block if raw.confounds is None else _with_confounds(block, raw.confounds)
             if reset:
@@ -192,6 +194,7 @@ class TraceNormModel(WeightsInModes, BaseEstimator):
     def _reader(self, raw: Raw, *, reset: bool, **known: Any) -> tuple[Any, Survey]:
         """Find out what must be known before the first block; return a light model that knows it, and the rest."""
         if not reset:
+            check_place(self, None, "partial_fit")
             return self._light(), Survey(self.moments_.n_targets, math.nan)
         found = self._survey(raw, **known)
         check_total_weight(found.weight)
@@ -228,8 +231,8 @@ class TraceNormModel(WeightsInModes, BaseEstimator):
         self._learn_from(samples, loss.for_targets(samples.n_targets))
         return self
 
-    def _learn_from(self, samples: Samples, loss: Loss) -> None:
-        """Solve the problem of checked samples, in the form that suits them."""
+    def _learn_from(self, samples: Samples, loss: Loss, known: DataFit | None = None) -> None:
+        """Solve the problem of checked samples, in the form that suits them; a search may know their data fit."""
         form = choose_form(samples, loss, disk=True)
         if self.keep_moments and form.name == "basis" and samples.n_features <= _MANY_ENTRIES:
             form = Form("moments", "keep_moments asks for them")
@@ -246,14 +249,9 @@ class TraceNormModel(WeightsInModes, BaseEstimator):
         regression = samples.regression(centre=self.fit_intercept) if samples.n_confounds else None
         samples = samples.residual(regression)
         scales = samples.mode_scales() if self.scaling else None
-        fit = datafit(
-            samples.rescaled(scales),
-            loss,
-            form,
-            ridge=self.ridge,
-            joint=self._joint(samples.n_targets),
-            fit_intercept=self.fit_intercept,
-        )
+        joint = self._joint(samples.n_targets)
+        options: dict[str, Any] = {"ridge": self.ridge, "joint": joint, "fit_intercept": self.fit_intercept}
+        fit = datafit(samples.rescaled(scales), loss, form, **options) if known is None else known
         W = self._solve(fit, samples.n_targets, self.warm_start, scales)
         if regression is not None:
             self._weigh_confounds(regression, W)
@@ -455,6 +453,7 @@ class TraceNormModel(WeightsInModes, BaseEstimator):
         self._check_confounds(confounds)
         function, known = f"_{method}", getattr(self, "modes_", None)
         X, _, _ = unnamed(X, 0, known)
+        check_place(self, X, method)
         if is_dask(X):
             from tracelearn.samples.execution import lazily  # noqa: PLC0415 - Dask is imported where it is used
 
@@ -464,7 +463,6 @@ class TraceNormModel(WeightsInModes, BaseEstimator):
             return lazily(call, X, like[:0], C)
         raw = as_raw(X, confounds=confounds, known=known)
         if raw.in_memory:
-            check_place(self, X, method)
             return getattr(self, function)(X, raw.confounds)
         call, C = getattr(self, function), raw.confounds
         return np.concatenate(

@@ -13,9 +13,10 @@ from sklearn.utils.metaestimators import available_if
 from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, move_to, to_numpy, widest
 from tracelearn.errors import InputError
 from tracelearn.estimators.base import Survey
-from tracelearn.estimators.classes import labels_of, n_columns, recode, union
+from tracelearn.estimators.classes import labels_of, recode, union
 from tracelearn.estimators.online import OnlineModel, has_moments
 from tracelearn.estimators.scores import accuracy
+from tracelearn.losses import n_columns
 from tracelearn.moments import Moments
 from tracelearn.samples.checks import float_dtype, learning, read_labels, read_samples, read_weights
 from tracelearn.samples.samples import Block, LabelCount, Raw, label_counts, unnamed

@@ -8,19 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import reduce
 from numbers import Real
+from operator import add
 from typing import Any, Self
 
 import numpy as np
 from scipy.cluster.hierarchy import linkage
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array
+from tracelearn.confounds import Regression
 from tracelearn.estimators import TraceNormClassifier
 from tracelearn.moments import Moments
-from tracelearn.samples.checks import check_overflow, learning, read_labels, read_samples, read_weights
+from tracelearn.samples.checks import check_overflow, learning, read_confounds, read_labels, read_samples, read_weights
 from tracelearn.samples.samples import Block, Samples, unnamed
 from tracelearn.samples.scikit_learn import Interval, StrOptions
 
@@ -86,6 +90,10 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         The weights of each node.
     coef_tensor_ : array of shape (n_nodes, I1, ..., IN)
     intercept_ : array of shape (n_nodes,)
+    confound_coef_ : array of shape (n_nodes, n_confounds)
+        Where ``fit`` had confounds, their weights in the score of each node. One regression of all samples by them, from the sum
+        of ``class_moments_``, in which they are features after those of the samples, serves all nodes; ``estimators_`` are
+        models of what it leaves.
     alpha_ : array of shape (n_nodes,)
         The strength of the trace norm that was used.
     n_iter_ : int
@@ -160,7 +168,7 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         self.verbose = verbose
 
     @learning
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> Self:
         """Learn from all samples at once.
 
         Parameters
@@ -168,13 +176,17 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         X : array of shape (n_samples, I1, ..., IN), or (n_samples, n_features) with ``tensor_shape``
         y : array of labels of shape (n_samples,)
         sample_weight : array of shape (n_samples,), default=None
+        confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
+            Regressed out of the samples; predictions need those of their samples then.
         """
         self._models: dict[_Node, TraceNormClassifier] = {}
-        self._learn(X, y, sample_weight, None, first=True)
+        self._learn(X, y, sample_weight, confounds, None, first=True)
         return self
 
     @learning
-    def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(
+        self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None, confounds: Any = None
+    ) -> Self:
         """Learn from more samples; afterwards the model is the one of all samples so far, to ``tol``.
 
         The samples are added to ``class_moments_``, the tree is found anew, and nodes that stay start from their last
@@ -182,7 +194,7 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X, y, sample_weight : as for ``fit``
+        X, y, sample_weight, confounds : as for ``fit``
         classes : array of all labels that will ever come, needed in the first call
         """
         first = not hasattr(self, "class_moments_")
@@ -196,27 +208,39 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
             )
         if first:
             self._models = {}
-        self._learn(X, y, sample_weight, np.unique(classes) if first else self.classes_, first=first)
+        known = np.unique(classes) if first else self.classes_
+        self._learn(X, y, sample_weight, confounds, known, first=first)
         return self
 
-    def _learn(self, X: Any, y: Any, sample_weight: Any, classes: Any, *, first: bool) -> None:
-        if first:
-            self.__dict__.pop("modes_", None)
+    def _learn(self, X: Any, y: Any, sample_weight: Any, confounds: Any, classes: Any, *, first: bool) -> None:
+        for name in ("modes_", "confound_coef_") if first else ():
+            self.__dict__.pop(name, None)
         X, y, modes = unnamed(X, y, getattr(self, "modes_", None))
         self.__dict__.update({} if modes is None else {"modes_": modes})
         rows, shape = read_samples(self, X, reset=first)
         labels, known = read_labels(y, rows, classes)
-        weight = read_weights(sample_weight, rows)
+        weight, C = read_weights(sample_weight, rows), self._read_confounds(confounds, len(rows), any_number=first)
         self.classes_, self.sample_shape_, self._dtype = known, shape, rows.dtype
         if first:
             self._flat = len(shape) > 1 and len(np.shape(X)) == 2
-            past = [Moments.zero(rows.shape[1])] * len(known)
+            past = [Moments.zero(rows.shape[1] + (0 if C is None else C.shape[1]))] * len(known)
         else:
             past = [moments.scaled(self.forgetting) for moments in self.class_moments_]
         self.class_moments_ = [
-            _add(moments, rows, weight, labels == label, shape) for moments, label in zip(past, known, strict=True)
+            _add(moments, rows, weight, C, labels == label, shape) for moments, label in zip(past, known, strict=True)
         ]
         self._grow()
+
+    def _read_confounds(self, confounds: Any, n: int, *, any_number: bool) -> Array | None:
+        """Read confounds (n, q), as many as in ``fit`` unless it is the one that asks."""
+        found = None if confounds is None else read_confounds(confounds, n)
+        expected, got = (0 if a is None else a.shape[1] for a in (getattr(self, "confound_coef_", None), found))
+        if not any_number and got != expected:
+            raise ValueError(
+                f"Expected {expected or 'no'} confounds of each sample, as in fit, got {got or 'none'}: pass "
+                f"{'confounds=' if expected else 'samples alone'}."
+            )
+        return found
 
     # Text formats have no dictionary of nodes: written as a list, read as what it was.
 
@@ -240,20 +264,30 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         scales = self._class_scales()
         if not scales:
             raise ValueError("Expected a class with samples of weight above zero, got none: change class_weight.")
-        tree = self._join(list(scales)) if isinstance(self.tree, str) else self._read_tree(self.tree)
+        moments = {k: self.class_moments_[k].scaled(scale) for k, scale in scales.items()}
+        moments, regression = self._without_confounds(moments)
+        tree = self._join(moments) if isinstance(self.tree, str) else self._read_tree(self.tree)
         tree = _ordered(_pruned(tree, set(scales)))
         models: dict[_Node, TraceNormClassifier] = {}
-        self._solve(tree, scales, models)
+        self._solve(tree, moments, models)
         self._seen = sorted(scales)
         self._models = {node: models[node] for node in _nodes(tree)}
         self.tree_ = _labelled(tree, self.classes_.tolist())
-        self._describe()
+        self._describe(regression)
 
-    def _join(self, seen: list[int]) -> Any:
+    def _without_confounds(self, moments: dict[int, Moments]) -> tuple[dict[int, Moments], Regression | None]:
+        """Regress confounds, if there are any, out of the moments of all classes, as the sum of them says."""
+        total = reduce(add, moments.values())
+        if total.n_features == self.n_features_in_:
+            return moments, None
+        regression = Regression.of_joint(total if self.fit_intercept else total.uncentred(), self.n_features_in_)
+        return {k: regression.residual_moments(own) for k, own in moments.items()}, regression
+
+    def _join(self, moments: dict[int, Moments]) -> Any:
         """Join the closest means, and so on until one is left."""
-        trees: list[Any] = list(seen)
-        if len(seen) > 1:
-            means = np.stack([self.class_moments_[k].x_mean for k in seen])
+        trees: list[Any] = list(moments)
+        if len(trees) > 1:
+            means = np.stack([own.x_mean for own in moments.values()])
             for left, right, *_ in linkage(means - means.mean(axis=0), method=self.tree):
                 trees.append((trees[int(left)], trees[int(right)]))
         return trees[-1]
@@ -294,15 +328,15 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         scales = {k: float(self.class_weight.get(labels[k], 1.0)) for k in weights}
         return {k: scale for k, scale in scales.items() if scale != 0.0}
 
-    def _solve(self, tree: Any, scales: dict[int, float], models: dict[_Node, TraceNormClassifier]) -> Moments:
+    def _solve(self, tree: Any, moments: dict[int, Moments], models: dict[_Node, TraceNormClassifier]) -> Moments:
         """Solve every node, the lower ones first, and return the moments of all classes below."""
         if not isinstance(tree, tuple):
-            return self.class_moments_[int(tree)].scaled(scales[tree])
-        left, right = (self._solve(child, scales, models) for child in tree)
-        moments: Moments = _with_target(left, -1.0) + _with_target(right, 1.0)
+            return moments[int(tree)]
+        left, right = (self._solve(child, moments, models) for child in tree)
+        both: Moments = _with_target(left, -1.0) + _with_target(right, 1.0)
         node = _node(tree)
-        models[node] = self._node_model(node, moments)
-        return moments
+        models[node] = self._node_model(node, both)
+        return both
 
     def _node_model(self, node: _Node, moments: Moments) -> TraceNormClassifier:
         before = self._models.get(node)
@@ -315,7 +349,7 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         model._fit_moments(moments, warm=before is not None, keep=False)
         return model
 
-    def _describe(self) -> None:
+    def _describe(self, regression: Regression | None) -> None:
         labels = self.classes_.tolist()
         models = list(self._models.values())
         self.nodes_ = [
@@ -326,6 +360,9 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         coef = np.concatenate([empty, *(model.coef_tensor_ for model in models)])
         self.coef_ = coef.reshape(len(coef), -1) if self._flat else coef
         self.intercept_ = np.concatenate([np.zeros(0), *(model.intercept_ for model in models)])
+        if regression is not None:
+            self.confound_coef_ = regression.weights(coef.reshape(len(coef), self.n_features_in_).astype(np.float64))
+            self.intercept_ = self.intercept_ - self.confound_coef_ @ regression.centre
         self.alpha_ = np.array([model.alpha_ for model in models], dtype=float)
         self.n_iter_ = max((model.n_iter_ for model in models), default=0)
         self.dual_gap_ = max((model.dual_gap_ for model in models), default=0.0)
@@ -338,12 +375,14 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return self.coef_.reshape(len(self.coef_), *self.sample_shape_)
 
-    def _class_scores(self, X: Any) -> Array:
+    def _class_scores(self, X: Any, confounds: Any) -> Array:
         check_is_fitted(self)
         X, _, _ = unnamed(X, 0, getattr(self, "modes_", None))
         rows, _ = read_samples(self, X, reset=False)
+        C = self._read_confounds(confounds, len(rows), any_number=False)
         with np.errstate(over="ignore", invalid="ignore"):  # judged below
             steps = rows @ self.coef_.reshape(-1, rows.shape[1]).T + self.intercept_
+            steps = steps if C is None else steps + C @ self.confound_coef_.T
         check_overflow(steps, "scores")
         scores = np.full((rows.shape[0], len(self.classes_)), -np.inf, steps.dtype)
         for k in self._seen:
@@ -352,19 +391,23 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
             scores[:, k] = np.min(steps[:, path] * signs[path], axis=1, initial=np.inf)
         return scores
 
-    def decision_function(self, X: Any) -> Array:
+    def decision_function(self, X: Any, confounds: Any = None) -> Array:
         """Score every sample: one column for each class, or for two classes one score that is positive for the second.
 
         The score of a class is the weakest link of its path: the smallest of the scores of the steps that lead to it.
         Only for the class where the descent ends are all of them positive.
         """
-        scores = self._class_scores(X)
+        scores = self._class_scores(X, confounds)
         return scores[:, 1] if len(self.classes_) == 2 else scores
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: Any, confounds: Any = None) -> Array:
         """Predict the label of each sample: where its descent of the tree ends."""
-        scores = self._class_scores(X)
+        scores = self._class_scores(X, confounds)
         return self.classes_[np.argmax(scores, axis=1)]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, confounds: Any = None) -> float:
+        """Return the accuracy."""
+        return float(accuracy_score(y, self.predict(X, confounds), sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -372,11 +415,14 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         return tags
 
 
-def _add(past: Moments, rows: Array, weight: Array | None, own: Array, shape: tuple[int, ...]) -> Moments:
-    """Add the samples of one class to its moments."""
+def _add(
+    past: Moments, rows: Array, weight: Array | None, confounds: Array | None, own: Array, shape: tuple[int, ...]
+) -> Moments:
+    """Add the samples of one class, and their confounds, to its moments."""
     if not np.any(own):
         return past
-    block = Block(rows[own], np.zeros((int(own.sum()), 1)), None if weight is None else weight[own])
+    weight, confounds = (None if a is None else a[own] for a in (weight, confounds))
+    block = Block(rows[own], np.zeros((int(own.sum()), 1)), weight, confounds=confounds)
     return Samples.of(block, shape).moments(past)
 
 

@@ -24,7 +24,6 @@ from tracelearn.arrays.array_api import (
     Array,
     array_namespace,
     as_dtype,
-    detached,
     is_non_numpy,
     move_to,
     take_rows,
@@ -288,17 +287,8 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
     def _read(self, X: Any) -> Array:
         """Check samples; return tensors (n, I1, ..., IN) of floats, in the library of X."""
         first = not hasattr(self, "sample_shape_")
-        if is_non_numpy(X):
-            X, xp = detached(X), array_namespace(X)
-            zero = 0j if xp.isdtype(X.dtype, "complex floating") else 0.0
-            stand_in = np.broadcast_to(zero, tuple(X.shape))  # for the checks of shapes and names
-            shape = read_samples(self, stand_in, reset=first, finite=False)[1]
-            rows = as_dtype(xp.reshape(X, (X.shape[0], -1)), float_dtype(X))
-            check_finite(rows, "X", shape)
-        else:
-            rows, shape = read_samples(self, X, reset=first)
-        self.sample_shape_ = shape
-        return array_namespace(rows).reshape(rows, (-1, *shape))
+        rows, self.sample_shape_ = read_samples(self, X, reset=first, any_library=is_non_numpy(X))
+        return array_namespace(rows).reshape(as_dtype(rows, float_dtype(rows)), (-1, *self.sample_shape_))
 
     # --- applying ----------------------------------------------------------------------------------------------------
 

@@ -206,10 +206,10 @@ def _check_shapes(model: Any) -> None:
         count, n = len(getattr(model, "classes_", ())), np.size(model.intercept_)
         expect(count == 0 or n in {count - 1, count if count > 2 else 1}, f"other classes than {n} intercepts")
         expect(getattr(model, "_class_map", None) is None or model._class_map.shape[1] == n, "a map of other classes")
-    if isinstance(model, TraceNormModel) and "coef_" in vars(model):
-        expect(model.patterns_.shape == (*targets, *shape), "patterns_ of another shape")
         if "confound_coef_" in vars(model):
             expect(model.confound_coef_.shape[:-1] == targets, "confound_coef_ of another shape")
+    if isinstance(model, TraceNormModel) and "coef_" in vars(model):
+        expect(model.patterns_.shape == (*targets, *shape), "patterns_ of another shape")
         weights = () if model.mode_weights is None else model.mode_weights
         expect(len(weights) <= 1 + len(shape) and np.asarray(weights, float).ndim == 1, "mode weights of other modes")
         if "_solution" in vars(model):
@@ -281,9 +281,8 @@ def _check_tree(model: HierarchicalTraceNormClassifier) -> None:
             isinstance(step, TraceNormModel) and step.coef_.shape == (1, *model.sample_shape_), "a step that is none"
         )
     expect(all(_whole(k) and k < count for k in model._seen), "a tree of other classes")
-    expect(
-        all(m.x_mean.shape == (model.n_features_in_,) for m in vars(model).get("class_moments_", [])), "other moments"
-    )
+    size = model.n_features_in_ + sum(np.shape(getattr(model, "confound_coef_", ()))[-1:])
+    expect(all(m.x_mean.shape == (size,) for m in vars(model).get("class_moments_", [])), "other moments")
 
 
 def _check_lagged(model: LaggedRegressor) -> None:

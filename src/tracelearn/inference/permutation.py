@@ -271,10 +271,7 @@ def _scores(
     if is_shared(model):
         reading = Reading.of(model, X, y, confounds)
         found = np.mean(fold_scores(reading, folds, scoring, order, tol), axis=1)
-        near = 1 + np.flatnonzero(np.abs(found[1:] - found[0]) <= _NEAR * np.std(found[1:]))
-        if tol > model.tol and len(near):
-            found[near] = np.mean(fold_scores(reading, folds, scoring, order[near]), axis=1)
-        return found, "batch"
+        return found if tol <= model.tol else _decided(reading, folds, scoring, order, found), "batch"
     if isinstance(model, SelectionCV) and can_repeat(model):
         return best_scores(model, X, y, confounds, folds, scoring, order), "batch"
     X, y = np.asarray(X), to_numpy(y)
@@ -288,6 +285,17 @@ def _scores(
         return float(np.mean([scored(scorer, one, held, y[own[test]]) for one, held, test in fitted]))
 
     return _one_by_one(refitted, order), "refit"
+
+
+def _decided(reading: Reading, folds: Folds, scoring: Any, order: Array, found: Array) -> Array:
+    """Replace scores (S,) near the first by exact ones, as far from it as any of them moved: none is left that could cross."""
+    rough, reach = np.arange(len(found)) > 0, _NEAR * float(np.std(found[1:]))
+    while np.any(near := rough & (np.abs(found - found[0]) <= reach)):
+        exact = np.mean(fold_scores(reading, folds, scoring, order[near]), axis=1)
+        reach = max(reach, float(np.max(np.abs(exact - found[near]))))
+        found, rough = np.where(near, 0.0, found), rough & ~near
+        found[near] = exact
+    return found
 
 
 def _one_by_one(score: Callable[[Array], float], order: Array) -> Array:

@@ -24,7 +24,7 @@ from tracelearn.estimators.classes import labels_of
 from tracelearn.losses import Squared
 from tracelearn.moments import Moments
 from tracelearn.paper.algorithms import Constants, Iterate, algorithm1, converge
-from tracelearn.samples.checks import check_range, read_labels, read_samples, read_targets
+from tracelearn.samples.checks import check_place, check_range, read_labels, read_samples, read_targets
 from tracelearn.samples.scikit_learn import Interval, StrOptions
 
 __all__ = ["ALGORITHMS", "Algorithm", "PaperClassifier", "PaperRegressor"]
@@ -180,6 +180,8 @@ class _PaperModel(BaseEstimator):
         return self
 
     def _read(self, X: Any, y: Any, *, reset: bool, classes: Any = None) -> tuple[Array, Array]:
+        if not reset:
+            check_place(self, X, "partial_fit")
         rows, shape = read_samples(self, X, reset=reset, any_library=True)
         Y = self._read_targets(y, rows, reset, classes)
         check_range(rows, "X")
@@ -189,6 +191,7 @@ class _PaperModel(BaseEstimator):
 
     def _scores(self, X: Any) -> Array:
         check_is_fitted(self)
+        check_place(self, X, "predict")
         rows, _ = read_samples(self, X, reset=False, any_library=True)
         coef = array_namespace(self.coef_).reshape(self.coef_, (-1, rows.shape[1]))
         return as_dtype(rows, coef.dtype) @ coef.T + self.intercept_

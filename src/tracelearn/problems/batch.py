@@ -110,20 +110,27 @@ def datafit(
         return _squares(samples.in_small_blocks(), matrix_free=free, fit_intercept=fit_intercept, **options)
     basis, origin, coordinates = in_basis(samples, fit_intercept=fit_intercept)
     moments = coordinates.moments()
-    return Squares.of(
-        moments if fit_intercept else moments.uncentred(), spectral=spectral, basis=basis, origin=origin, **options
-    )
+    found = Squares.of(moments if fit_intercept else moments.uncentred(), spectral=spectral, **options)
+    return found.lifted(basis, origin, variances_about(samples, origin))
 
 
-def in_basis(
-    samples: Samples, *, fit_intercept: bool, spanned: Callable[[Array], tuple[Array, Array]] = span
-) -> tuple[Array, Array, Samples]:
+def in_basis(samples: Samples, *, fit_intercept: bool) -> tuple[Array, Array, Samples]:
     """Find an orthonormal basis (p, r) of the samples about an origin (p,), and the samples as their coordinates."""
-    rows = samples.rows
-    share = samples.total(lambda X, Y, share, z: share)
-    origin = mean_row(rows, share) if fit_intercept else 0.0 * rows[0, :]  # type: ignore[index]
-    basis, coordinates = spanned(rows - origin)
+    origin = origin_of(samples, fit_intercept=fit_intercept)
+    basis, coordinates = span(samples.rows - origin)  # type: ignore[operator]
     return basis, origin, samples.mapped_rows(lambda X: coordinates, (coordinates.shape[1],))
+
+
+def origin_of(samples: Samples, *, fit_intercept: bool) -> Array:
+    """Find what samples in memory are seen about, (p,): their mean, or zero without an intercept."""
+    share = samples.total(lambda X, Y, share, z: share)
+    return mean_row(samples.rows, share) if fit_intercept else 0.0 * samples.rows[0, :]  # type: ignore[index, arg-type]
+
+
+def variances_about(samples: Samples, origin: Array) -> Array:
+    """Average the squares of the features (p,) about an origin."""
+    found: Array = samples.total(lambda X, Y, share, z: share @ (X - origin) ** 2)
+    return found
 
 
 def _squares(samples: Samples, *, ridge: float, joint: bool, fit_intercept: bool, matrix_free: bool) -> Squares:
@@ -327,11 +334,16 @@ class Problems:
         """Whether no alpha is zero."""
         return not bool(array_namespace(self.alpha).any(self.alpha == 0))
 
-    def begin(self, start: Solution | None, *, proven: bool = True) -> Solution:
-        """Say where to start from: a neighbouring solution, or W = 0, the answer for any alpha from alpha_max up."""
+    def begin(self, start: Solution | None, *, proven: bool = True, zero: bool = True) -> Solution:
+        """Say where to start from: a neighbouring solution, or W = 0, the answer for any alpha from alpha_max up.
+
+        There is no certificate of a neighbour that is not ``proven``, and none of W = 0 without ``zero``.
+        """
         if start is not None:
             return self.certified(start.W, start.split, 0, start.rho, proven=proven)
         W = self.tensors(array_namespace(self.alpha).zeros_like(self.fit.at_zero.gradient))
+        if not zero:
+            return self.certified(W, self.penalty.start(W), 0, proven=False)
         _, objective, gap = replayed(W, _proof, self.penalised, False, self, W, None)
         return Solution(W, self.penalty.start(W), objective, gap, 0)
 

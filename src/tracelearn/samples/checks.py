@@ -182,8 +182,6 @@ def read_samples(
         X = detached(X)
     elif not is_frame(X) and not is_sparse(X):
         X = as_numpy(X, "X")
-    if any_library and not reset:
-        check_place(estimator, X, "partial_fit")
     if (non_numpy or getattr(X, "ndim", 0) > 2) and len(X.shape) > 1 and 0 in X.shape:
         raise InputError(
             f"Expected at least one sample with at least one entry, got an array of shape {tuple(X.shape)}."
@@ -234,9 +232,8 @@ def _canonical(rows: Any) -> Any:
 
 def check_place(estimator: Any, X: Any, method: str) -> None:
     """Refuse an array of another library or device than the model's: moving it is for the user to decide."""
-    here = np.zeros(0)  # a model that only reads blocks knows no array, and those are NumPy's
-    known = estimator.moments_.x_mean if hasattr(estimator, "moments_") else getattr(estimator, "coef_", here)
-    X = X if is_non_numpy(X) else here
+    known = estimator.moments_.x_mean if hasattr(estimator, "moments_") else estimator.coef_
+    X = X if is_non_numpy(X) else np.zeros(0)  # what is read in blocks becomes NumPy's
     if not same_place(X, known):
         raise InputError(
             f"Expected X of {place(known)} as in fit, got X of {place(X)}: samples for {type(estimator).__name__}.{method}() "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any
 
@@ -14,7 +14,7 @@ from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.arrays.linalg import replayed
 from tracelearn.penalties import Split
 from tracelearn.problems.batch import CHECK_EVERY, Finish, Problems, Solution, Watcher
-from tracelearn.problems.datafits import repeated, summed
+from tracelearn.problems.datafits import Squares, repeated, summed
 
 __all__ = ["Mixing", "State", "admm", "guarded", "taken"]
 
@@ -60,7 +60,7 @@ def admm(
     on_iteration: Watcher | None = None,
     check_every: int | None = CHECK_EVERY,
     step: float | None = None,
-    relax: float = _RELAX,
+    merge: bool = False,
 ) -> Solution:
     """Solve a batch of problems by ADMM: one linear solve, and one proximal point for each term, an iteration.
 
@@ -76,11 +76,12 @@ def admm(
     check_every : iterations between certificates, which cost about one iteration; None is max_iter of them, and no certificate
     step : rho to begin with, where problems like these have ended with it; else it is guessed. From W = 0 the first iteration is
         then made as if there were no operator, which saves about two where weights stay small
-    relax : over-relaxation; less than the default suits gaps of a thousandth and more
+    merge : whether to certify what the parts agree on instead of W, and not W = 0: better in the first iterations, where W still
+        has all ranks
     """
     xp = array_namespace(problems.alpha)
     every, proven = check_every or max_iter, check_every is not None
-    found = problems.begin(start, proven=proven)
+    found = problems.begin(start, proven=proven, zero=not merge)
     if bool(xp.all(found.gap <= tol)):
         return found
     W, split, operator = found.W, found.split, problems.fit.operator
@@ -98,7 +99,7 @@ def admm(
             update = problems.fit.updater(rho)
         ahead = min(review, iteration - iteration % every + every, max_iter) - iteration
         begun = W, split
-        before, W, split = replayed(W, _iterated, problems, update, rho, relax, split, W, split, carried=3, count=ahead)
+        before, W, split = replayed(W, _iterated, problems, update, rho, split, W, split, carried=3, count=ahead)
         iteration += ahead
         if iteration == review:
             better = xp.clip(replayed(W, _balanced, shares, problems, rho, before, W, split), min=least)
@@ -107,7 +108,8 @@ def admm(
             review = 2 * review if shares else review + _REVIEW_EVERY
         mixing, onward = mixing.after(begun, (W, split), rho)
         if iteration % every == 0 or iteration == max_iter:
-            found, done = finish.judge(problems, problems.certified(W, split, iteration, rho, proven=proven))
+            point = _merged(problems, W, split) if merge else W
+            found, done = finish.judge(problems, problems.certified(point, split, iteration, rho, proven=proven))
             if on_iteration is not None:
                 on_iteration(found)
             if bool(xp.all(done)) or iteration == max_iter:
@@ -121,12 +123,19 @@ def admm(
 
 
 def _iterated(
-    problems: Problems, update: Any, rho: Array, relax: float, before: Split, W: Array, split: Split
+    problems: Problems, update: Any, rho: Array, before: Split, W: Array, split: Split
 ) -> tuple[Split, Array, Split]:
     """Make one iteration; return the split before it, the weights and the split."""
     penalty, level = problems.penalty, repeated(rho, W.shape[0])
     W = problems.tensors(update(problems.rows(W), problems.rows(penalty.pull(split, level))))
-    return split, W, penalty.push(split, W, repeated(problems.alpha, W.shape[0]), level, relax)
+    return split, W, penalty.push(split, W, repeated(problems.alpha, W.shape[0]), level, _RELAX)
+
+
+def _merged(problems: Problems, W: Array, split: Split) -> Array:
+    """Find the weights that the parts of W pull it to where there are no forces."""
+    still = Split(split.parts, split.map(array_namespace(W).zeros_like).duals, split.parts)
+    ones = array_namespace(W).ones_like(problems.alpha)
+    return problems.tensors(problems.penalty.pull(still, repeated(ones, W.shape[0])))
 
 
 def _forces(problems: Problems, rho: Array, found: Solution) -> Split:
@@ -148,7 +157,8 @@ def _first_rho(problems: Problems, known: Array | None, least: float) -> Array:
     if known is not None and bool(xp.all(known >= least)):
         return _shared(known, fit.operator.shares_shift)
     damping = fit.operator.mean_eigenvalue()
-    norm, longest = replayed(problems.alpha, _few_steps, problems, xp.full_like(problems.alpha, damping))
+    inner = replace(problems, fit=fit.in_coordinates) if isinstance(fit, Squares) else problems
+    norm, longest = replayed(problems.alpha, _few_steps, inner, xp.full_like(problems.alpha, damping))
     force, unit = problems.penalty.force(problems.shape), damping if damping > 0 else 1.0
     floor = 1e-8 * damping if damping > 0 else 1.0
     size = (problems.alpha / longest) * (unit / xp.where(norm > 0, norm, xp.ones_like(norm)))
