@@ -143,7 +143,9 @@ def test_bad_samples_targets_and_models_are_refused_by_all(name, change, words):
 @pytest.mark.parametrize("name", [name for name in ALL if name != "map"])
 def test_groups_of_nan_are_refused(name):
     groups = np.where(np.arange(40) < 4, np.nan, np.arange(40) // 4)
-    refused(lambda: ALL[name](TraceNormRegressor(), X, y, groups=groups), "finite numbers in groups, got NaN at sample 0")
+    refused(
+        lambda: ALL[name](TraceNormRegressor(), X, y, groups=groups), "finite numbers in groups, got NaN at sample 0"
+    )
 
 
 def test_a_comparison_says_which_fold_leaves_one_class():
