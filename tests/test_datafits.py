@@ -20,7 +20,7 @@ from tracelearn.moments import Fold
 from tracelearn.penalties import as_penalty
 from tracelearn.problems import sample_loss
 from tracelearn.problems.batch import Form, Problems, datafit
-from tracelearn.problems.datafits import Gram, InBasis, Squares, short_basis, span
+from tracelearn.problems.datafits import Gram, InBasis, Span, Squares, short_basis, span
 from tracelearn.problems.sample_loss import SampleLoss, _Share
 from tracelearn.samples import samples as samples_module
 from tracelearn.samples.samples import Block, Samples
@@ -527,3 +527,23 @@ def test_a_span_is_orthonormal_and_holds_all_rows_whatever_their_variances(rng, 
     basis, coordinates = span(rows * 1e200)
     np.testing.assert_allclose(basis.T @ basis, np.eye(basis.shape[1]), atol=1e-9)
     np.testing.assert_allclose(coordinates @ basis.T, rows * 1e200, atol=1e-13 * 1e200 * np.abs(rows).max())
+
+
+@pytest.mark.parametrize(("smallest", "exact"), [(1e-2, True), (1e-4, False), (1e-7, False), (0.0, True)])
+def test_a_span_says_whether_it_holds_its_rows_exactly(rng, smallest, exact):
+    rows = 3.0 + (rng.standard_normal((6, 6)) * np.array([1.0, 1.0, 1.0, 0.9, 0.9, smallest])) @ np.eye(6, 20)
+    found = Span.of(rows, np.full(20, 3.0))
+    off = float(np.abs(found.coordinates @ found.basis.T + 3.0 - rows).max())
+    assert found.is_exact == exact
+    assert off <= (1e-12 if smallest != 1e-7 else 1e-6)
+
+
+def test_problems_in_coordinates_are_those_in_their_span(rng):
+    X, Y = rng.standard_normal((6, 20)), rng.standard_normal((6, 2))
+    options = {"ridge": 0.0, "joint": False, "fit_intercept": True}
+    fit = datafit(as_samples(X, Y), Squared(), Form("basis", ""), **options)
+    inner = fit.in_coordinates
+    lengths = [np.linalg.norm(part.operator.apply(part.cross), axis=1) for part in (fit, inner)]
+    assert inner.n_features == 5  # six samples about their mean
+    np.testing.assert_allclose(*lengths, rtol=1e-9)
+    np.testing.assert_allclose(fit.variances, X.var(axis=0), rtol=1e-9)

@@ -246,6 +246,60 @@ def test_ridge_regression_is_chosen_where_weights_have_no_structure():
     assert model.dual_gap_ <= 1e-6
 
 
+def _samples(structured):
+    """Samples whose weights are of rank one, or of none."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 14, 12))
+    W = np.outer(rng.normal(size=14), rng.normal(size=12)) if structured else rng.normal(size=(14, 12))
+    return X, np.tensordot(X, W, 2) + rng.normal(size=300)
+
+
+def test_a_path_of_many_weights_that_ridge_regression_beats_is_left_after_every_third_alpha(monkeypatch):
+    monkeypatch.setattr(session, "_MANY_WEIGHTS", 500)
+    model = TraceNormRegressorCV(views=None).fit(*_samples(structured=False))
+    tried = [p["alpha"] for p in model.cv_results_["params"] if p["alpha"] > 0]
+    assert model.alpha_ == 0.0
+    assert len(tried) == 4
+    assert_allclose(np.divide(tried[1:], tried[:-1]), 1e-3 ** (3 / 11))
+
+
+def test_a_path_of_many_weights_that_may_win_goes_through_all_alphas(monkeypatch):
+    monkeypatch.setattr(session, "_MANY_WEIGHTS", 500)
+    model = TraceNormRegressorCV(views=None).fit(*_samples(structured=True))
+    tried = [p["alpha"] for p in model.cv_results_["params"] if p["alpha"] > 0]
+    assert model.alpha_ > 0.0
+    assert len(tried) == len(set(tried)) == len(model.alphas_) == 12
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"raw": 0.5, "log": 0.6, "second_order": 0.7}, "log"),
+        ({"raw": 0.5, "whitened": 0.4, "second_order": 0.9}, ""),
+        ({"second_order": 0.9, "convolutions": 0.8}, ""),
+    ],
+)
+def test_the_best_view_with_modes_gets_a_path_of_its_own_unless_another_is_far_ahead(values, expected):
+    assert session._first_order(values, explains=True) == expected
+
+
+def test_how_far_a_view_is_behind_means_nothing_for_scores_of_ones_own():
+    assert session._first_order({"raw": -3.0, "second_order": -1.0}, explains=False) == "raw"
+
+
+@pytest.mark.parametrize("smallest", [0.5, 1e-4])
+def test_a_search_hands_out_the_answer_of_a_fit_whether_its_folds_leave_something_out_or_not(smallest):
+    rng = np.random.default_rng(0)
+    scales = np.geomspace(1.0, smallest, 30)  # below a thousandth of the largest a basis by products is no longer exact
+    X = ((rng.normal(size=(30, 30)) * scales) @ np.linalg.qr(rng.normal(size=(80, 30)))[0].T).reshape(30, 10, 8)
+    y = X[:, 0, 0] + 0.1 * rng.normal(size=30)
+    model = TraceNormRegressorCV(views=None, tol=1e-9).fit(X, y)
+    alone = TraceNormRegressor(model.alpha_, ridge=model.ridge_, tol=1e-9).fit(X, y)
+    assert max(model.dual_gap_, alone.dual_gap_) <= 1e-9
+    assert model.objective_ == pytest.approx(alone.objective_, rel=1e-8)
+    assert_allclose(model.coef_, alone.coef_, atol=1e-3 * np.abs(alone.coef_).max())
+
+
 def test_auto_mode_weights_try_equal_weights_and_each_mode_alone(problem):
     model = TraceNormRegressorCV(cv=3, views=None, mode_weights="auto", ridges=(0.0,)).fit(*problem)
     tried = {p["mode_weights"] for p in model.cv_results_["params"]}

@@ -32,6 +32,8 @@ __all__ = [
     "Squared",
     "SquaredHinge",
     "as_loss",
+    "n_columns",
+    "softmax",
 ]
 
 LOSSES: dict[str, type[Loss]] = {}  # filled by the classes themselves
@@ -107,8 +109,32 @@ class Loss:
         raise NotImplementedError
 
     def intercept(self, total: Total, start: Array) -> Array:
-        """Find the b (K,) that minimises the mean loss of ``z + b``, from sums alone, beginning at ``start``."""
-        return _balanced_intercept(self, total, start)
+        """Find the b (K,) that minimises the mean loss of ``z + b``, from sums alone, beginning at ``start``.
+
+        It is the zero of the mean derivative in each column: a step of Newton, then secants, kept inside a bracket. The samples
+        are summed where they are. What decides the next step are few numbers, compared one by one: on a GPU a comparison costs
+        as much as a sum over all samples.
+        """
+        xp, eps = array_namespace(start), float(array_namespace(start).finfo(start.dtype).eps)
+        kind = {"dtype": start.dtype, "device": device(start)}
+        curvature = 1.0 if self.curvature is None else self.curvature
+        columns = [_Bracket(value, curvature) for value in to_numbers(start)]
+        b = start
+        for _ in range(300):
+            shift = b
+            sums = to_numbers(total(lambda y, z, share: replayed(z, _pulls, self, shift, y, z, share)))  # noqa: B023 - called here
+            K = len(columns)
+            forces = zip(columns, sums[:K], sums[K : 2 * K], sums[2 * K :], strict=True)
+            before, columns = columns, [column.moved(mean, size, bend, eps) for column, mean, size, bend in forces]
+            if all(new is old for new, old in zip(columns, before, strict=True)):
+                break
+            b = xp.asarray([column.b for column in columns], **kind)
+        return b
+
+
+def n_columns(n_classes: int) -> int:
+    """Count the targets that code some classes: one column for two classes, else one for each."""
+    return 1 if n_classes == 2 else n_classes
 
 
 def as_loss(given: Any, *, classes: bool) -> Loss:
@@ -129,29 +155,6 @@ def as_loss(given: Any, *, classes: bool) -> Loss:
             f"that is one, got {given!r}: choose one of these, or derive a class from tracelearn.losses.Loss."
         )
     return loss
-
-
-def _balanced_intercept(loss: Loss, total: Total, start: Array) -> Array:
-    """Find the zero of the mean derivative in each column: a step of Newton, then secants, kept inside a bracket.
-
-    The samples are summed where they are. What decides the next step are few numbers, compared one by one: on a GPU a
-    comparison costs as much as a sum over all samples.
-    """
-    xp, eps = array_namespace(start), float(array_namespace(start).finfo(start.dtype).eps)
-    kind = {"dtype": start.dtype, "device": device(start)}
-    curvature = 1.0 if loss.curvature is None else loss.curvature
-    columns = [_Bracket(value, curvature) for value in to_numbers(start)]
-    b = start
-    for _ in range(300):
-        shift = b
-        sums = to_numbers(total(lambda y, z, share: replayed(z, _pulls, loss, shift, y, z, share)))  # noqa: B023 - called here
-        K = len(columns)
-        forces = zip(columns, sums[:K], sums[K : 2 * K], sums[2 * K :], strict=True)
-        before, columns = columns, [column.moved(mean, size, bend, eps) for column, mean, size, bend in forces]
-        if all(new is old for new, old in zip(columns, before, strict=True)):
-            break
-        b = xp.asarray([column.b for column in columns], **kind)
-    return b
 
 
 def _pulls(loss: Loss, shift: Array, y: Array, z: Array, share: Array) -> Array:
@@ -358,15 +361,15 @@ class Multinomial(Loss):
 
     def value(self, y: Array, z: Array) -> Array:
         """Evaluate the log of the sum of exponentials less the score of the true class, (n, 1)."""
-        return _softmax(z)[0] - array_namespace(z).sum(y * z, axis=1, keepdims=True)
+        return softmax(z)[0] - array_namespace(z).sum(y * z, axis=1, keepdims=True)
 
     def probabilities(self, z: Array) -> Array:
         """Evaluate the softmax of every row."""
-        return _softmax(z)[1]
+        return softmax(z)[1]
 
     def log_probabilities(self, z: Array) -> Array:
         """Evaluate the logarithm of the softmax of every row, also where the softmax itself is too small for a number."""
-        return z - _softmax(z)[0]
+        return z - softmax(z)[0]
 
     def derivative(self, y: Array, z: Array) -> Array:
         """Evaluate the probabilities less the targets."""
@@ -408,7 +411,7 @@ class Multinomial(Loss):
             """Return the loss, what the mean probabilities are off by, and how much, and the mean of their products."""
 
             def sums(y: Array, z: Array, share: Array) -> tuple[Array, Array, Array]:
-                logs, p = _softmax(z + b)
+                logs, p = softmax(z + b)
                 value = xp.sum(logs, axis=1) - xp.sum(y * (z + b), axis=1)
                 return share @ value[:, None], share @ (p - y), (share[:, None] * p).T @ p
 
@@ -444,8 +447,8 @@ def _softened(total: Total, heat: float) -> Total:
     return lambda term: total(lambda y, z, share: term(y, z / heat, share))
 
 
-def _softmax(z: Array) -> tuple[Array, Array]:
-    """Return for every row the log of the sum of exponentials, (n, 1), and the probabilities."""
+def softmax(z: Array) -> tuple[Array, Array]:
+    """Return the log of the sum of exponentials over classes, the second axis, which stays; and the probabilities."""
     xp = array_namespace(z)
     top = xp.max(z, axis=1, keepdims=True)
     e = xp.exp(z - top)

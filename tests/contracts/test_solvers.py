@@ -455,12 +455,9 @@ def test_folds_that_are_stacked_have_the_answers_of_each_fold_alone(solver, form
         whole = squares("spectral basis", X, y)
         basis, origin = whole.operator.basis, whole.x_mean
         rows = (X.reshape(N, -1) - origin) @ basis
-        parts = [
-            Squares.of(
-                Moments.of(rows[folds != f], y[folds != f]), ridge=0.05, spectral=True, basis=basis, origin=origin
-            )
-            for f in range(3)
-        ]
+        training = [Moments.of(rows[folds != f], y[folds != f]) for f in range(3)]
+        own = [Squares.of(moments, ridge=0.05, spectral=True) for moments in training]
+        parts = [part.lifted(basis, origin, whole.variances) for part in own]
     fit, penalty = Squares.stacked(parts), PENALTIES["overlapped"](shape)
     assert (fit.n_groups, fit.n_problems) == (3, 6)
     np.testing.assert_allclose(alpha_max(fit, penalty, shape)[2:4], alpha_max(parts[1], penalty, shape))

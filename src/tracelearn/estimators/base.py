@@ -231,8 +231,8 @@ class TraceNormModel(WeightsInModes, BaseEstimator):
         self._learn_from(samples, loss.for_targets(samples.n_targets))
         return self
 
-    def _learn_from(self, samples: Samples, loss: Loss) -> None:
-        """Solve the problem of checked samples, in the form that suits them."""
+    def _learn_from(self, samples: Samples, loss: Loss, known: DataFit | None = None) -> None:
+        """Solve the problem of checked samples, in the form that suits them; a search may know their data fit."""
         form = choose_form(samples, loss, disk=True)
         if self.keep_moments and form.name == "basis" and samples.n_features <= _MANY_ENTRIES:
             form = Form("moments", "keep_moments asks for them")
@@ -249,14 +249,9 @@ class TraceNormModel(WeightsInModes, BaseEstimator):
         regression = samples.regression(centre=self.fit_intercept) if samples.n_confounds else None
         samples = samples.residual(regression)
         scales = samples.mode_scales() if self.scaling else None
-        fit = datafit(
-            samples.rescaled(scales),
-            loss,
-            form,
-            ridge=self.ridge,
-            joint=self._joint(samples.n_targets),
-            fit_intercept=self.fit_intercept,
-        )
+        joint = self._joint(samples.n_targets)
+        options: dict[str, Any] = {"ridge": self.ridge, "joint": joint, "fit_intercept": self.fit_intercept}
+        fit = datafit(samples.rescaled(scales), loss, form, **options) if known is None else known
         W = self._solve(fit, samples.n_targets, self.warm_start, scales)
         if regression is not None:
             self._weigh_confounds(regression, W)

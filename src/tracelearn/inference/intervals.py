@@ -31,7 +31,7 @@ from tracelearn.inference.sets import (
     warn_of_zero_weights,
 )
 from tracelearn.moments import Moments
-from tracelearn.problems.batch import Problems, Solution, in_basis
+from tracelearn.problems.batch import Problems, Solution, in_basis, variances_about
 from tracelearn.problems.datafits import Squares
 from tracelearn.samples.checks import read_confounds, small_on_one_thread
 from tracelearn.samples.samples import unnamed
@@ -391,16 +391,18 @@ def _classes_first(order: Array, labels: Array) -> Array:
 def _grown(reading: Reading, order: Array, test: Array, sizes: Array, scoring: Any) -> tuple[Array, bool]:
     """Add training samples to moments in their order; score at each size, and say whether the last fit has weights."""
     model, samples = reading.model, reading.part(order)
-    K, basis, origin = samples.n_targets, None, None
+    K, basis, whole = samples.n_targets, None, samples
     if 2 * len(order) < samples.n_features:
-        basis, origin, samples = in_basis(samples, fit_intercept=model.fit_intercept)
+        basis, origin, samples = in_basis(whole, fit_intercept=model.fit_intercept)
+        variances = variances_about(whole, origin)
     (block,), past, solution = samples.blocks, None, None
     held, found = reading.part(test).rows, np.empty(len(sizes))
     for i, (start, stop) in enumerate(zip([0, *sizes[:-1]], sizes, strict=True)):
         more = Moments.of(block.X[start:stop], block.Y[start:stop])
         past = more if past is None else past + more
         known = past if model.fit_intercept else past.uncentred()
-        fit = Squares.of(known, ridge=model.ridge, joint=model._joint(K), basis=basis, origin=origin)
+        fit = Squares.of(known, ridge=model.ridge, joint=model._joint(K))
+        fit = fit if basis is None else fit.lifted(basis, origin, variances)
         norm, shape = model._penalty(K)
         problems = Problems(fit, norm, model._alphas(fit, norm, shape), shape)
         start_from: Solution | None = solution

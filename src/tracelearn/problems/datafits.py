@@ -28,7 +28,6 @@ __all__ = [
     "Squares",
     "least_value",
     "mean_row",
-    "principal_span",
     "repeated",
     "short_basis",
     "span",
@@ -162,21 +161,57 @@ def mean_row(rows: Array, share: Array) -> Array:
     return rows[0, :] + share @ (rows - rows[0, :])
 
 
+@dataclass(frozen=True, eq=False)
+class Span:
+    """What rows (n, p) span about an origin (p,), by principal components: those of more than 1e-10 of the largest variance."""
+
+    rows: Array
+    origin: Any
+    vectors: Array  # eigenvectors (n, r) of the products of rows
+    lengths: Array  # the roots (r,) of their eigenvalues
+    rest: Array  # eigenvectors (n, n - r) that are left out
+
+    @classmethod
+    def of(cls, rows: Array, origin: Any = 0.0) -> Span:
+        """Decompose the products of rows."""
+        xp, centred = array_namespace(rows), rows - origin
+        values, vectors = xp.linalg.eigh(centred @ xp.matrix_transpose(centred))
+        first = min(_count(values <= 1e-10 * values[-1]), values.shape[0] - 1)  # eigenvalues ascend
+        return cls(rows, origin, vectors[:, first:], xp.sqrt(positive_part(values[first:])), vectors[:, :first])
+
+    @property
+    def coordinates(self) -> Array:
+        """The coordinates (n, r) of the rows."""
+        return self.vectors * self.lengths
+
+    @cached_property
+    def basis(self) -> Array:
+        """The basis (p, r), which takes most of the time and is not needed for ridge regression."""
+        xp = array_namespace(self.rows)
+        lengths = xp.where(self.lengths > 0, self.lengths, xp.ones_like(self.lengths))
+        return xp.matrix_transpose(self.rows - self.origin) @ (self.vectors / lengths)
+
+    @cached_property
+    def is_exact(self) -> bool:
+        """Whether no component is between what is found exactly and nothing at all."""
+        xp, lengths = array_namespace(self.rows), self.lengths
+        if not bool(lengths[0] > 1e-3 * lengths[-1]):
+            return False
+        rest = xp.matrix_transpose(self.rest) @ (self.rows - self.origin)
+        return bool(xp.sum(rest**2) <= (100.0 * float(xp.finfo(rest.dtype).eps)) ** 2 * xp.sum(lengths**2))
+
+
 def span(rows: Array) -> tuple[Array, Array]:
     """Find an orthonormal basis (p, r) of rows (n, p) and their coordinates (n, r), r at most the smaller of n and p.
 
-    By principal components, if none is between what they find exactly and nothing at all; else by QR, which takes twice as long.
+    By principal components where they are exact; else by QR, which takes twice as long.
     """
     xp = array_namespace(rows)
     largest = xp.max(xp.abs(rows))
     if rows.shape[0] <= rows.shape[1] and bool(largest > 0):
-        unit = rows / largest  # squares of these do not overflow
-        values, vectors = xp.linalg.eigh(unit @ xp.matrix_transpose(unit))
-        first = _count(values <= 1e-6 * values[-1])  # eigenvalues ascend
-        rest = xp.matrix_transpose(vectors[:, :first]) @ unit
-        if bool(xp.sum(rest**2) <= (100.0 * float(xp.finfo(rows.dtype).eps)) ** 2 * xp.sum(values)):
-            lengths, vectors = xp.sqrt(values[first:]), vectors[:, first:]
-            return xp.matrix_transpose(unit) @ (vectors / lengths), largest * (vectors * lengths)
+        found = Span.of(rows / largest)  # squares of these do not overflow
+        if found.is_exact:
+            return found.basis, largest * found.coordinates
     basis, coordinates = xp.linalg.qr(xp.matrix_transpose(rows))
     return basis, xp.matrix_transpose(coordinates)
 
@@ -186,28 +221,12 @@ def _count(true: Array) -> int:
     return int(xp.sum(xp.astype(true, xp.int64)))
 
 
-def principal_span(rows: Array) -> tuple[Array, Array]:
-    """Find the same by principal components alone, without those of less than 1e-10 of the largest variance."""
-    xp = array_namespace(rows)
-    values, vectors = xp.linalg.eigh(rows @ xp.matrix_transpose(rows))
-    first = _count(values <= 1e-10 * values[-1])
-    if first == values.shape[0]:
-        return span(rows)
-    lengths, vectors = xp.sqrt(values[first:]), vectors[:, first:]
-    return xp.matrix_transpose(rows) @ (vectors / lengths), vectors * lengths
-
-
 def short_basis(rows: Array) -> Array | None:
     """Find an orthonormal basis (p, r) of many rows (n, p) that span less than three quarters of all p dimensions."""
     xp, p = array_namespace(rows), rows.shape[1]
     values, vectors = xp.linalg.eigh(xp.matrix_transpose(rows) @ rows)
     rank = _count(values > 10.0 * p * float(xp.finfo(values.dtype).eps) * values[-1])
     return vectors[:, p - rank :] if 0 < rank < 0.75 * p else None
-
-
-def _variances(basis: Array, gram: Array) -> Array:
-    """Find the variances of features from twice the covariance (r, r) of their coordinates in a basis (p, r)."""
-    return 0.5 * array_namespace(basis).sum((basis @ gram) * basis, axis=1)
 
 
 def _against(rows: Array, table: Array) -> Array:
@@ -452,26 +471,30 @@ class Squares:
         ridge: float = 0.0,
         joint: bool = False,
         spectral: bool = False,
-        basis: Array | None = None,
-        origin: Array | None = None,
     ) -> Squares:
-        """Read moments: one problem for each target, or with ``joint`` one problem of all targets.
-
-        They may be moments of coordinates in an orthonormal ``basis`` (p, r) about an ``origin`` (p,).
-        """
+        """Read moments: one problem for each target, or with ``joint`` one problem of all targets."""
         xp = array_namespace(moments.gram)
         gram = Gram(moments.gram * (2.0 / moments.weight), spectral)
         ridges = xp.full_like(moments.y_mean[:1] if joint else moments.y_mean, ridge)
         cross, target = moments.cross.T / moments.weight, moments.target_sq / moments.weight
         variances = 0.5 * xp.linalg.diagonal(gram.matrix)
-        found = cls(gram, cross, target, ridges, moments.x_mean, moments.y_mean, variances)
-        return found if basis is None else found.lifted(basis, origin, _variances(basis, gram.matrix))
+        return cls(gram, cross, target, ridges, moments.x_mean, moments.y_mean, variances)
 
     def lifted(self, basis: Array, origin: Any, variances: Array) -> Squares:
-        """Read problems of coordinates in a basis (p, r) about an origin (p,) as problems of all p features."""
+        """Read problems of coordinates in a basis (p, r) about an origin (p,) as problems of all p features.
+
+        The variances of features say what rounding may do; those of all samples serve each part of them.
+        """
         back = array_namespace(basis).matrix_transpose(basis)
         operator, x_mean = InBasis(self.operator, basis), origin + self.x_mean @ back  # type: ignore[arg-type]
         return replace(self, operator=operator, cross=self.cross @ back, x_mean=x_mean, variances=variances)
+
+    @property
+    def in_coordinates(self) -> Squares:
+        """The problems of coordinates again: what is not in their span takes no part in products."""
+        if not isinstance(self.operator, InBasis):
+            return self
+        return replace(self, operator=self.operator.inner, cross=self.cross @ self.operator.basis)
 
     @classmethod
     def stacked(cls, parts: Sequence[Squares]) -> Squares:

@@ -17,7 +17,7 @@ from sklearn.utils.metaestimators import available_if
 
 from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
 from tracelearn.arrays.linalg import conjugate_gradients, with_ones
-from tracelearn.losses import Loss, Multinomial
+from tracelearn.losses import Loss, Multinomial, softmax
 from tracelearn.selection.folds import Design
 
 __all__ = [
@@ -83,15 +83,6 @@ def _joined(parts: Sequence[HeldOut]) -> tuple[HeldOut, Array]:
 # Classes come before samples in what follows: sums over a few classes are then sums of long rows, which take less time.
 
 
-def _softmax(z: Array) -> tuple[Array, Array]:
-    """Return the logarithm of the sum of exponentials (B, 1, n) of scores (B, K, n), and their softmax."""
-    xp = array_namespace(z)
-    top = xp.max(z, axis=1, keepdims=True)
-    odds = xp.exp(z - top)
-    total = xp.sum(odds, axis=1, keepdims=True)
-    return top + xp.log(total), odds / total
-
-
 def factor(parts: Sequence[HeldOut]) -> float:
     """Find the factor of held-out scores whose softmax predicts the classes best; it changes no predicted class."""
     whole, _ = _joined(parts)
@@ -108,7 +99,7 @@ def _factors(held: HeldOut, shares: Array) -> Array:
     log = xp.zeros_like(shares[:, 0])
     for _ in range(_STEPS):
         size = xp.exp(log)
-        P = _softmax(size[:, None, None] * z)[1]
+        P = softmax(size[:, None, None] * z)[1]
         mean = xp.sum(P * z, axis=1)
         slope = size * xp.sum(shares * (mean - true), axis=1)
         spread = size**2 * xp.sum(shares * (xp.sum(P * z**2, axis=1) - mean**2), axis=1)
@@ -134,7 +125,7 @@ class _Softmax:
         """Return the objectives (B,) and the probabilities (B, K, n)."""
         xp = array_namespace(D)
         z = self.given + D @ xp.matrix_transpose(self.rows)
-        logs, P = _softmax(z)
+        logs, P = softmax(z)
         loss = xp.sum(self.shares[:, 0, :] * (logs[:, 0, :] - xp.sum(self.true * z, axis=1)), axis=1)
         return loss + 0.5 * xp.sum(self.pull * D**2, axis=(1, 2)), P
 

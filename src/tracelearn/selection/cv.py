@@ -235,7 +235,8 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
             if design.total is not None and view.features is None and not self.scaling and loss.has_moments:
                 model._fit_moments(design.total, warm=False, keep=self.keep_moments)
             else:
-                model._learn_from(_for_softmax(samples) if chosen.logistic else samples, loss)
+                known = None if self.scaling or chosen.logistic else design.exact(model.ridge)
+                model._learn_from(_for_softmax(samples) if chosen.logistic else samples, loss, known)
         _warn_of_choice(best, at, model)
         self.features_, self.best_estimator_, self.view_ = view.features, model, chosen.view
         here = self._classifier and samples.in_memory

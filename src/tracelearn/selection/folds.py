@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property, reduce
+from dataclasses import dataclass, replace
+from functools import cached_property
 from numbers import Integral
-from operator import add
 from typing import Any
 
 import numpy as np
 from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold, check_cv
 from sklearn.utils.multiclass import type_of_target
 
-from tracelearn.arrays.array_api import Array, array_namespace
+from tracelearn.arrays.array_api import Array, array_namespace, is_sparse
 from tracelearn.confounds import Regression
 from tracelearn.errors import warn
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
-from tracelearn.problems.batch import Form, choose_form, datafit, in_basis
-from tracelearn.problems.datafits import DataFit, Squares, principal_span
+from tracelearn.problems.batch import Form, choose_form, datafit, origin_of, variances_about
+from tracelearn.problems.datafits import DataFit, Span, Squares
 from tracelearn.samples.samples import Samples
 
 __all__ = ["Design", "Folds", "folds_of"]
@@ -86,7 +85,7 @@ def _indices(part: Any, n: int) -> Array:
     found = found.astype(int) if not found.size else found
     is_index = found.ndim == 1 and found.dtype.kind in "iu"
     found = np.where(found < 0, found + n, found) if is_index else found
-    if not is_index or np.any((found < 0) | (found >= n)) or len(np.unique(found)) < len(found):
+    if not is_index or np.any((found < 0) | (found >= n)) or np.any(np.bincount(found, minlength=1) > 1):
         raise ValueError(
             f"Expected each side of a split to be different numbers of samples from 0 to {n - 1}, or a mask of {n} truth values, "
             "got others: correct cv, and give samples that count twice a sample_weight."
@@ -141,7 +140,7 @@ class Design:
     """Samples in one representation, split: data fits of the training parts, and what is held out.
 
     For the squared loss all folds are one data fit, one group of rows for each; else there is one for each fold. Samples fewer
-    than features are held by their coordinates in an orthonormal ``basis`` (p, r) of their span about an ``origin`` (p,).
+    than features are held by their coordinates in what they ``span``.
     """
 
     samples: Samples
@@ -163,25 +162,38 @@ class Design:
 
     @cached_property
     def form(self) -> Form:
-        """How the samples are kept."""
-        return choose_form(self.samples, self.loss)
+        """How the samples are kept; each fold is decomposed, so a basis is for all samples that are fewer than features."""
+        found, samples = choose_form(self.samples, self.loss), self.samples
+        if found.name != "moments" or not samples.in_memory or is_sparse(samples.like):
+            return found
+        fewer = self.folds.n < samples.n_features
+        return Form("basis", f"{self.folds.n} samples are fewer than {samples.n_features} features") if fewer else found
 
     @cached_property
-    def _reduced(self) -> tuple[Array | None, Array | None, Samples]:
-        """The basis and the origin, and the samples by their coordinates; else the samples themselves."""
+    def span(self) -> Span | None:
+        """What the samples span, where they are kept by their coordinates."""
         if self.form.name != "basis":
-            return None, None, self.samples
-        return in_basis(self.samples.checked(), fit_intercept=self.fit_intercept, spanned=principal_span)
+            return None
+        samples = self.samples.checked()
+        return Span.of(samples.rows, origin_of(samples, fit_intercept=self.fit_intercept))  # type: ignore[arg-type]
+
+    @cached_property
+    def _reduced(self) -> Samples:
+        """The samples by their coordinates; else the samples themselves."""
+        if self.span is None:
+            return self.samples
+        coordinates = self.span.coordinates
+        return self.samples.checked().mapped_rows(lambda X: coordinates, (coordinates.shape[1],))
 
     @cached_property
     def _moments(self) -> tuple[list[Moments], list[Moments], Moments]:
         """Moments of what each fold holds out, of what it trains on, and of all samples; read once."""
-        samples, folds = self._reduced[2], self.folds
+        samples, folds = self._reduced, self.folds
         if folds.fold_of is not None:
             held = samples.fold_moments(folds.fold_of, len(folds))
             # A sum of the other folds: a difference from the total would leave their rounding errors in.
-            training = [reduce(add, held[:f] + held[f + 1 :]) for f in range(len(held))]
-            return held, training, reduce(add, held)
+            training = [Moments.total(held[:f] + held[f + 1 :]) for f in range(len(held))]
+            return held, training, Moments.total(held)
         if not samples.in_memory:
             raise ValueError(
                 "Expected folds that hold out every sample exactly once where samples are read in blocks, got other ones: use "
@@ -194,7 +206,7 @@ class Design:
     @cached_property
     def _regressions(self) -> list[Regression | None]:
         """How confounds explain the training samples of each fold, by their coordinates where they have some; None without."""
-        samples = self._reduced[2]
+        samples = self._reduced
         if not samples.n_confounds:
             return [None] * self.n_folds
         if self.form.name in ("moments", "basis"):
@@ -203,7 +215,7 @@ class Design:
         return [checked.take(mask).regression(centre=self.fit_intercept) for mask in masks]
 
     def _regression(self, moments: Moments) -> Regression | None:
-        samples = self._reduced[2]
+        samples = self._reduced
         past = moments if self.fit_intercept else moments.uncentred()
         return Regression.of_joint(past, samples.n_features) if samples.n_confounds else None
 
@@ -212,28 +224,24 @@ class Design:
         """The moments of all samples, where they are those of the samples as they are."""
         return self._moments[2] if self.form.name == "moments" else None
 
-    def _squares(self, moments: Moments, regression: Regression | None, *, reduced: bool) -> Squares:
-        basis, origin, _ = (None, None, None) if reduced else self._reduced
+    def _squares(self, moments: Moments, regression: Regression | None) -> Squares:
         moments = moments if regression is None else regression.residual_moments(moments)
-        past = moments if self.fit_intercept else moments.uncentred()
-        return Squares.of(past, joint=self.joint, basis=basis, origin=origin)
+        return Squares.of(moments if self.fit_intercept else moments.uncentred(), joint=self.joint)
 
     @cached_property
     def coordinates(self) -> Squares:
         """The training parts of all folds as one data fit of coordinates, for ridge regression."""
         parts = zip(self._moments[1], self._regressions, strict=True)
-        return Squares.stacked([self._squares(part, regression, reduced=True) for part, regression in parts])
+        return Squares.stacked([self._squares(part, regression) for part, regression in parts])
 
     @cached_property
     def fits(self) -> list[DataFit]:
         """The data fits of the training parts: one of all folds for the squared loss, else one for each fold."""
         if self.form.name == "moments":
             return [self.coordinates]
-        if self.form.name == "basis":
-            # Variances tell what rounding may do: those of all samples serve every fold.
-            basis, origin, _ = self._reduced
-            variances = array_namespace(basis).stack([self.whole.variances] * self.n_folds)
-            return [self.coordinates.lifted(basis, origin, variances)]  # type: ignore[arg-type]
+        if self.span is not None:
+            variances = array_namespace(self.span.basis).stack([self.whole.variances] * self.n_folds)
+            return [self.coordinates.lifted(self.span.basis, self.span.origin, variances)]
         checked, masks = self.samples.checked(), self.folds.masks(held=False)
         parts = [checked.take(mask) for mask in masks]
         return [self._datafit(part.residual(own)) for part, own in zip(parts, self._regressions, strict=True)]
@@ -246,15 +254,26 @@ class Design:
     def whole(self) -> Any:
         """The data fit of all samples."""
         if self.form.name in ("moments", "basis"):
-            return self._squares(self._moments[2], self._regression(self._moments[2]), reduced=False)
+            found = self._squares(self._moments[2], self._regression(self._moments[2]))
+            if self.span is None:
+                return found
+            origin = self.span.origin
+            return found.lifted(self.span.basis, origin, variances_about(self.samples.checked(), origin))
         checked = self.samples.checked()
         regression = checked.regression(centre=self.fit_intercept) if checked.n_confounds else None
         return self._datafit(checked.residual(regression))
 
+    def exact(self, ridge: float) -> Squares | None:
+        """Return the data fit of all samples, with a ridge, where their coordinates leave nothing out: to be certified."""
+        if self.span is None or self.samples.n_confounds or not self.span.is_exact:
+            return None
+        found: Squares = replace(self.whole, ridge=0.0 * self.whole.ridge + ridge)
+        return found
+
     @cached_property
     def held(self) -> list[Any]:
         """What each fold holds out: rows, targets and shares in memory, else moments, or samples where they are."""
-        samples, folds = self._reduced[2], range(self.n_folds)
+        samples, folds = self._reduced, range(self.n_folds)
         if samples.in_memory:
             checked = samples.checked()
             return [_held(checked.residual(self._regressions[f]), self.folds, f) for f in folds]
@@ -268,12 +287,12 @@ class Design:
     @property
     def is_small(self) -> bool:
         """Whether logistic regression is soon done: few weights, and few numbers read for each of them."""
-        weights = self._reduced[2].n_features * max(2, self.n_targets)
+        weights = self._reduced.n_features * max(2, self.n_targets)
         return weights <= _MOST_WEIGHTS and weights * self.folds.n <= _MOST_PRODUCTS
 
     def coordinate_rows(self) -> tuple[Array, Array, Array]:
         """Return samples in memory by their coordinates (n, r), coded targets (n, K) and shares (n,)."""
-        (block,) = self._reduced[2].checked().blocks
+        (block,) = self._reduced.checked().blocks
         return block.X, block.Y, block.weight / array_namespace(block.weight).sum(block.weight)
 
     @cached_property
@@ -286,13 +305,12 @@ class Design:
     def centre(self) -> Array:
         """The mean of all samples, as coordinates."""
         if self.form.name in ("moments", "basis"):
-            return self._moments[2].x_mean[: self._reduced[2].n_features]
+            return self._moments[2].x_mean[: self._reduced.n_features]
         return self.whole.x_mean + getattr(self.whole, "origin", 0.0)
 
     def reduced(self, W: Array, b: Array) -> tuple[Array, Array]:
         """Express rows (R, p) with their intercepts (R,) by coordinates."""
-        basis, origin, _ = self._reduced
-        return (W, b) if basis is None else (W @ basis, b + W @ origin)
+        return (W, b) if self.span is None else (W @ self.span.basis, b + W @ self.span.origin)
 
     def n_held(self, f: int) -> int:
         """Count the samples that a fold holds out in memory."""

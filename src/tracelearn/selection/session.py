@@ -47,7 +47,12 @@ LEAST_SHARE, MOST_VIEWS = 0.1, 4
 # Small sets are split several times: so many samples are held out in all, each at most so often.
 HELD_OUT, MOST_REPEATS = 400, 4
 
+# Views that keep the modes of a sample.
 FIRST_ORDER = ("raw", "log", "whitened")
+
+# Where ridge regression on such a view leaves so many times more unexplained than on the best, it gets no path of its own: on no
+# set did a low rank explain more than two fifths of what ridge regression had left.
+_HOPELESS = 1.75
 
 # So many samples, drawn at random, tell which views are worth showing.
 SCREENED = 400
@@ -70,6 +75,10 @@ _MOST_WORK = 3e11
 
 # A mode is whitened by the eigenvectors of its covariance: not where sums and eigenvectors take more multiplications than this.
 _MOST_WHITENED = 1e11
+
+# With more weights than this, in all folds and classes, every alpha of a path takes long. Every third is looked at first, and
+# the path is left there unless it explains so much more than ridge regression, as a share of what that explains, or leaves.
+_MANY_WEIGHTS, _GAIN = 125_000, 0.02
 
 # Convolutions have thousands of entries for each channel: they are tried up to so many channels and samples.
 _MOST_CONVOLVED, _MOST_SAMPLES = 9, 1000
@@ -258,29 +267,45 @@ class Session:
             f"{what} on {best.candidate.view}: {best.means[best.best]:.4g} held out, {best.value:.4g} selects"
         )
 
-    def walk(self, label: str, candidates: Sequence[Candidate], begin: float, end: float) -> list[Table]:
-        """Walk the paths of candidates of one view, from one share of all work to another."""
+    def walk(
+        self, label: str, candidates: Sequence[Candidate], begin: float, end: float, above: float = -math.inf
+    ) -> list[Table]:
+        """Walk the paths of candidates of one view, from one share of all work to another.
+
+        Where an alpha takes long, every third is looked at first, and no table is returned if none of these is better than what
+        was found ``above``, by more than rough solutions differ.
+        """
         name, strengths = parts_of(label)
-        tables: list[Table] = []
+        view = self.view(name, strengths)
         alphas, given = read_alphas(self.options.alphas, self.options.eps)
-        for joint in dict.fromkeys(candidate.target_mode for candidate in candidates):
-            own = [candidate for candidate in candidates if candidate.target_mode == joint]
-            view, design = self.view(name, strengths), self.design(name, strengths, joint=joint)
-            shape = (design.n_targets, *view.samples.shape) if joint else view.samples.shape
-            tables += walk(
-                design,
-                own,
-                alphas,
-                self.judge(design),
-                by_score=self.options.scoring is not None,
-                shape=shape,
-                penalty=self._penalty(view, shape),
-                absolute=given,
-                max_iter=self.options.max_iter,
-                n_jobs=self.options.n_jobs,
-                progress=self.progress.part(begin, end, f"trace norm on {label}"),
-                is_over=self.progress.is_over,
-            )
+        weights = view.samples.n_features * self.samples.n_targets * self.n_folds
+        takes_long = weights > _MANY_WEIGHTS and not given
+        third = begin + (end - begin) / 3
+        grids = [(alphas[::-3][::-1], begin, third)] if takes_long and math.isfinite(above) else []
+        for grid, first, last in [*grids, (alphas, third if grids else begin, end)]:
+            tables: list[Table] = []
+            for joint in dict.fromkeys(candidate.target_mode for candidate in candidates):
+                own = [candidate for candidate in candidates if candidate.target_mode == joint]
+                design = self.design(name, strengths, joint=joint)
+                shape = (design.n_targets, *view.samples.shape) if joint else view.samples.shape
+                tables += walk(
+                    design,
+                    own,
+                    grid,
+                    self.judge(design),
+                    by_score=self.options.scoring is not None,
+                    shape=shape,
+                    penalty=self._penalty(view, shape),
+                    absolute=given,
+                    max_iter=self.options.max_iter,
+                    n_jobs=self.options.n_jobs,
+                    progress=self.progress.part(first, last, f"trace norm on {label}"),
+                    is_over=self.progress.is_over,
+                )
+            found = max(float(np.max(table.selecting)) for table in tables)
+            if grid is not alphas and found < above + _GAIN * max(0.0, min(above, 1.0 - above)):
+                self._keep(tables, "some alphas of the trace norm")
+                return []
         self._keep(tables, "trace norm")
         return tables
 
@@ -332,12 +357,13 @@ def choose(session: Session) -> Table:
         progress.reach(_RIDGES, f"ridge regression on {label}")
     candidates = [Candidate(label)] if strengths else _candidates(session, name)
     if not tables or not progress.is_over():
-        tables += session.walk(label, candidates, _RIDGES, _PATH)
+        tables += session.walk(label, candidates, _RIDGES, _PATH, max((t.value for t in tables), default=-math.inf))
     # Ridge regression does not see what only a low rank can find in samples of many entries: they get a path of their own.
     alone = session.first_order
-    if alone not in ("", label) and not progress.is_over():
-        tables += session.walk(alone, _candidates(session, alone), _PATH, _ALONE)
     best = max(tables, key=lambda table: table.value)
+    if alone not in ("", label) and not progress.is_over():
+        tables += session.walk(alone, _candidates(session, alone), _PATH, _ALONE, best.value)
+        best = max(tables, key=lambda table: table.value)
     best = _by_log_loss(session, best) if _asks_more(session, best) else best
     progress.pace = 1.0
     progress.reach(_CHOSEN, f"chosen: {best.candidate.view}")
@@ -396,21 +422,20 @@ def _choose_views(session: Session) -> str:
     session.progress.reach(0.0, f"views: {', '.join(names)} ({reason})")
     if len(names) == 1 or not session.loss.has_moments:
         return names[0]
-    found: list[str] = []
     scores: list[Array] = []
-    values: list[float] = []
+    values: dict[str, float] = {}  # what selects
     some = session.subset(SCREENED)
     for name in names:
-        if found and session.progress.is_over():
+        if values and session.progress.is_over():
             break
         table = some.walk_ridges(name, screening=True)
-        found.append(name)
-        values.append(table.value if name in FIRST_ORDER else -1.0)
+        values[name] = table.value
         scores.append(np.concatenate([to_numpy(part) for part in table.held[table.best]]))
-        session.progress.reach(_SCREENED * len(found) / len(names), f"{name}: {table.value:.4g} selects")
+        session.progress.reach(_SCREENED * len(values) / len(names), f"{name}: {table.value:.4g} selects")
     parts = some.design(names[0], (), joint=False, screening=True).held
     share = shares_of(scores, np.concatenate([to_numpy(held.Y) for held in parts]))
-    session.first_order = found[int(np.argmax(values))] if max(values) >= 0.0 else ""
+    session.first_order = _first_order(values, explains=session.options.scoring is None)
+    found = list(values)
     sizes = [some.view(name).samples.n_features for name in found]
     order = [int(np.argmax(share))]
     for i in np.argsort(-share)[1:MOST_VIEWS]:
@@ -423,6 +448,14 @@ def _choose_views(session: Session) -> str:
         return str(found[order[0]])
     ratio = ":".join(f"{share[i] / share[order[0]]:.3g}" for i in order)
     return f"{'+'.join(found[i] for i in order)} {ratio}"
+
+
+def _first_order(values: dict[str, float], *, explains: bool) -> str:
+    """Name the best view that keeps the modes of a sample, given what selects each; none where it is far behind another."""
+    best = max((name for name in values if name in FIRST_ORDER), key=lambda name: values[name], default="")
+    # A score of the user's is no share of the variance that is explained.
+    far = explains and best != "" and 1.0 - values[best] > _HOPELESS * (1.0 - max(values.values()))
+    return "" if far else best
 
 
 def _work(folds: Folds, entries: int) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any
 
@@ -14,7 +14,7 @@ from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.arrays.linalg import replayed
 from tracelearn.penalties import Split
 from tracelearn.problems.batch import CHECK_EVERY, Finish, Problems, Solution, Watcher
-from tracelearn.problems.datafits import repeated, summed
+from tracelearn.problems.datafits import Squares, repeated, summed
 
 __all__ = ["Mixing", "State", "admm", "guarded", "taken"]
 
@@ -157,7 +157,8 @@ def _first_rho(problems: Problems, known: Array | None, least: float) -> Array:
     if known is not None and bool(xp.all(known >= least)):
         return _shared(known, fit.operator.shares_shift)
     damping = fit.operator.mean_eigenvalue()
-    norm, longest = replayed(problems.alpha, _few_steps, problems, xp.full_like(problems.alpha, damping))
+    inner = replace(problems, fit=fit.in_coordinates) if isinstance(fit, Squares) else problems
+    norm, longest = replayed(problems.alpha, _few_steps, inner, xp.full_like(problems.alpha, damping))
     force, unit = problems.penalty.force(problems.shape), damping if damping > 0 else 1.0
     floor = 1e-8 * damping if damping > 0 else 1.0
     size = (problems.alpha / longest) * (unit / xp.where(norm > 0, norm, xp.ones_like(norm)))
