@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracelearn import Moments, TraceNormClassifier, TraceNormClassifierCV, TraceNormRegressor, TraceNormRegressorCV
-from tracelearn.estimators.classes import n_columns, recode, union
+from tracelearn.estimators.classes import recode, union
+from tracelearn.losses import n_columns
 
 SHAPE = (3, 2, 2)
 FIELDS = ("weight", "x_mean", "y_mean", "gram", "cross", "target_sq")

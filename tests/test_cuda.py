@@ -78,7 +78,7 @@ def test_what_is_recorded_depends_on_its_arguments_alone(spectral):
     rho = torch.ones_like(problems.alpha)
     begun = problems.begin(None)
     W, split = begun.W, begun.split
-    iteration = (problems, problems.fit.updater(rho), rho, 1.6, split, W, split)
+    iteration = (problems, problems.fit.updater(rho), rho, split, W, split)
     before, W, split = _iterated(*iteration)
     gradient = problems.fit.at_zero.gradient
     Y, z, share = torch.sign(torch.randn(20, 2)), torch.randn(20, 2), torch.full((20,), 0.05)

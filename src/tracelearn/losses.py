@@ -32,6 +32,7 @@ __all__ = [
     "Squared",
     "SquaredHinge",
     "as_loss",
+    "n_columns",
     "softmax",
 ]
 
@@ -108,8 +109,32 @@ class Loss:
         raise NotImplementedError
 
     def intercept(self, total: Total, start: Array) -> Array:
-        """Find the b (K,) that minimises the mean loss of ``z + b``, from sums alone, beginning at ``start``."""
-        return _balanced_intercept(self, total, start)
+        """Find the b (K,) that minimises the mean loss of ``z + b``, from sums alone, beginning at ``start``.
+
+        It is the zero of the mean derivative in each column: a step of Newton, then secants, kept inside a bracket. The samples
+        are summed where they are. What decides the next step are few numbers, compared one by one: on a GPU a comparison costs
+        as much as a sum over all samples.
+        """
+        xp, eps = array_namespace(start), float(array_namespace(start).finfo(start.dtype).eps)
+        kind = {"dtype": start.dtype, "device": device(start)}
+        curvature = 1.0 if self.curvature is None else self.curvature
+        columns = [_Bracket(value, curvature) for value in to_numbers(start)]
+        b = start
+        for _ in range(300):
+            shift = b
+            sums = to_numbers(total(lambda y, z, share: replayed(z, _pulls, self, shift, y, z, share)))  # noqa: B023 - called here
+            K = len(columns)
+            forces = zip(columns, sums[:K], sums[K : 2 * K], sums[2 * K :], strict=True)
+            before, columns = columns, [column.moved(mean, size, bend, eps) for column, mean, size, bend in forces]
+            if all(new is old for new, old in zip(columns, before, strict=True)):
+                break
+            b = xp.asarray([column.b for column in columns], **kind)
+        return b
+
+
+def n_columns(n_classes: int) -> int:
+    """Count the targets that code some classes: one column for two classes, else one for each."""
+    return 1 if n_classes == 2 else n_classes
 
 
 def as_loss(given: Any, *, classes: bool) -> Loss:
@@ -130,29 +155,6 @@ def as_loss(given: Any, *, classes: bool) -> Loss:
             f"that is one, got {given!r}: choose one of these, or derive a class from tracelearn.losses.Loss."
         )
     return loss
-
-
-def _balanced_intercept(loss: Loss, total: Total, start: Array) -> Array:
-    """Find the zero of the mean derivative in each column: a step of Newton, then secants, kept inside a bracket.
-
-    The samples are summed where they are. What decides the next step are few numbers, compared one by one: on a GPU a
-    comparison costs as much as a sum over all samples.
-    """
-    xp, eps = array_namespace(start), float(array_namespace(start).finfo(start.dtype).eps)
-    kind = {"dtype": start.dtype, "device": device(start)}
-    curvature = 1.0 if loss.curvature is None else loss.curvature
-    columns = [_Bracket(value, curvature) for value in to_numbers(start)]
-    b = start
-    for _ in range(300):
-        shift = b
-        sums = to_numbers(total(lambda y, z, share: replayed(z, _pulls, loss, shift, y, z, share)))  # noqa: B023 - called here
-        K = len(columns)
-        forces = zip(columns, sums[:K], sums[K : 2 * K], sums[2 * K :], strict=True)
-        before, columns = columns, [column.moved(mean, size, bend, eps) for column, mean, size, bend in forces]
-        if all(new is old for new, old in zip(columns, before, strict=True)):
-            break
-        b = xp.asarray([column.b for column in columns], **kind)
-    return b
 
 
 def _pulls(loss: Loss, shift: Array, y: Array, z: Array, share: Array) -> Array:

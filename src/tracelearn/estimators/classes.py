@@ -12,14 +12,10 @@ import numpy as np
 from array_api_compat import device
 
 from tracelearn.arrays.array_api import Array, array_namespace, move_to, to_numpy
+from tracelearn.losses import n_columns
 from tracelearn.moments import Moments
 
-__all__ = ["labels_of", "n_columns", "recode", "union"]
-
-
-def n_columns(n_classes: int) -> int:
-    """Count the targets that code some classes: one column for two classes, else one for each."""
-    return 1 if n_classes == 2 else n_classes
+__all__ = ["labels_of", "recode", "union"]
 
 
 def labels_of(scores: Array, classes: Array) -> Array:
