@@ -1,16 +1,19 @@
 """Both many samples and many entries: no square matrix fits, and every product is a pass over the samples.
 
     python -m benchmarks.large --folder DIR [--case many long wide] [--limit 2] [--patience 120] [--format zarr]
+    python -m benchmarks.large --folder DIR --case cluster
     python -m benchmarks.large --folder DIR --growth
 
 Writes samples of a low-rank truth plus noise once (float32, Zarr, not compressed, or npy) and keeps them in DIR. Then one fresh
 process for each case measures: reading all blocks and nothing else; the fit, its passes, its gap and its peak of memory;
 and, for at most ``--patience`` seconds, the accelerated proximal gradient that was the default before. Cases: "many" is
 20,000 of 32x32x32 in an address space of ``--limit`` GiB, "long" is 1,000 of 100x100x100, "wide" is 64,000 of 20x20x20 in the
-same space as "many": so many samples that moments in a file take fewer passes than subspaces.
+same space as "many": so many samples that moments in a file take fewer passes than subspaces. "cluster" is 40,000 of 25x20x10
+on a cluster of two Dask workers of 1 GiB each, whose parts of the square matrix are gathered in a file.
 
 ``--growth`` draws time and memory of a fit against the number of entries and of samples, each size in a process of its own
-with 3 GiB of addresses, and the form that was chosen. Needs numpy, scipy, scikit-learn, zarr, and matplotlib for the figure.
+with 3 GiB of addresses, and the form that was chosen. Sizes that are in large_growth.json already are not measured again: delete
+it to begin anew. Needs numpy, scipy, scikit-learn, zarr, and matplotlib for the figure.
 """
 
 from __future__ import annotations
@@ -32,12 +35,18 @@ CASES = {
     "many": (20_000, (32, 32, 32), 1.0, 0.9),
     "long": (1_000, (100, 100, 100), 20.0, 14.0),
     "wide": (64_000, (20, 20, 20), 1.0, 0.3),
+    "cluster": (40_000, (25, 20, 10), 1.0, 0.3),
 }
 # Of the figure: entries for 250 samples, and samples of 1,000 entries.
 SIZES = [(10**k, (10, 10, 10)) for k in (3, 4, 5, 6)] + [(250, (side,) * 3) for side in (10, 20, 32, 46, 68, 100)]
 SPACE = 3.0  # GiB of addresses for each of them
 TOL, RANK, CHUNK = 1e-4, 3, 16 << 20
-AIMS = {"many": {"passes": 15, "reads": 75, "gib": 2.0}, "long": {"seconds": 180, "gib": 12.0}, "wide": {"gib": 2.0}}
+AIMS = {
+    "many": {"passes": 15, "reads": 75, "gib": 2.0},
+    "long": {"seconds": 180, "gib": 12.0},
+    "wide": {"gib": 2.0},
+    "cluster": {"gib": 1.0},
+}
 
 
 def write(path: Path, n: int, shape: tuple[int, ...], strength: float) -> None:
@@ -70,6 +79,44 @@ def write(path: Path, n: int, shape: tuple[int, ...], strength: float) -> None:
 def _targets(path: Path) -> Path | None:
     """Name the file of the targets, where they are not in that of the samples."""
     return None if path.suffix == ".zarr" else path.with_suffix(".y.npy")
+
+
+def spread(path: Path, case: str) -> dict:
+    """Fit on a cluster of this machine; the peaks of this process and of the workers, and the passes over the samples."""
+    import dask.array as da
+    from distributed import Client, LocalCluster
+
+    from tracelearn import TraceNormRegressor
+    from tracelearn.samples.execution import Dask
+
+    n, shape, _, alpha = CASES[case]
+    passes, total = [0], Dask.total
+
+    def counted(self: Dask, *given: object) -> object:
+        passes[0] += 1
+        return total(self, *given)
+
+    Dask.total = counted  # type: ignore[method-assign]
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, memory_limit="1GiB", dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        X, y = (da.from_zarr(str(path), component=name) for name in ("X", "y"))
+        began, before = time.perf_counter(), _peak()
+        model = TraceNormRegressor(alpha, tol=TOL, verbose=2).fit(X, y)
+        took, workers = time.perf_counter() - began, client.run(_peak)
+    return {
+        "case": f"{n:,} of {'×'.join(map(str, shape))}",
+        "gap": model.dual_gap_,
+        "ranks": model.mode_ranks_.tolist(),
+        "sums over the samples": passes[0],
+        "seconds": round(took, 1),
+        "load": round(os.getloadavg()[0], 1),
+        "matrix_gib": round(8 * model.coef_.size**2 / 2**30, 2),
+        "peak_gib": round(_peak() / 2**20, 2),
+        "peak_gib_before_the_fit": round(before / 2**20, 2),
+        "peak_gib_of_workers": [round(peak / 2**20, 2) for peak in workers.values()],
+    }
 
 
 class LateError(Exception):
@@ -174,9 +221,10 @@ def grown(path: Path, alpha: float) -> dict:
 
 
 def growth(folder: Path, out: Path, figure: Path) -> None:
-    """Measure every size in a fresh process, and draw."""
-    found = []
-    for n, shape in SIZES:
+    """Measure every size in a fresh process, but for those that were measured before, and draw."""
+    found = json.loads(out.read_text()) if out.exists() else []
+    known = {(one["n"], one["p"]) for one in found}
+    for n, shape in (size for size in SIZES if (size[0], int(np.prod(size[1]))) not in known):
         path = folder / "growth.npy"
         write(path, n, shape, 1.0 if n >= 1000 else 20.0)
         command = [sys.executable, "-m", "benchmarks.large", "--inside", "--growth", "--folder", str(folder)]
@@ -246,6 +294,9 @@ def main() -> None:
     paths = {case: given.folder / f"{case}.{given.format}" for case in given.case}
     if given.inside:
         (case,) = given.case
+        if case == "cluster":
+            print(json.dumps(spread(paths[case], case)))
+            return
         limit = AIMS[case]["gib"] if case == "long" else given.limit
         resource.setrlimit(resource.RLIMIT_AS, (int(limit * 2**30),) * 2)
         print(json.dumps(measure(paths[case], case, given.patience)))

@@ -666,9 +666,9 @@ def test_where_newton_goes_on_by_admm_its_iterations_are_counted_and_shown(spent
     usual = TraceNormClassifier(0.02, loss="logistic", solver="newton").fit(X, y)
     searched, calls = newton_module._searched, []
 
-    def fails(*arguments):
+    def fails(*arguments, **options):
         calls.append(1)
-        return searched(*arguments) if spent and len(calls) == 1 else None  # the model is no guide
+        return searched(*arguments, **options) if spent and len(calls) == 1 else None  # the model is no guide
 
     monkeypatch.setattr(newton_module, "_searched", fails)
     seen = []
@@ -685,6 +685,19 @@ def test_where_newton_goes_on_by_admm_its_iterations_are_counted_and_shown(spent
     assert np.all(np.diff(steps) > 0)
     assert steps[-1] == model.n_iter_
     assert gaps[-1] == model.dual_gap_
+
+
+def test_the_first_step_of_newton_is_lengthened_where_classes_are_told_apart(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 4, 3, 2))
+    y = X[:, 0, 0, 0] + 0.1 * rng.normal(size=400) > 0
+    model = TraceNormClassifier(1e-3, loss="logistic", solver="newton")
+    found = clone(model).fit(X, y)
+    monkeypatch.setattr(newton_module, "_LONGEST", 1.0)
+    usual = clone(model).fit(X, y)
+    assert len(found.convergence_) < len(usual.convergence_)
+    assert max(found.dual_gap_, usual.dual_gap_) <= 1e-6
+    assert found.objective_ == pytest.approx(usual.objective_, abs=1e-6)
 
 
 def seen_by(seen, problems, *, on_iteration, **options):

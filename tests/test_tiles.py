@@ -1,6 +1,9 @@
 """Moments in a file, tile by tile: the same numbers as in memory, without the matrix in memory."""
 
 import tracemalloc
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ from tracelearn.losses import Squared
 from tracelearn.problems import batch, tiles
 from tracelearn.problems.batch import Form, choose_form, datafit
 from tracelearn.problems.datafits import Squares
+from tracelearn.samples.execution import Dask
 from tracelearn.samples.samples import Block, Samples
 
 
@@ -48,6 +52,45 @@ def test_problems_from_a_file_are_those_from_memory(small_tiles, monkeypatch, fi
         np.testing.assert_allclose(one.apply(rows), exact.operator.apply(rows), rtol=1e-10)
     assert one.mean_eigenvalue() == pytest.approx(exact.operator.mean_eigenvalue())
     assert one.largest() == pytest.approx(exact.operator.largest(), rel=1e-6)
+
+
+class Watched(Dask):
+    """Works as Dask does, with little memory, and notes how many numbers came of each pass."""
+
+    sizes: ClassVar[list[int]] = []
+
+    def memory(self):
+        return 8 * tiles._SHARE * 700  # for 700 of 3,600 numbers in each pass
+
+    def total(self, function, *columns):
+        found = super().total(function, *columns)
+        self.sizes.append(sum(np.size(part) for part in found))
+        return found
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_a_cluster_sums_up_the_same_problems_in_portions(small_tiles, fit_intercept):
+    dask = pytest.importorskip("dask", reason="Dask is an extra")
+    samples, moments = _samples(np.random.default_rng(0))
+    X = next(iter(samples.blocks)).X
+    X[:, 7] = 1e3 / 3.0  # a feature that never varies has no variance, whatever its mean is
+    blocks = [
+        replace(block, X=np.concatenate([block.X[:, :7], X[:1, 7:8] + 0 * block.X[:, 7:8], block.X[:, 8:]], 1))
+        for block in samples.blocks
+    ]
+    moments = Moments.of(*(np.concatenate([getattr(block, name) for block in blocks]) for name in ("X", "Y", "weight")))
+    Watched.sizes.clear()
+    samples = replace(samples, blocks=[dask.delayed(block) for block in blocks], execution=Watched())
+    options = {"ridge": 0.1, "joint": False}
+    found = datafit(samples, Squared(), Form("tiles", ""), fit_intercept=fit_intercept, **options)
+    exact = Squares.of(moments if fit_intercept else moments.uncentred(), **options)
+    for name in ("cross", "target", "ridge", "x_mean", "y_mean", "variances"):
+        np.testing.assert_allclose(getattr(found, name), getattr(exact, name), rtol=1e-10, atol=1e-10, err_msg=name)
+    rows, level = np.random.default_rng(1).normal(size=(2, 60)), np.full(2, 0.5)
+    np.testing.assert_allclose(found.operator.solver(level)(rows), exact.operator.solver(level)(rows), rtol=1e-8)
+    assert fit_intercept is False or found.variances[7] == 0.0
+    assert len(Watched.sizes) == tiles.n_passes(samples) > 2
+    assert max(Watched.sizes) <= 700 + 2 * 60 + 2  # no worker saw the whole matrix
 
 
 def test_a_matrix_that_is_singular_is_factored_all_the_same(small_tiles):
@@ -102,3 +145,28 @@ def test_a_file_is_chosen_for_many_samples_where_the_disk_has_room(monkeypatch, 
     samples, _ = _samples(np.random.default_rng(0), n)
     monkeypatch.setattr(batch, "has_room", lambda p: room)
     assert choose_form(samples, Squared(), 8 * 60 * 60, disk=disk).name == name
+
+
+@pytest.mark.parametrize(("numbers", "name"), [(1500, "tiles"), (400, "matrix-free")])
+def test_a_cluster_gathers_moments_in_a_file_where_its_workers_need_few_passes(monkeypatch, numbers, name):
+    pytest.importorskip("dask", reason="Dask is an extra")
+    monkeypatch.setattr(batch, "_SMALL_MATRIX", 0)
+    monkeypatch.setattr(batch, "_MOST_PASSES", 3)
+    monkeypatch.setattr(Dask, "memory", lambda self: 8 * tiles._SHARE * numbers)
+    samples, _ = _samples(np.random.default_rng(0))
+    assert choose_form(replace(samples, execution=Dask()), Squared(), disk=True).name == name
+
+
+def test_the_memory_of_a_task_is_that_of_the_smallest_worker(monkeypatch):
+    distributed = pytest.importorskip("distributed", reason="Dask is an extra")
+    workers = {
+        "a": {"memory_limit": 1200, "nthreads": 2},
+        "b": {"memory_limit": 900, "nthreads": 1},
+        "c": {"memory_limit": None, "nthreads": 1},
+    }
+    monkeypatch.setattr("tracelearn.samples.execution.available_memory", lambda: 1500)
+    monkeypatch.setattr("os.cpu_count", lambda: 5)
+    assert Dask().memory() == 100  # threads of this process
+    client = SimpleNamespace(scheduler_info=lambda: {"workers": workers})
+    monkeypatch.setattr(distributed, "get_client", lambda: client)
+    assert Dask().memory() == 200

@@ -7,6 +7,7 @@ rounding. Batch, online, out of core and cluster are therefore one fold and give
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -87,6 +88,35 @@ class Moments:
         """
         y = y[:, None] if y.ndim == 1 else y
         return Fold.empty(math.prod(X.shape[1:]), y.shape[1], X).add(X, y, sample_weight).freeze()
+
+    @classmethod
+    def total(cls, parts: Sequence[Moments]) -> Moments:
+        """Add up moments, at least one: what ``+`` gives, with one pass over each p by p array.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tracelearn import Moments
+        >>> X, y = np.arange(12.0).reshape(4, 3) ** 2, np.arange(4.0)
+        >>> found = Moments.total([Moments.of(X[i : i + 1], y[i : i + 1]) for i in range(4)])
+        >>> bool(np.allclose(found.gram, Moments.of(X, y).gram))
+        True
+        """
+        parts = [part for part in parts if part.weight > 0.0] or parts[:1]
+        first, weight = parts[0], sum(part.weight for part in parts)
+        if len(parts) == 1:
+            return first
+        xp = array_namespace(first.gram)
+        x_steps, y_steps = (xp.stack([getattr(part, name) for part in parts]) for name in ("x_mean", "y_mean"))
+        x_steps, y_steps = x_steps - first.x_mean, y_steps - first.y_mean
+        own = xp.asarray([part.weight for part in parts], dtype=x_steps.dtype, device=device(x_steps))
+        x_step, y_step = (own / weight) @ x_steps, (own / weight) @ y_steps
+        x_rows, y_rows = (xp.sqrt(own)[:, None] * a for a in (x_steps - x_step, y_steps - y_step))
+        gram, cross, target_sq = x_rows.T @ x_rows, x_rows.T @ y_rows, xp.sum(y_rows**2, axis=0)
+        for part in parts:
+            gram += part.gram  # in place where the library can
+            cross, target_sq = cross + part.cross, target_sq + part.target_sq
+        return cls(weight, first.x_mean + x_step, first.y_mean + y_step, gram, cross, target_sq)
 
     @property
     def n_features(self) -> int:

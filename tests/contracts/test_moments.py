@@ -1,5 +1,8 @@
 """Moments are a monoid, and say of the samples what the samples say."""
 
+import functools
+import operator
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -51,6 +54,16 @@ def _concat(a, b):
 @given(samples())
 def test_moments_are_what_their_definition_says(batch):
     assert_same(Moments.of(*batch), direct(*batch))
+
+
+@given(st.lists(moments, min_size=1, max_size=4), st.integers(0, 3))
+def test_the_total_of_parts_is_their_sum_and_leaves_them_alone(parts, place):
+    parts = [*parts[:place], Moments.zero(3, 2), *parts[place:]]
+    before = [np.array(part.gram) for part in parts]
+    assert_same(Moments.total(parts), functools.reduce(operator.add, parts))
+    for part, gram in zip(parts, before, strict=True):
+        np.testing.assert_array_equal(part.gram, gram)
+    assert Moments.total([Moments.zero(3, 2)]).weight == 0.0
 
 
 @pytest.mark.parametrize(("shape", "targets"), [((1,), 1), ((2,), 2), ((3, 2), 6), ((2, 1, 2), 1)])

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from array_api_compat import device
 
-from tracelearn.arrays.array_api import Array, array_namespace, available_memory, free_memory, is_sparse
+from tracelearn.arrays.array_api import Array, array_namespace, free_memory, is_sparse
 from tracelearn.arrays.linalg import positive_part, replayed, squared
 from tracelearn.losses import Loss
 from tracelearn.penalties import Penalty, Split
@@ -24,8 +24,8 @@ from tracelearn.problems.datafits import DataFit, Evaluation, Squares, mean_row,
 from tracelearn.problems.operators import Operator, Passes
 from tracelearn.problems.sample_loss import SampleLoss
 from tracelearn.problems.sparse import FEW, SparseGram
-from tracelearn.problems.tiles import has_room, tiled_squares
-from tracelearn.samples.samples import Local, Samples
+from tracelearn.problems.tiles import has_room, n_passes, tiled_squares
+from tracelearn.samples.samples import Samples
 
 __all__ = [
     "Finish",
@@ -43,6 +43,7 @@ __all__ = [
 CHECK_EVERY = 5  # iterations between certificates, which cost about one iteration
 _ROUNDING = 8.0  # what sums of many rounded terms are off by, in units of the last place of their largest
 _PER_FEATURE, _MOST_ON_DISK = 8, 32_768  # samples for each feature, and features, of moments in a file
+_MOST_PASSES = 10  # over samples on a cluster for these moments: weights in subspaces take about as many
 _SMALL_MATRIX = 64 << 20  # bytes of a square matrix that fits anywhere; for larger ones the free memory is asked for
 
 
@@ -70,14 +71,18 @@ def choose_form(samples: Samples, loss: Loss, memory: int | None = None, *, disk
     gram, basis = 8 * p * p, 8 * n * max(n, p) if samples.in_memory else 1 << 62
     if memory is None and min(gram, basis) > _SMALL_MATRIX:
         memory = None if samples.like is None else free_memory(samples.like)
-        memory = available_memory() if memory is None else memory
+        memory = samples.execution.memory() if memory is None else memory
     memory = 1 << 62 if memory is None else memory
     if 4 * min(gram, basis) > memory:  # the matrix, its factor, and what a factorisation needs in addition
         size = min(gram, basis) / 2**30
         # A solve reads the file twice, a fit takes some twenty: as much as ten passes over so many samples.
-        here = isinstance(samples.execution, Local) and (samples.like is None or type(samples.like) is np.ndarray)
-        if disk and loss.has_moments and here and _PER_FEATURE * p <= n and p <= _MOST_ON_DISK and has_room(p):
-            return Form("tiles", f"moments of {gram / 2**30:.1f} GiB are kept in a file, and the samples are read once")
+        numpy = samples.like is None or type(samples.like) is np.ndarray
+        if disk and loss.has_moments and numpy and _PER_FEATURE * p <= n and p <= _MOST_ON_DISK and has_room(p):
+            passes = n_passes(samples)
+            if passes <= _MOST_PASSES:
+                times = "once" if passes == 1 else f"{passes} times"
+                why = f"moments of {gram / 2**30:.1f} GiB are kept in a file, and the samples are read {times}"
+                return Form("tiles", why)
         return Form("matrix-free", f"a matrix of {size:.1f} GiB does not fit, so the samples are read in passes")
     if not loss.has_moments:
         return Form("samples", "the loss has no moments, so every iteration reads the samples")

@@ -1,7 +1,8 @@
 """Moments of more features than memory has room for: their square matrix in a file, multiplied and factored tile by tile.
 
 For 5,000 to some 30,000 features and many more samples than that: one pass over the samples makes the matrix, where weights
-in subspaces would take ten. The file holds p by p numbers, once: the matrix above the diagonal, its Cholesky factor below.
+in subspaces would take ten. The file holds p by p numbers, once: the matrix above the diagonal, its Cholesky factor below. On
+a cluster workers sum up some rows of the matrix at a time, as many as their memory has room for, and the file gathers them.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from tracelearn.arrays.array_api import Array, available_memory, within_limit
 from tracelearn.moments import Fold
 from tracelearn.problems.datafits import Squares
 from tracelearn.problems.operators import Rows, largest_eigenvalue
-from tracelearn.samples.samples import Samples
+from tracelearn.samples.samples import Local, Samples
 
-__all__ = ["Tiles", "has_room", "tiled_squares"]
+__all__ = ["Tiles", "has_room", "n_passes", "tiled_squares"]
 
 _PANEL = 128 << 20  # bytes of the rows of a matrix that are held in memory at once
 _LEAST_BLOCK, _LARGEST_BLOCK = 64 << 20, 1 << 30  # bytes of samples that are gathered before the whole file is updated
+_SHARE = 8  # of the memory of a task: a tree adds up so many parts at once
 
 
 def has_room(p: int) -> bool:
@@ -36,6 +38,22 @@ def _parts(p: int, rows: int | None = None) -> list[slice]:
     """Cut p features into parts whose rows of the matrix fit in memory."""
     rows = max(16, _PANEL // (8 * p)) if rows is None else rows
     return [slice(first, min(first + rows, p)) for first in range(0, p, rows)]
+
+
+def _portions(p: int, memory: int) -> list[slice]:
+    """Cut the rows of the matrix so that a task has memory for what is right of the diagonal in each portion."""
+    found, first = list[slice](), 0
+    while first < p:
+        last = first + max(1, memory // (8 * _SHARE * (p - first)))
+        found.append(slice(first, min(last, p)))
+        first = last
+    return found
+
+
+def n_passes(samples: Samples) -> int:
+    """Count the passes over the samples that sum up their square matrix: one, on a cluster one for each portion of it."""
+    execution = samples.execution
+    return 1 if isinstance(execution, Local) else 1 + len(_portions(samples.n_features, execution.memory()))
 
 
 @dataclass
@@ -76,13 +94,38 @@ class _TiledFold(Fold):
             self.gram[part, part.start :] += sign * (rows[:, part].T @ rows[:, part.start :])
 
 
-def tiled_squares(samples: Samples, *, ridge: float, joint: bool, fit_intercept: bool) -> Squares:
-    """Sum the samples up in one pass, and state their problems of squares."""
+def _folded(samples: Samples) -> _TiledFold:
+    """Sum the samples up here, in one pass."""
     p, K, shape = samples.n_features, samples.n_targets, samples.shape
-    fold = samples.execution.folded(
+    fold: _TiledFold = samples.execution.folded(
         lambda fold, block: block.add_to(fold or _TiledFold.empty(p, K), shape), lambda fold: fold, samples.blocks
     )
     fold._settle()
+    return fold
+
+
+def _gathered(samples: Samples) -> _TiledFold:
+    """Sum the samples up on a cluster: the means, and about them a portion of the matrix in each pass."""
+    fold = _TiledFold.empty(samples.n_features, samples.n_targets)
+    # What all samples have in common is subtracted exactly.
+    origin = np.asarray(samples.execution.first(samples.blocks).X[0], dtype=float)
+    step, y_mean = samples.total(lambda X, Y, share, z: (share @ (X - origin), share @ Y))
+    for part in _portions(samples.n_features, samples.execution.memory()):
+
+        def products(X: Array, Y: Array, share: Array, z: Array, part: slice = part) -> tuple[Array, ...]:
+            rows, targets = (X - origin) - step, Y - y_mean
+            weighted = rows * share[:, None]
+            return weighted.T @ targets, share @ targets**2, weighted[:, part].T @ rows[:, part.start :]
+
+        fold.cross, fold.target_sq, fold.gram[part, part.start :] = samples.total(products)
+    fold.weight, fold.x_mean, fold.y_mean = 1.0, origin + step, y_mean
+    return fold
+
+
+def tiled_squares(samples: Samples, *, ridge: float, joint: bool, fit_intercept: bool) -> Squares:
+    """Sum the samples up, and state their problems of squares."""
+    p, K = samples.n_features, samples.n_targets
+    fold = _folded(samples) if isinstance(samples.execution, Local) else _gathered(samples)
     x_mean, y_mean, cross, target = fold.x_mean, fold.y_mean, fold.cross, fold.target_sq
     if not fit_intercept:
         fold._grow(np.sqrt(fold.weight) * x_mean[None, :])

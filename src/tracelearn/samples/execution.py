@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial, reduce
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelearn.arrays.array_api import Array
+from tracelearn.arrays.array_api import Array, available_memory
 from tracelearn.errors import InputError
 from tracelearn.samples.checks import sample_shape
 from tracelearn.samples.samples import Function, PerBlock, Raw, added, is_dask
@@ -62,6 +63,19 @@ class Dask:
     def folded(self, add: Callable[[Any, Any], Any], end: Function, values: PerBlock) -> Any:
         """Make a state of every block and add up what they end as."""
         return self.total(lambda block: end(add(None, block)), values)
+
+    def memory(self) -> int:
+        """Find the bytes that a task may take: a third of what the smallest worker has for each of its threads."""
+        here = available_memory()
+        try:
+            from distributed import get_client  # noqa: PLC0415
+
+            workers = get_client().scheduler_info()["workers"].values()
+        except (ImportError, ValueError):  # Dask's threads are this process
+            return here // (3 * (os.cpu_count() or 1))
+        # A worker without a limit has None or zero of it.
+        limits = [(worker["memory_limit"] or here) // (3 * worker["nthreads"]) for worker in workers]
+        return int(min([here, *limits]))
 
 
 @dataclass(frozen=True)

@@ -85,6 +85,10 @@ class Local:
         """Add every block to a state, None before the first; return what ``end`` makes of it."""
         return end(reduce(add, values, None))
 
+    def memory(self) -> int:
+        """Find the bytes that a sum over blocks may take."""
+        return available_memory()
+
 
 @dataclass(frozen=True, eq=False)
 class Again:

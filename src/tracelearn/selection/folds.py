@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property
 from numbers import Integral
-from operator import add
 from typing import Any
 
 import numpy as np
@@ -86,7 +85,7 @@ def _indices(part: Any, n: int) -> Array:
     found = found.astype(int) if not found.size else found
     is_index = found.ndim == 1 and found.dtype.kind in "iu"
     found = np.where(found < 0, found + n, found) if is_index else found
-    if not is_index or np.any((found < 0) | (found >= n)) or len(np.unique(found)) < len(found):
+    if not is_index or np.any((found < 0) | (found >= n)) or np.any(np.bincount(found, minlength=1) > 1):
         raise ValueError(
             f"Expected each side of a split to be different numbers of samples from 0 to {n - 1}, or a mask of {n} truth values, "
             "got others: correct cv, and give samples that count twice a sample_weight."
@@ -193,8 +192,8 @@ class Design:
         if folds.fold_of is not None:
             held = samples.fold_moments(folds.fold_of, len(folds))
             # A sum of the other folds: a difference from the total would leave their rounding errors in.
-            training = [reduce(add, held[:f] + held[f + 1 :]) for f in range(len(held))]
-            return held, training, reduce(add, held)
+            training = [Moments.total(held[:f] + held[f + 1 :]) for f in range(len(held))]
+            return held, training, Moments.total(held)
         if not samples.in_memory:
             raise ValueError(
                 "Expected folds that hold out every sample exactly once where samples are read in blocks, got other ones: use "

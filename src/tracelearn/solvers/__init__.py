@@ -10,9 +10,10 @@ from tracelearn.problems.batch import Solution
 from tracelearn.solvers.admm import admm
 from tracelearn.solvers.apg import apg_adm, apg_dr
 from tracelearn.solvers.newton import newton
+from tracelearn.solvers.nystrom import nystrom
 from tracelearn.solvers.subspaces import subspaces
 
-__all__ = ["SOLVERS", "Solution", "Solver", "admm", "apg_adm", "apg_dr", "newton", "subspaces"]
+__all__ = ["SOLVERS", "Solution", "Solver", "admm", "apg_adm", "apg_dr", "newton", "nystrom", "subspaces"]
 
 Solver = Callable[..., Any]
 
@@ -21,5 +22,6 @@ SOLVERS: dict[str, Solver] = {
     "apg-adm": apg_adm,
     "apg-dr": apg_dr,
     "newton": newton,
+    "nystrom": nystrom,
     "subspaces": subspaces,
 }

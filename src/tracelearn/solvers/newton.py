@@ -8,11 +8,15 @@ from typing import Any
 from array_api_compat import device
 
 from tracelearn.arrays.array_api import Array, array_namespace
+from tracelearn.arrays.linalg import replayed
+from tracelearn.penalties import Penalty, Split
 from tracelearn.problems.batch import Finish, Problems, Solution, Watcher, certify
-from tracelearn.problems.datafits import Evaluation
+from tracelearn.problems.datafits import Evaluation, Squares
 from tracelearn.solvers.admm import admm, guarded
 
 __all__ = ["newton"]
+
+_LONGEST = 64.0  # steps of the first model
 
 
 @guarded
@@ -66,7 +70,7 @@ def newton(
             if inner.n_iter == 0:  # good enough for the model, which is more lenient than the loss
                 accuracy *= 0.1
             spent += max(inner.n_iter, 1)
-            step = _searched(problems, W, inner, at)
+            step = _searched(problems, W, inner, at, longer=first is None)
         if (
             step is None
         ):  # there is no model, or it is no guide here; the bound of the curvature is, one pass an iteration
@@ -103,24 +107,48 @@ def _bounded(
         if on_iteration is not None:
             on_iteration(counted(so_far))
 
-    if problems.fit.loss.curvature is None:  # type: ignore[attr-defined]
+    if isinstance(problems.fit, Squares) or problems.fit.loss.curvature is None:  # type: ignore[attr-defined]
         return found
     begun = found if spent else None
     limit = max(max_iter - spent, 1)
     return counted(admm(problems, tol=tol, max_iter=limit, start=begun, exact_ranks=exact_ranks, on_iteration=watch))
 
 
-def _searched(problems: Problems, W: Array, inner: Solution, at: Evaluation) -> tuple[Solution, Evaluation] | None:
-    """Go from W towards the answer of the model, halving the step until the true objective falls; also evaluate it there."""
-    xp, penalty, alpha = array_namespace(W), problems.penalty, problems.alpha
-    before = float(at.value[0]) + float(alpha[0]) * float(xp.sum(penalty.value(W, inner.split)))
-    length = 1.0
-    for _ in range(20):
+def _objective(penalty: Penalty, split: Split, alpha: Array, W: Array, value: Array) -> Array:
+    """Add the penalty of W to the value of its data fit."""
+    return value + alpha * array_namespace(W).sum(penalty.value(W, split))
+
+
+def _searched(
+    problems: Problems, W: Array, inner: Solution, at: Evaluation, *, longer: bool
+) -> tuple[Solution, Evaluation] | None:
+    """Go from W towards the answer of the model, halving the step until the true objective falls; also evaluate it there.
+
+    A step from zero is also doubled while that helps: where classes are told apart curvatures at zero are much too large.
+    """
+    penalty, alpha = problems.penalty, problems.alpha
+
+    def look(length: float) -> tuple[float, Array, Evaluation]:
         V = W + length * (inner.W - W)
         there = problems.fit.evaluate(problems.rows(V), at)
-        proof = certify(there, penalty, V, inner.split, alpha, problems.scale, penalised=problems.penalised)
-        # The rounding of two sums: without it the last step, which changes nothing any more, would be refused.
-        if float(proof[0][0]) <= before + 1e-14 * abs(before):
-            return Solution(V, inner.split, *proof, 0, inner.rho), there
+        return objective(V, there), V, there
+
+    def objective(V: Array, there: Evaluation) -> float:
+        return float(replayed(V, _objective, penalty, inner.split, alpha, V, there.value)[0])
+
+    # The rounding of two sums: without it the last step, which changes nothing any more, would be refused.
+    before = objective(W, at)
+    limit, length, found = before + 1e-14 * abs(before), 1.0, look(1.0)
+    while found[0] > limit:
         length *= 0.5
-    return None
+        if length < 1e-6:
+            return None
+        found = look(length)
+    while longer and 1.0 <= length < _LONGEST:
+        length *= 2.0
+        further = look(length)
+        longer = further[0] < found[0]
+        found = further if longer else found
+    _, V, there = found
+    proof = certify(there, penalty, V, inner.split, alpha, problems.scale, penalised=problems.penalised)
+    return Solution(V, inner.split, *proof, 0, inner.rho), there
