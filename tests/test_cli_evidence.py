@@ -121,3 +121,20 @@ def test_over_time_needs_no_units_and_says_where_a_position_is(tmp_path, capsys)
     assert float(best.split()[1]) > 0.8
     _, _, said = call(capsys, "over-time", str(tmp_path / "t-epo.fif"), "--alpha", "1")
     assert said.startswith("tracelearn: warning: Expected some weights that are not zero")
+
+
+def test_what_cannot_be_written_or_has_another_length_is_refused_before_the_work(epochs, capsys):
+    with np.load(epochs) as found:
+        columns = dict(found)
+    np.savez(epochs, few=np.arange(7.0), **columns)
+    for option, value, words in (
+        ("--plot", "null.jpgg", "got null.jpgg: correct --plot."),
+        ("--groups", "few", "80 samples and 7 groups"),
+        ("--confounds", "few", "80 samples and 7 confounds"),
+    ):
+        for command in ("test", "compare", "over-time"):
+            code, out, err = call(capsys, command, epochs, "--target", "label", option, value)
+            assert code != 0
+            assert out == ""
+            assert words in err
+            assert err.count("\n") == 1

@@ -123,3 +123,31 @@ def test_an_alpha_that_leaves_no_weights_is_said(ask):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         ask(TraceNormClassifier(), X, y)
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"y": y[:30]}, "inconsistent numbers of samples"),
+        ({"y": np.where(np.arange(40) == 3, np.nan, y)}, "NaN at sample 3"),
+        ({"X": np.where(np.arange(40)[:, None, None] == 3, np.nan, X)}, "NaN at sample 3"),
+        ({"model": "ridge"}, "'ridge'"),
+    ],
+)
+def test_bad_samples_targets_and_models_are_refused_by_all(name, change, words):
+    given = {"model": TraceNormRegressor(), "X": X, "y": y} | change
+    refused(lambda: ALL[name](given["model"], given["X"], given["y"]), words)
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name != "map"])
+def test_groups_of_nan_are_refused(name):
+    groups = np.where(np.arange(40) < 4, np.nan, np.arange(40) // 4)
+    refused(
+        lambda: ALL[name](TraceNormRegressor(), X, y, groups=groups), "finite numbers in groups, got NaN at sample 0"
+    )
+
+
+def test_a_comparison_says_which_fold_leaves_one_class():
+    labels = np.isin(np.arange(40), [3, 5]).astype(int)
+    refused(lambda: compare(TraceNormClassifier(), X, labels, cv=KFold(5), repeats=1), "got one without fold 1")

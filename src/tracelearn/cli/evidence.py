@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 import tracelearn
-from tracelearn.cli.mistakes import MistakeError, refuse
+from tracelearn.cli.mistakes import refuse
 from tracelearn.cli.shared import (
     AsJson,
     Confounds,
@@ -30,6 +30,8 @@ from tracelearn.cli.shared import (
 )
 
 __all__ = ["compare_command", "over_time_command", "permutation_command"]
+
+_FIGURES = (".html", ".png", ".svg", ".pdf", ".jpg", ".jpeg", ".eps", ".tif", ".tiff", ".webp")
 
 Scoring = Annotated[
     str | None, typer.Option(help="Score of scikit-learn, such as roc_auc.", show_default="accuracy or R²")
@@ -66,6 +68,13 @@ def _read(
     return found, read_confounds(data, samples, names, reading), chosen.is_classification, source.modes
 
 
+def _check_plot(plot: Path | None, data: str, target: str, *, force: bool) -> None:
+    """Refuse a place for a figure before the work rather than after it."""
+    check_out(plot, "figure", force=force, option="--plot", inputs=(data, target))
+    known = plot is None or plot.suffix.lower() in _FIGURES
+    refuse((not known, f"Expected a figure as .png, .svg or .pdf, or a page as .html, got {plot}: correct --plot."))
+
+
 def _model(alpha: str, *, classes: bool, **search: Any) -> Any:
     """Make a model with this alpha, or one that chooses it."""
     kind = "TraceNormClassifier" if classes else "TraceNormRegressor"
@@ -83,19 +92,14 @@ def _show(
         from tracelearn.optional import require
 
         require("matplotlib", "plot").use("agg")
-        kind = "page" if plot.suffix == ".html" else "figure"
+        kind = "page" if plot.suffix.lower() == ".html" else "figure"
         if kind == "page":
             from tracelearn.report import write_result_page
 
             write_result_page(found, plot)
         else:
             axes = np.ravel(np.array(found.plot(), dtype=object))[0]
-            try:
-                axes.figure.savefig(plot)
-            except ValueError as error:
-                raise MistakeError(
-                    f"Expected a figure as .png, .svg or .pdf, or a page as .html, got {plot}: name another with --plot."
-                ) from error
+            axes.figure.savefig(plot)
         rows, facts = {**rows, kind: str(plot)}, {**facts, kind: str(plot)}
     if as_json and not quiet:
         typer.echo(json.dumps(facts))
@@ -132,7 +136,7 @@ def permutation_command(
 
     Targets are permuted within groups; where every group has one target, whole groups are.
     """
-    check_out(plot, "figure", force=force, option="--plot", inputs=(data, target))
+    _check_plot(plot, data, target, force=force)
     found, confounding, classes, _ = _read(data, target, samples, groups, confounds, task, cv, reading)
     from tracelearn.inference import permutation_test
 
@@ -185,7 +189,7 @@ def compare_command(
     reading: dict[str, Any],
 ) -> None:
     """Compare the trace norm with ridge and logistic regression on flat samples, on the same folds."""
-    check_out(plot, "figure", force=force, option="--plot", inputs=(data, target))
+    _check_plot(plot, data, target, force=force)
     found, confounding, classes, _ = _read(data, target, samples, groups, confounds, task, cv, reading)
     from tracelearn.inference import compare
 
@@ -225,7 +229,7 @@ def over_time_command(
     reading: dict[str, Any],
 ) -> None:
     """Fit and score a model at each position along a mode, such as time."""
-    check_out(plot, "figure", force=force, option="--plot", inputs=(data, target))
+    _check_plot(plot, data, target, force=force)
     found, confounding, classes, modes = _read(data, target, samples, groups, confounds, task, cv, reading)
     from tracelearn.inference import decode_over_time
 

@@ -22,7 +22,7 @@ from tracelearn.arrays.array_api import available_memory
 from tracelearn.arrays.linalg import few_threads
 from tracelearn.cli.mistakes import refuse, telling
 from tracelearn.cli.progress import Bar
-from tracelearn.cli.shared import as_text, missing_targets
+from tracelearn.cli.shared import as_text, targets_of
 from tracelearn.estimators.scores import accuracy, corrected_error, r_squared
 from tracelearn.inference.comparison import Comparison, flat_rivals
 from tracelearn.inference.sets import cleaned
@@ -90,17 +90,9 @@ class Dataset:
         return replace(self, X=cleaned(self.X, self.confounds, train), confounds=None)
 
 
-def targets_of(source: Source, data: str) -> NDArray[Any]:
-    """Read the targets of a file, all at once."""
-    parts = [y for y, _ in source.targets()]
-    if parts[0] is None:
-        raise missing_targets(data)
-    return np.concatenate(parts)
-
-
 def read(source: Source, groups: Source | None, data: str, bar: Bar) -> Dataset:
     """Read what fits in memory, and leave the rest where it is; groups are targets of the same file."""
-    y, named = targets_of(source, data), None if groups is None else targets_of(groups, data)
+    y, named = targets_of(source, data), None if groups is None else targets_of(groups, data, "groups")
     assert source.sample_shape is not None
     assert source.dtype is not None
     size = len(y) * math.prod(source.sample_shape) * source.dtype.itemsize

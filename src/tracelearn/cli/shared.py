@@ -23,6 +23,7 @@ from tracelearn.cli.mistakes import MistakeError, printable, refuse
 
 __all__ = [
     "AsJson",
+    "Confounds",
     "Coordinates",
     "Data",
     "Groups",
@@ -39,14 +40,17 @@ __all__ = [
     "echo",
     "load_file",
     "missing_targets",
+    "name_confounds",
     "name_modes",
     "open_data",
     "open_groups",
     "read_alpha",
+    "read_confounds",
     "read_modes",
     "read_names",
     "reads_samples",
     "show_table",
+    "targets_of",
     "views_in_rows",
     "write_page",
 ]
@@ -146,9 +150,15 @@ def open_data(data: str, samples: str, target: str | None, reading: dict[str, An
         return tracelearn.open_source(data, samples=samples, target=target, **reading)
     except (ValueError, OSError, ImportError) as error:
         sentence = _ADVICE.sub(lambda found: f"with --{found[1].replace('_', '-')}", str(error))
-        if role != "target":
-            sentence = sentence.replace("Expected target ", f"Expected {role} ").replace("--target", f"--{role}")
-        raise MistakeError(sentence) from error
+        raise MistakeError(_about(role, sentence)) from error
+
+
+def _about(role: str, sentence: str) -> str:
+    """Say of groups, or confounds, what is said of targets, which they are for a source."""
+    words = {"Expected target ": f"Expected {role} ", "--target": f"--{role}", "one target ": f"one {role[:-1]} "}
+    for before, after in ({} if role == "target" else words | {"targets": role}).items():
+        sentence = sentence.replace(before, after)
+    return sentence
 
 
 def open_groups(data: str, samples: str, target: str, groups: str | None, reading: dict[str, Any]) -> tuple[Any, Any]:
@@ -171,11 +181,19 @@ def name_confounds(confounds: str | None, target: str | None, reading: dict[str,
 
 def read_confounds(data: str, samples: str, names: list[str], reading: dict[str, Any]) -> Any:
     """Read the confounds of a file, (n, q), or None where none are named."""
-    columns = []
-    for name in names:
-        parts = [y for y, _ in open_data(data, samples, name, reading, "confounds").targets()]
-        columns.append(np.concatenate(parts))
-    return np.column_stack(columns) if columns else None
+    sources = [open_data(data, samples, name, reading, "confounds") for name in names]
+    return np.column_stack([targets_of(one, data, "confounds") for one in sources]) if sources else None
+
+
+def targets_of(source: Any, data: str, role: str = "target") -> NDArray[Any]:
+    """Read the targets of a file, or what else has the role of targets in it, all at once."""
+    try:
+        parts = [y for y, _ in source.targets()]
+    except ValueError as error:
+        raise MistakeError(_about(role, str(error))) from error
+    if parts[0] is None:
+        raise missing_targets(data)
+    return np.concatenate(parts)
 
 
 def missing_targets(data: str) -> MistakeError:

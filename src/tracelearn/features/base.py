@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -255,8 +256,6 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
         # Blocks of Dask want targets: one entry of each sample is there and costs nothing.
         y = X[(slice(None), *(0,) * (X.ndim - 1))] if is_dask(X) and X.ndim > 1 else None
         found = as_raw(X, y, sample_weight)
-        if found.in_memory:
-            return self._measured(measure, X, sample_weight)
         if not isinstance(found.execution, Local):  # the workers must know the shape
             self._read(np.zeros((1, *X.shape[1:])))
 
@@ -275,7 +274,7 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
             T, weight = take_rows(T, kept), take_rows(weight, kept)
         with np.errstate(over="ignore", invalid="ignore"):  # judged below
             parts = (measure(T[block, ...], weight[block]) for block in self._blocks(T))
-            found = functools.reduce(lambda one, other: one + other, parts)
+            found = functools.reduce(operator.add, parts)
         if not np.finfo(np.float64).tiny < max((np.max(np.abs(part)) for part in found.sums), default=1.0) < np.inf:
             check_range(T, "X")
         return found

@@ -19,10 +19,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from tracelearn.arrays.array_api import Array
-from tracelearn.estimators.base import ZeroWeightsWarning
+from tracelearn.estimators.base import TraceNormModel, ZeroWeightsWarning
 from tracelearn.estimators.scores import corrected_error
 from tracelearn.inference.sets import check_count, check_scores, cleaned, read_groups, read_labels, score_name, scored
-from tracelearn.samples.checks import read_confounds, small_on_one_thread
+from tracelearn.samples.checks import check_finite, read_confounds, small_on_one_thread
 from tracelearn.samples.samples import unnamed
 from tracelearn.selection.cv import SelectionCV
 from tracelearn.selection.folds import folds_of
@@ -173,12 +173,20 @@ def compare(
     named |= {name: one for name, one in flat_rivals(classifier).items() if yardsticks and name not in named}
     if len(named) < 2:
         raise ValueError("Expected at least two models to compare, got one: add another, or yardsticks=True.")
+    if any(isinstance(one, TraceNormModel | SelectionCV) for one in named.values()) and X.dtype.kind == "f":
+        check_finite(X, "X")  # those of a fold would have other numbers
     confounds = None if confounds is None else read_confounds(confounds, len(labels))
     groups, name = read_groups(groups, len(labels)), score_name(scoring, classifier=classifier)
     metadata = {} if groups is None else {"groups": groups}
     folds = folds_of(cv, labels, None, metadata, classifier=classifier, repeats=check_count(repeats, "repeats"))
     if len(folds) < 2:
         raise ValueError(f"Expected at least two folds to compare models on, got {len(folds)}.")
+    alone = [f for f, (train, _) in enumerate(folds.splits) if classifier and len(np.unique(labels[train])) < 2]
+    if alone and len(np.unique(labels)) > 1:
+        raise ValueError(
+            f"Expected two classes in every fold to learn from, got one without fold {alone[0] + 1}: use fewer folds, or leave "
+            "out classes of few samples."
+        )
     # Not each model's own score: that of a search may be another one.
     judge = name if scoring is None else scoring
     scores = np.empty((len(named), len(folds)))

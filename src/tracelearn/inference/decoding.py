@@ -21,6 +21,7 @@ from tracelearn.estimators.scores import corrected_error
 from tracelearn.inference.sets import (
     Reading,
     check_count,
+    check_model,
     check_scores,
     cleaned,
     is_shared,
@@ -259,6 +260,7 @@ def _decode(
     generalize: bool,
 ) -> Decoding:
     """Score a model at each part of a sample, given as the numbers of its entries in its shape."""
+    check_model(model)
     labels = read_labels(X, y)
     groups = read_groups(groups, len(labels))
     confounds = None if confounds is None else read_confounds(confounds, len(labels))

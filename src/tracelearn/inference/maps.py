@@ -53,7 +53,7 @@ class MapTest:
     array([[ True, False],
            [False,  True]])
     >>> print(found)
-    2 of 4 entries of the weights at p ≤ 0.05, corrected, with targets permuted
+    2 of 4 entries of the weights at p ≤ 0.05, corrected, from permutations of targets
     """
 
     map: Array
@@ -74,7 +74,8 @@ class MapTest:
 
     def __str__(self) -> str:
         found = int(np.sum(self.significant()))
-        words = f"{found} of {self.map.size} entries of the {self.what} at p ≤ 0.05, corrected, with {self.exchanged} permuted"
+        words = f"{found} of {self.map.size} entries of the {self.what} at p ≤ 0.05, corrected, "
+        words += f"from permutations of {self.exchanged}"
         if self.cluster_p_values is None:
             return words
         return f"{words}; {int(np.sum(self.cluster_p_values <= 0.05))} of {len(self.cluster_p_values)} clusters"

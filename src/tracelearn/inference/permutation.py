@@ -19,6 +19,7 @@ from tracelearn.inference.searches import best_scores, can_repeat
 from tracelearn.inference.sets import (
     Reading,
     check_count,
+    check_model,
     check_scores,
     chunks,
     cleaned,
@@ -234,6 +235,7 @@ def permutation_test(
     (0.01, 'targets of all samples')
     """
     X, y, _ = unnamed(X, y)
+    check_model(model)
     count, random = check_count(n_permutations, "n_permutations"), np.random.default_rng(random_state)
     if selection not in ("repeat", "fixed"):
         raise ValueError(f"Expected selection to be 'repeat' or 'fixed', got {selection!r}.")

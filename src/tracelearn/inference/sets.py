@@ -28,6 +28,7 @@ from tracelearn.losses import Loss
 from tracelearn.moments import Moments
 from tracelearn.problems.batch import Problems, Solution, choose_form, datafit
 from tracelearn.problems.datafits import Squares
+from tracelearn.samples.checks import check_finite
 from tracelearn.samples.samples import Block, Samples, as_raw
 from tracelearn.selection.calibration import with_scores
 from tracelearn.solvers import admm
@@ -35,6 +36,7 @@ from tracelearn.solvers import admm
 __all__ = [
     "Reading",
     "check_count",
+    "check_model",
     "check_scores",
     "chunks",
     "cleaned",
@@ -87,7 +89,21 @@ def read_labels(X: Any, y: Any) -> Array:
     """Read targets as they came, and refuse where there are none."""
     if y is None:
         raise ValueError("Expected one target for each sample, got none: pass y.")
-    return to_numpy(as_raw(X, y).all_targets()[0])
+    labels, samples = to_numpy(as_raw(X, y).all_targets()[0]), np.shape(X)[:1]
+    if samples and len(labels) != samples[0]:
+        raise ValueError(
+            f"Expected one target for each of {samples[0]} samples, got {len(labels)}: samples and targets have inconsistent "
+            "numbers of samples."
+        )
+    if labels.dtype.kind == "f":
+        check_finite(labels, "y")
+    return labels
+
+
+def check_model(model: Any) -> None:
+    """Refuse what is no estimator."""
+    if not (hasattr(model, "fit") and hasattr(model, "get_params")):
+        raise ValueError(f"Expected an estimator, such as TraceNormClassifier(), got {model!r}.")
 
 
 def read_groups(groups: Any, n: int) -> Array | None:
@@ -97,6 +113,8 @@ def read_groups(groups: Any, n: int) -> Array | None:
     found = to_numpy(groups)
     if found.shape != (n,):
         raise ValueError(f"Expected one group for each of {n} samples, got an array of shape {found.shape}.")
+    if found.dtype.kind == "f":
+        check_finite(found, "groups")
     if len(np.unique(found)) < 2:
         raise ValueError("Expected at least two groups, got one: pass groups=None.")
     return found
