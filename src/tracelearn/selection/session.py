@@ -84,8 +84,8 @@ _MANY_WEIGHTS, _GAIN = 125_000, 0.02
 _MOST_CONVOLVED, _MOST_SAMPLES = 9, 1000
 
 # The share of all work that is done after each part of a search: as it was on real sets of some seconds.
-_SCREENED, _RIDGES, _PATH, _ALONE, _CHOSEN = 0.22, 0.3, 0.65, 0.7, 0.8
-# Where logistic regression is tried too, it takes about as long as all that comes before it.
+_SCREENED, _RIDGES, _PATH, _ALONE, _CHOSEN = 0.25, 0.45, 0.57, 0.68, 0.71
+# Where logistic regression is tried on more samples than features, it takes about as long as all that comes before it.
 _PACE = 0.5
 
 
@@ -280,9 +280,8 @@ class Session:
         alphas, given = read_alphas(self.options.alphas, self.options.eps)
         weights = view.samples.n_features * self.samples.n_targets * self.n_folds
         takes_long = weights > _MANY_WEIGHTS and not given
-        third = begin + (end - begin) / 3
-        grids = [(alphas[::-3][::-1], begin, third)] if takes_long and math.isfinite(above) else []
-        for grid, first, last in [*grids, (alphas, third if grids else begin, end)]:
+        rough = [alphas[::-3][::-1]] if takes_long and math.isfinite(above) else []
+        for grid in [*rough, alphas]:
             tables: list[Table] = []
             for joint in dict.fromkeys(candidate.target_mode for candidate in candidates):
                 own = [candidate for candidate in candidates if candidate.target_mode == joint]
@@ -299,7 +298,7 @@ class Session:
                     absolute=given,
                     max_iter=self.options.max_iter,
                     n_jobs=self.options.n_jobs,
-                    progress=self.progress.part(first, last, f"trace norm on {label}"),
+                    progress=self.progress.part(begin, end if grid is alphas else begin, f"trace norm on {label}"),
                     is_over=self.progress.is_over,
                 )
             found = max(float(np.max(table.selecting)) for table in tables)
@@ -352,8 +351,8 @@ def choose(session: Session) -> Table:
         "basis",
     ):  # ridge regression in closed form
         tables.append(session.walk_ridges(label))
-        few = _asks_more(session, tables[0]) and design.is_small
-        progress.pace = _PACE if few else 1.0
+        few = design.is_small and design.span is None
+        progress.pace = _PACE if few and _asks_more(session, tables[0]) else 1.0
         progress.reach(_RIDGES, f"ridge regression on {label}")
     candidates = [Candidate(label)] if strengths else _candidates(session, name)
     if not tables or not progress.is_over():
