@@ -57,16 +57,23 @@ _HOPELESS = 1.75
 # So many samples, drawn at random, tell which views are worth showing.
 SCREENED = 400
 
+# Where the level of a signal drifts, means over time would hide its covariance: they vary by at most this share of it.
+_MEAN = 0.05
+
 VIEWS: dict[str, Any] = {
     "raw": lambda axis: None,
     "log": lambda axis: Logarithm(),
     "whitened": lambda axis: ModeWhitener(power=-0.25),
-    "second_order": lambda axis: SecondOrder(axis, standardize=True),
-    "second_order_difference": lambda axis: SecondOrder(axis, standardize=True, difference=True),
-    "second_order_two_windows": lambda axis: SecondOrder(axis, standardize=True, difference=True, windows=2),
-    "second_order_three_windows": lambda axis: SecondOrder(axis, standardize=True, difference=True, windows=3),
-    "second_order_lags": lambda axis: SecondOrder(axis, standardize=True, lags=3),
-    "second_order_slow_lags": lambda axis: SecondOrder(axis, standardize=True, lags=3, lag_step=3),
+    "second_order": lambda axis: SecondOrder(axis, standardize=True, mean=_MEAN),
+    "second_order_difference": lambda axis: SecondOrder(axis, standardize=True, mean=_MEAN, difference=True),
+    "second_order_two_windows": lambda axis: SecondOrder(
+        axis, standardize=True, mean=_MEAN, difference=True, windows=2
+    ),
+    "second_order_three_windows": lambda axis: SecondOrder(
+        axis, standardize=True, mean=_MEAN, difference=True, windows=3
+    ),
+    "second_order_lags": lambda axis: SecondOrder(axis, standardize=True, mean=_MEAN, lags=3),
+    "second_order_slow_lags": lambda axis: SecondOrder(axis, standardize=True, mean=_MEAN, lags=3, lag_step=3),
     "convolutions": Convolutions,
 }
 
