@@ -80,6 +80,11 @@ def test_every_module_in_the_drawing_and_on_the_page_of_the_architecture_exists(
     missing = sorted(name for name in named if not list(source.rglob(name)))
     assert len(named) > 40
     assert missing == []
+    packages = [package for package, _ in listed if package != "samples"]  # which has a file for each format
+    modules = {
+        path.relative_to(source).as_posix() for package in packages for path in (source / package).glob("[!_]*.py")
+    }
+    assert modules - named == set()
 
 
 def test_a_fit_calls_what_the_page_of_the_architecture_says_in_its_order():
