@@ -786,7 +786,36 @@ def test_means_stand_next_to_the_covariance(signals, shrinkage):
     np.testing.assert_allclose(view.whitener_ @ M @ view.whitener_.T, np.eye(6), atol=1e-10)
 
 
-@pytest.mark.parametrize("mean", [True, False])
+@pytest.mark.parametrize("standardize", [False, True])
+def test_levels_that_drift_count_up_to_the_share_that_is_asked_for(signals, rng, standardize):
+    within = signals.var(axis=-1).mean(axis=0)
+    levels = rng.standard_normal((len(signals), 5, 1)) * np.sqrt(within)[:, None]
+    signals = signals - signals.mean(axis=-1, keepdims=True)
+    drifting = signals + 30.0 * (levels - levels.mean(axis=0))
+    view = SecondOrder(mean=0.1, standardize=standardize).fit(drifting)
+    scale = np.sqrt(within) if standardize else np.ones(5)
+    apart = view.mean_scale_ * drifting.mean(axis=-1) / scale
+    np.testing.assert_allclose(apart.var(axis=0).mean(), 0.1 * np.mean(within / scale**2))
+    # Any larger drift gives the same, and a small one is left as it is.
+    more = SecondOrder(mean=0.1, standardize=standardize).fit_transform(
+        drifting + 60.0 * (levels - levels.mean(axis=0))
+    )
+    np.testing.assert_allclose(view.transform(drifting), more, atol=1e-8)
+    little = signals + 0.01 * levels
+    small = SecondOrder(mean=0.1, standardize=standardize).fit_transform(little)
+    np.testing.assert_array_equal(small, SecondOrder(standardize=standardize).fit_transform(little))
+
+
+def test_levels_and_scales_are_those_of_all_chunks(signals):
+    drifting = signals + 5.0 * np.arange(len(signals))[:, None, None]
+    chunks = da.from_array(drifting, chunks=(7, 5, 90))
+    here, there = (SecondOrder(mean=0.1, standardize=True).fit(X) for X in (drifting, chunks))
+    assert here.mean_scale_ < 0.1
+    np.testing.assert_allclose(there.mean_scale_, here.mean_scale_)
+    np.testing.assert_allclose(there.channel_scale_, here.channel_scale_)
+
+
+@pytest.mark.parametrize("mean", [True, False, 0.05])
 @pytest.mark.parametrize("factor", [1e-13, 1e-6, 1e9])
 def test_units_of_signals_do_not_matter(signals, mean, factor):
     expected = SecondOrder(mean=mean).fit_transform(signals)

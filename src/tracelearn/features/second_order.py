@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from numbers import Integral, Real
@@ -17,6 +18,7 @@ from tracelearn.features.base import (
     TensorTransformer,
     read_modes,
     read_time_axis,
+    squares,
     summarise,
     symmetric_power,
 )
@@ -57,9 +59,11 @@ class SecondOrder(TensorTransformer):
         Times from one copy to the next.
     difference : bool, default=False
         Whether every channel gets its difference from one time to the next as a further channel, before any lags.
-    mean : bool, default=True
+    mean : bool or float between 0 and 1, default=True
         Whether the means of channels over time are kept with their covariance. Signals are then measured in ``unit_``, so
-        that the result does not depend on the units of X.
+        that the result does not depend on the units of X. A number keeps means from hiding the covariance, as they do where
+        the level of a signal drifts: all are multiplied by one factor, ``mean_scale_``, so that their variance from sample
+        to sample is at most this share of the variance over time. That factor is learned as the scales of ``standardize`` are.
     windows : int, default=1
         Number of windows of equal length that time is cut into: one covariance, and one reference, for each.
     standardize : bool, default=False
@@ -83,6 +87,8 @@ class SecondOrder(TensorTransformer):
         R with ``R M R' = I`` but for directions without variance, which are left out; symmetric where ``unit_`` is 1.
     channel_scale_ : array of shape (kept..., channels, 1)
         With ``standardize``: what every channel, with its copies, is divided by.
+    mean_scale_ : float
+        With a number as ``mean``: what the means are multiplied by, at most 1.
     unit_ : float
         Root of the mean power of the training signals; 1 without ``mean``.
     time_axis_ : int
@@ -124,7 +130,7 @@ class SecondOrder(TensorTransformer):
         "lags": [Interval(Integral, 0, None, closed="left")],
         "lag_step": [Interval(Integral, 1, None, closed="left")],
         "difference": ["boolean"],
-        "mean": ["boolean"],
+        "mean": ["boolean", Interval(Real, 0, 1, closed="right")],
         "windows": [Interval(Integral, 1, None, closed="left")],
         "standardize": ["boolean"],
         "shrinkage": [StrOptions({"oas"}), Interval(Real, 0, 1, closed="both")],
@@ -140,7 +146,7 @@ class SecondOrder(TensorTransformer):
         lags: int = 0,
         lag_step: int = 1,
         difference: bool = False,
-        mean: bool = True,
+        mean: bool | float = True,
         windows: int = 1,
         standardize: bool = False,
         shrinkage: Any = "oas",
@@ -183,7 +189,7 @@ class SecondOrder(TensorTransformer):
 
     def _shape_out(self) -> tuple[int, ...]:
         kept, channels, _ = self._axes()
-        c = self._copies * math.prod(self.sample_shape_[mode] for mode in channels) + self.mean
+        c = self._copies * math.prod(self.sample_shape_[mode] for mode in channels) + bool(self.mean)
         windows = (self.windows,) if self.windows > 1 else ()
         return (*(self.sample_shape_[mode] for mode in kept), *windows, c, c)
 
@@ -206,15 +212,27 @@ class SecondOrder(TensorTransformer):
         return T / move_to(self.channel_scale_, T, T.dtype) if hasattr(self, "channel_scale_") else T
 
     def _learn(self, X: Any, sample_weight: Any) -> None:
-        if self.standardize and not hasattr(self, "channel_scale_"):
-            power = self._total(self._power, X, sample_weight).mean
-            self.channel_scale_ = np.sqrt(np.where(power > 0, power, 1.0))[..., None]
+        if (self.standardize or self._damps) and not hasattr(self, "n_samples_seen_"):
+            levels = self._total(self._levels, X, sample_weight)
+            power = levels.mean[..., 0]
+            scale = np.sqrt(np.where(power > 0, power, 1.0)) if self.standardize else np.ones_like(power)
+            if self._damps:
+                apart = float(np.mean(levels.sums[0][..., 1] / levels.weight / scale**2))
+                within = float(self.mean) * float(np.mean(power / scale**2))
+                self.mean_scale_ = math.sqrt(within / apart) if apart > within else 1.0
+            if self.standardize:
+                self.channel_scale_ = scale[..., None]
         super()._learn(X, sample_weight)
 
-    def _power(self, T: Array, weight: Array) -> Summary:
-        """Find the variance of every channel over the times of each sample, for their mean over samples."""
-        signals = self._signals(as_dtype(T, widest(T)["dtype"]))
-        return summarise(array_namespace(T).var(signals, axis=-1), weight, *self._rules())
+    @property
+    def _damps(self) -> bool:
+        return not isinstance(self.mean, bool | np.bool_)
+
+    def _levels(self, T: Array, weight: Array) -> Summary:
+        """Find variance and mean of every channel over the times of each sample, for their means and squares over samples."""
+        xp, signals = array_namespace(T), self._signals(as_dtype(T, widest(T)["dtype"]))
+        levels = xp.stack([xp.var(signals, axis=-1), xp.mean(signals, axis=-1)], axis=-1)
+        return summarise(levels, weight, functools.partial(squares, (), tuple(levels.shape[1:])))
 
     def _features(self, T: Array) -> Array:
         """Find S of every sample, in double precision."""
@@ -227,6 +245,7 @@ class SecondOrder(TensorTransformer):
             check_range(T, "X")
         if not self.mean:
             return C
+        means = means * getattr(self, "mean_scale_", 1.0)
         ones = xp.ones((*C.shape[:-2], 1, 1), dtype=C.dtype, device=device(C))
         upper = xp.concat([C + means @ xp.matrix_transpose(means), means], axis=-1)
         return xp.concat([upper, xp.concat([xp.matrix_transpose(means), ones], axis=-1)], axis=-2)
@@ -239,10 +258,10 @@ class SecondOrder(TensorTransformer):
     def _keep(self, summary: Summary) -> None:
         self.reference_ = M = summary.mean
         self.time_axis_ = self._axes()[2]
-        c = M.shape[-1] - self.mean
+        c = M.shape[-1] - bool(self.mean)
         power = float(np.mean(np.diagonal(M, axis1=-2, axis2=-1)[..., :c]))
         self.unit_ = math.sqrt(power) if self.mean and power > 0 else 1.0
-        units = np.concatenate([np.full(c, 1.0 / self.unit_), np.ones(int(self.mean))])
+        units = np.concatenate([np.full(c, 1.0 / self.unit_), np.ones(int(bool(self.mean)))])
         eye, relative = np.eye(len(units)), units[:, None] * M * units
         # Directions in which no training sample varies stay at zero, the logarithm of one.
         self._unseen = eye - symmetric_power(relative, 0.0, rest=0.0) if self.reference else 0.0 * eye
@@ -282,7 +301,7 @@ class SecondOrder(TensorTransformer):
         copies = [
             f"{kind} lag {lag * self.lag_step}" if lag else kind for lag in range(self.lags + 1) for kind in kinds
         ]
-        return [channel + copy for copy in copies for channel in channels] + ["mean"] * self.mean
+        return [channel + copy for copy in copies for channel in channels] + ["mean"] * bool(self.mean)
 
     def filters(self, W: Array) -> SpatialFilters:
         """Read a weight that was learned on transformed samples as spatial filters.
@@ -300,7 +319,8 @@ class SecondOrder(TensorTransformer):
         SpatialFilters
             ``values`` (..., c) by decreasing size, ``filters`` and ``patterns`` (..., c, c), one row for each value, over the
             channels with their copies and, last, the mean, as ``channel_names`` names them. The entry of largest size of every
-            pattern is positive. With ``standardize`` both are those of channels divided by ``channel_scale_``.
+            pattern is positive. With ``standardize`` both are those of channels divided by ``channel_scale_``; the mean is
+            that of the signals times ``mean_scale_``, where there is one.
         """
         check_is_fitted(self)
         W, shape = to_numpy(W), self._shape_out()

@@ -57,16 +57,23 @@ _HOPELESS = 1.75
 # So many samples, drawn at random, tell which views are worth showing.
 SCREENED = 400
 
+# Where the level of a signal drifts, means over time would hide its covariance: they vary by at most this share of it.
+_MEAN = 0.05
+
 VIEWS: dict[str, Any] = {
     "raw": lambda axis: None,
     "log": lambda axis: Logarithm(),
     "whitened": lambda axis: ModeWhitener(power=-0.25),
-    "second_order": lambda axis: SecondOrder(axis, standardize=True),
-    "second_order_difference": lambda axis: SecondOrder(axis, standardize=True, difference=True),
-    "second_order_two_windows": lambda axis: SecondOrder(axis, standardize=True, difference=True, windows=2),
-    "second_order_three_windows": lambda axis: SecondOrder(axis, standardize=True, difference=True, windows=3),
-    "second_order_lags": lambda axis: SecondOrder(axis, standardize=True, lags=3),
-    "second_order_slow_lags": lambda axis: SecondOrder(axis, standardize=True, lags=3, lag_step=3),
+    "second_order": lambda axis: SecondOrder(axis, standardize=True, mean=_MEAN),
+    "second_order_difference": lambda axis: SecondOrder(axis, standardize=True, mean=_MEAN, difference=True),
+    "second_order_two_windows": lambda axis: SecondOrder(
+        axis, standardize=True, mean=_MEAN, difference=True, windows=2
+    ),
+    "second_order_three_windows": lambda axis: SecondOrder(
+        axis, standardize=True, mean=_MEAN, difference=True, windows=3
+    ),
+    "second_order_lags": lambda axis: SecondOrder(axis, standardize=True, mean=_MEAN, lags=3),
+    "second_order_slow_lags": lambda axis: SecondOrder(axis, standardize=True, mean=_MEAN, lags=3, lag_step=3),
     "convolutions": Convolutions,
 }
 
@@ -84,8 +91,8 @@ _MANY_WEIGHTS, _GAIN = 125_000, 0.02
 _MOST_CONVOLVED, _MOST_SAMPLES = 9, 1000
 
 # The share of all work that is done after each part of a search: as it was on real sets of some seconds.
-_SCREENED, _RIDGES, _PATH, _ALONE, _CHOSEN = 0.22, 0.3, 0.65, 0.7, 0.8
-# Where logistic regression is tried too, it takes about as long as all that comes before it.
+_SCREENED, _RIDGES, _PATH, _ALONE, _CHOSEN = 0.25, 0.45, 0.57, 0.68, 0.71
+# Where logistic regression is tried on more samples than features, it takes about as long as all that comes before it.
 _PACE = 0.5
 
 
@@ -280,9 +287,8 @@ class Session:
         alphas, given = read_alphas(self.options.alphas, self.options.eps)
         weights = view.samples.n_features * self.samples.n_targets * self.n_folds
         takes_long = weights > _MANY_WEIGHTS and not given
-        third = begin + (end - begin) / 3
-        grids = [(alphas[::-3][::-1], begin, third)] if takes_long and math.isfinite(above) else []
-        for grid, first, last in [*grids, (alphas, third if grids else begin, end)]:
+        rough = [alphas[::-3][::-1]] if takes_long and math.isfinite(above) else []
+        for grid in [*rough, alphas]:
             tables: list[Table] = []
             for joint in dict.fromkeys(candidate.target_mode for candidate in candidates):
                 own = [candidate for candidate in candidates if candidate.target_mode == joint]
@@ -299,7 +305,7 @@ class Session:
                     absolute=given,
                     max_iter=self.options.max_iter,
                     n_jobs=self.options.n_jobs,
-                    progress=self.progress.part(first, last, f"trace norm on {label}"),
+                    progress=self.progress.part(begin, end if grid is alphas else begin, f"trace norm on {label}"),
                     is_over=self.progress.is_over,
                 )
             found = max(float(np.max(table.selecting)) for table in tables)
@@ -352,8 +358,8 @@ def choose(session: Session) -> Table:
         "basis",
     ):  # ridge regression in closed form
         tables.append(session.walk_ridges(label))
-        few = _asks_more(session, tables[0]) and design.is_small
-        progress.pace = _PACE if few else 1.0
+        few = design.is_small and design.span is None
+        progress.pace = _PACE if few and _asks_more(session, tables[0]) else 1.0
         progress.reach(_RIDGES, f"ridge regression on {label}")
     candidates = [Candidate(label)] if strengths else _candidates(session, name)
     if not tables or not progress.is_over():
