@@ -332,7 +332,9 @@ def _runs(segments: Any, n: int) -> Iterator[slice]:
         return
     given = np.asarray(segments)
     if given.shape != (n,) or given.dtype.kind not in "iu":
-        raise ValueError(f"Expected segments to be one whole number for each of {n} times, got shape {given.shape}.")
+        raise ValueError(
+            f"Expected segments to be one whole number for each of {n} times, got {given.dtype} values of shape {given.shape}."
+        )
     cuts = [0, *(np.flatnonzero(np.diff(given)) + 1), n]
     for start, stop in pairwise(cuts):
         if given[start] >= 0:
