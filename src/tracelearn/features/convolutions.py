@@ -29,7 +29,10 @@ WAVEFORMS = np.array(
 # The power of a convolution is a sum over lags of these and the autocovariance of the signal.
 _LAGGED = np.array([[(1 + (lag > 0)) * w[lag:] @ w[: _LENGTH - lag] for lag in range(_LENGTH)] for w in WAVEFORMS])
 
-_MOST_TIMES = 128  # at which a convolution is looked at, in equal steps: a share needs no more
+_MOST_TIMES = 255  # at which a convolution is looked at, in equal steps: a share needs no more, and counts are bytes
+
+# Dilations and thresholds of one channel, and of several, which have more entries anyway.
+_ONE, _SEVERAL = (12, 8), (8, 4)
 
 
 class Convolutions(TensorTransformer):
@@ -45,10 +48,12 @@ class Convolutions(TensorTransformer):
     ----------
     time_axis : int or "auto", default=-1
         The mode of a sample that is time; "auto" lets ``find_time_axis`` choose. All other modes are channels.
-    dilations : int, default=8
+    dilations : int or "auto", default="auto"
         Number of dilations at most: steps between the points of a waveform, from 1 to an eighth of the times, in equal ratios.
-    thresholds : int, default=4
+        "auto" is 12 for one channel and 8 for several.
+    thresholds : int or "auto", default="auto"
         Number of thresholds: quantiles of a normal distribution, times the root of the mean power of the convolution.
+        "auto" is 8 for one channel and 4 for several.
     tensor_shape : sequence of ints, default=None
         The shape of a sample when X comes flat, as (n_samples, n_features).
 
@@ -82,7 +87,7 @@ class Convolutions(TensorTransformer):
     ...     sample[0, at : at + 9] += 4 * wave * (1 if label else -1)
     >>> Z = Convolutions().fit_transform(X)
     >>> Z.shape
-    (100, 6, 336)
+    (100, 7, 672)
     >>> accuracy = [TraceNormClassifier().fit(S[::2], y[::2]).score(S[1::2], y[1::2]) for S in (X, Z)]
     >>> accuracy[0] < 0.7, accuracy[1] > 0.9
     (True, True)
@@ -95,13 +100,13 @@ class Convolutions(TensorTransformer):
 
     _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012 - scikit-learn's convention
         "time_axis": [Integral, StrOptions({"auto"})],
-        "dilations": [Interval(Integral, 1, None, closed="left")],
-        "thresholds": [Interval(Integral, 1, None, closed="left")],
+        "dilations": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+        "thresholds": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
         "tensor_shape": ["array-like", None],
     }
 
     def __init__(
-        self, time_axis: Any = -1, *, dilations: int = 8, thresholds: int = 4, tensor_shape: Any = None
+        self, time_axis: Any = -1, *, dilations: Any = "auto", thresholds: Any = "auto", tensor_shape: Any = None
     ) -> None:
         self.time_axis = time_axis
         self.dilations = dilations
@@ -111,14 +116,24 @@ class Convolutions(TensorTransformer):
     def _time(self) -> int:
         return read_time_axis(self.time_axis, self.sample_shape_)
 
+    @property
+    def _channels(self) -> int:
+        return math.prod(self.sample_shape_) // self.sample_shape_[self._time()]
+
     def _steps(self) -> list[int]:
         """List the dilations: a waveform is at most as long as the signal."""
+        auto = (_ONE if self._channels == 1 else _SEVERAL)[0]
         longest = max(1, (self.sample_shape_[self._time()] - 1) // (_LENGTH - 1))
-        return sorted({round(float(step)) for step in np.geomspace(1, longest, self.dilations)})
+        steps = np.geomspace(1, longest, auto if isinstance(self.dilations, str) else self.dilations)
+        return sorted({round(float(step)) for step in steps})
+
+    @property
+    def _n_thresholds(self) -> int:
+        auto = (_ONE if self._channels == 1 else _SEVERAL)[1]
+        return auto if isinstance(self.thresholds, str) else int(self.thresholds)
 
     def _shape_out(self) -> tuple[int, ...]:
-        channels = math.prod(self.sample_shape_) // self.sample_shape_[self._time()]
-        return (channels * len(self._steps()), len(WAVEFORMS) * self.thresholds)
+        return (self._channels * len(self._steps()), len(WAVEFORMS) * self._n_thresholds)
 
     def _row_size(self) -> int:
         return 4 * len(WAVEFORMS) * math.prod(self.sample_shape_)  # a quarter of what fits: convolutions stay in cache
@@ -155,7 +170,7 @@ class Convolutions(TensorTransformer):
         self.autocovariances_ = summary.mean
         self.time_axis_, self.dilations_ = self._time(), self._steps()
         power = np.clip(self.autocovariances_ @ _LAGGED.T, 0.0, None)  # (channels, dilations, waveforms)
-        places = ndtri((np.arange(self.thresholds) + 0.5) / self.thresholds)
+        places = ndtri((np.arange(self._n_thresholds) + 0.5) / self._n_thresholds)
         self.thresholds_ = np.moveaxis(np.sqrt(power), 0, -1)[..., None] * places
 
     def _map(self, T: Array) -> Array:
@@ -171,8 +186,8 @@ class Convolutions(TensorTransformer):
             points = xp.stack([padded[..., i * step : i * step + times : stride] for i in range(_LENGTH)])
             response = xp.reshape(waveforms @ xp.reshape(points, (_LENGTH, -1)), (-1, channels, n, points.shape[-1]))
             levels = move_to(thresholds[:, :, None, None, :], signals, signals.dtype)
-            above = [xp.astype(response > levels[..., q], xp.uint8) for q in range(self.thresholds)]
-            counts = xp.stack([xp.sum(one, axis=-1, dtype=xp.uint8) for one in above], axis=-1)  # of at most 128
+            above = [xp.astype(response > levels[..., q], xp.uint8) for q in range(self._n_thresholds)]
+            counts = xp.stack([xp.sum(one, axis=-1, dtype=xp.uint8) for one in above], axis=-1)  # of at most 255
             found.append(xp.astype(counts, signals.dtype) / response.shape[-1])  # (waveforms, channels, n, thresholds)
         return xp.reshape(xp.permute_dims(xp.stack(found), (3, 2, 0, 1, 4)), (n, *self._shape_out()))
 
@@ -197,4 +212,4 @@ class Convolutions(TensorTransformer):
         channels = range(len(self.autocovariances_)) if names is None else names
         waveforms = ["".join("+" if point > 0 else "-" for point in waveform) for waveform in WAVEFORMS]
         rows = [f"{channel}, step {step}" for channel in channels for step in self.dilations_]
-        return rows, [f"{waveform} above {q + 1}" for waveform in waveforms for q in range(self.thresholds)]
+        return rows, [f"{waveform} above {q + 1}" for waveform in waveforms for q in range(self._n_thresholds)]
