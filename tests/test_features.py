@@ -717,7 +717,7 @@ def test_signals_that_do_not_vary_are_never_above_a_threshold(series):
 def test_long_signals_are_looked_at_in_steps(rng):
     slow = np.cumsum(rng.standard_normal((20, 1, 1000)), axis=-1)
     view = Convolutions(dilations=1)
-    shares = view.fit_transform(slow) * 125  # every eighth of 1,000 times
+    shares = view.fit_transform(slow) * 250  # every fourth of 1,000 times
     np.testing.assert_allclose(shares, np.round(shares), atol=1e-9)
 
 
