@@ -9,6 +9,7 @@ can be repeated with ``--seed S --first N --inputs 1``.
 
 import argparse
 import contextlib
+import copy
 import io
 import json
 import os
@@ -557,7 +558,7 @@ def _change_json(document, chance, values=VALUES):
         if chance.random() < 0.15:
             del part[key]
         else:
-            part[key] = chance.choice(values)
+            part[key] = copy.deepcopy(chance.choice(values))  # which would else be in itself after another change
 
 
 def hostile_zarr(folder, chance):

@@ -537,6 +537,7 @@ WRONG_SECOND = {
     "a reference of another shape": {"reference_": np.eye(2)},
     "a whitener that is text": {"whitener_": np.full((5, 5), "1")},
     "a unit that is not finite": {"unit_": float("inf")},
+    "means on a scale that is text": {"mean_scale_": "1"},
     "no time": {"time_axis_": "last"},
 }
 WRONG_LAGGED = {
@@ -553,11 +554,12 @@ WRONG_LAGGED = {
 }
 KINDS = {
     "views": (lambda: Views([("raw", None), ("white", ModeWhitener())]).fit(X), WRONG_VIEWS),
-    "second order": (lambda: SecondOrder(0, mean=True).fit(X), WRONG_SECOND),
+    "second order": (lambda: SecondOrder(0, mean=0.5).fit(X), WRONG_SECOND),
     "lagged": (lambda: LaggedRegressor(2).fit(X[:, 0, 0], y), WRONG_LAGGED),
     "model": (lambda: TraceNormClassifier(alpha=0.05, loss="logistic").fit(X, labels), WRONG),
     "search": (lambda: TraceNormRegressorCV(alphas=3, cv=3, views=None, ridges=[0.0]).fit(X, y), WRONG_SEARCH),
     "tree": (lambda: HierarchicalTraceNormClassifier(alpha=0.05).fit(X, labels), WRONG_TREE),
+    "alpha from the samples": (lambda: TraceNormRegressor().fit(X, y), {"no alpha": {"alpha_": ...}}),
     "start": (lambda: TraceNormRegressor(alpha=0.05, warm_start=True).fit(X, y), WRONG_START),
 }
 

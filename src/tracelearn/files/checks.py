@@ -89,6 +89,7 @@ def _curve(value: Any) -> bool:
 
 _FORMS: dict[str, Callable[[Any], bool]] = {
     "sample_shape_": _shape, "n_features_in_": _whole, "n_samples_seen_": _size, "classes_": _labels,
+    "mean_scale_": _size,
     "coef_": _numbers, "intercept_": lambda value: _number(value) or _row(value), "patterns_": _numbers,
     "confound_coef_": _numbers,
     "n_iter_": _whole, "objective_": _number, "dual_gap_": _size, "_convergence": _curve, "_flat": _truth, "_single": _truth,
@@ -176,6 +177,8 @@ def _check_estimator(model: Any) -> None:
         expect(name not in known or is_good(known[name]), f"{name} that does not fit")
     if any(name.endswith("_") and name not in _BEFORE for name in known):
         needed = [name for kind, names in _NEEDED.items() if isinstance(model, kind) for name in names]
+        if isinstance(model, TraceNormModel) and model.alpha == "auto":  # older files have only numbers, and no alpha_
+            needed.append("alpha_")
         missing = [name for name in needed if not hasattr(model, name)]
         expect(not missing, f"a fitted model without {', '.join(missing)}")
     if "sample_shape_" in known:
