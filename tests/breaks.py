@@ -28,7 +28,8 @@ class Break(NamedTuple):
 
 
 BREAKS = [
-    Break(1, "a path ends once scores are worse", "selection/search.py", "if is_over():", "if is_over() or a > 8:",
+    Break(1, "a path ends once scores are worse", "selection/search.py",
+          "if progress(done / (len(alphas) * C * design.n_folds)):", "if done > 8 * len(group.folds) * len(own):",
           "test_selection.py::test_a_path_goes_to_its_end_since_held_out_errors_have_several_minima"),
     Break(1, "scores of classes are judged by their size too", "selection/search.py", "sy**2 / np.where(found, ss * yy, 1.0)",
           "(2.0 * sy - ss) / np.where(found, yy, 1.0)",

@@ -26,10 +26,10 @@ class Progress:
     --------
     >>> from tracelearn.selection.progress import Progress
     >>> progress = Progress()
-    >>> progress.reach(0.5, "half of it")
-    >>> progress.reach(0.25, "less, which changes nothing")
-    >>> progress.done, progress.is_over()
-    (0.5, False)
+    >>> progress.reach(0.5, "half of it"), progress.reach(0.25, "less, which changes nothing")
+    (False, False)
+    >>> progress.done
+    0.5
     """
 
     deadline: float = math.inf  # on the monotonic clock
@@ -49,8 +49,8 @@ class Progress:
         """End the search as if its time were up."""
         self.deadline = -math.inf
 
-    def reach(self, share: float, message: str) -> None:
-        """Say what was done, and what share of all work that makes."""
+    def reach(self, share: float, message: str) -> bool:
+        """Say what was done, and what share of all work that makes; return whether the search is over."""
         self.done = max(self.done, self.pace * share)
         if self.say is not None:
             left = (time.monotonic() - self._began) * (1.0 - self.done) / max(self.done, 1e-9)
@@ -62,8 +62,9 @@ class Progress:
             step.call_on_fit_task_begin(estimator=self._estimator)
             if step.call_on_fit_task_end(estimator=self._estimator):
                 self.end()
+        return self.is_over()
 
-    def part(self, begin: float, end: float, message: str) -> Callable[[float], None]:
+    def part(self, begin: float, end: float, message: str) -> Callable[[float], bool]:
         """Return a function that reports shares of one part of the work."""
         return lambda share: self.reach(begin + share * (end - begin), message)
 
