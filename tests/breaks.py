@@ -49,7 +49,7 @@ BREAKS = [
           "if False:", "test_sources.py::test_samples_that_change_while_they_are_read_are_refused"),
     Break(6, "alphas below zero are taken", "selection/search.py", " or np.any(found < 0):", ":",
           "test_path.py::test_alphas_that_are_no_strengths_are_refused_in_a_sentence"),
-    Break(6, "ridges below zero are taken", "selection/session.py", "math.isfinite(ridge) and ridge >= 0", "math.isfinite(ridge)",
+    Break(6, "ridges below zero are taken", "selection/session.py", "np.isfinite(ridges) & (ridges >= 0)", "np.isfinite(ridges)",
           "test_selection.py::test_strengths_that_make_no_sense_are_refused_in_a_sentence"),
     Break(6, "no mode weights are taken", "selection/session.py", "    if not lists:\n", "    if False:\n",
           "test_selection.py::test_strengths_that_make_no_sense_are_refused_in_a_sentence"),

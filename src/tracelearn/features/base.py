@@ -113,8 +113,11 @@ def squares(shared: Sequence[int], shape: tuple[int, ...], rows: Array) -> list[
 
 def mode_scatters(modes: Sequence[int], rows: Array) -> list[Array]:
     """Sum ``T_(mode) T_(mode)'`` over tensors (n, I1, ..., IN), for some modes."""
-    others = [tuple(axis for axis in range(rows.ndim) if axis != mode + 1) for mode in modes]
-    return [array_namespace(rows).tensordot(rows, rows, axes=(axes, axes)) for axes in others]
+    found = []
+    for mode in modes:
+        others = (*range(mode + 1), *range(mode + 2, rows.ndim))
+        found.append(array_namespace(rows).tensordot(rows, rows, axes=(others, others)))
+    return found
 
 
 def multiply_modes(T: Array, matrices: Sequence[Array]) -> Array:
@@ -281,7 +284,8 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
 
     def _blocks(self, T: Array) -> Iterator[slice]:
         n, rows = T.shape[0], max(1, _BLOCK_BYTES // (8 * self._row_size()))
-        return (slice(start, min(n, start + rows)) for start in range(0, n, rows))
+        for start in range(0, n, rows):
+            yield slice(start, min(n, start + rows))
 
     def _read(self, X: Any) -> Array:
         """Check samples; return tensors (n, I1, ..., IN) of floats, in the library of X."""

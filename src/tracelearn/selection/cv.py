@@ -37,31 +37,21 @@ from tracelearn.samples.scikit_learn import (
 from tracelearn.selection.calibration import HeldOut, Judge, factor, held_out
 from tracelearn.selection.folds import folds_of
 from tracelearn.selection.found import SHOWN, FoundModel
-from tracelearn.selection.progress import Progress
 from tracelearn.selection.search import Table, cv_results
-from tracelearn.selection.session import HELD_OUT, MOST_REPEATS, Session, choose
+from tracelearn.selection.session import HELD_OUT, MOST_REPEATS, Progress, Session, choose
 
 __all__ = ["TraceNormClassifierCV", "TraceNormRegressorCV"]
+
+
+# Parameters that are those of the model that is fitted last.
+_OF_MODEL = "loss penalty scaling fit_intercept tensor_shape tol max_iter keep_moments verbose".split()
 
 
 class SelectionCV(FoundModel, CallbackSupportMixin):
     """What both CV estimators share: parameters, the search, and the last fit."""
 
     _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 - scikit-learn's convention
-        **{
-            name: TraceNormModel._parameter_constraints[name]
-            for name in (
-                "loss",
-                "penalty",
-                "scaling",
-                "fit_intercept",
-                "tensor_shape",
-                "tol",
-                "max_iter",
-                "keep_moments",
-            )
-        },
-        "verbose": ["verbose"],
+        **{name: TraceNormModel._parameter_constraints[name] for name in _OF_MODEL},
         "alphas": ["array-like", Interval(Integral, 1, None, closed="left")],
         "eps": [Interval(Real, 0, 1, closed="neither")],
         "views": ["array-like", str, None],
@@ -80,18 +70,7 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
     _classifier: bool
 
     def _new_model(self, **chosen: Any) -> Any:
-        names = (
-            "loss",
-            "penalty",
-            "scaling",
-            "fit_intercept",
-            "tensor_shape",
-            "tol",
-            "max_iter",
-            "keep_moments",
-            "verbose",
-        )
-        shared = {name: getattr(self, name) for name in names}
+        shared = {name: getattr(self, name) for name in _OF_MODEL}
         if self._classifier:
             shared["class_weight"] = self.class_weight
             shared["loss"] = "squared" if self._asks_loss else self.loss

@@ -16,7 +16,7 @@ from array_api_compat import device
 from joblib import Parallel, delayed
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, to_numpy
-from tracelearn.penalties import Atom, Nuclear, Overlap
+from tracelearn.penalties import Nuclear, Overlap, as_penalty, is_overlapped
 from tracelearn.problems.batch import Problems, Solution, alpha_max
 from tracelearn.problems.datafits import Squares
 from tracelearn.selection.calibration import held_out, log_losses, softmax_regression
@@ -180,7 +180,7 @@ def walk(
     alphas: Array,
     *,
     given: bool = False,
-    penalty: Callable[[Candidate], Any] | None = None,
+    penalty: Any = "overlapped",
     max_iter: int = 1000,
     n_jobs: int | None = None,
     progress: Callable[[float], bool] = lambda share: False,
@@ -190,7 +190,7 @@ def walk(
     Parameters
     ----------
     alphas : decreasing, as shares of each candidate's ``alpha_max`` unless they were ``given``
-    penalty : the penalty of a candidate; None is the overlapped trace norm with the candidate's mode weights
+    penalty : name or object, as estimators take it; candidates of the overlapped trace norm may have mode weights
     progress : is given the share of the walk that is done; returns whether to end it with the alphas that it has
     """
     C, work = len(candidates), itertools.count(1)
@@ -220,58 +220,42 @@ def walk(
     return tables
 
 
-def _groups(
-    design: Design, candidates: Sequence[Candidate], penalty: Callable[[Candidate], Any] | None
-) -> Iterator[Group]:
+def _groups(design: Design, candidates: Sequence[Candidate], penalty: Any) -> Iterator[Group]:
     """Put folds and candidates together as far as their operators allow it, and as batches are not too large."""
     stacked, most = len(design.fits) == 1, 1
-    if stacked and penalty is None:
+    if stacked and is_overlapped(penalty):
         most = max(1, _LARGEST_BATCH // (design.n_folds * design.n_targets * design.fits[0].n_features))
     for begin in range(0, len(candidates), most):
-        own = list(candidates[begin : begin + most])
-        numbers = tuple(range(begin, begin + len(own)))
+        own = range(begin, min(begin + most, len(candidates)))
         for f, fit in enumerate(design.fits):
             folds = tuple(range(design.n_folds)) if stacked else (f,)
-            yield _group(design, fit, folds, own, numbers, penalty)
+            yield _group(design, fit, folds, tuple(own), [candidates[c] for c in own], penalty)
 
 
 def _group(
-    design: Design,
-    fit: Any,
-    folds: tuple[int, ...],
-    own: list[Candidate],
-    numbers: tuple[int, ...],
-    penalty: Callable[[Candidate], Any] | None,
+    design: Design, fit: Any, folds: tuple[int, ...], numbers: tuple[int, ...], own: list[Candidate], penalty: Any
 ) -> Group:
     each = fit.n_problems // len(folds)  # problems of one fold and candidate
     xp = array_namespace(fit.ridge)
     if len(own) > 1:
         index = [f * each + k for f in range(len(folds)) for _ in own for k in range(each)]
         fit = fit.take(xp.asarray(index, device=device(fit.ridge)))
+    norms = [as_penalty(penalty, design.shape, candidate.mode_weights) for candidate in own]
+    ridges = np.repeat([candidate.ridge for candidate in own], each)
+    tops = np.repeat([float(xp.max(alpha_max(design.whole, norm, design.shape))) for norm in norms], each)
     kind = {"dtype": fit.ridge.dtype, "device": device(fit.ridge)}
-    fit = replace(fit, ridge=xp.asarray(np.tile(np.repeat([c.ridge for c in own], each), len(folds)), **kind))
+    fit = replace(fit, ridge=xp.asarray(np.tile(ridges, len(folds)), **kind))
     rough = fit.single() if fit.path_solver == "admm" and isinstance(fit, Squares) else fit
-    norm = _overlapped(own, design.shape, rough.ridge, each) if penalty is None else penalty(own[0])
-    tops = []
-    for candidate in own:
-        alone = norm if penalty is not None else _overlapped([candidate], design.shape, design.whole.ridge, each)
-        tops.append(float(xp.max(alpha_max(design.whole, alone, design.shape))))
-    top = np.tile(np.repeat(tops, each), len(folds))
-    return Group(rough, fit, norm, xp.asarray(top, dtype=rough.ridge.dtype, device=device(rough.ridge)), folds, numbers)
-
-
-def _overlapped(candidates: Sequence[Candidate], shape: tuple[int, ...], like: Array, each: int) -> Any:
-    """Weigh the modes of each problem as its candidate does."""
-    order = len(shape)
-    rows = [(1.0 / order,) * order if c.mode_weights is None else c.mode_weights for c in candidates]
-    if order <= 2 or len(set(rows)) == 1:
-        return Overlap(tuple((w, Nuclear(n)) for n, w in enumerate(rows[0]))).bound_to(shape)
-    table = np.repeat(np.array(rows), each, axis=0)  # (C K, N)
-    terms: list[tuple[Any, Atom]] = []
-    for n in range(order):
-        column = np.tile(table[:, n], like.shape[0] // len(table))
-        terms.append((array_namespace(like).asarray(column, dtype=like.dtype, device=device(like)), Nuclear(n)))
-    return Overlap(tuple(terms))
+    kind = {"dtype": rough.ridge.dtype, "device": device(rough.ridge)}
+    norm, order = norms[0], len(design.shape)
+    if (
+        order > 2 and len({candidate.mode_weights for candidate in own}) > 1
+    ):  # problems weigh modes as their candidates do
+        equal = (1.0 / order,) * order
+        weights = np.repeat([equal if c.mode_weights is None else c.mode_weights for c in own], each, axis=0)
+        columns = xp.asarray(np.tile(weights, (len(folds), 1)).T, **kind)  # (N, B)
+        norm = Overlap(tuple((columns[n, ...], Nuclear(n)) for n in range(order)))
+    return Group(rough, fit, norm, xp.asarray(np.tile(tops, len(folds)), **kind), folds, numbers)
 
 
 def path(design: Design, group: Group, alphas: Array, *, given: bool, max_iter: int) -> Iterator[tuple[Array, Array]]:

@@ -1,11 +1,16 @@
-"""One search: samples in several views, folds, what was looked at so far, and how it is judged."""
+"""One search: samples in several views, folds, what was looked at so far and what is asked next, and how far it is."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import product
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
@@ -13,6 +18,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from tracelearn.arrays.array_api import Array, array_namespace, is_sparse, to_numpy
+from tracelearn.errors import warn
 from tracelearn.estimators.base import TraceNormModel
 from tracelearn.features import (
     Convolutions,
@@ -27,10 +33,9 @@ from tracelearn.penalties import Blocks, as_penalty, is_overlapped
 from tracelearn.samples.samples import Samples
 from tracelearn.selection.calibration import Judge, class_map, confirmed, held_out, log_losses
 from tracelearn.selection.folds import Design, Folds
-from tracelearn.selection.progress import Progress
 from tracelearn.selection.search import Candidate, Table, read_alphas, walk, walk_logistic, walk_ridges
 
-__all__ = ["VIEWS", "Session", "View", "choose", "parts_of", "possible_views", "see", "shares_of"]
+__all__ = ["VIEWS", "Progress", "Session", "View", "choose", "parts_of", "possible_views", "see", "shares_of"]
 
 # Views of a sample whose share in the best combination of all is below this are left out, and so are all but the best few.
 LEAST_SHARE, MOST_VIEWS = 0.1, 4
@@ -85,6 +90,7 @@ _MOST_CONVOLVED, _MOST_SAMPLES = 9, 1000
 _SCREENED, _RIDGES, _PATH, _ALONE, _CHOSEN = 0.25, 0.45, 0.57, 0.68, 0.71
 # Where logistic regression is tried on more samples than features, it takes about as long as all that comes before it.
 _PACE = 0.5
+_STEPS = 20  # that scikit-learn's callbacks are shown
 
 
 def possible_views(
@@ -162,18 +168,8 @@ def see(label: str, samples: Samples, options: Any, known: Mapping[str, View] = 
         shapes = [tuple(found.shape[1:])]
     else:
         features = Views(list(zip(names, transformers, strict=True)), view_weights=strengths or None)
-        fitted, parts = [], []
-        for one, own in zip(names, transformers, strict=True):
-            if own is None:
-                fitted.append(TensorStandardScaler(with_mean=False, with_std=False).fit(T, sample_weight=block.weight))
-                parts.append(T)
-            elif one in known:
-                fitted.append(known[one].features)
-                parts.append(known[one].samples.rows)
-            else:
-                fitted.append(own)
-                parts.append(own.fit_transform(T, sample_weight=block.weight))
-        found = features._join(fitted, parts, block.weight)
+        parts = [_part(own, T, block.weight, known.get(one)) for one, own in zip(names, transformers, strict=True)]
+        found = features._join([own for own, _ in parts], [shown for _, shown in parts], block.weight)
         shapes = features.view_shapes_
     rows = array_namespace(found).reshape(found, (found.shape[0], -1))
     blocks: list[tuple[int, ...]] = []
@@ -186,6 +182,15 @@ def see(label: str, samples: Samples, options: Any, known: Mapping[str, View] = 
     return View(samples.mapped_rows(lambda X: rows, (rows.shape[1],)), features, penalty)
 
 
+def _part(transformer: Any, T: Array, weight: Array, known: View | None) -> tuple[Any, Array]:
+    """Fit the transformer of one view among several, and transform the samples, unless that was done."""
+    if transformer is None:
+        return TensorStandardScaler(with_mean=False, with_std=False).fit(T, sample_weight=weight), T
+    if known is not None:
+        return known.features, known.samples.rows
+    return transformer, transformer.fit_transform(T, sample_weight=weight)
+
+
 @dataclass(eq=False)
 class Session:
     """One search: samples, folds, and what was looked at so far. Views are known by their labels, see ``parts_of``."""
@@ -196,7 +201,7 @@ class Session:
     folds: Folds
     judge: Judge
     repeats: Folds  # these folds, and more of the same samples: views are screened with all of them
-    progress: Progress = field(default_factory=Progress)
+    progress: Progress
     first_order: str = ""  # the best view that keeps the modes of a sample, where several were screened
     view_shares: dict[str, float] | None = None  # of the views that were screened
     class_map: Array | None = None  # between the scores of all classes, where folds confirm it
@@ -255,7 +260,7 @@ class Session:
     def keep(self, tables: list[Table], what: str) -> None:
         """Keep what was found, and say what is best of it."""
         self.tables += tables
-        best = max(tables, key=lambda table: table.value)
+        best = max(tables, key=attrgetter("value"))
         self.model._report(
             f"{what} on {best.candidate.view}: {best.means[best.best]:.4g} held out, {best.value:.4g} selects"
         )
@@ -282,7 +287,7 @@ class Session:
                     [candidate for candidate in candidates if candidate.target_mode == joint],
                     grid,
                     given=given,
-                    penalty=self._penalty(view, design.shape),
+                    penalty=options.penalty if view.penalty is None else view.penalty,
                     max_iter=options.max_iter,
                     n_jobs=options.n_jobs,
                     progress=self.progress.part(begin, end if grid is alphas else begin, f"trace norm on {label}"),
@@ -293,14 +298,6 @@ class Session:
                 return []
         self.keep(tables, "trace norm")
         return tables
-
-    def _penalty(self, view: View, shape: tuple[int, ...]) -> Any:
-        """Return the penalty of a candidate as a function; None where the search knows it itself."""
-        if view.penalty is not None:
-            return lambda candidate: view.penalty
-        if is_overlapped(self.options.penalty):
-            return None
-        return lambda candidate: as_penalty(self.options.penalty, shape, candidate.mode_weights)
 
 
 # --- what a search asks, one question after the other ------------------------------------------------------------------
@@ -322,10 +319,10 @@ def choose(session: Session) -> Table:
         tables += session.walk(label, candidates, _RIDGES, _PATH, above)
     # Ridge regression does not see what only a low rank can find in samples of many entries: they get a path of their own.
     alone = session.first_order
-    best = max(tables, key=lambda table: table.value)
+    best = max(tables, key=attrgetter("value"))
     if alone not in ("", label) and not progress.is_over():
         tables += session.walk(alone, _candidates(session, alone), _PATH, _ALONE, best.value)
-        best = max(tables, key=lambda table: table.value)
+        best = max(tables, key=attrgetter("value"))
     best = _by_log_loss(session, best) if _asks_more(session, best) else best
     progress.pace = 1.0
     progress.reach(_CHOSEN, f"chosen: {best.candidate.view}")
@@ -355,7 +352,7 @@ def _by_log_loss(session: Session, best: Table) -> Table:
         session.keep([other], "logistic regression")
         found["logistic"] = log_losses(held_out(other.held[other.best], design))
     right = {name: float(after.mean()) for name, after in found.items() if confirmed(before, after)}
-    chosen = min(right, key=lambda name: right[name], default="")
+    chosen = min(right, key=right.__getitem__, default="")
     losses = ", ".join(f"{name} {after.mean():.4g}" for name, after in found.items())
     session.model._report(
         f"held-out log-loss: one factor {before.mean():.4g}, {losses}; {chosen or 'one factor'} it is"
@@ -418,7 +415,7 @@ def _screen(session: Session, names: list[str]) -> str:
 
 def _first_order(values: dict[str, float], *, explains: bool) -> str:
     """Name the best view that keeps the modes of a sample, given what selects each; none where it is far behind another."""
-    best = max((name for name in values if name in FIRST_ORDER), key=lambda name: values[name], default="")
+    best = max((name for name in values if name in FIRST_ORDER), key=values.__getitem__, default="")
     # A score of the user's is no share of the variance that is explained.
     far = explains and best != "" and 1.0 - values[best] > _HOPELESS * (1.0 - max(values.values()))
     return "" if far else best
@@ -428,14 +425,14 @@ def _candidates(session: Session, label: str) -> list[Candidate]:
     """List what to try of one view; "auto" mode weights are equal ones and each mode alone."""
     options, view = session.options, session.view(label)
     joints = [False, True] if isinstance(options.target_mode, str) else [bool(options.target_mode)]
-    ridges = [0.0] if isinstance(options.ridges, str) else [float(ridge) for ridge in np.atleast_1d(options.ridges)]
-    if not ridges or not all(math.isfinite(ridge) and ridge >= 0 for ridge in ridges):
+    ridges = np.atleast_1d(np.asarray(0.0 if isinstance(options.ridges, str) else options.ridges, dtype=float))
+    if not ridges.size or not np.all(np.isfinite(ridges) & (ridges >= 0)):
         raise ValueError(f"Expected ridges that are finite and not negative, at least one, got {options.ridges}.")
-    found = []
-    for joint in dict.fromkeys(joint and session.samples.n_targets > 1 for joint in joints):
-        keeps_modes, order = label in FIRST_ORDER, len(view.samples.shape) + joint
-        weights = _mode_weights(options, order) if keeps_modes else [None]
-        found += [Candidate(label, own, ridge, joint) for own, ridge in product(weights, ridges)]
+    # Several classes are one mode more of one tensor, and not of the blocks of several views.
+    can_join, found = session.samples.n_targets > 1 and view.penalty is None, []
+    for joint in dict.fromkeys(joint and can_join for joint in joints):
+        weights = _mode_weights(options, len(view.samples.shape) + joint) if label in FIRST_ORDER else [None]
+        found += [Candidate(label, own, ridge, joint) for own, ridge in product(weights, ridges.tolist())]
     return found
 
 
@@ -458,3 +455,94 @@ def shares_of(scores: list[Array], Y: Array) -> Array:
     size = centred.std(axis=0)
     found, _ = nnls(centred / np.where(size > 0, size, 1.0), (Y - Y.mean(axis=0)).ravel())
     return np.asarray(found / found.sum() if found.sum() > 0 else np.arange(len(scores)) == 0, dtype=float)
+
+
+# --- how far a search is, and how it is ended early: by time, by Ctrl-C or by a callback -------------------------------------
+
+
+@dataclass(eq=False)
+class Progress:
+    """One share of the whole search, which only grows; ``say`` is what ``verbose`` reports with.
+
+    Examples
+    --------
+    >>> from tracelearn.selection.session import Progress
+    >>> progress = Progress()
+    >>> progress.reach(0.5, "half of it"), progress.reach(0.25, "less, which changes nothing")
+    (False, False)
+    >>> progress.done
+    0.5
+    """
+
+    deadline: float = math.inf  # on the monotonic clock
+    say: Callable[..., None] | None = None
+    done: float = 0.0
+    pace: float = 1.0  # what shares are multiplied by, where more is to come than usual
+    _began: float = field(default_factory=time.monotonic)
+    _root: Any = None  # the task that scikit-learn's callbacks know
+    _estimator: Any = None
+    _steps: int = 0
+
+    def is_over(self) -> bool:
+        """Whether the search is to end with the best so far."""
+        return time.monotonic() > self.deadline
+
+    def end(self) -> None:
+        """End the search as if its time were up."""
+        self.deadline = -math.inf
+
+    def reach(self, share: float, message: str) -> bool:
+        """Say what was done, and what share of all work that makes; return whether the search is over."""
+        self.done = max(self.done, self.pace * share)
+        if self.say is not None:
+            left = (time.monotonic() - self._began) * (1.0 - self.done) / max(self.done, 1e-9)
+            words = f"{message}; {self.done:.0%} done" + (f", about {left:.1f} s left" if self.done > 0 else "")
+            self.say(words, paths_done=(round(100 * self.done), 100))
+        while self._root is not None and self._steps < math.floor(_STEPS * self.done + 1e-9):
+            self._steps += 1
+            step = self._root.subcontext(task_name=message)
+            step.call_on_fit_task_begin(estimator=self._estimator)
+            if step.call_on_fit_task_end(estimator=self._estimator):
+                self.end()
+        return self.is_over()
+
+    def part(self, begin: float, end: float, message: str) -> Callable[[float], bool]:
+        """Return a function that reports shares of one part of the work."""
+        return lambda share: self.reach(begin + share * (end - begin), message)
+
+    @contextmanager
+    def shown_to_callbacks(self, estimator: Any) -> Iterator[None]:
+        """Report to the callbacks that an estimator was given (scikit-learn 1.9 and later)."""
+        if not getattr(estimator, "_skl_callbacks", None):
+            yield
+            return
+        self._estimator, self._root = estimator, estimator._init_callback_context(max_subtasks=_STEPS)
+        self._root.call_on_fit_task_begin(estimator=estimator)
+        yield
+        self.reach(1.0, "fitted")
+        self._root.call_on_fit_task_end(estimator=estimator)
+
+    @contextmanager
+    def ended_by_interrupt(self) -> Iterator[None]:
+        """Let the first Ctrl-C end the search with the best so far; a second one is raised as ever."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = signal.getsignal(signal.SIGINT)
+
+        def interrupted(number: int, frame: Any) -> None:
+            signal.signal(signal.SIGINT, before)
+            self.end()
+            warn(
+                "Expected the search to end by itself, got an interrupt: what was found so far is fitted to all samples; "
+                "interrupt once more to stop at once."
+            )
+
+        if before is not signal.default_int_handler:  # somebody else handles it, and knows what to do
+            yield
+            return
+        signal.signal(signal.SIGINT, interrupted)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
