@@ -328,6 +328,14 @@ def test_target_mode_auto_tries_both(problem):
     assert {p["target_mode"] for p in model.cv_results_["params"]} == {False, True}
 
 
+@pytest.mark.parametrize("target_mode", [True, "auto"])
+def test_classes_are_a_mode_of_one_tensor_and_not_of_several_views(problem, target_mode):
+    X, y = problem[0], classes(problem[1])
+    model = TraceNormClassifierCV(3, cv=3, views="raw+whitened", target_mode=target_mode).fit(X, y)
+    assert {p["target_mode"] for p in model.cv_results_["params"]} == {False}
+    assert model.best_estimator_.target_mode is False
+
+
 def test_jobs_do_not_change_the_answer(problem):
     X, y = problem
     options = {"cv": 3, "views": None, "mode_weights": "auto", "loss": "huber", "alphas": 4}
