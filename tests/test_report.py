@@ -171,6 +171,18 @@ def test_cross_validation_is_read_from_the_model(classifier, samples):
     assert cv_curve(scored).baseline is None
 
 
+def test_a_page_of_ridge_regression_alone_speaks_of_no_path_of_alphas(samples):
+    X, y, _ = samples
+    model = TraceNormRegressorCV(views=None, ridges=(0.0, 1.0)).fit(X[:100], y[:100])
+    model.alphas_, model.alpha_ = np.zeros(5), 0.0  # as where ridge regression alone scored better
+    model.score_path_, model.score_path_se_ = np.ones((5, 3)), np.zeros(5)
+    html = model_page(model)
+    assert cv_curve(model).baseline is None
+    assert "ridge alone scored better" in html
+    for text in ("ignores the samples has", "alpha that was tried won", 'id="path"', "This is the curve"):
+        assert text not in html
+
+
 @pytest.mark.parametrize("scaling", ["modes", None])
 def test_the_page_tells_the_loss_and_the_scaling_that_were_chosen(samples, scaling):
     X, _, label = samples

@@ -138,10 +138,11 @@ def cv_curve(model: Any) -> CVCurve:
     usual = "accuracy" if hasattr(model, "classes_") else "R²"
     quantity = usual if scoring is None else scoring.replace("_", " ") if isinstance(scoring, str) else "score"
     mean = known.mean(axis=1)
-    # A grid of our own begins at the smallest alpha whose weights are all zero.
-    starts_at_zero = isinstance(model.alphas, int) and scoring is None
+    alphas = to_numpy(model.alphas_)
+    # A grid of our own begins at the smallest alpha whose weights are all zero; ridge regression alone has alphas of 0.
+    starts_at_zero = isinstance(model.alphas, int) and scoring is None and bool(alphas[0] > 0.0)
     return CVCurve(
-        alphas=to_numpy(model.alphas_),
+        alphas=alphas,
         mean=mean,
         standard_error=error,
         alpha=float(model.alpha_),

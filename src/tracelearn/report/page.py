@@ -119,7 +119,7 @@ def _tiles(facts: ModelFacts, evaluation: Evaluation | None) -> str:
     ranks = " · ".join(one.span.replace(" to ", "–") for one in facts.components)
     sizes = _times([len(one.mode.values) for one in facts.components])
     alpha = facts.chosen.alpha if facts.chosen else _strength(facts.last)
-    by = f"chosen among {len(facts.chosen.alphas)} by cross-validation" if facts.chosen else "as given"
+    by = ("chosen by cross-validation" if alpha else "ridge alone scored better") if facts.chosen else "as given"
     by = "by default, from the samples" if not facts.chosen and getattr(facts.last, "alpha", None) == "auto" else by
     tiles = (
         _headline(facts, evaluation),
@@ -334,9 +334,12 @@ def _path(facts: ModelFacts) -> dict[str, Any]:
     chosen = facts.chosen
     if chosen is None:
         return {}
-    ends = {0: "largest", len(chosen.alphas) - 1: "smallest"} if len(chosen.alphas) > 1 else {}
+    has_path = chosen.alphas[0] != chosen.alphas[-1]  # ridge regression alone has alphas of 0
+    ends = {0: "largest", len(chosen.alphas) - 1: "smallest"} if has_path else {}
     return {
         "chosen": chosen,
+        "has_path": has_path,
+        "without_path": not has_path,
         "n_alphas": len(chosen.alphas),
         "ranks": ", ".join(one.span for one in facts.components),
         "has_candidates": chosen.n_candidates > 1,
