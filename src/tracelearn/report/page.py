@@ -145,8 +145,7 @@ def _headline(facts: ModelFacts, evaluation: Evaluation | None) -> tuple[str, st
     if chosen is None:
         return "score", "unknown", "no data were given"
     value, error = _rounded(chosen.mean[chosen.at], chosen.standard_error[chosen.at])
-    other = "" if chosen.baseline is None else f"; zero weights {chosen.baseline:.3g}"
-    return f"{escape(chosen.quantity)}, {chosen.n_folds} folds", value, f"± {error}{other}"
+    return f"{escape(chosen.quantity)}, {chosen.n_folds} folds", value, f"± {error}"
 
 
 def _measured(evaluation: Evaluation) -> tuple[str, str, str]:
@@ -166,7 +165,6 @@ def _score(facts: ModelFacts, evaluation: Evaluation | None) -> dict[str, Any]:
     if chosen is not None:
         mean, error = _rounded(chosen.mean[chosen.at], chosen.standard_error[chosen.at])
         values = {"quantity": escape(chosen.quantity), "cv_mean": mean, "cv_error": error}
-        values["has_baseline"] = chosen.baseline is not None
     if evaluation is None:
         return {**values, "only_cv": chosen is not None, "is_unknown": chosen is None}
     result, folds = evaluation.result, evaluation.folds
@@ -200,7 +198,7 @@ def _confusion(result: Confusion) -> str:
         '<figure><div class="scroll" tabindex="0" role="group" aria-label="Confusion matrix"><table class="confusion">'
         f'<thead><tr><td></td><th colspan="{len(result.labels)}" scope="colgroup">predicted</th></tr>'
         f'<tr><th scope="col">true</th>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
-        "<figcaption>Counts, and the share of each row: how the samples of one class were called. Framed cells are right."
+        "<figcaption>Counts, and the share of each row: how the samples of one class were classified. Framed cells are correct."
         "</figcaption></figure>"
     )
 
