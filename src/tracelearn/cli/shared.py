@@ -19,7 +19,7 @@ import typer
 from numpy.typing import NDArray
 
 import tracelearn
-from tracelearn.cli.mistakes import MistakeError, printable, refuse
+from tracelearn.cli.mistakes import MistakeError, as_option, printable, refuse
 
 __all__ = [
     "AsJson",
@@ -97,8 +97,6 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing but what went 
 
 # --- files ------------------------------------------------------------------------------------------------------------
 
-_ADVICE = re.compile(r"with open_source\(path, (\w+)=\.\.\.\)")
-
 
 def _reading(
     tensor_shape: Annotated[
@@ -149,8 +147,7 @@ def open_data(data: str, samples: str, target: str | None, reading: dict[str, An
     try:
         return tracelearn.open_source(data, samples=samples, target=target, **reading)
     except (ValueError, OSError, ImportError) as error:
-        sentence = _ADVICE.sub(lambda found: f"with --{found[1].replace('_', '-')}", str(error))
-        raise MistakeError(_about(role, sentence)) from error
+        raise MistakeError(_about(role, as_option(str(error)))) from error
 
 
 def _about(role: str, sentence: str) -> str:
@@ -380,7 +377,9 @@ def show_table(rows: dict[str, str]) -> None:
 
 
 def components_in_words(facts: dict[str, Any]) -> str:
-    """Say how many components of each mode carry nearly all of the weights; of views their own rows say it.
+    """Say how many components of each mode carry nearly all of the weights.
+
+    Views have rows of their own that say it, and weights of flat samples have no components.
 
     Examples
     --------
@@ -390,7 +389,7 @@ def components_in_words(facts: dict[str, Any]) -> str:
     """
     counts, names = facts["components"], facts["mode_names"]
     words = map(str, counts) if names is None else (f"{n} {count}" for n, count in zip(names, counts, strict=True))
-    return "" if facts["views"] else f"{', '.join(words)} carry 99 %"
+    return "" if facts["views"] or len(counts) == 1 else f"{', '.join(words)} carry 99 %"
 
 
 def views_in_rows(views: list[dict[str, Any]]) -> dict[str, str]:

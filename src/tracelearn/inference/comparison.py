@@ -121,7 +121,7 @@ class Comparison:
 def compare(
     models: Any,
     X: Any,
-    y: Any,
+    y: Any = None,
     *,
     cv: Any = 5,
     repeats: int = 4,
@@ -135,7 +135,7 @@ def compare(
     Parameters
     ----------
     models : estimator, list of estimators, or dict of them by name
-    X, y : samples and targets, in memory
+    X, y : samples and targets, in memory; epochs of MNE bring their events as targets
     cv : int, splitter or iterable, default=5
         Numbers are shuffled folds, stratified for classes, with groups held out whole.
     repeats : int, default=4

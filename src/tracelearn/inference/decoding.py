@@ -103,7 +103,7 @@ class Decoding:
 def decode_over_time(
     model: Any,
     X: Any,
-    y: Any,
+    y: Any = None,
     *,
     axis: int = -1,
     window: int = 1,
@@ -123,8 +123,8 @@ def decode_over_time(
     ----------
     model : estimator
         A ``TraceNormClassifier`` or ``TraceNormRegressor``; others, and other losses, are fitted position by position.
-    X : array of shape (n_samples, I1, ..., IN)
-    y : targets
+    X : array of shape (n_samples, I1, ..., IN), or epochs of MNE
+    y : targets; epochs bring their events
     axis : int, default=-1
         The axis of X along which to decode, such as time; not 0, which is samples.
     window : int, default=1

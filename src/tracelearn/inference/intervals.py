@@ -144,7 +144,7 @@ class Bootstrap:
 def bootstrap(
     model: Any,
     X: Any,
-    y: Any,
+    y: Any = None,
     *,
     n_bootstraps: int = 200,
     groups: Any = None,
@@ -161,7 +161,7 @@ def bootstrap(
     Parameters
     ----------
     model : TraceNormClassifier or TraceNormRegressor
-    X, y : samples and targets, in memory
+    X, y : samples and targets, in memory; epochs of MNE bring their events as targets
     n_bootstraps : int, default=200
     groups : array of shape (n_samples,), default=None
         Whole groups are drawn, where samples of one group depend on each other.
@@ -302,7 +302,7 @@ class LearningCurve:
 def learning_curve(
     model: Any,
     X: Any,
-    y: Any,
+    y: Any = None,
     *,
     sizes: Any = 8,
     cv: Any = 5,
@@ -318,7 +318,7 @@ def learning_curve(
     Parameters
     ----------
     model : estimator
-    X, y : samples and targets, in memory
+    X, y : samples and targets, in memory; epochs of MNE bring their events as targets
     sizes : int or sequence of ints, default=8
         Numbers of training samples; a number of them is spread evenly over those that a fold has.
     cv, groups, confounds, scoring : as in ``decode_over_time``
