@@ -248,9 +248,8 @@ def _group(
     rough = fit.single() if fit.path_solver == "admm" and isinstance(fit, Squares) else fit
     kind = {"dtype": rough.ridge.dtype, "device": device(rough.ridge)}
     norm, order = norms[0], len(design.shape)
-    if (
-        order > 2 and len({candidate.mode_weights for candidate in own}) > 1
-    ):  # problems weigh modes as their candidates do
+    if order > 2 and len({candidate.mode_weights for candidate in own}) > 1:
+        # Each problem weighs the modes as its candidate does.
         equal = (1.0 / order,) * order
         weights = np.repeat([equal if c.mode_weights is None else c.mode_weights for c in own], each, axis=0)
         columns = xp.asarray(np.tile(weights, (len(folds), 1)).T, **kind)  # (N, B)
