@@ -20,12 +20,11 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from tracelearn.arrays.array_api import Array
 from tracelearn.estimators.base import TraceNormModel, ZeroWeightsWarning
-from tracelearn.estimators.scores import corrected_error
 from tracelearn.inference.sets import check_count, check_scores, cleaned, read_groups, read_labels, score_name, scored
 from tracelearn.samples.checks import check_finite, read_confounds, small_on_one_thread
 from tracelearn.samples.samples import unnamed
 from tracelearn.selection.cv import SelectionCV
-from tracelearn.selection.folds import folds_of
+from tracelearn.selection.folds import corrected_error, folds_of
 
 __all__ = ["Comparison", "compare", "flat_rivals"]
 

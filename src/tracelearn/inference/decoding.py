@@ -17,7 +17,6 @@ from sklearn.metrics import check_scoring
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.arrays.linalg import mode_scales
 from tracelearn.estimators.base import TraceNormModel, ZeroWeightsWarning
-from tracelearn.estimators.scores import corrected_error
 from tracelearn.inference.sets import (
     Reading,
     check_count,
@@ -36,7 +35,7 @@ from tracelearn.problems.batch import Problems
 from tracelearn.problems.datafits import Gram, Squares
 from tracelearn.samples.checks import read_confounds, small_on_one_thread
 from tracelearn.samples.samples import unnamed
-from tracelearn.selection.folds import Folds, folds_of
+from tracelearn.selection.folds import Folds, corrected_error, folds_of
 
 __all__ = ["Decoding", "decode_over_time", "searchlight"]
 

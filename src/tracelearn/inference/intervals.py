@@ -15,7 +15,6 @@ from sklearn.metrics import check_scoring
 
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.estimators.base import TraceNormModel, ZeroWeightsWarning
-from tracelearn.estimators.scores import corrected_error
 from tracelearn.inference.sets import (
     Reading,
     check_count,
@@ -35,7 +34,7 @@ from tracelearn.problems.batch import Problems, Solution, in_basis, variances_ab
 from tracelearn.problems.datafits import Squares
 from tracelearn.samples.checks import read_confounds, small_on_one_thread
 from tracelearn.samples.samples import unnamed
-from tracelearn.selection.folds import folds_of
+from tracelearn.selection.folds import corrected_error, folds_of
 
 __all__ = ["Bootstrap", "LearningCurve", "bootstrap", "learning_curve"]
 

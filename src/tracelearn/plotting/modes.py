@@ -10,10 +10,10 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, to_numpy
-from tracelearn.estimators.scores import corrected_error
 from tracelearn.estimators.weights import target_names
 from tracelearn.plotting.canvas import INK, MARKERS, looks_of, tick_names, whole_ticks
 from tracelearn.samples.modes import Mode
+from tracelearn.selection.folds import corrected_error
 
 __all__ = [
     "MOST",

@@ -34,34 +34,24 @@ from tracelearn.samples.scikit_learn import (
     raise_for_params,
     with_callbacks,
 )
-from tracelearn.selection.calibration import HeldOut, factor, held_out
+from tracelearn.selection.calibration import HeldOut, Judge, factor, held_out
 from tracelearn.selection.folds import folds_of
 from tracelearn.selection.found import SHOWN, FoundModel
-from tracelearn.selection.progress import Progress
 from tracelearn.selection.search import Table, cv_results
-from tracelearn.selection.session import HELD_OUT, MOST_REPEATS, Session, choose, parts_of
+from tracelearn.selection.session import HELD_OUT, MOST_REPEATS, Progress, Session, choose
 
 __all__ = ["TraceNormClassifierCV", "TraceNormRegressorCV"]
+
+
+# Parameters that are those of the model that is fitted last.
+_OF_MODEL = "loss penalty scaling fit_intercept tensor_shape tol max_iter keep_moments verbose".split()
 
 
 class SelectionCV(FoundModel, CallbackSupportMixin):
     """What both CV estimators share: parameters, the search, and the last fit."""
 
     _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 - scikit-learn's convention
-        **{
-            name: TraceNormModel._parameter_constraints[name]
-            for name in (
-                "loss",
-                "penalty",
-                "scaling",
-                "fit_intercept",
-                "tensor_shape",
-                "tol",
-                "max_iter",
-                "keep_moments",
-            )
-        },
-        "verbose": ["verbose"],
+        **{name: TraceNormModel._parameter_constraints[name] for name in _OF_MODEL},
         "alphas": ["array-like", Interval(Integral, 1, None, closed="left")],
         "eps": [Interval(Real, 0, 1, closed="neither")],
         "views": ["array-like", str, None],
@@ -80,18 +70,7 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
     _classifier: bool
 
     def _new_model(self, **chosen: Any) -> Any:
-        names = (
-            "loss",
-            "penalty",
-            "scaling",
-            "fit_intercept",
-            "tensor_shape",
-            "tol",
-            "max_iter",
-            "keep_moments",
-            "verbose",
-        )
-        shared = {name: getattr(self, name) for name in names}
+        shared = {name: getattr(self, name) for name in _OF_MODEL}
         if self._classifier:
             shared["class_weight"] = self.class_weight
             shared["loss"] = "squared" if self._asks_loss else self.loss
@@ -152,9 +131,6 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
         found: Loss = self._new_model()._loss()
         return found
 
-    def _scales(self, samples: Samples) -> Array | None:
-        return samples.checked().mode_scales() if self.scaling else None
-
     # --- the search --------------------------------------------------------------------------------------------------
 
     def _select_and_fit(
@@ -190,7 +166,8 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
         folds = folds_of(self.cv, labels, weight, metadata, classifier=self._classifier, repeats=repeats)
         model._report(": ".join(choose_form(samples, loss)))
         progress = Progress(until, model._report if self.verbose else None)
-        session = Session(self, model, samples, folds, labels, weight, loss, progress, len(folds) // repeats)
+        judge = Judge(self.scoring, model, loss, labels, weight)
+        session = Session(self, model, samples, folds.first(len(folds) // repeats), judge, folds, progress)
         with progress.shown_to_callbacks(self):
             with progress.ended_by_interrupt():
                 best = choose(session)
@@ -208,13 +185,12 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
         if session.view_shares is not None:
             self.view_shares_ = session.view_shares
         self._describe(session.tables, best, at)
-        name, strengths = parts_of(chosen.view)
-        view = session.view(name, strengths)
+        view, design = session.view(chosen.view), best.design
         options: dict[str, Any] = {"alpha": alpha, "ridge": float(best.ridges[at]), "mode_weights": chosen.mode_weights}
         options["target_mode"] = chosen.target_mode
         if view.penalty is not None:
             options["penalty"] = view.penalty
-        loss = session.loss
+        loss = session.judge.loss
         if chosen.logistic:
             options["loss"], loss = "logistic", as_loss("logistic", classes=True).for_targets(session.samples.n_targets)
         model = self._new_model(**options)
@@ -229,7 +205,6 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
             model.__dict__.pop("feature_names_in_", None)  # the names of samples are not those of their views
         model.sample_shape_ = view.samples.shape
         samples = session.samples if view.features is None else view.samples
-        design = session.design(name, strengths, joint=chosen.target_mode)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ZeroWeightsWarning)  # a search says it in its own words
             if design.total is not None and view.features is None and not self.scaling and loss.has_moments:
