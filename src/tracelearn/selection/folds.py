@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold, check_cv
@@ -50,10 +50,6 @@ class Folds:
     def ratio(self) -> float:
         """How many samples are held out for each one that is learned from, the mean over folds."""
         return float(np.mean([len(test) / len(train) for train, test in self.splits]))
-
-    def first(self, count: int) -> Folds:
-        """Keep the first folds: one of several repeats."""
-        return self if count >= len(self.splits) else Folds(self.splits[:count], self.n)
 
     def among(self, chosen: Array) -> Folds:
         """Keep the samples for which an array (n,) is true, numbered anew."""
@@ -164,6 +160,14 @@ class Held:
     weight: float
 
 
+class _FoldMoments(NamedTuple):
+    """Moments of what each fold holds out, of what it trains on, and of all samples."""
+
+    held: list[Moments]
+    training: list[Moments]
+    whole: Moments
+
+
 @dataclass(frozen=True, eq=False)
 class Design:
     """Samples in one representation, split: data fits of the training parts, and what is held out.
@@ -222,14 +226,14 @@ class Design:
         return self.samples.checked().mapped_rows(lambda X: coordinates, (coordinates.shape[1],))
 
     @cached_property
-    def _moments(self) -> tuple[list[Moments], list[Moments], Moments]:
-        """Moments of what each fold holds out, of what it trains on, and of all samples; read once."""
+    def _moments(self) -> _FoldMoments:
+        """The moments of the samples by their coordinates; read once."""
         samples, folds = self.reduced, self.folds
         if folds.fold_of is not None:
             held = samples.fold_moments(folds.fold_of, len(folds))
             # A sum of the other folds: a difference from the total would leave their rounding errors in.
             training = [Moments.total(held[:f] + held[f + 1 :]) for f in range(len(held))]
-            return held, training, Moments.total(held)
+            return _FoldMoments(held, training, Moments.total(held))
         if not samples.in_memory:
             raise ValueError(
                 "Expected folds that hold out every sample exactly once where samples are read in blocks, got other ones: use "
@@ -237,7 +241,7 @@ class Design:
             )
         masks = folds.masks(held=True) + folds.masks(held=False)
         parts = [samples.take(mask).moments() for mask in masks]
-        return parts[: len(folds)], parts[len(folds) :], samples.moments()
+        return _FoldMoments(parts[: len(folds)], parts[len(folds) :], samples.moments())
 
     @cached_property
     def _regressions(self) -> list[Regression | None]:
@@ -246,7 +250,7 @@ class Design:
         if not samples.n_confounds:
             return [None] * self.n_folds
         if self.form.name in ("moments", "basis"):
-            return [self._regression(part) for part in self._moments[1]]
+            return [self._regression(part) for part in self._moments.training]
         checked, masks = samples.checked(), self.folds.masks(held=False)
         return [checked.take(mask).regression(centre=self.fit_intercept) for mask in masks]
 
@@ -258,7 +262,7 @@ class Design:
     @property
     def total(self) -> Moments | None:
         """The moments of all samples, where they are those of the samples as they are."""
-        return self._moments[2] if self.form.name == "moments" else None
+        return self._moments.whole if self.form.name == "moments" else None
 
     def _squares(self, moments: Moments, regression: Regression | None) -> Squares:
         moments = moments if regression is None else regression.residual_moments(moments)
@@ -267,7 +271,7 @@ class Design:
     @cached_property
     def coordinates(self) -> Squares:
         """The training parts of all folds as one data fit of coordinates, for ridge regression."""
-        parts = zip(self._moments[1], self._regressions, strict=True)
+        parts = zip(self._moments.training, self._regressions, strict=True)
         return Squares.stacked([self._squares(part, regression) for part, regression in parts])
 
     @cached_property
@@ -290,7 +294,7 @@ class Design:
     def whole(self) -> Any:
         """The data fit of all samples."""
         if self.form.name in ("moments", "basis"):
-            found = self._squares(self._moments[2], self._regression(self._moments[2]))
+            found = self._squares(self._moments.whole, self._regression(self._moments.whole))
             if self.span is None:
                 return found
             origin = self.span.origin
@@ -311,7 +315,7 @@ class Design:
         """What each fold holds out: rows, targets and shares in memory, else moments, or samples where they are."""
         samples, found = self.reduced, []
         if self.form.name == "moments" and not samples.in_memory:
-            pairs = zip(self._moments[0], self._regressions, strict=True)
+            pairs = zip(self._moments.held, self._regressions, strict=True)
             return [part if own is None else own.residual_moments(part) for part, own in pairs]
         samples = samples.checked()
         if not samples.in_memory:
@@ -339,7 +343,7 @@ class Design:
     def centre(self) -> Array:
         """The mean of all samples, as coordinates."""
         if self.form.name in ("moments", "basis"):
-            return self._moments[2].x_mean[: self.reduced.n_features]
+            return self._moments.whole.x_mean[: self.reduced.n_features]
         return self.whole.x_mean + getattr(self.whole, "origin", 0.0)
 
     def scores(self, f: int, W: Array, b: Array) -> Array | None:

@@ -40,9 +40,6 @@ __all__ = ["VIEWS", "Progress", "Session", "View", "choose", "parts_of", "possib
 # Views of a sample whose share in the best combination of all is below this are left out, and so are all but the best few.
 LEAST_SHARE, MOST_VIEWS = 0.1, 4
 
-# Small sets are split several times: so many samples are held out in all, each at most so often.
-HELD_OUT, MOST_REPEATS = 400, 4
-
 # Views that keep the modes of a sample.
 FIRST_ORDER = ("raw", "log", "whitened")
 
