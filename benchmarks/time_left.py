@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks import search
 from benchmarks.panel import data
 from tracelearn import TraceNormClassifierCV
-from tracelearn.selection.progress import Progress
+from tracelearn.selection.session import Progress
 
 
 def said(one: data.DataSet) -> list[float]:
@@ -24,11 +24,12 @@ def said(one: data.DataSet) -> list[float]:
     points: list[tuple[float, float]] = []
     reach = Progress.reach
 
-    def watched(self: Progress, share: float, message: str) -> None:
-        reach(self, share, message)
+    def watched(self: Progress, share: float, message: str) -> bool:
+        over = reach(self, share, message)
         now = time.monotonic()
         if self.done > 0:
             points.append((now, (now - self._began) * (1.0 - self.done) / self.done))
+        return over
 
     Progress.reach = watched  # type: ignore[method-assign]
     began = time.monotonic()

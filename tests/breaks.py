@@ -28,7 +28,8 @@ class Break(NamedTuple):
 
 
 BREAKS = [
-    Break(1, "a path ends once scores are worse", "selection/search.py", "if is_over():", "if is_over() or a > 8:",
+    Break(1, "a path ends once scores are worse", "selection/search.py",
+          "if progress(done / (len(alphas) * C * design.n_folds)):", "if done > 8 * len(group.folds) * len(own):",
           "test_selection.py::test_a_path_goes_to_its_end_since_held_out_errors_have_several_minima"),
     Break(1, "scores of classes are judged by their size too", "selection/search.py", "sy**2 / np.where(found, ss * yy, 1.0)",
           "(2.0 * sy - ss) / np.where(found, yy, 1.0)",
@@ -48,7 +49,7 @@ BREAKS = [
           "if False:", "test_sources.py::test_samples_that_change_while_they_are_read_are_refused"),
     Break(6, "alphas below zero are taken", "selection/search.py", " or np.any(found < 0):", ":",
           "test_path.py::test_alphas_that_are_no_strengths_are_refused_in_a_sentence"),
-    Break(6, "ridges below zero are taken", "selection/session.py", "math.isfinite(ridge) and ridge >= 0", "math.isfinite(ridge)",
+    Break(6, "ridges below zero are taken", "selection/session.py", "np.isfinite(ridges) & (ridges >= 0)", "np.isfinite(ridges)",
           "test_selection.py::test_strengths_that_make_no_sense_are_refused_in_a_sentence"),
     Break(6, "no mode weights are taken", "selection/session.py", "    if not lists:\n", "    if False:\n",
           "test_selection.py::test_strengths_that_make_no_sense_are_refused_in_a_sentence"),

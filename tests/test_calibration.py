@@ -8,8 +8,8 @@ from numpy.testing import assert_allclose
 from sklearn.linear_model import LogisticRegression
 
 from tracelearn import TraceNormClassifierCV, load, save, to_onnx
+from tracelearn.selection import session
 from tracelearn.selection.calibration import HeldOut, class_map, log_losses, softmax_regression
-from tracelearn.selection.session import Session
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def masked():
 def mapped(masked):
     """A model whose scores are mapped, since it may not learn logistic regression."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Session, "walk_logistic", lambda self, label: None)
+        patch.setattr(session, "walk_logistic", lambda design, label: None)
         return TraceNormClassifierCV().fit(*masked)
 
 

@@ -8,8 +8,8 @@ from sklearn.model_selection import KFold, cross_val_score
 
 from tracelearn import TraceNormClassifier, TraceNormRegressor, TraceNormRegressorCV
 from tracelearn.datasets import make_low_rank_regression
-from tracelearn.estimators.scores import corrected_error
 from tracelearn.inference import Comparison, compare
+from tracelearn.selection.folds import corrected_error
 
 
 def _samples(n=80):

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import tracelearn
-from tracelearn import TraceNormRegressor
+from tracelearn import TraceNormClassifierCV, TraceNormRegressor
 from tracelearn.cli import main
 
 ROOT = Path(__file__).parents[1]
@@ -87,7 +87,10 @@ def test_every_module_in_the_drawing_and_on_the_page_of_the_architecture_exists(
     assert modules - named == set()
 
 
-def test_a_fit_calls_what_the_page_of_the_architecture_says_in_its_order():
+@pytest.mark.parametrize(
+    ("place", "model"), [(0, TraceNormRegressor(alpha=0.1)), (1, TraceNormClassifierCV())], ids=["fit", "search"]
+)
+def test_a_fit_and_a_search_call_what_the_page_of_the_architecture_says_in_its_order(place, model):
     X = np.random.default_rng(0).normal(size=(60, 4, 3, 2))
     source, first = str(Path(tracelearn.__file__).parent) + os.sep, {}
 
@@ -96,13 +99,13 @@ def test_a_fit_calls_what_the_page_of_the_architecture_says_in_its_order():
         if event == "call" and name.startswith(source):
             first.setdefault((frame.f_code.co_name, Path(name[len(source) :]).as_posix()), len(first))
 
-    model = TraceNormRegressor(alpha=0.1)
+    y = X[:, 0, 0, 0]
     sys.setprofile(watch)
     try:
-        model.fit(X, X[:, 0, 0, 0])
+        model.fit(X, y if place == 0 else y > 0)
     finally:
         sys.setprofile(None)
-    ((_, text),) = blocks("architecture.md")
+    text = blocks("architecture.md")[place][1]
     said = [tuple(line.split()[:2]) for line in text.splitlines()]
     assert len(said) > 20
     assert [call for call in said if call not in first] == []

@@ -16,6 +16,8 @@ from tracelearn import (
     load,
     save,
 )
+from tracelearn.inference import decode_over_time, map_test, permutation_test
+from tracelearn.report import model_page
 from tracelearn.samples.modes import Mode
 
 xarray = pytest.importorskip("xarray", reason="names come from xarray's arrays here")
@@ -347,3 +349,20 @@ def test_a_page_of_a_pipeline_knows_the_names_of_its_epochs():
     assert facts.names_of_weights == ["channel", "time"]
     assert facts.components[0].mode.positions is not None
     assert facts.for_table()["mode_names"] == ["channel", "time"]
+
+
+def test_tests_and_pages_take_the_events_of_epochs_as_targets_as_fit_does():
+    found, model = epochs(), TraceNormClassifier(alpha=1e-8)
+    X, y = found.get_data(picks="eeg"), np.array(LABELS)
+    for function, options in (
+        (permutation_test, {"n_permutations": 9, "random_state": 0}),
+        (decode_over_time, {}),
+        (map_test, {"n_permutations": 9, "random_state": 0}),
+    ):
+        assert str(function(model, found, **options)) == str(function(model, X, y, **options))
+    fitted = model.fit(found)
+    assert model_page(fitted, found) == model_page(fitted, found, y)
+    with pytest.raises(ValueError, match=r"^Expected targets y with X, got None"):
+        model_page(fitted, X)
+    with pytest.raises(ValueError, match=r"^Expected one target for each sample, got none: pass y"):
+        permutation_test(model, X)

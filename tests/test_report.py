@@ -161,14 +161,23 @@ def test_cross_validation_is_read_from_the_model(classifier, samples):
     # The score of the model weighs folds by their size.
     assert chosen.mean[chosen.at] == pytest.approx(classifier.best_score_, abs=5e-3)
     assert chosen.n_folds == 3
-    assert chosen.baseline == pytest.approx(chosen.mean[0])
     X, y, _ = samples
     cv = TraceNormRegressorCV(alphas=5, mode_weights=None).fit(X[:100], y[:100])
     assert cv_curve(cv).quantity == "held-out R²"
     assert 0.0 < cv_curve(cv).mean[cv_curve(cv).at] < 1.0
     scored = TraceNormRegressorCV(alphas=5, mode_weights=None, scoring="r2").fit(X[:100], y[:100])
     assert cv_curve(scored).mean[cv_curve(scored).at] == pytest.approx(scored.best_score_)  # smoothed values select
-    assert cv_curve(scored).baseline is None
+
+
+def test_a_page_of_ridge_regression_alone_speaks_of_no_path_of_alphas(samples):
+    X, y, _ = samples
+    model = TraceNormRegressorCV(views=None, ridges=(0.0, 1.0)).fit(X[:100], y[:100])
+    model.alphas_, model.alpha_ = np.zeros(5), 0.0  # as where ridge regression alone scored better
+    model.score_path_, model.score_path_se_ = np.ones((5, 3)), np.zeros(5)
+    html = model_page(model)
+    assert "ridge alone scored better" in html
+    for text in ("alpha that was tried won", 'id="path"', "This is the curve"):
+        assert text not in html
 
 
 @pytest.mark.parametrize("scaling", ["modes", None])
@@ -190,7 +199,7 @@ def test_the_page_says_what_is_known_of_the_score(classifier, regressor, samples
     with_data = str(Text(model_page(classifier, X[160:], label[160:])))
     assert "cross-validation only" not in with_data
     assert f"{classifier.score(X[160:], label[160:]):.1%}" in with_data
-    assert "is not known to this page; if it did, the score is too good" in with_data
+    assert "does not know whether the model was fitted to these samples" in with_data
     assert f"R² = {regressor.score(X[160:], y[160:]):.3f}" in str(Text(model_page(regressor, X[160:], y[160:])))
 
 

@@ -85,7 +85,7 @@ def test_ridge_alone_is_ridge_regression(problem):
     splits = list(KFold(3).split(X))
     rows, folds = X.reshape(len(X), -1), Folds(splits, len(y))
     design = Design(Samples.of(Block(X.reshape(90, -1), y[:, None]), SHAPE), folds, Squared(), False, True)
-    table = walk_ridges(design, "raw", None)
+    table = walk_ridges(design, "raw")
     for ridge, held in zip(table.ridges, table.held, strict=True):
         for (train, test), found in zip(splits, held, strict=True):
             alone = Ridge(alpha=ridge * len(train)).fit(rows[train], y[train])
@@ -315,9 +315,9 @@ def test_candidates_in_one_batch_give_what_each_gives_alone(problem, monkeypatch
     design = Design(samples, folds, Squared(), False, True)
     candidates = [Candidate(), Candidate(mode_weights=(0.0, 1.0, 0.0)), Candidate(ridge=0.3)]
     alphas = np.array([0.3, 0.1])
-    together = walk(design, candidates, alphas, None, shape=SHAPE)
+    together = walk(design, candidates, alphas)
     for candidate, table in zip(candidates, together, strict=True):
-        (alone,) = walk(design, [candidate], alphas, None, shape=SHAPE)
+        (alone,) = walk(design, [candidate], alphas)
         assert_allclose(table.selecting, alone.selecting, rtol=1e-3)
         assert_allclose(table.alphas, alone.alphas)
 
@@ -326,6 +326,14 @@ def test_target_mode_auto_tries_both(problem):
     X, y = problem[0], classes(problem[1])
     model = TraceNormClassifierCV(cv=3, views=None, target_mode="auto").fit(X, y)
     assert {p["target_mode"] for p in model.cv_results_["params"]} == {False, True}
+
+
+@pytest.mark.parametrize("target_mode", [True, "auto"])
+def test_classes_are_a_mode_of_one_tensor_and_not_of_several_views(problem, target_mode):
+    X, y = problem[0], classes(problem[1])
+    model = TraceNormClassifierCV(3, cv=3, views="raw+whitened", target_mode=target_mode).fit(X, y)
+    assert {p["target_mode"] for p in model.cv_results_["params"]} == {False}
+    assert model.best_estimator_.target_mode is False
 
 
 def test_jobs_do_not_change_the_answer(problem):

@@ -1,6 +1,7 @@
 """Tables as people have them: one column for each entry, lists, text files, Arrow files and streams of rows."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -144,7 +145,11 @@ def test_other_columns_are_left_out_by_name_or_by_pattern(write, data, tmp_path)
         ValueError, match=r"^Expected numbers in the columns .*, got string in 'site': choose columns with"
     ):
         open_source(path, target="diagnosis")
-    assert open_source(path, target="diagnosis", ignore=("site",)).sample_shape == (38,)
+    with pytest.raises(
+        ValueError, match=r"^Expected columns .* one grid, got 36 that do \(3 × 12\) and 'age', 'w', outside"
+    ):
+        open_source(path, target="diagnosis", ignore=("site",))
+    assert open_source(path, target="diagnosis", ignore=("site",), tensor_shape=(38,)).sample_shape == (38,)
     for options in ({"ignore": ("site", "age")}, {"samples": "ch*"}, {"samples": NAMES}):
         source = open_source(path, target="diagnosis", weight="w", **options)
         found, labels, weight = read(source)
@@ -156,6 +161,41 @@ def test_other_columns_are_left_out_by_name_or_by_pattern(write, data, tmp_path)
         open_source(path, target="diagnosis", ignore=("site", "agee"))
     with pytest.raises(ValueError, match=r"^Expected samples to be one of the names .*, got 'eeg\*'"):
         open_source(path, samples="eeg*", target="diagnosis")
+
+
+def test_columns_that_are_no_measurements_are_named_in_a_warning(tmp_path):
+    rng = np.random.default_rng(0)
+    y = rng.uniform(size=N)
+    columns = {"sample": np.arange(N) + 7, "score": 3.0 - 1000.0 * y} | {
+        f"f{i}": y + rng.normal(size=N) for i in range(5)
+    }
+    path = write_csv(pa.table(columns | {"y": y}), tmp_path / "d")
+    with pytest.warns(UserWarning, match="Expected measurements") as told:
+        assert open_source(path).sample_shape == (7,)
+    assert ["'sample', which counts rows" in str(one.message) for one in told] == [True, False]
+    assert ["'score', which is the target" in str(one.message) for one in told] == [False, True]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        open_source(path, ignore=("sample", "score"))
+        open_source(path, samples=["sample", "f1", "f2"])
+
+
+@pytest.mark.parametrize("outsider", ["id", "ch_id", "t1", "dose_mg"])
+def test_a_column_outside_a_grid_is_refused_by_its_name(outsider, data, tmp_path):
+    table = wide(*data).add_column(0, outsider, pa.array(np.arange(N)))
+    path = write_csv(table, tmp_path / "d")
+    with pytest.raises(
+        ValueError, match=rf"^Expected columns .*, got 36 that do .* and '{outsider}', outside of it: choose"
+    ):
+        open_source(path, target="diagnosis")
+    assert open_source(path, target="diagnosis", ignore=(outsider,)).sample_shape == SHAPE
+
+
+@pytest.mark.parametrize("axis", [np.linspace(280.0, 500.0, 12), np.linspace(4000.5, 400.0, 12)], ids=["up", "down"])
+def test_wavelengths_may_be_the_names_of_columns(axis, tmp_path):
+    X = np.random.default_rng(0).normal(size=(N, 12))
+    columns = {"y": X[:, 0] + X[:, 1]} | {f"{one:.1f}": values for one, values in zip(axis, X.T, strict=True)}
+    assert_array_equal(read(open_source(write_csv(pa.table(columns), tmp_path / "d")))[0], X)
 
 
 def test_lists_of_any_depth_are_samples(data, tmp_path):
@@ -223,6 +263,7 @@ def test_whole_numbers_before_decimals_in_text_are_numbers(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("ill,0.5,1.5,1.2\nwell,1,2,3\n", "Expected names of columns in the first line of .*, got the number 0.5"),
         ("0.5,1.5\n1,2\n", "Expected names of columns in the first line of .*, got the number 0.5"),
         ("a,a,y\n1,2,3\n", "Expected columns of different names in .*, got 'a' twice"),
         ("a,b,y\n1,2\n", "Expected a whole file of numbers or strings"),

@@ -442,7 +442,7 @@ def run(graph, X):
     return dict(zip(names, session.run(names, {"X": X}), strict=True))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", np.float32, np.dtype(np.float64)], ids=str)
 @pytest.mark.parametrize("classify", [False, True])
 def test_onnx_has_pipelines_with_our_transformers_and_takes_either_precision(samples, dtype, classify):
     X, y, labels = samples
@@ -450,7 +450,7 @@ def test_onnx_has_pipelines_with_our_transformers_and_takes_either_precision(sam
     steps = TensorStandardScaler(), ModeWhitener(center=True), ModePCA((3, 4))
     model = make_pipeline(*steps, last.set_params(tol=1e-8)).fit(X * 3.0 + 5.0, target)
     found = run(to_onnx(model, dtype=dtype), (X * 3.0 + 5.0).astype(dtype))
-    tolerance = 1e-4 if dtype == "float32" else 1e-10
+    tolerance = 1e-4 if np.dtype(dtype) == np.float32 else 1e-10
     if classify:
         np.testing.assert_allclose(found["probabilities"], model.predict_proba(X * 3.0 + 5.0), atol=tolerance)
     else:
@@ -462,5 +462,6 @@ def test_onnx_names_the_step_that_a_graph_has_not(samples):
     model = make_pipeline(Logarithm(), TraceNormRegressor(alpha=0.05)).fit(X**2 + 1.0, y)
     with pytest.raises(ValueError, match=r"^Expected a TraceNormRegressor.*got Logarithm: a graph has no such step"):
         to_onnx(model)
-    with pytest.raises(ValueError, match=r"^Expected dtype to be 'float32', 'float64' or None, got 'int8'"):
-        to_onnx(model[-1], dtype="int8")
+    for dtype in ("int8", np.int8, "precise"):
+        with pytest.raises(ValueError, match=r"^Expected dtype to be 'float32', 'float64' or None, got .*: choose"):
+            to_onnx(model[-1], dtype=dtype)

@@ -23,12 +23,13 @@ from tracelearn.arrays.linalg import few_threads
 from tracelearn.cli.mistakes import refuse, telling
 from tracelearn.cli.progress import Bar
 from tracelearn.cli.shared import as_text, targets_of
-from tracelearn.estimators.scores import accuracy, corrected_error, r_squared
+from tracelearn.estimators.scores import accuracy, r_squared
 from tracelearn.inference.comparison import Comparison, flat_rivals
 from tracelearn.inference.sets import cleaned
 from tracelearn.report.page import Evaluation
 from tracelearn.report.scores import Folds, compare
 from tracelearn.samples import Source
+from tracelearn.selection.folds import corrected_error
 
 __all__ = ["Dataset", "Task", "check_folds", "check_labels", "draw_folds", "find_task", "learn", "read"]
 

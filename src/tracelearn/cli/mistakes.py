@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -10,9 +11,21 @@ from contextlib import contextmanager
 from tracelearn.errors import InputError as MistakeError
 from tracelearn.errors import refuse
 
-__all__ = ["INTERRUPTED", "InterruptionError", "MistakeError", "one_line", "printable", "refuse", "telling"]
+__all__ = [
+    "INTERRUPTED",
+    "InterruptionError",
+    "MistakeError",
+    "as_option",
+    "one_line",
+    "printable",
+    "refuse",
+    "telling",
+]
 
 INTERRUPTED = 130  # what shells report of a program that Ctrl-C ended
+
+
+_ADVICE = re.compile(r"with open_source\(path, (\w+)=\.\.\.\)")
 
 
 class InterruptionError(Exception):
@@ -31,6 +44,18 @@ def printable(text: object) -> str:
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in str(text))
 
 
+def as_option(sentence: str) -> str:
+    """Write advice for Python as an option of the command line.
+
+    Examples
+    --------
+    >>> from tracelearn.cli.mistakes import as_option
+    >>> as_option("leave it out with open_source(path, ignore=...).")
+    'leave it out with --ignore.'
+    """
+    return _ADVICE.sub(lambda found: f"with --{found[1].replace('_', '-')}", sentence)
+
+
 def one_line(message: object) -> None:
     """Write a message as one line on the error output."""
     print(f"tracelearn: {printable(' '.join(str(message).split()))}", file=sys.stderr)  # noqa: T201
@@ -40,5 +65,5 @@ def one_line(message: object) -> None:
 def telling(which: str) -> Iterator[None]:
     """Write warnings as lines, after a word on what they are about, such as the fit."""
     with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *args, **options: one_line(f"{which}: {message}")
+        warnings.showwarning = lambda message, *args, **options: one_line(as_option(f"{which}: {message}"))
         yield

@@ -19,7 +19,7 @@ import typer
 from numpy.typing import NDArray
 
 import tracelearn
-from tracelearn.cli.mistakes import MistakeError, printable, refuse
+from tracelearn.cli.mistakes import MistakeError, as_option, printable, refuse
 
 __all__ = [
     "AsJson",
@@ -65,12 +65,13 @@ Data = Annotated[
     ),
 ]
 Samples = Annotated[
-    str, typer.Option(help="Name of the samples in the file, or of columns that are their entries, such as 'ch*'.")
+    str,
+    typer.Option(help="Name of the samples in the file, or of the columns of a table that are inputs, such as 'ch*'."),
 ]
 Target = Annotated[
     str, typer.Option(help="Name of the targets in the file, or another file: y.npy, labels.csv:diagnosis.")
 ]
-Groups = Annotated[str | None, typer.Option(help="Name of groups, such as subjects, that no two folds may share.")]
+Groups = Annotated[str | None, typer.Option(help="Name of the groups, such as subjects; each stays in one fold.")]
 Confounds = Annotated[
     str | None,
     typer.Option(
@@ -93,11 +94,9 @@ Coordinates = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the facts as one JSON object.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing but what went wrong.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors and warnings.")]
 
 # --- files ------------------------------------------------------------------------------------------------------------
-
-_ADVICE = re.compile(r"with open_source\(path, (\w+)=\.\.\.\)")
 
 
 def _reading(
@@ -108,11 +107,12 @@ def _reading(
         int | None, typer.Option(help="Axis that counts samples, such as -1 for channels × time × trials.")
     ] = None,
     ignore: Annotated[
-        str | None, typer.Option(help="Columns of a table that are no entries of samples, such as id,age.")
+        str | None,
+        typer.Option(help="Columns of a table to leave out, such as id,age; all others are inputs of the model."),
     ] = None,
     mask: Annotated[str | None, typer.Option(help="NIfTI image of the voxels to use.")] = None,
     flat: Annotated[
-        bool, typer.Option("--flat", help="The voxels of the mask in a row, not the box around it.")
+        bool, typer.Option("--flat", help="The voxels of the mask as a vector, not the box around it.")
     ] = False,
 ) -> dict[str, Any]:
     """Gather what is said about the file of the samples."""
@@ -149,8 +149,7 @@ def open_data(data: str, samples: str, target: str | None, reading: dict[str, An
     try:
         return tracelearn.open_source(data, samples=samples, target=target, **reading)
     except (ValueError, OSError, ImportError) as error:
-        sentence = _ADVICE.sub(lambda found: f"with --{found[1].replace('_', '-')}", str(error))
-        raise MistakeError(_about(role, sentence)) from error
+        raise MistakeError(_about(role, as_option(str(error)))) from error
 
 
 def _about(role: str, sentence: str) -> str:
@@ -380,7 +379,9 @@ def show_table(rows: dict[str, str]) -> None:
 
 
 def components_in_words(facts: dict[str, Any]) -> str:
-    """Say how many components of each mode carry nearly all of the weights; of views their own rows say it.
+    """Say how many components of each mode carry nearly all of the weights.
+
+    Views have rows of their own that say it, and weights of flat samples have no components.
 
     Examples
     --------
@@ -390,7 +391,7 @@ def components_in_words(facts: dict[str, Any]) -> str:
     """
     counts, names = facts["components"], facts["mode_names"]
     words = map(str, counts) if names is None else (f"{n} {count}" for n, count in zip(names, counts, strict=True))
-    return "" if facts["views"] else f"{', '.join(words)} carry 99 %"
+    return "" if facts["views"] or len(counts) == 1 else f"{', '.join(words)} carry 99 %"
 
 
 def views_in_rows(views: list[dict[str, Any]]) -> dict[str, str]:

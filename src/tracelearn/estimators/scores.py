@@ -1,12 +1,10 @@
-"""What ``score`` returns for arrays of other libraries, by the definitions of scikit-learn, and the error of a mean of scores."""
+"""What ``score`` returns for arrays of other libraries, by the definitions of scikit-learn."""
 
 from __future__ import annotations
 
-import numpy as np
-
 from tracelearn.arrays.array_api import Array, array_namespace
 
-__all__ = ["accuracy", "corrected_error", "r_squared"]
+__all__ = ["accuracy", "r_squared"]
 
 
 def _mean(values: Array, weight: Array | None) -> Array:
@@ -49,20 +47,3 @@ def accuracy(y: Array, found: Array, weight: Array | None = None) -> float:
     right = xp.astype(y == found, xp.float32 if weight is None else weight.dtype)
     # Summed and divided here: a mean in single precision would not count beyond 2^24.
     return int(xp.sum(xp.astype(y == found, xp.int64))) / y.shape[0] if weight is None else float(_mean(right, weight))
-
-
-def corrected_error(scores: Array, ratio: float) -> Array:
-    """Find the standard error of the mean of scores (..., J) over folds, corrected for training sets that overlap.
-
-    The variance of J independent scores is divided by J; those of folds share most of their training samples, which adds
-    ``ratio``, held-out over training samples, to 1 / J (Nadeau and Bengio, 2003). One fold says nothing: its error is zero.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from tracelearn.estimators.scores import corrected_error
-    >>> float(corrected_error(np.array([0.0, 0.1, 0.2, 0.1]), 0.25).round(4))
-    0.0577
-    """
-    n = scores.shape[-1]
-    return np.asarray(np.sqrt((1.0 / n + ratio) * np.var(scores, axis=-1, ddof=min(1, n - 1))))

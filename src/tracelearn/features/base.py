@@ -113,8 +113,11 @@ def squares(shared: Sequence[int], shape: tuple[int, ...], rows: Array) -> list[
 
 def mode_scatters(modes: Sequence[int], rows: Array) -> list[Array]:
     """Sum ``T_(mode) T_(mode)'`` over tensors (n, I1, ..., IN), for some modes."""
-    others = [tuple(axis for axis in range(rows.ndim) if axis != mode + 1) for mode in modes]
-    return [array_namespace(rows).tensordot(rows, rows, axes=(axes, axes)) for axes in others]
+    found = []
+    for mode in modes:
+        others = (*range(mode + 1), *range(mode + 2, rows.ndim))
+        found.append(array_namespace(rows).tensordot(rows, rows, axes=(others, others)))
+    return found
 
 
 def multiply_modes(T: Array, matrices: Sequence[Array]) -> Array:
@@ -260,28 +263,27 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
             self._read(np.zeros((1, *X.shape[1:])))
 
         def part(block: tuple[int, Any, Any, Any]) -> Summary:
-            first, samples, _, weight = block
+            first, samples, _, given = block
             with naming(first):
-                return self._measured(measure, samples, weight)
+                T = self._read(samples)
+                weight: Any = read_weights(1.0 if given is None else given, T)
+                kept = array_namespace(T).nonzero(weight)[0]
+                if kept.shape[0] < T.shape[0]:  # no sample of weight zero is to be the first
+                    T, weight = take_rows(T, kept), take_rows(weight, kept)
+                with np.errstate(over="ignore", invalid="ignore"):  # judged below
+                    parts = (measure(T[rows, ...], weight[rows]) for rows in self._blocks(T))
+                    summary = functools.reduce(operator.add, parts)
+                largest = max((np.max(np.abs(part)) for part in summary.sums), default=1.0)
+                if not np.finfo(np.float64).tiny < largest < np.inf:
+                    check_range(T, "X")
+                return summary
 
         return found.execution.total(part, found.batches)
 
-    def _measured(self, measure: Measure, X: Any, sample_weight: Any) -> Summary:
-        T = self._read(X)
-        weight: Any = read_weights(1.0 if sample_weight is None else sample_weight, T)
-        kept = array_namespace(T).nonzero(weight)[0]
-        if kept.shape[0] < T.shape[0]:  # no sample of weight zero is to be the first
-            T, weight = take_rows(T, kept), take_rows(weight, kept)
-        with np.errstate(over="ignore", invalid="ignore"):  # judged below
-            parts = (measure(T[block, ...], weight[block]) for block in self._blocks(T))
-            found = functools.reduce(operator.add, parts)
-        if not np.finfo(np.float64).tiny < max((np.max(np.abs(part)) for part in found.sums), default=1.0) < np.inf:
-            check_range(T, "X")
-        return found
-
     def _blocks(self, T: Array) -> Iterator[slice]:
         n, rows = T.shape[0], max(1, _BLOCK_BYTES // (8 * self._row_size()))
-        return (slice(start, min(n, start + rows)) for start in range(0, n, rows))
+        for start in range(0, n, rows):
+            yield slice(start, min(n, start + rows))
 
     def _read(self, X: Any) -> Array:
         """Check samples; return tensors (n, I1, ..., IN) of floats, in the library of X."""

@@ -86,13 +86,13 @@ class ModeWhitener(OneToOneFeatureMixin, ModeTransformer):
         super()._keep(summary)
         shape = self.sample_shape_
         modes = range(len(shape)) if self.modes is None else read_modes(self.modes, shape, "modes")
-        covariances = enumerate(self.mode_covariances_)
-        self.mode_whiteners_ = [self._whitener(C) if n in modes else np.eye(len(C)) for n, C in covariances]
-
-    def _whitener(self, C: Array) -> Array:
-        unit, eye = np.trace(C) / len(C), np.eye(len(C))
-        relative = C / unit if unit > 0 else eye
-        return symmetric_power((1.0 - self.shrinkage) * relative + self.shrinkage * eye, self.power, rest=1.0)
+        self.mode_whiteners_ = []
+        for n, C in enumerate(self.mode_covariances_):
+            unit, found = np.trace(C) / len(C), np.eye(len(C))
+            if n in modes:
+                shrunk = (1.0 - self.shrinkage) * (C / unit if unit > 0 else found) + self.shrinkage * found
+                found = symmetric_power(shrunk, self.power, rest=1.0)
+            self.mode_whiteners_.append(found)
 
     def _matrices(self) -> list[Array]:
         return self.mode_whiteners_

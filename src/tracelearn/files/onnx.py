@@ -68,8 +68,8 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None, *, dtype: An
         ``ModeWhitener``. They become part of the weights.
     path : str or path, default=None
         File to write as well; one that is there is replaced.
-    dtype : "float32" or "float64", default=None
-        The precision of ``X``; None is that of ``coef_``. The graph computes in the precision of ``coef_`` in any case.
+    dtype : "float32", "float64", or a dtype such as np.float32, default=None
+        The precision of ``X``; by default that of ``coef_``. The graph computes in the precision of ``coef_`` in any case.
 
     Returns
     -------
@@ -104,18 +104,30 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None, *, dtype: An
             f"Expected a model that is linear in samples, got one of the view {last.view_!r}: a graph has no such view, "
             "so fit with views=['raw', 'whitened'], or export best_estimator_ and show it what features_ makes of samples."
         )
-    if dtype is not None and dtype not in ("float32", "float64"):
-        raise ValueError(f"Expected dtype to be 'float32', 'float64' or None, got {dtype!r}.")
+    given = _precision(dtype)
     coef, intercept = to_numpy(last.coef_tensor_), np.atleast_1d(to_numpy(last.intercept_))
     kept, coef = coef.dtype, coef.reshape(len(intercept), *last.sample_shape_)
     for step in reversed(steps):  # scores are <W, M X + c> + b = <M' W, X> + b + <W, c>
         constant = np.asarray(step._map(np.zeros((1, *step.sample_shape_)))).reshape(1, *coef.shape[1:])
         intercept = intercept + np.sum(coef * constant, axis=tuple(range(1, coef.ndim)))
         coef = np.asarray(step.coef_to_input(coef))
-    built = _build(onnx, plain, coef.astype(kept), intercept, dtype or kept.name)
+    built = _build(onnx, plain, coef.astype(kept), intercept, given or kept.name)
     if path is not None:
         write_atomically(path, built.SerializeToString())
     return built
+
+
+def _precision(dtype: Any) -> str | None:
+    """Return the name of a precision that was given as NumPy takes it: by name, by type or as a dtype."""
+    if dtype is None:
+        return None
+    try:
+        name = str(np.dtype(dtype))
+    except TypeError:
+        name = ""
+    if name not in ("float32", "float64"):
+        raise ValueError(f"Expected dtype to be 'float32', 'float64' or None, got {dtype!r}: choose one of them.")
+    return name
 
 
 def _build(onnx: Any, model: Any, coef: NDArray[Any], intercept: NDArray[Any], given: str) -> Any:

@@ -20,12 +20,11 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from tracelearn.arrays.array_api import Array
 from tracelearn.estimators.base import TraceNormModel, ZeroWeightsWarning
-from tracelearn.estimators.scores import corrected_error
 from tracelearn.inference.sets import check_count, check_scores, cleaned, read_groups, read_labels, score_name, scored
 from tracelearn.samples.checks import check_finite, read_confounds, small_on_one_thread
 from tracelearn.samples.samples import unnamed
 from tracelearn.selection.cv import SelectionCV
-from tracelearn.selection.folds import folds_of
+from tracelearn.selection.folds import corrected_error, folds_of
 
 __all__ = ["Comparison", "compare", "flat_rivals"]
 
@@ -122,7 +121,7 @@ class Comparison:
 def compare(
     models: Any,
     X: Any,
-    y: Any,
+    y: Any = None,
     *,
     cv: Any = 5,
     repeats: int = 4,
@@ -136,7 +135,7 @@ def compare(
     Parameters
     ----------
     models : estimator, list of estimators, or dict of them by name
-    X, y : samples and targets, in memory
+    X, y : samples and targets, in memory; epochs of MNE bring their events as targets
     cv : int, splitter or iterable, default=5
         Numbers are shuffled folds, stratified for classes, with groups held out whole.
     repeats : int, default=4

@@ -17,7 +17,6 @@ from sklearn.metrics import check_scoring
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.arrays.linalg import mode_scales
 from tracelearn.estimators.base import TraceNormModel, ZeroWeightsWarning
-from tracelearn.estimators.scores import corrected_error
 from tracelearn.inference.sets import (
     Reading,
     check_count,
@@ -36,7 +35,7 @@ from tracelearn.problems.batch import Problems
 from tracelearn.problems.datafits import Gram, Squares
 from tracelearn.samples.checks import read_confounds, small_on_one_thread
 from tracelearn.samples.samples import unnamed
-from tracelearn.selection.folds import Folds, folds_of
+from tracelearn.selection.folds import Folds, corrected_error, folds_of
 
 __all__ = ["Decoding", "decode_over_time", "searchlight"]
 
@@ -104,7 +103,7 @@ class Decoding:
 def decode_over_time(
     model: Any,
     X: Any,
-    y: Any,
+    y: Any = None,
     *,
     axis: int = -1,
     window: int = 1,
@@ -124,8 +123,8 @@ def decode_over_time(
     ----------
     model : estimator
         A ``TraceNormClassifier`` or ``TraceNormRegressor``; others, and other losses, are fitted position by position.
-    X : array of shape (n_samples, I1, ..., IN)
-    y : targets
+    X : array of shape (n_samples, I1, ..., IN), or epochs of MNE
+    y : targets; epochs bring their events
     axis : int, default=-1
         The axis of X along which to decode, such as time; not 0, which is samples.
     window : int, default=1

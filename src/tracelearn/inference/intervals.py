@@ -15,7 +15,6 @@ from sklearn.metrics import check_scoring
 
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.estimators.base import TraceNormModel, ZeroWeightsWarning
-from tracelearn.estimators.scores import corrected_error
 from tracelearn.inference.sets import (
     Reading,
     check_count,
@@ -35,7 +34,7 @@ from tracelearn.problems.batch import Problems, Solution, in_basis, variances_ab
 from tracelearn.problems.datafits import Squares
 from tracelearn.samples.checks import read_confounds, small_on_one_thread
 from tracelearn.samples.samples import unnamed
-from tracelearn.selection.folds import folds_of
+from tracelearn.selection.folds import corrected_error, folds_of
 
 __all__ = ["Bootstrap", "LearningCurve", "bootstrap", "learning_curve"]
 
@@ -145,7 +144,7 @@ class Bootstrap:
 def bootstrap(
     model: Any,
     X: Any,
-    y: Any,
+    y: Any = None,
     *,
     n_bootstraps: int = 200,
     groups: Any = None,
@@ -162,7 +161,7 @@ def bootstrap(
     Parameters
     ----------
     model : TraceNormClassifier or TraceNormRegressor
-    X, y : samples and targets, in memory
+    X, y : samples and targets, in memory; epochs of MNE bring their events as targets
     n_bootstraps : int, default=200
     groups : array of shape (n_samples,), default=None
         Whole groups are drawn, where samples of one group depend on each other.
@@ -303,7 +302,7 @@ class LearningCurve:
 def learning_curve(
     model: Any,
     X: Any,
-    y: Any,
+    y: Any = None,
     *,
     sizes: Any = 8,
     cv: Any = 5,
@@ -319,7 +318,7 @@ def learning_curve(
     Parameters
     ----------
     model : estimator
-    X, y : samples and targets, in memory
+    X, y : samples and targets, in memory; epochs of MNE bring their events as targets
     sizes : int or sequence of ints, default=8
         Numbers of training samples; a number of them is spread evenly over those that a fold has.
     cv, groups, confounds, scoring : as in ``decode_over_time``

@@ -91,7 +91,7 @@ class MapTest:
 def map_test(
     model: Any,
     X: Any,
-    y: Any,
+    y: Any = None,
     *,
     what: str = "patterns",
     smooth: Sequence[int] = (),
@@ -113,7 +113,7 @@ def map_test(
     Parameters
     ----------
     model : TraceNormClassifier or TraceNormRegressor
-    X, y : samples and targets, in memory
+    X, y : samples and targets, in memory; epochs of MNE bring their events as targets
     what : {"patterns", "weights"}, default="patterns"
     smooth : sequence of ints, default=()
         Modes of a sample whose successive entries are neighbours, such as time or frequency, counted from 0.

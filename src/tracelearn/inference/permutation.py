@@ -177,7 +177,7 @@ class PermutationTest:
 def permutation_test(
     model: Any,
     X: Any,
-    y: Any,
+    y: Any = None,
     *,
     n_permutations: int = 1000,
     cv: Any = None,
@@ -198,7 +198,7 @@ def permutation_test(
     ----------
     model : estimator
         A ``TraceNormClassifier`` or ``TraceNormRegressor``, their CV versions, or any of scikit-learn.
-    X, y : samples and targets, in memory
+    X, y : samples and targets, in memory; epochs of MNE bring their events as targets
     n_permutations : int, default=1000
     cv : int, splitter or iterable, default=None
         None is five folds, or for a CV estimator its own ``cv``. Numbers are shuffled folds, stratified for classes.

@@ -8,15 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from tracelearn.arrays.array_api import Array, array_namespace, move_to, to_numpy
+from tracelearn.arrays.array_api import Array, move_to, to_numpy
 from tracelearn.inference.sets import Reading, chunks, judged
 from tracelearn.penalties import as_penalty
 from tracelearn.problems.batch import alpha_max
 from tracelearn.samples.samples import Samples
 from tracelearn.selection.folds import Design, Folds
-from tracelearn.selection.progress import Progress
-from tracelearn.selection.search import RIDGES, Group, calibrated, path, read_alphas
-from tracelearn.selection.session import Session
+from tracelearn.selection.search import Group, calibrated, path, read_alphas, ridge_path, ridges_for
+from tracelearn.selection.session import see
 
 __all__ = ["best_scores", "can_repeat"]
 
@@ -31,8 +30,7 @@ def can_repeat(cv: Any) -> bool:
 def best_scores(cv: Any, X: Any, y: Any, confounds: Array | None, folds: Folds, scoring: Any, order: Array) -> Array:
     """Find the held-out score of what a search chooses, for each order (S, n) of the targets: (S,)."""
     reading, F = Reading.of(cv._new_model(), X, y, confounds), len(folds)
-    session = Session(cv, reading.model, reading.samples, folds, reading.labels, None, reading.loss, Progress(), F)
-    view = session.view(cv.views or "raw")
+    view = see(cv.views or "raw", reading.samples, cv)
     seen, norm = view.samples, view.penalty or as_penalty(cv.penalty, view.samples.shape)
     found = []
     for own in chunks(len(order), F * seen.n_targets * seen.n_features):
@@ -41,22 +39,13 @@ def best_scores(cv: Any, X: Any, y: Any, confounds: Array | None, folds: Folds, 
         samples = Samples.of(replace(block, Y=targets.Y), seen.shape)
         numbers = not reading.model._learns_classes
         design = Design(samples, folds, reading.loss, joint=False, fit_intercept=cv.fit_intercept, numbers=numbers)
-        walks = (_ridges(design), _alphas(design, cv, norm, seen.n_targets))
+        walks = (ridge_path(design, ridges_for(design)), _alphas(design, cv, norm, seen.n_targets))
         values, scores = zip(*(_best(walk, design, reading, scoring, order[own]) for walk in walks), strict=True)
         found.append(np.where(values[0] >= values[1], *scores))
     return np.concatenate(found)
 
 
 Path = Iterator[tuple[Array, Array]]  # weights as coordinates (F S K, r), intercepts (F S K,)
-
-
-def _ridges(design: Design) -> Path:
-    """Solve ridge regression for one ridge after the other."""
-    fit = design.coordinates
-    xp = array_namespace(fit.cross)
-    for ridge in RIDGES * (float(xp.max(xp.sum(fit.variances, axis=-1))) or 1.0):
-        W = fit.operator.solver(xp.full_like(fit.target, 2.0 * float(ridge)))(2.0 * fit.cross)
-        yield W, fit.intercept(W)
 
 
 def _alphas(design: Design, cv: Any, norm: Any, n_targets: int) -> Path:
@@ -67,8 +56,7 @@ def _alphas(design: Design, cv: Any, norm: Any, n_targets: int) -> Path:
     top = move_to(np.tile(np.repeat(np.max(tops, axis=1), n_targets), design.n_folds), rough.ridge, rough.ridge.dtype)
     alphas, given = read_alphas(cv.alphas, cv.eps)
     group = Group(rough, fit, norm, top, tuple(range(design.n_folds)), (0,))
-    for W, b in path(group, shape, alphas, absolute=given, max_iter=cv.max_iter):
-        yield design.reduced(W, b)
+    return path(design, group, alphas, given=given, max_iter=cv.max_iter)
 
 
 def _best(walk: Path, design: Design, reading: Reading, scoring: Any, order: Array) -> tuple[Array, Array]:

@@ -10,10 +10,10 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, to_numpy
-from tracelearn.estimators.scores import corrected_error
 from tracelearn.estimators.weights import target_names
 from tracelearn.plotting.canvas import INK, MARKERS, looks_of, tick_names, whole_ticks
 from tracelearn.samples.modes import Mode
+from tracelearn.selection.folds import corrected_error
 
 __all__ = [
     "MOST",
@@ -120,7 +120,6 @@ class CVCurve:
     quantity: str  # what was measured, in words
     n_folds: int
     n_candidates: int
-    baseline: float | None  # the same measure of a model whose weights are zero, where the path begins at one
 
     @property
     def at(self) -> int:
@@ -138,8 +137,6 @@ def cv_curve(model: Any) -> CVCurve:
     usual = "accuracy" if hasattr(model, "classes_") else "R²"
     quantity = usual if scoring is None else scoring.replace("_", " ") if isinstance(scoring, str) else "score"
     mean = known.mean(axis=1)
-    # A grid of our own begins at the smallest alpha whose weights are all zero.
-    starts_at_zero = isinstance(model.alphas, int) and scoring is None
     return CVCurve(
         alphas=to_numpy(model.alphas_),
         mean=mean,
@@ -148,7 +145,6 @@ def cv_curve(model: Any) -> CVCurve:
         quantity=f"held-out {quantity}",
         n_folds=path.shape[1],
         n_candidates=len({str({**params, "alpha": None}) for params in model.cv_results_["params"]}),
-        baseline=float(mean[0]) if starts_at_zero else None,
     )
 
 

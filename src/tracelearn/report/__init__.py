@@ -12,6 +12,7 @@ from tracelearn.report.model import gather
 from tracelearn.report.page import Evaluation, render
 from tracelearn.report.result import result_page, write_result_page
 from tracelearn.report.scores import compare
+from tracelearn.samples.samples import unnamed
 
 __all__ = ["model_page", "result_page", "what_was_found", "write_model_page", "write_result_page"]
 
@@ -25,7 +26,8 @@ def model_page(
     ----------
     model : fitted regressor or classifier of tracelearn, alone or at the end of a Pipeline
     X, y : arrays, default=None
-        Samples that the model has not seen, with their targets: the page then shows how well it predicts them.
+        Samples that the model has not seen, with their targets: the page then shows how well it predicts them. Epochs of MNE
+        bring their events as targets.
     mode_names, units : sequences of N str or None, default=None
     coordinates : sequence of N arrays or None, default=None
         Numbers are drawn as lines, names as stems; None counts from 0.
@@ -44,6 +46,7 @@ def model_page(
     facts = gather(model, mode_names=mode_names, coordinates=coordinates, units=units)
     if X is None:
         return render(facts)
+    y = unnamed(X, y)[1]
     if y is None:
         raise ValueError("Expected targets y with X, got None: give both, or neither.")
     result = compare(model, y, to_numpy(model.predict(X)))

@@ -119,7 +119,7 @@ def _tiles(facts: ModelFacts, evaluation: Evaluation | None) -> str:
     ranks = " · ".join(one.span.replace(" to ", "–") for one in facts.components)
     sizes = _times([len(one.mode.values) for one in facts.components])
     alpha = facts.chosen.alpha if facts.chosen else _strength(facts.last)
-    by = f"chosen among {len(facts.chosen.alphas)} by cross-validation" if facts.chosen else "as given"
+    by = ("chosen by cross-validation" if alpha else "ridge alone scored better") if facts.chosen else "as given"
     by = "by default, from the samples" if not facts.chosen and getattr(facts.last, "alpha", None) == "auto" else by
     tiles = (
         _headline(facts, evaluation),
@@ -145,8 +145,7 @@ def _headline(facts: ModelFacts, evaluation: Evaluation | None) -> tuple[str, st
     if chosen is None:
         return "score", "unknown", "no data were given"
     value, error = _rounded(chosen.mean[chosen.at], chosen.standard_error[chosen.at])
-    other = "" if chosen.baseline is None else f"; zero weights {chosen.baseline:.3g}"
-    return f"{escape(chosen.quantity)}, {chosen.n_folds} folds", value, f"± {error}{other}"
+    return f"{escape(chosen.quantity)}, {chosen.n_folds} folds", value, f"± {error}"
 
 
 def _measured(evaluation: Evaluation) -> tuple[str, str, str]:
@@ -166,7 +165,6 @@ def _score(facts: ModelFacts, evaluation: Evaluation | None) -> dict[str, Any]:
     if chosen is not None:
         mean, error = _rounded(chosen.mean[chosen.at], chosen.standard_error[chosen.at])
         values = {"quantity": escape(chosen.quantity), "cv_mean": mean, "cv_error": error}
-        values["has_baseline"] = chosen.baseline is not None
     if evaluation is None:
         return {**values, "only_cv": chosen is not None, "is_unknown": chosen is None}
     result, folds = evaluation.result, evaluation.folds
@@ -200,7 +198,7 @@ def _confusion(result: Confusion) -> str:
         '<figure><div class="scroll" tabindex="0" role="group" aria-label="Confusion matrix"><table class="confusion">'
         f'<thead><tr><td></td><th colspan="{len(result.labels)}" scope="colgroup">predicted</th></tr>'
         f'<tr><th scope="col">true</th>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
-        "<figcaption>Counts, and the share of each row: how the samples of one class were called. Framed cells are right."
+        "<figcaption>Counts, and the share of each row: how the samples of one class were classified. Framed cells are correct."
         "</figcaption></figure>"
     )
 
@@ -334,9 +332,12 @@ def _path(facts: ModelFacts) -> dict[str, Any]:
     chosen = facts.chosen
     if chosen is None:
         return {}
-    ends = {0: "largest", len(chosen.alphas) - 1: "smallest"} if len(chosen.alphas) > 1 else {}
+    has_path = chosen.alphas[0] != chosen.alphas[-1]  # ridge regression alone has alphas of 0
+    ends = {0: "largest", len(chosen.alphas) - 1: "smallest"} if has_path else {}
     return {
         "chosen": chosen,
+        "has_path": has_path,
+        "without_path": not has_path,
         "n_alphas": len(chosen.alphas),
         "ranks": ", ".join(one.span for one in facts.components),
         "has_candidates": chosen.n_candidates > 1,

@@ -50,7 +50,8 @@ def result_page(found: Any, title: str | None = None, **options: Any) -> str:
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(found).__name__).capitalize()
     title = name if title is None else title
     said = "".join(f"<p>{escape(line)}.</p>" for line in str(found).splitlines())
-    rows = [[escape(field.name.replace("_", " ")), _shown(getattr(found, field.name))] for field in fields(found)]
+    values = {field.name: getattr(found, field.name) for field in fields(found)}
+    rows = [[escape(name.replace("_", " ")), _shown(value)] for name, value in values.items() if value is not None]
     figure = f'<figure><img alt="{escape(name)}" src="{_picture(found, options)}"></figure>'
     body = f'<p class="kicker">{escape(name)}</p><h1>{escape(title)}</h1>{said}{figure}{table(["what", "found"], rows)}'
     return document(title, body, "figure img { max-width: 100%; background: white; }")

@@ -6,9 +6,11 @@ such as a target, is found in all of its rows.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pyarrow
@@ -85,9 +87,15 @@ def _look_at(place: Place) -> _Text:
 
 
 def _refuse_no_names(place: Place, names: Sequence[str]) -> None:
-    """Refuse numbers in the place of names; whole numbers are what pandas calls columns that have no name."""
-    for name in names:
-        if name.replace(".", "", 1).lstrip("-").isdecimal() and not name.isdecimal():
-            raise InputError(
-                f"Expected names of columns in the first line of '{place}', got the number {name}: write one line of names."
-            )
+    """Refuse numbers in the place of names, but for an axis such as wavelengths, which has an order, after some name.
+
+    Whole numbers are what pandas calls columns that have no name.
+    """
+    numbers = [name for name in names if re.fullmatch(r"-?(\d+\.?\d*|\.\d+)", name)]
+    signs = {(b > a) - (b < a) for a, b in pairwise(map(float, numbers))}
+    is_axis = 2 < len(numbers) < len(names) and len(signs) == 1 and signs != {0}
+    unnamed = [] if is_axis else [number for number in numbers if not number.isdecimal()]
+    if unnamed:
+        raise InputError(
+            f"Expected names of columns in the first line of '{place}', got the number {unnamed[0]}: write one line of names."
+        )

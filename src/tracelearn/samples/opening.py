@@ -280,7 +280,7 @@ class _File:
     ) -> Source:
         """Read the samples of this file with targets and weights."""
         targets = self._column_for(y, "target") if self.schema is not None else None  # else it is taken for an entry
-        X = self._samples(samples, (y, weight), ignore, tensor_shape, options)
+        X = self._samples(samples, (y, weight), ignore, tensor_shape, options, targets)
         targets = self._column_for(y, "target") if self.schema is None else targets
         if targets is not None and targets.n_rows != X.n_rows:
             self._look_for_axis(X, targets.n_rows, options)
@@ -292,7 +292,13 @@ class _File:
         return from_columns(X, targets, weights, block_bytes=block_bytes, name=name)
 
     def _samples(
-        self, samples: Any, others: tuple[Any, Any], ignore: Sequence[str], shape: Sequence[int] | None, options: Any
+        self,
+        samples: Any,
+        others: tuple[Any, Any],
+        ignore: Sequence[str],
+        shape: Sequence[int] | None,
+        options: Any,
+        targets: Column | None,
     ) -> Column:
         for option in options:
             if option not in getattr(self.format, "OPTIONS", ()):
@@ -308,6 +314,8 @@ class _File:
 
         names, found, modes = tables.entries(self.schema, samples, others, shape, f"'{self.path}'", ignore)
         column = self._open(names if len(found) else names[0])
+        if len(found) == 1 and samples == "X":  # names that form a grid, or that were chosen, are those of measurements
+            tables.warn_of_columns(names, *_first_rows(column, targets))
         wanted = shape if shape is not None else found
         return replace(shaped(column, wanted, f"'{self.path}'"), modes=modes) if len(wanted) else column
 
@@ -367,6 +375,17 @@ class _File:
         )
 
 
+def _first_rows(X: Column, y: Column | None) -> tuple[Any, Any]:
+    """Read some rows of samples and targets; none where they cannot be read, which reading all of them will say."""
+    try:
+        rows = next(iter(X.read(0, _LOOKED_AT)))[:_LOOKED_AT]
+        targets = None if y is None else next(iter(y.read(0, len(rows))))[: len(rows)]
+    except (ValueError, OSError, StopIteration):
+        return np.zeros((0, *X.shape)), None
+    return rows if targets is None else rows[: len(targets)], targets
+
+
+_LOOKED_AT = 100  # rows
 _REMOTE = ("zarr", "parquet", "csv", "arrow")  # formats whose library reads from a store
 
 

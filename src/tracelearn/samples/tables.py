@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -17,17 +18,18 @@ import pyarrow.compute
 from numpy.typing import NDArray
 from pyarrow import types
 
-from tracelearn.errors import InputError
+from tracelearn.errors import InputError, warn
 from tracelearn.samples.modes import Mode
 from tracelearn.samples.places import Place
 from tracelearn.samples.source import Column, check_length
 
-__all__ = ["Table", "column", "entries", "from_row", "layout", "unpack"]
+__all__ = ["Table", "column", "entries", "from_row", "layout", "unpack", "warn_of_columns"]
 
 _INDEX = re.compile(r"|Unnamed: \d+|__index_level_\d+__")  # what pandas calls the names of rows
 # Parts of a name such as ch1_t20 or ('Fz', 'alpha'). Where dots alone part names, as in x.1.2, none is that of a decimal number.
 _PARTS, _DECIMALS = re.compile(r"[^\W_]+"), re.compile(r"[^\W_]*\d\.\d+|[^\W_]+")
 _NUMBERED = re.compile(r"(\D*?)(\d+(?:\.\d+)?)")
+_FEWEST_ROWS = 10  # that tell what a column is
 _ADVICE = (
     "choose columns with open_source(path, samples=...), such as 'ch*', or leave some out with open_source(path, "
     "ignore=...)."
@@ -99,6 +101,8 @@ def entries(
     names = _chosen(schema, samples, {"y" if target is None else target, weight}, ignore, place)
     grid, modes = _grid(names)
     shape = tuple(len(mode.values) for mode in modes or ()) or (len(names),)
+    if tensor_shape is None and samples == "X" and modes is None:
+        _refuse_outsiders(names, place)
     if tensor_shape is None or tuple(tensor_shape) == shape:
         return grid, shape, modes
     if len(shape) > 1:
@@ -152,6 +156,48 @@ def _grid(names: Sequence[str]) -> tuple[tuple[str, ...], tuple[Mode, ...] | Non
     if len(modes) < 2 or prod(map(len, axes)) != len(names):
         return tuple(names), None
     return tuple(places[place] for place in product(*axes)), tuple(modes)
+
+
+def _refuse_outsiders(names: Sequence[str], place: str) -> None:
+    """Refuse a few columns, such as an identifier, without which the names of the others form a grid."""
+    pattern = _DECIMALS if sum(bool(re.search(r"[^\w.]|_", name)) for name in names) > len(names) / 2 else _PARTS
+    parts = {name: pattern.findall(name) for name in names}
+    usual, _ = Counter(map(len, parts.values())).most_common(1)[0]
+    alike = {name: found for name, found in parts.items() if len(found) == usual}
+    counts = [Counter(labels) for labels in zip(*alike.values(), strict=True)]
+    # In a grid of two modes or more, each label is in several names.
+    inside = [
+        name
+        for name, found in alike.items()
+        if all(count[label] > 1 for count, label in zip(counts, found, strict=True))
+    ]
+    outside = [name for name in names if name not in set(inside)]
+    modes = _grid(inside)[1] if len(inside) > len(outside) > 0 else None
+    if modes is not None:
+        shape = " × ".join(str(len(mode.values)) for mode in modes)
+        raise InputError(
+            f"Expected columns in {place} whose names form one grid, got {len(inside)} that do ({shape}) and "
+            f"{', '.join(map(repr, outside[:5]))}{', ...' if len(outside) > 5 else ''}, outside of it: {_ADVICE}"
+        )
+
+
+def warn_of_columns(names: Sequence[str], X: NDArray[Any], y: NDArray[Any] | None) -> None:
+    """Warn of columns that are no measurements: one that counts the rows, or one that is the target in other units."""
+    if len(X) < _FEWEST_ROWS:
+        return
+    X, copies = X.reshape(len(X), -1).astype(float), np.zeros(0, int)
+    with np.errstate(all="ignore"):  # values that are not finite are refused later, and are none of these
+        counts = np.flatnonzero(np.all(np.diff(X, axis=0) == 1.0, axis=0))
+        if y is not None and y.dtype.kind in "iufb" and y.shape == (len(X),):
+            X, y = X - X.mean(axis=0), y - y.mean(dtype=float)
+            sizes = np.sqrt(np.sum(X**2, axis=0)) * np.sqrt(np.sum(y**2))
+            copies = np.flatnonzero((sizes > 0.0) & (np.abs(y @ X) >= (1.0 - 1e-9) * sizes))
+    for found, what in ((counts, "counts rows"), (copies, "is the target in the same or other units")):
+        if found.size:
+            warn(
+                f"Expected measurements in the columns of samples, got {names[found[0]]!r}, which {what}, as the first "
+                f"{len(X)} rows say: leave it out with open_source(path, ignore=...) if it is no measurement."
+            )
 
 
 def _numbered(labels: Sequence[str]) -> list[tuple[str, str]] | None:

@@ -1,11 +1,11 @@
-"""Held-out scores: what a scorer says of them, their size as log-odds, what classes say about each other."""
+"""Held-out scores: what they are worth, their size as log-odds, what classes say about each other."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,18 +17,18 @@ from sklearn.utils.metaestimators import available_if
 
 from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
 from tracelearn.arrays.linalg import conjugate_gradients, with_ones
+from tracelearn.estimators.scores import r_squared
 from tracelearn.losses import Loss, Multinomial, softmax
-from tracelearn.selection.folds import Design
+from tracelearn.selection.folds import Design, Held
 
 __all__ = [
     "HeldOut",
+    "Judge",
     "class_map",
     "confirmed",
     "factor",
-    "found_classes",
     "held_out",
     "log_losses",
-    "scored",
     "softmax_regression",
     "with_scores",
 ]
@@ -70,14 +70,11 @@ def held_out(scores: Sequence[Array], design: Design) -> list[HeldOut]:
     return found
 
 
-def _joined(parts: Sequence[HeldOut]) -> tuple[HeldOut, Array]:
-    """Put folds together; also return the shares (F, n) of all samples but those of each fold, which sum to one."""
+def _joined(parts: Sequence[HeldOut]) -> HeldOut:
+    """Put folds together."""
     xp = array_namespace(parts[0].scores)
     scores, members, share = (xp.concat([getattr(p, n) for p in parts]) for n in ("scores", "members", "share"))
-    fold = xp.concat([xp.full_like(part.share, float(f)) for f, part in enumerate(parts)])
-    others = xp.stack([share * xp.astype(fold != f, share.dtype) for f in range(len(parts))])
-    total = xp.sum(others, axis=1, keepdims=True)  # zero where there is one fold
-    return HeldOut(scores, members, share / xp.sum(share)), others / xp.where(total > 0, total, xp.ones_like(total))
+    return HeldOut(scores, members, share / xp.sum(share))
 
 
 # Classes come before samples in what follows: sums over a few classes are then sums of long rows, which take less time.
@@ -85,7 +82,7 @@ def _joined(parts: Sequence[HeldOut]) -> tuple[HeldOut, Array]:
 
 def factor(parts: Sequence[HeldOut]) -> float:
     """Find the factor of held-out scores whose softmax predicts the classes best; it changes no predicted class."""
-    whole, _ = _joined(parts)
+    whole = _joined(parts)
     return float(_factors(whole, whole.share[None, :])[0])
 
 
@@ -228,8 +225,12 @@ def class_map(parts: Sequence[HeldOut]) -> tuple[Array, Array]:
     again. It is drawn to one factor for all classes, which changes no predicted class. Also returns the log-loss of each
     fold, through a map learned from the other folds.
     """
-    whole, others = _joined(parts)
-    xp, shares = array_namespace(others), array_namespace(others).concat([others, whole.share[None, :]])
+    whole, xp = _joined(parts), array_namespace(parts[0].scores)
+    fold = xp.concat([xp.full_like(part.share, float(f)) for f, part in enumerate(parts)])
+    share = xp.concat([part.share for part in parts])
+    others = xp.stack([share * xp.astype(fold != f, share.dtype) for f in range(len(parts))])
+    total = xp.sum(others, axis=1, keepdims=True)  # zero where there is one fold
+    shares = xp.concat([others / xp.where(total > 0, total, xp.ones_like(total)), whole.share[None, :]])
     size, eye = _factors(whole, shares), xp.eye(whole.scores.shape[1], dtype=shares.dtype, device=device(shares))
     centre = size[:, None, None] * eye
     (maps,) = softmax_regression(whole.scores, whole.members, shares, [_PULL / size**2], centre=centre)
@@ -299,7 +300,34 @@ def with_scores(model: Any, loss: Loss, scores: Array) -> Any:
     return _FixedRegressor(scores, loss, None, model._single)
 
 
-def scored(scoring: Any, known: Any, labels: Array, weight: Array | None) -> float:
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """What held-out scores are worth, as it is shown: by the user's scorer, by the classes found, or for numbers by R²."""
+
+    scoring: Any
+    model: Any
+    loss: Loss
+    labels: Array  # (n,)
+    weight: Array | None  # (n,), as given
+
+    def among(self, chosen: Array) -> Judge:
+        """Keep the samples for which an array (n,) is true."""
+        return replace(self, labels=self.labels[chosen], weight=None if self.weight is None else self.weight[chosen])
+
+    def __call__(self, held: Held, scores: Array) -> Array:
+        """Judge the scores (n_f, M, K) that M models give to what a fold holds out: (M,), higher is better."""
+        models = range(scores.shape[1])
+        if self.scoring is not None:
+            weight = None if self.weight is None else self.weight[held.index]
+            known = [with_scores(self.model, self.loss, to_numpy(scores[:, m, :])) for m in models]
+            return np.array([_scored(self.scoring, one, self.labels[held.index], weight) for one in known])
+        if not self.model._learns_classes:
+            return np.array([r_squared(held.Y, self.loss.inverse_link(scores[:, m, :]), held.share) for m in models])
+        right = found_classes(scores) == found_classes(held.Y)[:, None]
+        return to_numpy(held.share @ array_namespace(scores).astype(right, held.share.dtype))
+
+
+def _scored(scoring: Any, known: Any, labels: Array, weight: Array | None) -> float:
     """Ask the user's scorer of an estimator whose scores of these samples are known; NaN where there is none."""
     scorer = get_scorer(scoring) if isinstance(scoring, str) else scoring
     rows = np.zeros((len(labels), 1))

@@ -34,34 +34,27 @@ from tracelearn.samples.scikit_learn import (
     raise_for_params,
     with_callbacks,
 )
-from tracelearn.selection.calibration import HeldOut, factor, held_out
+from tracelearn.selection.calibration import HeldOut, Judge, factor, held_out
 from tracelearn.selection.folds import folds_of
 from tracelearn.selection.found import SHOWN, FoundModel
-from tracelearn.selection.progress import Progress
 from tracelearn.selection.search import Table, cv_results
-from tracelearn.selection.session import HELD_OUT, MOST_REPEATS, Session, choose, parts_of
+from tracelearn.selection.session import Progress, Session, View, choose
 
 __all__ = ["TraceNormClassifierCV", "TraceNormRegressorCV"]
+
+
+# Small sets are split several times: so many samples are held out in all, each at most so often.
+_HELD_OUT, _MOST_REPEATS = 400, 4
+
+# Parameters that are those of the model that is fitted last.
+_OF_MODEL = "loss penalty scaling fit_intercept tensor_shape tol max_iter keep_moments verbose".split()
 
 
 class SelectionCV(FoundModel, CallbackSupportMixin):
     """What both CV estimators share: parameters, the search, and the last fit."""
 
     _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 - scikit-learn's convention
-        **{
-            name: TraceNormModel._parameter_constraints[name]
-            for name in (
-                "loss",
-                "penalty",
-                "scaling",
-                "fit_intercept",
-                "tensor_shape",
-                "tol",
-                "max_iter",
-                "keep_moments",
-            )
-        },
-        "verbose": ["verbose"],
+        **{name: TraceNormModel._parameter_constraints[name] for name in _OF_MODEL},
         "alphas": ["array-like", Interval(Integral, 1, None, closed="left")],
         "eps": [Interval(Real, 0, 1, closed="neither")],
         "views": ["array-like", str, None],
@@ -80,18 +73,7 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
     _classifier: bool
 
     def _new_model(self, **chosen: Any) -> Any:
-        names = (
-            "loss",
-            "penalty",
-            "scaling",
-            "fit_intercept",
-            "tensor_shape",
-            "tol",
-            "max_iter",
-            "keep_moments",
-            "verbose",
-        )
-        shared = {name: getattr(self, name) for name in names}
+        shared = {name: getattr(self, name) for name in _OF_MODEL}
         if self._classifier:
             shared["class_weight"] = self.class_weight
             shared["loss"] = "squared" if self._asks_loss else self.loss
@@ -152,9 +134,6 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
         found: Loss = self._new_model()._loss()
         return found
 
-    def _scales(self, samples: Samples) -> Array | None:
-        return samples.checked().mode_scales() if self.scaling else None
-
     # --- the search --------------------------------------------------------------------------------------------------
 
     def _select_and_fit(
@@ -175,10 +154,9 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
         raw = model._gathered(raw, loss)
         samples = model._read(raw)
         loss = loss.for_targets(samples.n_targets)
-        y_all, given_weight = raw.all_targets()
-        labels, weight = to_numpy(y_all), None if given_weight is None else to_numpy(given_weight)
-        labels = labels.ravel() if self._classifier else labels
-        weight = None if weight is None else np.asarray(weight, dtype=float)
+        labels, weight = raw.all_targets()
+        labels = to_numpy(labels).ravel() if self._classifier else to_numpy(labels)
+        weight = None if weight is None else np.asarray(to_numpy(weight), dtype=float)
         if self.scoring is not None and not samples.in_memory:
             raise ValueError(
                 f"Expected scoring=None where samples are read in blocks, got {self.scoring!r}: the loss selects there."
@@ -186,11 +164,13 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
         repeats = 1
         auto = isinstance(self.views, str) and self.views == "auto" and isinstance(self.cv, Integral)
         if self.scoring is None and auto and samples.in_memory:
-            repeats = int(np.clip(round(HELD_OUT / len(labels)), 1, MOST_REPEATS))
+            repeats = int(np.clip(round(_HELD_OUT / len(labels)), 1, _MOST_REPEATS))
         folds = folds_of(self.cv, labels, weight, metadata, classifier=self._classifier, repeats=repeats)
         model._report(": ".join(choose_form(samples, loss)))
         progress = Progress(until, model._report if self.verbose else None)
-        session = Session(self, model, samples, folds, labels, weight, loss, progress, len(folds) // repeats)
+        judge = Judge(self.scoring, model, loss, labels, weight)
+        once = replace(folds, splits=folds.splits[: len(folds) // repeats])
+        session = Session(self, model, samples, once, judge, folds, progress)
         with progress.shown_to_callbacks(self):
             with progress.ended_by_interrupt():
                 best = choose(session)
@@ -200,76 +180,29 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
     # --- what was found ----------------------------------------------------------------------------------------------
 
     def _finish(self, session: Session, best: Table) -> None:
+        """Describe what was chosen, fit it to all samples, and show what was learned."""
         at = best.best
         # Of several views one predicts numbers a little by chance: what folds do not confirm is shrunk.
         numbers = session.view_shares is not None and not self._classifier and self.scoring is None
         is_chance = numbers and best.means[at] < 0.5 * best.errors[at]
         if self.one_standard_error or is_chance:
             at = int(np.argmax(best.means >= best.means[at] - best.errors[at]))
-        chosen, alpha = best.candidate, float(best.alphas[at])
-        self.__dict__.pop("view_shares_", None)
-        if session.view_shares is not None:
-            self.view_shares_ = session.view_shares
-        self._describe(session.tables, best, at)
-        name, strengths = parts_of(chosen.view)
-        view = session.view(name, strengths)
-        options: dict[str, Any] = {"alpha": alpha, "ridge": float(best.ridges[at]), "mode_weights": chosen.mode_weights}
-        options["target_mode"] = chosen.target_mode
-        if view.penalty is not None:
-            options["penalty"] = view.penalty
-        loss = session.loss
-        if chosen.logistic:
-            options["loss"], loss = "logistic", as_loss("logistic", classes=True).for_targets(session.samples.n_targets)
-        model = self._new_model(**options)
-        for attribute in ("classes_", "_single", "_dtype", "_flat", "n_features_in_", "feature_names_in_"):
-            if hasattr(session.model, attribute):
-                setattr(model, attribute, getattr(session.model, attribute))
-        if view.features is None and hasattr(session.model, "modes_"):
-            model.modes_ = session.model.modes_
-        if view.features is not None:
-            model.tensor_shape, model.scaling = None, None
-            model._flat, model.n_features_in_ = False, math.prod(view.samples.shape)
-            model.__dict__.pop("feature_names_in_", None)  # the names of samples are not those of their views
-        model.sample_shape_ = view.samples.shape
-        samples = session.samples if view.features is None else view.samples
-        design = session.design(name, strengths, joint=chosen.target_mode)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ZeroWeightsWarning)  # a search says it in its own words
-            if design.total is not None and view.features is None and not self.scaling and loss.has_moments:
-                model._fit_moments(design.total, warm=False, keep=self.keep_moments)
-            else:
-                known = None if self.scaling or chosen.logistic else design.exact(model.ridge)
-                model._learn_from(_for_softmax(samples) if chosen.logistic else samples, loss, known)
+        self._describe(session, best, at)
+        view = session.view(best.candidate.view)
+        model = self._last_fit(session, best, view)
         _warn_of_choice(best, at, model)
-        self.features_, self.best_estimator_, self.view_ = view.features, model, chosen.view
-        here = self._classifier and samples.in_memory
-        self._calibrate(session, model, held_out(best.held[at], design) if here else None)
+        self.features_, self.best_estimator_, self.view_ = view.features, model, best.candidate.view
+        here = self._classifier and session.samples.in_memory
+        self._calibrate(session, model, held_out(best.held[at], best.design) if here else None)
         self.sample_shape_, self._flat = session.samples.shape, session.model._flat
         self._show(session.model)
 
-    def _calibrate(self, session: Session, model: Any, parts: list[HeldOut] | None) -> None:
-        """Keep what makes probabilities of scores, unless the loss has its own."""
-        for name in ("calibration_", "class_map_"):
-            self.__dict__.pop(name, None)
-        if session.class_map is not None:
-            self.class_map_ = model._class_map = move_to(session.class_map, model.coef_, model.coef_.dtype)
-        if self._classifier and not model._loss().has_probabilities:
-            self.calibration_ = 1.0 if parts is None or session.class_map is not None else factor(parts)
-
-    def _show(self, model: Any) -> None:
-        """Show what was learned as attributes: what samples are like as they came, the rest of the model that was found."""
-        best = self.best_estimator_
-        for shown in SHOWN:
-            self.__dict__.pop(shown, None)
-            source = model if shown in SHOWN[:4] else best
-            if hasattr(source, shown):
-                setattr(self, shown, getattr(source, shown))
-        for name in ("alphas_", "ridges_", "score_path_", "score_path_se_") if is_non_numpy(best.coef_) else ():
-            setattr(self, name, move_to(getattr(self, name), best.coef_, widest(best.coef_)["dtype"]))
-
-    def _describe(self, tables: list[Table], best: Table, at: int) -> None:
+    def _describe(self, session: Session, best: Table, at: int) -> None:
         """Keep the results in scikit-learn's own form, one row for each candidate and alpha."""
         chosen = best.candidate
+        self.__dict__.pop("view_shares_", None)
+        if session.view_shares is not None:
+            self.view_shares_ = session.view_shares
         self.alpha_, self.alphas_ = float(best.alphas[at]), best.alphas
         self.ridge_, self.ridges_ = float(best.ridges[at]), best.ridges
         self.mode_weights_, self.target_mode_ = chosen.mode_weights, chosen.target_mode
@@ -292,7 +225,57 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
                 "one sample in each fold, though alpha was chosen by all held-out predictions together, so use larger folds.",
                 UndefinedMetricWarning,
             )
-        self.cv_results_, self.best_index_ = cv_results(tables, best, at, self._new_model().loss)
+        self.cv_results_, self.best_index_ = cv_results(session.tables, best, at, self._new_model().loss)
+
+    def _last_fit(self, session: Session, best: Table, view: View) -> Any:
+        """Fit the model that was chosen to all samples, as the view shows them."""
+        chosen, loss, read = best.candidate, session.judge.loss, session.model
+        options: dict[str, Any] = {"alpha": self.alpha_, "ridge": self.ridge_, "mode_weights": chosen.mode_weights}
+        options["target_mode"] = chosen.target_mode
+        if view.penalty is not None:
+            options["penalty"] = view.penalty
+        if chosen.logistic:
+            options["loss"], loss = "logistic", as_loss("logistic", classes=True).for_targets(session.samples.n_targets)
+        model = self._new_model(**options)
+        for attribute in ("classes_", "_single", "_dtype", "_flat", "n_features_in_", "feature_names_in_", "modes_"):
+            if hasattr(read, attribute):
+                setattr(model, attribute, getattr(read, attribute))
+        samples, design = session.samples, best.design
+        if view.features is not None:
+            model.tensor_shape, model.scaling = None, None
+            model._flat, model.n_features_in_ = False, math.prod(view.samples.shape)
+            for name in ("feature_names_in_", "modes_"):  # the names of samples are not those of their views
+                model.__dict__.pop(name, None)
+            samples = view.samples
+        model.sample_shape_ = view.samples.shape
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ZeroWeightsWarning)  # a search says it in its own words
+            if design.total is not None and view.features is None and not self.scaling and loss.has_moments:
+                model._fit_moments(design.total, warm=False, keep=self.keep_moments)
+            else:
+                known = None if self.scaling or chosen.logistic else design.exact(model.ridge)
+                model._learn_from(_for_softmax(samples) if chosen.logistic else samples, loss, known)
+        return model
+
+    def _calibrate(self, session: Session, model: Any, parts: list[HeldOut] | None) -> None:
+        """Keep what makes probabilities of scores, unless the loss has its own."""
+        for name in ("calibration_", "class_map_"):
+            self.__dict__.pop(name, None)
+        if session.class_map is not None:
+            self.class_map_ = model._class_map = move_to(session.class_map, model.coef_, model.coef_.dtype)
+        if self._classifier and not model._loss().has_probabilities:
+            self.calibration_ = 1.0 if parts is None or session.class_map is not None else factor(parts)
+
+    def _show(self, model: Any) -> None:
+        """Show what was learned as attributes: what samples are like as they came, the rest of the model that was found."""
+        best = self.best_estimator_
+        for shown in SHOWN:
+            self.__dict__.pop(shown, None)
+            source = model if shown in SHOWN[:4] else best
+            if hasattr(source, shown):
+                setattr(self, shown, getattr(source, shown))
+        for name in ("alphas_", "ridges_", "score_path_", "score_path_se_") if is_non_numpy(best.coef_) else ():
+            setattr(self, name, move_to(getattr(self, name), best.coef_, widest(best.coef_)["dtype"]))
 
     # --- what scikit-learn asks ----------------------------------------------------------------------------------------
 

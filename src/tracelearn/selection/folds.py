@@ -1,11 +1,12 @@
-"""Folds: how samples are split, and each part of a split as a batch of problems over shared operators."""
+"""Folds: how samples are split, each part of a split as a batch of problems over shared operators, and errors of means."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold, check_cv
@@ -20,7 +21,7 @@ from tracelearn.problems.batch import Form, choose_form, datafit, origin_of, var
 from tracelearn.problems.datafits import DataFit, Span, Squares
 from tracelearn.samples.samples import Samples
 
-__all__ = ["Design", "Folds", "folds_of"]
+__all__ = ["Design", "Folds", "Held", "corrected_error", "folds_of"]
 
 
 # Logistic regression is tried up to so many weights, and so many numbers read for each of them.
@@ -49,10 +50,6 @@ class Folds:
     def ratio(self) -> float:
         """How many samples are held out for each one that is learned from, the mean over folds."""
         return float(np.mean([len(test) / len(train) for train, test in self.splits]))
-
-    def first(self, count: int) -> Folds:
-        """Keep the first folds: one of several repeats."""
-        return self if count >= len(self.splits) else Folds(self.splits[:count], self.n)
 
     def among(self, chosen: Array) -> Folds:
         """Keep the samples for which an array (n,) is true, numbered anew."""
@@ -135,6 +132,42 @@ def folds_of(
     return folds
 
 
+def corrected_error(scores: Array, ratio: float) -> Array:
+    """Find the standard error of the mean of scores (..., J) over folds, corrected for training sets that overlap.
+
+    The variance of J independent scores is divided by J; those of folds share most of their training samples, which adds
+    ``ratio``, held-out over training samples, to 1 / J (Nadeau and Bengio, 2003). One fold says nothing: its error is zero.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.selection.folds import corrected_error
+    >>> float(corrected_error(np.array([0.0, 0.1, 0.2, 0.1]), 0.25).round(4))
+    0.0577
+    """
+    n = scores.shape[-1]
+    return np.asarray(np.sqrt((1.0 / n + ratio) * np.var(scores, axis=-1, ddof=min(1, n - 1))))
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """Held-out samples in memory: rows (n_f, r), coded targets (n_f, K), shares (n_f,), which sum to one, and their index."""
+
+    rows: Array
+    Y: Array
+    share: Array
+    index: Array
+    weight: float
+
+
+class _FoldMoments(NamedTuple):
+    """Moments of what each fold holds out, of what it trains on, and of all samples."""
+
+    held: list[Moments]
+    training: list[Moments]
+    whole: Moments
+
+
 @dataclass(frozen=True, eq=False)
 class Design:
     """Samples in one representation, split: data fits of the training parts, and what is held out.
@@ -149,6 +182,8 @@ class Design:
     joint: bool
     fit_intercept: bool
     numbers: bool = False  # whether targets are numbers, of which the size of predictions counts too
+    judge: Callable[[Held, Array], Array] | None = None  # what held-out scores (n_f, M, K) of M models are worth, (M,)
+    by_score: bool = False  # whether that selects, or the variance that is explained after calibration
 
     @property
     def n_folds(self) -> int:
@@ -159,6 +194,11 @@ class Design:
     def n_targets(self) -> int:
         """The number K of targets."""
         return self.samples.n_targets
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one weight tensor."""
+        return (self.n_targets, *self.samples.shape) if self.joint else self.samples.shape
 
     @cached_property
     def form(self) -> Form:
@@ -178,7 +218,7 @@ class Design:
         return Span.of(samples.rows, origin_of(samples, fit_intercept=self.fit_intercept))  # type: ignore[arg-type]
 
     @cached_property
-    def _reduced(self) -> Samples:
+    def reduced(self) -> Samples:
         """The samples by their coordinates; else the samples themselves."""
         if self.span is None:
             return self.samples
@@ -186,14 +226,14 @@ class Design:
         return self.samples.checked().mapped_rows(lambda X: coordinates, (coordinates.shape[1],))
 
     @cached_property
-    def _moments(self) -> tuple[list[Moments], list[Moments], Moments]:
-        """Moments of what each fold holds out, of what it trains on, and of all samples; read once."""
-        samples, folds = self._reduced, self.folds
+    def _moments(self) -> _FoldMoments:
+        """The moments of the samples by their coordinates; read once."""
+        samples, folds = self.reduced, self.folds
         if folds.fold_of is not None:
             held = samples.fold_moments(folds.fold_of, len(folds))
             # A sum of the other folds: a difference from the total would leave their rounding errors in.
             training = [Moments.total(held[:f] + held[f + 1 :]) for f in range(len(held))]
-            return held, training, Moments.total(held)
+            return _FoldMoments(held, training, Moments.total(held))
         if not samples.in_memory:
             raise ValueError(
                 "Expected folds that hold out every sample exactly once where samples are read in blocks, got other ones: use "
@@ -201,28 +241,28 @@ class Design:
             )
         masks = folds.masks(held=True) + folds.masks(held=False)
         parts = [samples.take(mask).moments() for mask in masks]
-        return parts[: len(folds)], parts[len(folds) :], samples.moments()
+        return _FoldMoments(parts[: len(folds)], parts[len(folds) :], samples.moments())
 
     @cached_property
     def _regressions(self) -> list[Regression | None]:
         """How confounds explain the training samples of each fold, by their coordinates where they have some; None without."""
-        samples = self._reduced
+        samples = self.reduced
         if not samples.n_confounds:
             return [None] * self.n_folds
         if self.form.name in ("moments", "basis"):
-            return [self._regression(part) for part in self._moments[1]]
+            return [self._regression(part) for part in self._moments.training]
         checked, masks = samples.checked(), self.folds.masks(held=False)
         return [checked.take(mask).regression(centre=self.fit_intercept) for mask in masks]
 
     def _regression(self, moments: Moments) -> Regression | None:
-        samples = self._reduced
+        samples = self.reduced
         past = moments if self.fit_intercept else moments.uncentred()
         return Regression.of_joint(past, samples.n_features) if samples.n_confounds else None
 
     @property
     def total(self) -> Moments | None:
         """The moments of all samples, where they are those of the samples as they are."""
-        return self._moments[2] if self.form.name == "moments" else None
+        return self._moments.whole if self.form.name == "moments" else None
 
     def _squares(self, moments: Moments, regression: Regression | None) -> Squares:
         moments = moments if regression is None else regression.residual_moments(moments)
@@ -231,7 +271,7 @@ class Design:
     @cached_property
     def coordinates(self) -> Squares:
         """The training parts of all folds as one data fit of coordinates, for ridge regression."""
-        parts = zip(self._moments[1], self._regressions, strict=True)
+        parts = zip(self._moments.training, self._regressions, strict=True)
         return Squares.stacked([self._squares(part, regression) for part, regression in parts])
 
     @cached_property
@@ -254,7 +294,7 @@ class Design:
     def whole(self) -> Any:
         """The data fit of all samples."""
         if self.form.name in ("moments", "basis"):
-            found = self._squares(self._moments[2], self._regression(self._moments[2]))
+            found = self._squares(self._moments.whole, self._regression(self._moments.whole))
             if self.span is None:
                 return found
             origin = self.span.origin
@@ -273,27 +313,25 @@ class Design:
     @cached_property
     def held(self) -> list[Any]:
         """What each fold holds out: rows, targets and shares in memory, else moments, or samples where they are."""
-        samples, folds = self._reduced, range(self.n_folds)
-        if samples.in_memory:
-            checked = samples.checked()
-            return [_held(checked.residual(self._regressions[f]), self.folds, f) for f in folds]
-        if self.form.name == "moments":
-            pairs = zip(self._moments[0], self._regressions, strict=True)
+        samples, found = self.reduced, []
+        if self.form.name == "moments" and not samples.in_memory:
+            pairs = zip(self._moments.held, self._regressions, strict=True)
             return [part if own is None else own.residual_moments(part) for part, own in pairs]
-        checked = samples.checked()
-        pairs = zip(self.folds.masks(held=True), self._regressions, strict=True)
-        return [checked.take(mask).residual(own) for mask, own in pairs]
+        samples = samples.checked()
+        if not samples.in_memory:
+            parts = zip(self.folds.masks(held=True), self._regressions, strict=True)
+            return [samples.take(mask).residual(own) for mask, own in parts]
+        for (_, index), own in zip(self.folds.splits, self._regressions, strict=True):
+            (block,) = samples.residual(own).blocks
+            kept = block.take(index)
+            found.append(Held(kept.X, kept.Y, kept.weight / kept.total_weight, index, kept.total_weight))
+        return found
 
     @property
     def is_small(self) -> bool:
         """Whether logistic regression is soon done: few weights, and few numbers read for each of them."""
-        weights = self._reduced.n_features * max(2, self.n_targets)
+        weights = self.reduced.n_features * max(2, self.n_targets)
         return weights <= _MOST_WEIGHTS and weights * self.folds.n <= _MOST_PRODUCTS
-
-    def coordinate_rows(self) -> tuple[Array, Array, Array]:
-        """Return samples in memory by their coordinates (n, r), coded targets (n, K) and shares (n,)."""
-        (block,) = self._reduced.checked().blocks
-        return block.X, block.Y, block.weight / array_namespace(block.weight).sum(block.weight)
 
     @cached_property
     def weights(self) -> Array:
@@ -305,16 +343,8 @@ class Design:
     def centre(self) -> Array:
         """The mean of all samples, as coordinates."""
         if self.form.name in ("moments", "basis"):
-            return self._moments[2].x_mean[: self._reduced.n_features]
+            return self._moments.whole.x_mean[: self.reduced.n_features]
         return self.whole.x_mean + getattr(self.whole, "origin", 0.0)
-
-    def reduced(self, W: Array, b: Array) -> tuple[Array, Array]:
-        """Express rows (R, p) with their intercepts (R,) by coordinates."""
-        return (W, b) if self.span is None else (W @ self.span.basis, b + W @ self.span.origin)
-
-    def n_held(self, f: int) -> int:
-        """Count the samples that a fold holds out in memory."""
-        return len(self.folds.splits[f][1]) if isinstance(self.held[f], Held) else 0
 
     def scores(self, f: int, W: Array, b: Array) -> Array | None:
         """Score the held-out samples of a fold by rows of coordinates (R, r): (n_f, R); None if not in memory."""
@@ -337,43 +367,18 @@ class Design:
 
         def sums(Y: Array, share: Array, z: Array) -> Array:
             predicted, targets = link(z), xp.concat([Y] * count, axis=1)
-            return xp.stack(
-                [
-                    share @ predicted,
-                    share @ targets,
-                    share @ predicted**2,
-                    share @ targets**2,
-                    share @ (predicted * targets),
-                ]
-            )
+            means, squares = [share @ predicted, share @ targets], [share @ predicted**2, share @ targets**2]
+            return xp.stack([*means, *squares, share @ (predicted * targets)])
 
         if isinstance(held, Held):
             found = sums(held.Y, held.share, scores)
         else:
             # The targets of many models are those of one, repeated: passes are shared by all of them.
-            found = held.total(lambda X, Y, share, z: sums(Y, share, z + b), held.execution.map(_times(W), held.blocks))
+            scored = held.execution.map(_times(W), held.blocks)
+            found = held.total(lambda X, Y, share, z: sums(Y, share, z + b), scored)
         mean, target, ss, yy, sy = (found[i, ...] for i in range(5))
         return xp.stack([mean, target, ss - mean**2, yy - target**2, sy - mean * target], axis=1)
 
 
 def _times(W: Array) -> Any:
     return lambda block: block.X @ array_namespace(W).matrix_transpose(W)
-
-
-@dataclass(frozen=True, eq=False)
-class Held:
-    """Held-out samples in memory: rows (n_f, r), coded targets (n_f, K), shares (n_f,), which sum to one, and their index."""
-
-    rows: Array
-    Y: Array
-    share: Array
-    index: Array
-    weight: float
-
-
-def _held(samples: Samples, folds: Folds, f: int) -> Held:
-    (block,) = samples.blocks
-    index = folds.splits[f][1]
-    kept = block.take(index)
-    total = kept.total_weight
-    return Held(kept.X, kept.Y, kept.weight / total, index, total)

@@ -6,7 +6,7 @@ Nothing here knows estimators: it is given designs and candidates, and returns w
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -16,23 +16,23 @@ from array_api_compat import device
 from joblib import Parallel, delayed
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, to_numpy
-from tracelearn.estimators.scores import corrected_error
-from tracelearn.penalties import Atom, Nuclear, Overlap
+from tracelearn.penalties import Nuclear, Overlap, as_penalty, is_overlapped
 from tracelearn.problems.batch import Problems, Solution, alpha_max
 from tracelearn.problems.datafits import Squares
 from tracelearn.selection.calibration import held_out, log_losses, softmax_regression
-from tracelearn.selection.folds import Design
+from tracelearn.selection.folds import Design, corrected_error
 from tracelearn.solvers import SOLVERS
 
 __all__ = [
-    "RIDGES",
     "Candidate",
     "Group",
-    "Judge",
     "Table",
+    "calibrated",
     "cv_results",
     "path",
     "read_alphas",
+    "ridge_path",
+    "ridges_for",
     "walk",
     "walk_logistic",
     "walk_ridges",
@@ -46,7 +46,7 @@ _TOL = 2e-3
 _GIVEN = 120  # iterations for an alpha that was given, and may be far from the one before
 
 # Ridges that are tried alone, as shares of the total variance of the features.
-RIDGES = np.geomspace(1.0, 1e-6, 13)
+_RIDGES = np.geomspace(1.0, 1e-6, 13)
 
 # The same of logistic regression.
 _SOFT_RIDGES = np.geomspace(1e-2, 1e-6, 5)
@@ -82,10 +82,6 @@ class Candidate:
     logistic: bool = False  # ridge regression by the logistic loss
 
 
-# What the held-out scores (n_f, M, K) of a fold are worth, for each of M models: higher is better.
-Judge = Callable[[int, Array], Array]
-
-
 def calibrated(statistics: Array, weights: Array, *, numbers: bool = False) -> Array:
     """Find the share of the targets' variance that held-out predictions explain after calibration, averaged over targets.
 
@@ -102,8 +98,9 @@ def calibrated(statistics: Array, weights: Array, *, numbers: bool = False) -> A
     """
     share = weights[:, None]
     mean, target, ss, yy, sy = np.moveaxis(statistics, -1, 0)
-    m, t = ((share * a).sum(axis=-2, keepdims=True) for a in (mean, target))
-    ss, yy = ((share * (v + (a - c) ** 2)).sum(axis=-2) for v, a, c in ((ss, mean, m), (yy, target, t)))
+    m, t = (share * mean).sum(axis=-2, keepdims=True), (share * target).sum(axis=-2, keepdims=True)
+    ss = (share * (ss + (mean - m) ** 2)).sum(axis=-2)
+    yy = (share * (yy + (target - t) ** 2)).sum(axis=-2)
     sy = (share * (sy + (mean - m) * (target - t))).sum(axis=-2)
     if numbers:
         return _explained(ss, yy, sy)
@@ -121,31 +118,30 @@ class Table:
     """What came of a candidate: for each alpha and fold the score that is shown; for each alpha the one that selects."""
 
     candidate: Candidate
+    design: Design
     alphas: Array  # (A,)
     ridges: Array  # (A,)
     scores: Array  # (A, F), higher is better; NaN where a fold has none
-    weights: Array  # of the folds
     selecting: Array  # (A,), higher is better
     held: list[list[Any]]  # for each alpha and fold the scores of what is held out, (n_f, K); None if not in memory
-    ratio: float  # held-out over training samples
 
     @cached_property
     def means(self) -> Array:
         """The mean score for each alpha; a fold that has none for some alpha is left out for all."""
-        return _mean(self.scores, self.weights)
+        return _mean(self.scores, self.design.weights)
 
     @cached_property
     def errors(self) -> Array:
         """The standard error of the mean score, for each alpha, corrected for training sets that overlap."""
         known = self.scores[:, ~np.any(np.isnan(self.scores), axis=0)]
-        return corrected_error(known, self.ratio) if known.shape[1] else np.zeros(len(self.scores))
+        return corrected_error(known, self.design.folds.ratio) if known.shape[1] else np.zeros(len(self.scores))
 
     @cached_property
     def smoothed(self) -> Array:
         """What selects, averaged with its neighbours: 1, 2, 1."""
         return np.convolve(np.pad(self.selecting, 1, mode="edge"), [0.25, 0.5, 0.25], mode="valid")
 
-    @property
+    @cached_property
     def best(self) -> int:
         """The alpha that selects itself; of equal ones the largest."""
         return int(np.argmax(np.round(self.smoothed, 9)))
@@ -163,6 +159,9 @@ def _mean(values: Array, weights: Array) -> Array:
     return np.asarray(values[:, known] @ (weights[known] / weights[known].sum()))
 
 
+# --- the trace norm, one alpha after the other ---------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, eq=False)
 class Group:
     """Problems that are solved together: some folds of some candidates."""
@@ -175,69 +174,94 @@ class Group:
     candidates: tuple[int, ...]
 
 
-def _terms(candidates: Sequence[Candidate], shape: tuple[int, ...], like: Array, each: int) -> Any:
-    """Weigh the modes of each problem as its candidate does."""
-    xp, order = array_namespace(like), len(shape)
-    if order <= 2 or len({c.mode_weights for c in candidates}) == 1:
-        given = candidates[0].mode_weights
-        weights = [1.0 / order] * order if given is None else list(given)
-        return Overlap(tuple((w, Nuclear(n)) for n, w in enumerate(weights))).bound_to(shape)
-    rows = [[1.0 / order] * order if c.mode_weights is None else list(c.mode_weights) for c in candidates]
-    table = np.repeat(np.array(rows), each, axis=0)  # (C K, N)
-    terms: list[tuple[Any, Atom]] = []
-    for n in range(order):
-        column = np.tile(table[:, n], like.shape[0] // len(table))
-        terms.append((xp.asarray(column, dtype=like.dtype, device=device(like)), Nuclear(n)))
-    return Overlap(tuple(terms))
+def walk(
+    design: Design,
+    candidates: Sequence[Candidate],
+    alphas: Array,
+    *,
+    given: bool = False,
+    penalty: Any = "overlapped",
+    max_iter: int = 1000,
+    n_jobs: int | None = None,
+    progress: Callable[[float], bool] = lambda share: False,
+) -> list[Table]:
+    """Walk the path of every candidate in every fold; return a table for each.
+
+    Parameters
+    ----------
+    alphas : decreasing, as shares of each candidate's ``alpha_max`` unless they were ``given``
+    penalty : name or object, as estimators take it; candidates of the overlapped trace norm may have mode weights
+    progress : is given the share of the walk that is done; returns whether to end it with the alphas that it has
+    """
+    C, work = len(candidates), itertools.count(1)
+    found, tops = _Found.empty(design, len(alphas), C), np.ones(C)
+
+    def run(group: Group) -> None:
+        own = list(group.candidates)
+        each = group.fit.n_problems // len(group.folds) // len(own)
+        tops[own] = to_numpy(group.top)[: each * len(own) : each]
+
+        def points() -> Iterator[tuple[Array, Array]]:
+            for point in path(design, group, alphas, given=given, max_iter=max_iter):
+                yield point
+                done = next(work) * len(group.folds) * len(own)
+                # No sooner: where groups of samples differ, the held-out error has several minima.
+                if progress(done / (len(alphas) * C * design.n_folds)):
+                    return
+
+        found.judge(group.folds, own, points())
+
+    # Threads share the samples; most of the time is spent in BLAS and LAPACK, which let go of the interpreter.
+    Parallel(n_jobs=n_jobs, prefer="threads")(delayed(run)(group) for group in _groups(design, candidates, penalty))
+    tables = []
+    for c, candidate in enumerate(candidates):
+        own = np.asarray(alphas) * (1.0 if given else tops[c])
+        tables.append(found.table(c, candidate, own, np.full(len(own), candidate.ridge)))
+    return tables
 
 
-def _groups(
-    design: Design, candidates: Sequence[Candidate], shape: tuple[int, ...], penalty: Callable[[Candidate], Any] | None
-) -> Iterator[Group]:
+def _groups(design: Design, candidates: Sequence[Candidate], penalty: Any) -> Iterator[Group]:
     """Put folds and candidates together as far as their operators allow it, and as batches are not too large."""
-    first = design.fits[0]
-    together = len(design.fits) == 1 and penalty is None
-    size = design.n_folds * design.n_targets * first.n_features
-    most = max(1, _LARGEST_BATCH // size) if together else 1
+    stacked, most = len(design.fits) == 1, 1
+    if stacked and is_overlapped(penalty):
+        most = max(1, _LARGEST_BATCH // (design.n_folds * design.n_targets * design.fits[0].n_features))
     for begin in range(0, len(candidates), most):
-        own = list(candidates[begin : begin + most])
-        numbers = tuple(range(begin, begin + len(own)))
-        stacked = len(design.fits) == 1
+        own = range(begin, min(begin + most, len(candidates)))
         for f, fit in enumerate(design.fits):
             folds = tuple(range(design.n_folds)) if stacked else (f,)
-            yield _group(fit, design.whole, own, folds, numbers, shape, penalty)
+            yield _group(design, fit, folds, tuple(own), [candidates[c] for c in own], penalty)
 
 
 def _group(
-    fit: Any,
-    whole: Any,
-    own: list[Candidate],
-    folds: tuple[int, ...],
-    numbers: tuple[int, ...],
-    shape: tuple[int, ...],
-    penalty: Callable[[Candidate], Any] | None,
+    design: Design, fit: Any, folds: tuple[int, ...], numbers: tuple[int, ...], own: list[Candidate], penalty: Any
 ) -> Group:
     each = fit.n_problems // len(folds)  # problems of one fold and candidate
     xp = array_namespace(fit.ridge)
     if len(own) > 1:
         index = [f * each + k for f in range(len(folds)) for _ in own for k in range(each)]
         fit = fit.take(xp.asarray(index, device=device(fit.ridge)))
-    ridges = np.tile(np.repeat([c.ridge for c in own], each), len(folds))
-    fit = replace(fit, ridge=xp.asarray(ridges, dtype=fit.ridge.dtype, device=device(fit.ridge)))
+    norms = [as_penalty(penalty, design.shape, candidate.mode_weights) for candidate in own]
+    ridges = np.repeat([candidate.ridge for candidate in own], each)
+    tops = np.repeat([float(xp.max(alpha_max(design.whole, norm, design.shape))) for norm in norms], each)
+    kind = {"dtype": fit.ridge.dtype, "device": device(fit.ridge)}
+    fit = replace(fit, ridge=xp.asarray(np.tile(ridges, len(folds)), **kind))
     rough = fit.single() if fit.path_solver == "admm" and isinstance(fit, Squares) else fit
-    norm = _terms(own, shape, rough.ridge, each) if penalty is None else penalty(own[0])
-    alone = [_terms([c], shape, whole.ridge, each) if penalty is None else norm for c in own]
-    tops = [float(xp.max(alpha_max(whole, one, shape))) for one in alone]
-    top = np.tile(np.repeat(tops, each), len(folds))
-    return Group(rough, fit, norm, xp.asarray(top, dtype=rough.ridge.dtype, device=device(rough.ridge)), folds, numbers)
+    kind = {"dtype": rough.ridge.dtype, "device": device(rough.ridge)}
+    norm, order = norms[0], len(design.shape)
+    if (
+        order > 2 and len({candidate.mode_weights for candidate in own}) > 1
+    ):  # problems weigh modes as their candidates do
+        equal = (1.0 / order,) * order
+        weights = np.repeat([equal if c.mode_weights is None else c.mode_weights for c in own], each, axis=0)
+        columns = xp.asarray(np.tile(weights, (len(folds), 1)).T, **kind)  # (N, B)
+        norm = Overlap(tuple((columns[n, ...], Nuclear(n)) for n in range(order)))
+    return Group(rough, fit, norm, xp.asarray(np.tile(tops, len(folds)), **kind), folds, numbers)
 
 
-def path(
-    group: Group, shape: tuple[int, ...], alphas: Array, *, absolute: bool, max_iter: int
-) -> Iterator[tuple[Array, Array]]:
-    """Solve for each alpha in turn, from the one before; yield rows (B K, p) and intercepts (B K,)."""
-    fit = group.fit
-    limit = min(max_iter, _GIVEN if absolute else _iterations(fit))
+def path(design: Design, group: Group, alphas: Array, *, given: bool, max_iter: int) -> Iterator[tuple[Array, Array]]:
+    """Solve for each alpha in turn, from the one before; yield rows of coordinates (B K, r) and intercepts (B K,)."""
+    fit, span = group.fit, design.span
+    limit = min(max_iter, _GIVEN if given else _iterations(fit))
     # Few iterations from the alpha before are enough to choose by, and a certificate would end none of them.
     options = {"check_every": 10 if limit > 10 else None} if fit.path_solver == "admm" else {}
     found: Solution | None = None
@@ -246,14 +270,15 @@ def path(
     for alpha in alphas:
         if found is not None and found.rho is not None and before > 0 and alpha > 0:
             found = replace(found, rho=found.rho * float(alpha / before))  # forces, and so the step, scale with alpha
-        strength = xp.full_like(top, float(alpha)) if absolute else top * float(alpha)
-        problems = Problems(fit, group.penalty, strength, shape)
+        strength = xp.full_like(top, float(alpha)) if given else top * float(alpha)
+        problems = Problems(fit, group.penalty, strength, design.shape)
         most = limit if found is not None else 2 * limit
         solver = SOLVERS[fit.path_solver]
         found = solver(problems, tol=_TOL, max_iter=most, start=found, exact_ranks=False, **options)
         before = float(alpha)
         W = as_dtype(problems.rows(found.W), group.exact.ridge.dtype)
-        yield W, group.exact.intercept(W)
+        b = group.exact.intercept(W)
+        yield (W, b) if span is None else (W @ span.basis, b + W @ span.origin)
 
 
 def _iterations(fit: Any) -> int:
@@ -261,85 +286,43 @@ def _iterations(fit: Any) -> int:
     return int(np.clip(4e6 / fit.n_features**2, 4, 60)) if fit.path_solver == "admm" else 12
 
 
-def walk(
-    design: Design,
-    candidates: Sequence[Candidate],
-    alphas: Array,
-    judge: Judge | None,
-    *,
-    by_score: bool = False,
-    shape: tuple[int, ...],
-    penalty: Callable[[Candidate], Any] | None = None,
-    absolute: bool = False,
-    max_iter: int = 1000,
-    n_jobs: int | None = None,
-    progress: Callable[[float], None] = lambda share: None,
-    is_over: Callable[[], bool] = lambda: False,
-) -> list[Table]:
-    """Walk the path of every candidate in every fold; return a table for each.
-
-    Parameters
-    ----------
-    alphas : decreasing, as shares of each candidate's ``alpha_max`` unless ``absolute``
-    judge : gives the held-out scores of a fold the score that is shown; None is the share of variance explained
-    by_score : whether that score selects, or the variance explained after calibration
-    shape : of one weight tensor
-    penalty : the penalty of a candidate; None is the overlapped trace norm with the candidate's mode weights
-    progress : is given the share of the walk that is done
-    is_over : tells whether the walk is to end with the alphas it has
-    """
-    C, work = len(candidates), itertools.count(1)
-    found = _Found.empty(len(alphas), C, design)
-    tops = np.ones(C)
-
-    def run(group: Group) -> None:
-        own = list(group.candidates)
-        each = group.fit.n_problems // len(group.folds) // len(own)
-        tops[own] = to_numpy(group.top)[: each * len(own) : each]
-
-        def points() -> Iterator[tuple[Array, Array]]:
-            for W, b in path(group, shape, alphas, absolute=absolute, max_iter=max_iter):
-                yield design.reduced(W, b)
-                done = next(work) * len(group.folds) * len(own)
-                progress(done / (len(alphas) * C * design.n_folds))
-                # No sooner: where groups of samples differ, the held-out error has several minima.
-                if is_over():
-                    return
-
-        found.judge(group.folds, own, points(), judge)
-
-    # Threads share the samples; most of the time is spent in BLAS and LAPACK, which let go of the interpreter.
-    Parallel(n_jobs=n_jobs, prefer="threads")(
-        delayed(run)(group) for group in _groups(design, candidates, shape, penalty)
-    )
-    tables = []
-    for c, candidate in enumerate(candidates):
-        own = np.asarray(alphas) * (1.0 if absolute else tops[c])
-        tables.append(found.table(c, candidate, own, np.full(len(own), candidate.ridge), by_score=by_score))
-    return tables
+# --- ridge and logistic regression ---------------------------------------------------------------------------------------
 
 
-def walk_ridges(design: Design, view: str, judge: Judge | None, *, by_score: bool = False) -> Table:
-    """Try ridge regression alone, squared loss only: for every ridge a product with the operator's eigenvectors."""
+def walk_ridges(design: Design, view: str) -> Table:
+    """Try ridge regression alone, squared loss only."""
+    ridges = ridges_for(design)
+    found = _Found.empty(design, len(ridges), 1)
+    found.judge(range(design.n_folds), [0], ridge_path(design, ridges))
+    return found.table(0, Candidate(view), np.zeros(len(ridges)), ridges)
+
+
+def ridges_for(design: Design) -> Array:
+    """Return the ridges that are tried, as shares of the total variance of the features."""
+    variances = design.coordinates.variances
+    xp = array_namespace(variances)
+    return np.asarray(_RIDGES * (float(xp.max(xp.sum(variances, axis=-1))) or 1.0))
+
+
+def ridge_path(design: Design, ridges: Array) -> Iterator[tuple[Array, Array]]:
+    """Solve ridge regression in every fold, for each ridge a product with eigenvectors; yield coordinates and intercepts."""
     fit = design.coordinates
-    xp = array_namespace(fit.cross)
-    variance = float(xp.max(xp.sum(fit.variances, axis=-1)))
-    ridges = RIDGES * (variance or 1.0)
-    found = _Found.empty(len(ridges), 1, design)
-    found.judge(range(design.n_folds), [0], (_ridge(design, float(ridge)) for ridge in ridges), judge)
-    return found.table(0, Candidate(view), np.zeros(len(ridges)), ridges, by_score=by_score)
+    for ridge in ridges:
+        W = fit.operator.solver(array_namespace(fit.target).full_like(fit.target, 2.0 * float(ridge)))(2.0 * fit.cross)
+        yield W, fit.intercept(W)
 
 
-def walk_logistic(design: Design, view: str, judge: Judge) -> Table | None:
+def walk_logistic(design: Design, view: str) -> Table | None:
     """Try logistic regression with a squared norm, one ridge after the other; None where it would take long.
 
     What selects among ridges is the held-out log-loss.
     """
-    if not design.is_small:
+    if not design.is_small or design.judge is None:
         return None
-    X, codes, share = design.coordinate_rows()
-    xp = array_namespace(X)
-    Y = xp.concat([-codes, codes], axis=1) if codes.shape[1] == 1 else codes
+    (block,) = design.reduced.checked().blocks
+    X, codes, xp = block.X, block.Y, array_namespace(block.X)
+    share, two = block.weight / xp.sum(block.weight), codes.shape[1] == 1
+    Y = xp.concat([-codes, codes], axis=1) if two else codes
     centred = X - share @ X if design.fit_intercept else X
     ridges = _SOFT_RIDGES * (float(share @ xp.sum(centred**2, axis=1)) or 1.0)
     train = xp.stack([share * move_to(mask, share, share.dtype) for mask in design.folds.masks(held=False)])
@@ -349,23 +332,17 @@ def walk_logistic(design: Design, view: str, judge: Judge) -> Table | None:
     for f, (_, test) in enumerate(design.folds.splits):
         rows = xp.take(centred, move_to(test, X), axis=0)
         z = xp.stack([rows @ A[f, :-1, :] + A[f, -1, :] for A in paths], axis=1)
-        z = z[:, :, 1:] - z[:, :, :1] if codes.shape[1] == 1 else z
-        scores[:, f] = judge(f, z)
+        z = z[:, :, 1:] - z[:, :, :1] if two else z
+        scores[:, f] = design.judge(design.held[f], z)
         for a in range(len(ridges)):
             held[a, f] = z[:, a, :]
-    losses = np.array([design.weights @ log_losses(held_out(list(row), design)) for row in held])
-    if codes.shape[1] == 1:  # two classes have one row of weights, twice as long as each of two
+    losses = np.array([design.weights @ log_losses(held_out(row, design)) for row in held.tolist()])
+    if two:  # they have one row of weights, twice as long as each of two
         ridges = 0.5 * ridges
-    found = Candidate(view, logistic=True)
-    kept = [list(row) for row in held]
-    return Table(found, np.zeros(len(ridges)), ridges, scores, design.weights, -losses, kept, design.folds.ratio)
+    return Table(Candidate(view, logistic=True), design, 0.0 * ridges, ridges, scores, -losses, held.tolist())
 
 
-def _ridge(design: Design, ridge: float) -> tuple[Array, Array]:
-    """Solve ridge regression in every fold; return rows of coordinates and intercepts."""
-    fit = design.coordinates
-    W = fit.operator.solver(array_namespace(fit.target).full_like(fit.target, 2.0 * ridge))(2.0 * fit.cross)
-    return W, fit.intercept(W)
+# --- what is held out ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -378,64 +355,63 @@ class _Found:
     held: Array  # (A, C, F), of arrays (n_f, K)
 
     @classmethod
-    def empty(cls, n_alphas: int, n_candidates: int, design: Design) -> _Found:
+    def empty(cls, design: Design, n_alphas: int, n_candidates: int) -> _Found:
         """Begin with nothing."""
         shape = (n_alphas, n_candidates, design.n_folds)
         statistics = np.full((*shape, design.n_targets, 5), np.nan)
         return cls(design, np.full(shape, np.nan), statistics, np.full(shape, None))
 
-    def judge(self, folds: Sequence[int], own: list[int], points: Iterator[Any], judge: Judge | None) -> None:
+    def judge(self, folds: Sequence[int], own: list[int], points: Iterable[tuple[Array, Array]]) -> None:
         """Judge the models along a path, some folds of some candidates: rows of coordinates (folds x candidates x K, r).
 
         As many points at once as are no large batch: few large products instead of many small ones.
         """
-        design, first = self.design, 0
-        longest = max([len(folds) * design.centre.shape[0], *(design.n_held(f) for f in folds)])
+        design, first, points = self.design, 0, iter(points)
+        longest = len(folds) * design.centre.shape[0]
+        if design.samples.in_memory:
+            longest = max(longest, *(len(design.folds.splits[f][1]) for f in folds))
         most = max(1, _LARGEST_BATCH // (len(own) * design.n_targets * longest))
         while some := list(itertools.islice(points, most)):
-            self._judge(slice(first, first + len(some)), folds, own, some, judge)
+            xp, shape = array_namespace(some[0][0]), (len(folds), len(own) * design.n_targets, -1)
+            W = xp.stack([xp.reshape(rows, shape) for rows, _ in some])
+            b = xp.stack([xp.reshape(offset, shape) for _, offset in some])
+            for i, f in enumerate(folds):
+                rows, offset = xp.reshape(W[:, i, ...], (-1, W.shape[-1])), xp.reshape(b[:, i, ...], (-1,))
+                self._judge_fold(f, slice(first, first + len(some)), own, rows, offset)
             first += len(some)
 
-    def _judge(self, at: slice, folds: Sequence[int], own: list[int], points: list[Any], judge: Judge | None) -> None:
-        design, K, C = self.design, self.design.n_targets, len(own)
-        xp = array_namespace(points[0][0])
-        W, b = (xp.stack([xp.reshape(point[i], (len(folds), C * K, -1)) for point in points]) for i in range(2))
-        for i, f in enumerate(folds):
-            rows, offset = xp.reshape(W[:, i, ...], (-1, W.shape[-1])), xp.reshape(b[:, i, ...], (-1,))
-            scores = design.scores(f, rows, offset)
-            # Predictions of all folds are compared about one common mean: what folds differ in by their intercepts alone
-            # says nothing about how well samples are told apart. With a link the intercept belongs to the prediction.
-            linked = design.loss.curvature is None
-            shift = offset if linked else -(rows @ design.centre)
-            moved = scores if scores is None or linked else scores + (shift - offset)
-            statistics = to_numpy(design.statistics(f, rows, shift, moved))
-            self.statistics[at, own, f] = statistics.reshape(len(points), C, K, 5)
-            if scores is None:
-                continue
-            models = xp.reshape(scores, (-1, len(points) * C, K))
-            values = np.full(len(points) * C, np.nan) if judge is None else judge(f, models)
-            self.scores[at, own, f] = values.reshape(len(points), C)
-            for m in range(len(points) * C):
-                self.held[at.start + m // C, own[m % C], f] = models[:, m, :]
+    def _judge_fold(self, f: int, at: slice, own: list[int], rows: Array, offset: Array) -> None:
+        """Judge models of one fold, points x candidates x K rows of coordinates with their intercepts."""
+        design, xp, C, K = self.design, array_namespace(rows), len(own), self.design.n_targets
+        scores = design.scores(f, rows, offset)
+        # Predictions of all folds are compared about one common mean: what folds differ in by their intercepts alone
+        # says nothing about how well samples are told apart. With a link the intercept belongs to the prediction.
+        linked = design.loss.curvature is None
+        shift = offset if linked else -(rows @ design.centre)
+        moved = scores if scores is None or linked else scores + (shift - offset)
+        self.statistics[at, own, f] = to_numpy(design.statistics(f, rows, shift, moved)).reshape(-1, C, K, 5)
+        if scores is None:
+            return
+        models = xp.reshape(scores, (scores.shape[0], -1, K))
+        if design.judge is not None:
+            self.scores[at, own, f] = design.judge(design.held[f], models).reshape(-1, C)
+        for m in range(models.shape[1]):
+            self.held[at.start + m // C, own[m % C], f] = models[:, m, :]
 
-    def _selecting(self, c: int, upto: int, *, by_score: bool) -> Array:
-        if by_score:
-            return _mean(self.scores[:upto, c], self.design.weights)
-        return calibrated(self.statistics[:upto, c], self.design.weights, numbers=self.design.numbers)
-
-    def table(self, c: int, candidate: Candidate, alphas: Array, ridges: Array, *, by_score: bool) -> Table:
+    def table(self, c: int, candidate: Candidate, alphas: Array, ridges: Array) -> Table:
         """Gather what was found of a candidate."""
-        done = ~np.any(np.isnan(self.statistics[:, c]), axis=(1, 2, 3))
-        upto = int(done.sum())
-        scores, weights = self.scores[:upto, c], self.design.weights
-        _, _, ss, yy, sy = np.moveaxis(self.statistics[:upto, c], -1, 0)
-        if np.all(np.isnan(scores)) and not by_score:  # samples that are not in memory
-            ranked = np.where(yy > 0, sy**2 / np.where(ss * yy > 0, ss * yy, 1.0), 0.0).mean(axis=-1)
-            scores = _explained(ss, yy, sy) if self.design.numbers else ranked
-        selecting = self._selecting(c, upto, by_score=by_score)
-        held = [list(folds) for folds in self.held[:upto, c]]
-        ratio = self.design.folds.ratio
-        return Table(candidate, alphas[:upto], ridges[:upto], scores, weights, selecting, held, ratio)
+        design = self.design
+        upto = int(np.sum(~np.any(np.isnan(self.statistics[:, c]), axis=(1, 2, 3))))
+        scores, statistics = self.scores[:upto, c], self.statistics[:upto, c]
+        if design.by_score:
+            selecting = _mean(scores, design.weights)
+        else:
+            selecting = calibrated(statistics, design.weights, numbers=design.numbers)
+            if np.all(np.isnan(scores)):  # samples that are not in memory
+                _, _, ss, yy, sy = np.moveaxis(statistics, -1, 0)
+                ranked = np.where(yy > 0, sy**2 / np.where(ss * yy > 0, ss * yy, 1.0), 0.0).mean(axis=-1)
+                scores = _explained(ss, yy, sy) if design.numbers else ranked
+        return Table(candidate, design, alphas[:upto], ridges[:upto], scores, selecting, self.held[:upto, c].tolist())
 
 
 _CHOICES = ("view", "mode_weights", "ridge", "target_mode", "loss")
@@ -443,28 +419,27 @@ _CHOICES = ("view", "mode_weights", "ridge", "target_mode", "loss")
 
 def cv_results(tables: Sequence[Table], best: Table, at: int, loss: Any) -> tuple[dict[str, Any], int]:
     """Write all tables in scikit-learn's form, a row for each candidate and alpha; find the row of the alpha that was chosen."""
-    rows = [(table, a) for table in tables for a in range(len(table.alphas))]
-    parameters = [
-        {name: getattr(table.candidate, name) for name in _CHOICES[:-1]}
-        | {"loss": "logistic" if table.candidate.logistic else loss}
-        | {"alpha": float(table.alphas[a]), "ridge": float(table.ridges[a])}
-        for table, a in rows
-    ]
-    means = np.array([table.means[a] for table, a in rows])
-    scores = np.array([table.scores[a] for table, a in rows])
-    found: dict[str, Any] = {f"param_{name}": _masked([p[name] for p in parameters]) for name in ("alpha", *_CHOICES)}
-    found["params"] = parameters
-    found |= {f"split{f}_test_score": column for f, column in enumerate(scores.T)}
-    found["mean_test_score"] = means
-    found["std_test_score"] = np.nanstd(scores, axis=1)
-    found["rank_test_score"] = 1 + np.sum(means[None, :] > means[:, None], axis=1).astype(np.int32)
-    return found, next(i for i, (table, a) in enumerate(rows) if table is best and a == at)
-
-
-def _masked(values: list[Any]) -> Any:
-    """Make a column of any values, tuples included, as scikit-learn's searches do."""
+    parameters: list[dict[str, Any]] = []
+    scores, means, chosen = [], [], -1
+    for table in tables:
+        chosen = len(parameters) + at if table is best else chosen
+        own = {name: getattr(table.candidate, name) for name in _CHOICES[:-1]}
+        own["loss"] = "logistic" if table.candidate.logistic else loss
+        for alpha, ridge in zip(table.alphas.tolist(), table.ridges.tolist(), strict=True):
+            parameters.append(own | {"alpha": alpha, "ridge": ridge})
+        scores.append(table.scores)
+        means.append(table.means)
+    split, mean = np.concatenate(scores), np.concatenate(means)
     masked: Any = np.ma
-    found = masked.MaskedArray(np.empty(len(values), dtype=object))
-    for i, value in enumerate(values):
-        found[i] = value
-    return found
+    found: dict[str, Any] = {}
+    for name in ("alpha", *_CHOICES):  # columns of any values, tuples included, as scikit-learn's searches have them
+        found[f"param_{name}"] = masked.MaskedArray(np.empty(len(parameters), dtype=object))
+        for i, row in enumerate(parameters):
+            found[f"param_{name}"][i] = row[name]
+    found["params"] = parameters
+    for f in range(split.shape[1]):
+        found[f"split{f}_test_score"] = split[:, f]
+    found["mean_test_score"] = mean
+    found["std_test_score"] = np.nanstd(split, axis=1)
+    found["rank_test_score"] = 1 + np.sum(mean[None, :] > mean[:, None], axis=1).astype(np.int32)
+    return found, chosen

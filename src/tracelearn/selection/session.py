@@ -1,19 +1,25 @@
-"""One search: samples in several views, folds, what was looked at so far, and how it is judged."""
+"""One search: samples in several views, folds, what was looked at so far and what is asked next, and how far it is."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import product
+from operator import attrgetter
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from scipy.optimize import nnls
 
 from tracelearn.arrays.array_api import Array, array_namespace, is_sparse, to_numpy
+from tracelearn.errors import warn
 from tracelearn.estimators.base import TraceNormModel
-from tracelearn.estimators.scores import r_squared
 from tracelearn.features import (
     Convolutions,
     Logarithm,
@@ -23,29 +29,16 @@ from tracelearn.features import (
     Views,
     find_time_axis,
 )
-from tracelearn.losses import Loss
 from tracelearn.penalties import Blocks, as_penalty, is_overlapped
 from tracelearn.samples.samples import Samples
-from tracelearn.selection.calibration import (
-    class_map,
-    confirmed,
-    found_classes,
-    held_out,
-    log_losses,
-    scored,
-    with_scores,
-)
+from tracelearn.selection.calibration import Judge, class_map, confirmed, held_out, log_losses
 from tracelearn.selection.folds import Design, Folds
-from tracelearn.selection.progress import Progress
 from tracelearn.selection.search import Candidate, Table, read_alphas, walk, walk_logistic, walk_ridges
 
-__all__ = ["VIEWS", "Session", "choose", "parts_of", "possible_views", "shares_of"]
+__all__ = ["VIEWS", "Progress", "Session", "View", "choose", "parts_of", "possible_views", "see", "shares_of"]
 
 # Views of a sample whose share in the best combination of all is below this are left out, and so are all but the best few.
 LEAST_SHARE, MOST_VIEWS = 0.1, 4
-
-# Small sets are split several times: so many samples are held out in all, each at most so often.
-HELD_OUT, MOST_REPEATS = 400, 4
 
 # Views that keep the modes of a sample.
 FIRST_ORDER = ("raw", "log", "whitened")
@@ -94,6 +87,7 @@ _MOST_CONVOLVED, _MOST_SAMPLES = 9, 1000
 _SCREENED, _RIDGES, _PATH, _ALONE, _CHOSEN = 0.25, 0.45, 0.57, 0.68, 0.71
 # Where logistic regression is tried on more samples than features, it takes about as long as all that comes before it.
 _PACE = 0.5
+_STEPS = 20  # that scikit-learn's callbacks are shown
 
 
 def possible_views(
@@ -129,147 +123,141 @@ def possible_views(
 
 
 @dataclass(frozen=True, eq=False)
-class _View:
+class View:
     """Samples as one view, or several in one problem, show them."""
 
     samples: Samples
-    features: Any  # the fitted transformer, or None
-    penalty: Any  # Blocks for several views, else None
+    features: Any = None  # the fitted transformer, or None
+    penalty: Any = None  # Blocks for several views, else None
 
-    @property
-    def has_modes(self) -> bool:
-        """Whether the modes of a sample are still what they were, so that mode weights mean something."""
-        return self.features is None or isinstance(self.features, ModeWhitener | Logarithm)
+
+def parts_of(label: str) -> tuple[str, tuple[float, ...]]:
+    """Read the label of views in one problem, such as "raw+whitened 1:0.5": their names, and how strong each is."""
+    name, _, ratio = label.partition(" ")
+    return name, tuple(float(s) for s in ratio.split(":")) if ratio else ()
+
+
+def see(label: str, samples: Samples, options: Any, known: Mapping[str, View] = MappingProxyType({})) -> View:
+    """See samples as a view does, or as several do; what a view learns it learns without targets.
+
+    Parameters
+    ----------
+    label : see ``parts_of``
+    options : the estimator whose parameters say what is searched
+    known : views of these samples that need not be made again, by their labels
+    """
+    name, strengths = parts_of(label)
+    names, time_axis = name.split("+"), options.time_axis
+    axis = None if time_axis is None else find_time_axis(samples.shape, time_axis)[0]
+    for one in names:
+        if one not in VIEWS:
+            raise ValueError(
+                f"Expected views among {', '.join(VIEWS)}, got {one!r}: join those of one problem by +, as raw+whitened."
+            )
+    if name == "raw":
+        return View(samples.rescaled(samples.checked().mode_scales() if options.scaling else None))
+    transformers = [VIEWS[one](-1 if axis is None else axis) for one in names]
+    (block,) = samples.checked().blocks
+    T = array_namespace(block.X).reshape(block.X, (-1, *samples.shape))
+    if len(names) == 1:
+        features = transformers[0]
+        found = features.fit_transform(T, sample_weight=block.weight)
+        shapes = [tuple(found.shape[1:])]
+    else:
+        features = Views(list(zip(names, transformers, strict=True)), view_weights=strengths or None)
+        parts = [_part(own, T, block.weight, known.get(one)) for one, own in zip(names, transformers, strict=True)]
+        found = features._join([own for own, _ in parts], [shown for _, shown in parts], block.weight)
+        shapes = features.view_shapes_
+    rows = array_namespace(found).reshape(found, (found.shape[0], -1))
+    blocks: list[tuple[int, ...]] = []
+    for shape, own in zip(shapes, transformers, strict=True):  # each view has a norm of its own, and so has each window
+        windows = getattr(own, "windows", 1)
+        blocks += [shape] if windows == 1 else [shape[1:]] * windows
+    if len(blocks) == 1:
+        return View(samples.mapped_rows(lambda X: rows, tuple(found.shape[1:])), features)
+    penalty = Blocks(tuple(blocks), tuple(as_penalty(options.penalty, shape) for shape in blocks))
+    return View(samples.mapped_rows(lambda X: rows, (rows.shape[1],)), features, penalty)
+
+
+def _part(transformer: Any, T: Array, weight: Array, known: View | None) -> tuple[Any, Array]:
+    """Fit the transformer of one view among several, and transform the samples, unless that was done."""
+    if transformer is None:
+        return TensorStandardScaler(with_mean=False, with_std=False).fit(T, sample_weight=weight), T
+    if known is not None:
+        return known.features, known.samples.rows
+    return transformer, transformer.fit_transform(T, sample_weight=weight)
 
 
 @dataclass(eq=False)
 class Session:
-    """One search: samples, folds, and what was looked at so far."""
+    """One search: samples, folds, and what was looked at so far. Views are known by their labels, see ``parts_of``."""
 
     options: Any  # the estimator whose parameters say what is searched
     model: TraceNormModel
     samples: Samples
     folds: Folds
-    labels: Array
-    weight: Array | None
-    loss: Loss
+    judge: Judge
+    repeats: Folds  # these folds, and more of the same samples: views are screened with all of them
     progress: Progress
-    n_folds: int
     first_order: str = ""  # the best view that keeps the modes of a sample, where several were screened
     view_shares: dict[str, float] | None = None  # of the views that were screened
     class_map: Array | None = None  # between the scores of all classes, where folds confirm it
     tables: list[Table] = field(default_factory=list)
     _of: tuple[Session, Array] | None = None  # the session of all samples, and which (n,) of them these are
-    _views: dict[str, _View] = field(default_factory=dict)
+    _views: dict[str, View] = field(default_factory=dict)
     _designs: dict[tuple[str, bool], Design] = field(default_factory=dict)
 
-    def view(self, name: str, strengths: tuple[float, ...] = ()) -> _View:
-        """See the samples as a view does, or as several do, "a+b"; what a view learns it learns without targets."""
-        key = name if not strengths else f"{name} {':'.join(f'{s:g}' for s in strengths)}"
-        if key not in self._views and self._of is not None:
-            whole, chosen = self._of
-            seen = whole.view(name, strengths)
-            self._views[key] = replace(seen, samples=seen.samples.take(chosen))
-        if key not in self._views:
-            self._views[key] = self._seen(name, strengths)
-        return self._views[key]
+    def view(self, label: str) -> View:
+        """See the samples as a view does, once."""
+        if label not in self._views:
+            if self._of is None:
+                self._views[label] = see(label, self.samples, self.options, self._views)
+            else:
+                whole, chosen = self._of
+                seen = whole.view(label)
+                self._views[label] = replace(seen, samples=seen.samples.take(chosen))
+        return self._views[label]
 
-    def _seen(self, name: str, strengths: tuple[float, ...]) -> _View:
-        axis = (
-            find_time_axis(self.samples.shape, self.options.time_axis)[0]
-            if self.options.time_axis is not None
-            else None
-        )
-        parts = name.split("+")
-        unknown = [part for part in parts if part not in VIEWS]
-        if unknown:
-            raise ValueError(
-                f"Expected views among {', '.join(VIEWS)}, got {unknown[0]!r}: join those of one problem by +, as raw+whitened."
+    def design(self, label: str, *, joint: bool = False) -> Design:
+        """Split a view into folds, once."""
+        if (label, joint) not in self._designs:
+            judge, options = self.judge, self.options
+            self._designs[label, joint] = Design(
+                self.view(label).samples,
+                self.folds,
+                judge.loss,
+                joint,
+                options.fit_intercept,
+                numbers=not self.model._learns_classes,
+                judge=judge,
+                by_score=options.scoring is not None,
             )
-        transformers = [VIEWS[part](-1 if axis is None else axis) for part in parts]
-        if transformers == [None]:
-            return _View(self.samples.rescaled(self.options._scales(self.samples)), None, None)
-        (block,) = self.samples.checked().blocks
-        T = array_namespace(block.X).reshape(block.X, (-1, *self.samples.shape))
-        features = transformers[0]
-        if len(parts) == 1:
-            found = features.fit_transform(T, sample_weight=block.weight)
-        else:
-            features = Views(list(zip(parts, transformers, strict=True)), view_weights=strengths or None)
-            fitted = [self._fitted(name, one, T, block.weight) for name, one in zip(parts, transformers, strict=True)]
-            found = features._join([one for one, _ in fitted], [part for _, part in fitted], block.weight)
-        shape = tuple(found.shape[1:])
-        rows = array_namespace(found).reshape(found, (found.shape[0], -1))
-        shapes = _blocks(features if len(parts) > 1 else None, transformers, shape)
-        penalty = None
-        if len(shapes) > 1:
-            shape = (rows.shape[1],)
-            penalty = Blocks(shapes, tuple(as_penalty(self.options.penalty, own) for own in shapes))
-        return _View(self.samples.mapped_rows(lambda X: rows, shape), features, penalty)
+        return self._designs[label, joint]
 
-    def _fitted(self, name: str, transformer: Any, T: Array, weight: Array) -> tuple[Any, Array]:
-        """Fit the transformer of one view, and transform the samples, unless that was done."""
-        if transformer is None:
-            return TensorStandardScaler(with_mean=False, with_std=False).fit(T, sample_weight=weight), T
-        if name in self._views:
-            known = self._views[name]
-            return known.features, known.samples.rows
-        return transformer, transformer.fit_transform(T, sample_weight=weight)
-
-    def design(self, name: str, strengths: tuple[float, ...], *, joint: bool, screening: bool = False) -> Design:
-        """Split a view into folds, once; views are screened with all repeats of the folds."""
-        key = (f"{name} {strengths} {screening}", joint)
-        if key not in self._designs:
-            folds = self.folds if screening else self.folds.first(self.n_folds)
-            samples = self.view(name, strengths).samples
-            numbers = not self.model._learns_classes
-            self._designs[key] = Design(samples, folds, self.loss, joint, self.options.fit_intercept, numbers)
-        return self._designs[key]
-
-    def subset(self, count: int) -> Session:
-        """Keep some samples, drawn at random, and the folds of these; all of them where they are no more.
+    def screening(self, count: int) -> Session:
+        """Begin a session with all repeats of the folds and some samples, drawn at random; all of them where they are no more.
 
         Where all are few enough that most views will be asked for again, they see all samples, once.
         """
         n = self.folds.n
         if n <= count:
-            return self
+            return replace(self, folds=self.repeats, _designs={})
         chosen = np.zeros(n, dtype=bool)
         chosen[np.random.default_rng(0).permutation(n)[:count]] = True
-        weight = None if self.weight is None else self.weight[chosen]
-        return Session(
-            self.options,
-            self.model,
-            self.samples.take(chosen),
-            self.folds.among(chosen),
-            self.labels[chosen],
-            weight,
-            self.loss,
-            self.progress,
-            self.n_folds,
+        return replace(
+            self,
+            samples=self.samples.take(chosen),
+            folds=self.repeats.among(chosen),
+            judge=self.judge.among(chosen),
             _of=(self, chosen) if n <= 2 * count else None,
+            _views={},
+            _designs={},
         )
 
-    def walk_ridges(self, label: str, *, screening: bool = False) -> Table:
-        """Try ridge regression alone on a view."""
-        name, strengths = parts_of(label)
-        design = self.design(name, strengths, joint=False, screening=screening)
-        table = walk_ridges(design, label, self.judge(design), by_score=self.options.scoring is not None)
-        if not screening:
-            self._keep([table], "ridge regression")
-        return table
-
-    def walk_logistic(self, label: str) -> Table | None:
-        """Try logistic regression on a view, where that is soon done."""
-        design = self.design(*parts_of(label), joint=False)
-        table = walk_logistic(design, label, self.judge(design))
-        if table is not None:
-            self._keep([table], "logistic regression")
-        return table
-
-    def _keep(self, tables: list[Table], what: str) -> None:
+    def keep(self, tables: list[Table], what: str) -> None:
+        """Keep what was found, and say what is best of it."""
         self.tables += tables
-        best = max(tables, key=lambda table: table.value)
+        best = max(tables, key=attrgetter("value"))
         self.model._report(
             f"{what} on {best.candidate.view}: {best.means[best.best]:.4g} held out, {best.value:.4g} selects"
         )
@@ -282,66 +270,31 @@ class Session:
         Where an alpha takes long, every third is looked at first, and no table is returned if none of these is better than what
         was found ``above``, by more than rough solutions differ.
         """
-        name, strengths = parts_of(label)
-        view = self.view(name, strengths)
-        alphas, given = read_alphas(self.options.alphas, self.options.eps)
-        weights = view.samples.n_features * self.samples.n_targets * self.n_folds
+        view, options = self.view(label), self.options
+        alphas, given = read_alphas(options.alphas, options.eps)
+        weights = view.samples.n_features * self.samples.n_targets * len(self.folds)
         takes_long = weights > _MANY_WEIGHTS and not given
         rough = [alphas[::-3][::-1]] if takes_long and math.isfinite(above) else []
         for grid in [*rough, alphas]:
             tables: list[Table] = []
             for joint in dict.fromkeys(candidate.target_mode for candidate in candidates):
-                own = [candidate for candidate in candidates if candidate.target_mode == joint]
-                design = self.design(name, strengths, joint=joint)
-                shape = (design.n_targets, *view.samples.shape) if joint else view.samples.shape
+                design = self.design(label, joint=joint)
                 tables += walk(
                     design,
-                    own,
+                    [candidate for candidate in candidates if candidate.target_mode == joint],
                     grid,
-                    self.judge(design),
-                    by_score=self.options.scoring is not None,
-                    shape=shape,
-                    penalty=self._penalty(view, shape),
-                    absolute=given,
-                    max_iter=self.options.max_iter,
-                    n_jobs=self.options.n_jobs,
+                    given=given,
+                    penalty=options.penalty if view.penalty is None else view.penalty,
+                    max_iter=options.max_iter,
+                    n_jobs=options.n_jobs,
                     progress=self.progress.part(begin, end if grid is alphas else begin, f"trace norm on {label}"),
-                    is_over=self.progress.is_over,
                 )
             found = max(float(np.max(table.selecting)) for table in tables)
             if grid is not alphas and found < above + _GAIN * max(0.0, min(above, 1.0 - above)):
-                self._keep(tables, "some alphas of the trace norm")
+                self.keep(tables, "some alphas of the trace norm")
                 return []
-        self._keep(tables, "trace norm")
+        self.keep(tables, "trace norm")
         return tables
-
-    def _penalty(self, view: _View, shape: tuple[int, ...]) -> Any:
-        """Return the penalty of a candidate as a function; None where the search knows it itself."""
-        if view.penalty is not None:
-            return lambda candidate: view.penalty
-        if is_overlapped(self.options.penalty):
-            return None
-        return lambda candidate: as_penalty(self.options.penalty, shape, candidate.mode_weights)
-
-    # --- judging -----------------------------------------------------------------------------------------------------
-
-    def judge(self, design: Design) -> Any:
-        """Score what is held out as it is shown: by the user's scorer, by classes found, or for numbers by R²."""
-
-        def judged(f: int, scores: Array) -> Array:
-            held, models = design.held[f], range(scores.shape[1])
-            if self.options.scoring is not None:
-                weight = None if self.weight is None else self.weight[held.index]
-                known = [with_scores(self.model, self.loss, to_numpy(scores[:, m, :])) for m in models]
-                return np.array([scored(self.options.scoring, one, self.labels[held.index], weight) for one in known])
-            if not self.model._learns_classes:
-                return np.array(
-                    [r_squared(held.Y, self.loss.inverse_link(scores[:, m, :]), held.share) for m in models]
-                )
-            right = found_classes(scores) == found_classes(held.Y)[:, None]
-            return to_numpy(held.share @ array_namespace(scores).astype(right, held.share.dtype))
-
-        return judged
 
 
 # --- what a search asks, one question after the other ------------------------------------------------------------------
@@ -350,26 +303,23 @@ class Session:
 def choose(session: Session) -> Table:
     """Find out which views to show, then whether the trace norm or ridge regression alone is better on them."""
     label, progress = _choose_views(session), session.progress
-    name, strengths = parts_of(label)
-    tables = []
-    design = session.design(name, strengths, joint=False)
-    if isinstance(session.options.ridges, str) and design.form.name in (
-        "moments",
-        "basis",
-    ):  # ridge regression in closed form
-        tables.append(session.walk_ridges(label))
+    design, tables = session.design(label), []
+    if isinstance(session.options.ridges, str) and design.form.name in ("moments", "basis"):  # ridges in closed form
+        tables.append(walk_ridges(design, label))
+        session.keep(tables[:], "ridge regression")
         few = design.is_small and design.span is None
         progress.pace = _PACE if few and _asks_more(session, tables[0]) else 1.0
         progress.reach(_RIDGES, f"ridge regression on {label}")
-    candidates = [Candidate(label)] if strengths else _candidates(session, name)
+    candidates = [Candidate(label)] if parts_of(label)[1] else _candidates(session, label)
     if not tables or not progress.is_over():
-        tables += session.walk(label, candidates, _RIDGES, _PATH, max((t.value for t in tables), default=-math.inf))
+        above = tables[0].value if tables else -math.inf
+        tables += session.walk(label, candidates, _RIDGES, _PATH, above)
     # Ridge regression does not see what only a low rank can find in samples of many entries: they get a path of their own.
     alone = session.first_order
-    best = max(tables, key=lambda table: table.value)
+    best = max(tables, key=attrgetter("value"))
     if alone not in ("", label) and not progress.is_over():
         tables += session.walk(alone, _candidates(session, alone), _PATH, _ALONE, best.value)
-        best = max(tables, key=lambda table: table.value)
+        best = max(tables, key=attrgetter("value"))
     best = _by_log_loss(session, best) if _asks_more(session, best) else best
     progress.pace = 1.0
     progress.reach(_CHOSEN, f"chosen: {best.candidate.view}")
@@ -388,17 +338,18 @@ def _asks_more(session: Session, best: Table) -> bool:
 
 def _by_log_loss(session: Session, best: Table) -> Table:
     """Take logistic regression, or a map between the scores of all classes, where held-out folds confirm it."""
-    design = session.design(*parts_of(best.candidate.view), joint=False)
+    design, label = best.design, best.candidate.view
     parts = held_out(best.held[best.best], design)
     before = log_losses(parts)
     shown, found = None, {}
-    if session.samples.n_targets > 2:
+    if design.n_targets > 2:
         shown, found["map"] = class_map(parts)
-    other = session.walk_logistic(best.candidate.view)
+    other = walk_logistic(design, label)
     if other is not None:
+        session.keep([other], "logistic regression")
         found["logistic"] = log_losses(held_out(other.held[other.best], design))
     right = {name: float(after.mean()) for name, after in found.items() if confirmed(before, after)}
-    chosen = min(right, key=lambda name: right[name], default="")
+    chosen = min(right, key=right.__getitem__, default="")
     losses = ", ".join(f"{name} {after.mean():.4g}" for name, after in found.items())
     session.model._report(
         f"held-out log-loss: one factor {before.mean():.4g}, {losses}; {chosen or 'one factor'} it is"
@@ -409,86 +360,82 @@ def _by_log_loss(session: Session, best: Table) -> Table:
 
 
 def _choose_views(session: Session) -> str:
-    """Choose the views, and how strong each is: by how much ridge regression on each adds to that on the others.
+    """Name the views to show: those that were asked for, or the best of those that suit the samples."""
+    options, samples = session.options, session.samples
+    if options.views is None or not samples.in_memory or is_sparse(samples.like):
+        return "raw"
+    if isinstance(options.views, str) and options.views == "auto":
+        rows: Any = samples.rows
+        positive = bool(array_namespace(rows).all(rows > 0))
+        names, reason = possible_views(samples.shape, options.time_axis, n=session.folds.n, positive=positive)
+    else:
+        names, reason = [options.views] if isinstance(options.views, str) else list(map(str, options.views)), "as given"
+    if not names:
+        raise ValueError("Expected views to be 'auto', None, a name or several, got none: leave views out.")
+    session.progress.reach(0.0, f"views: {', '.join(names)} ({reason})")
+    return names[0] if len(names) == 1 or not session.judge.loss.has_moments else _screen(session, names)
+
+
+def _screen(session: Session, names: list[str]) -> str:
+    """Choose among views, and how strong each is: by how much ridge regression on each adds to that on the others.
 
     Held-out scores of all views are combined with weights that are not negative. A view that gets a small share is left
     out, and so is one that would make the problem too large; the others are multiplied by their shares, so that weights on
     a good view cost less.
     """
-    views, samples = session.options.views, session.samples
-    if views is None or not samples.in_memory or is_sparse(samples.like):
-        return "raw"
-    names, reason = possible_views(
-        samples.shape, session.options.time_axis, n=session.folds.n, positive=_positive(samples.rows)
-    )
-    if not isinstance(views, str) or views != "auto":
-        names, reason = [str(views)] if isinstance(views, str) else [str(name) for name in views], "as given"
-    if not names:
-        raise ValueError("Expected views to be 'auto', None, a name or several, got none: leave views out.")
-    session.progress.reach(0.0, f"views: {', '.join(names)} ({reason})")
-    if len(names) == 1 or not session.loss.has_moments:
-        return names[0]
+    some, progress = session.screening(SCREENED), session.progress
     scores: list[Array] = []
     values: dict[str, float] = {}  # what selects
-    some = session.subset(SCREENED)
     for name in names:
-        if values and session.progress.is_over():
+        if values and progress.is_over():
             break
-        table = some.walk_ridges(name, screening=True)
+        table = walk_ridges(some.design(name), name)
         values[name] = table.value
         scores.append(np.concatenate([to_numpy(part) for part in table.held[table.best]]))
-        session.progress.reach(_SCREENED * len(values) / len(names), f"{name}: {table.value:.4g} selects")
-    parts = some.design(names[0], (), joint=False, screening=True).held
-    share = shares_of(scores, np.concatenate([to_numpy(held.Y) for held in parts]))
+        progress.reach(_SCREENED * len(values) / len(names), f"{name}: {table.value:.4g} selects")
+    share = shares_of(scores, np.concatenate([to_numpy(held.Y) for held in some.design(names[0]).held]))
     session.first_order = _first_order(values, explains=session.options.scoring is None)
-    found = list(values)
-    sizes = [some.view(name).samples.n_features for name in found]
-    order = [int(np.argmax(share))]
-    for i in np.argsort(-share)[1:MOST_VIEWS]:
-        entries = sum(sizes[j] for j in order) + sizes[i]
-        if share[i] > LEAST_SHARE and _work(session.folds, entries) <= _MOST_WORK:
-            order.append(int(i))
-    session.view_shares = {found[i]: float(share[i]) for i in np.argsort(-share)}
-    session.model._report("shares of views: " + ", ".join(f"{found[i]} {share[i]:.2f}" for i in order))
-    if len(order) == 1:
-        return str(found[order[0]])
-    ratio = ":".join(f"{share[i] / share[order[0]]:.3g}" for i in order)
-    return f"{'+'.join(found[i] for i in order)} {ratio}"
+    order, best = np.argsort(-share), int(np.argmax(share))
+    session.view_shares = {names[i]: float(share[i]) for i in order}
+    chosen, n, entries = [best], session.folds.n, some.view(names[best]).samples.n_features
+    for i in order[1:MOST_VIEWS]:
+        more = entries + some.view(names[i]).samples.n_features
+        rank = min(n, more)
+        # Multiplications of sums of squares, and of eigenvectors in every fold.
+        if share[i] > LEAST_SHARE and n * more * rank + 10 * len(session.repeats) * rank**3 <= _MOST_WORK:
+            chosen, entries = [*chosen, i], more
+    session.model._report("shares of views: " + ", ".join(f"{names[i]} {share[i]:.2f}" for i in chosen))
+    if len(chosen) == 1:
+        return names[best]
+    return f"{'+'.join(names[i] for i in chosen)} {':'.join(f'{share[i] / share[best]:.3g}' for i in chosen)}"
 
 
 def _first_order(values: dict[str, float], *, explains: bool) -> str:
     """Name the best view that keeps the modes of a sample, given what selects each; none where it is far behind another."""
-    best = max((name for name in values if name in FIRST_ORDER), key=lambda name: values[name], default="")
+    best = max((name for name in values if name in FIRST_ORDER), key=values.__getitem__, default="")
     # A score of the user's is no share of the variance that is explained.
     far = explains and best != "" and 1.0 - values[best] > _HOPELESS * (1.0 - max(values.values()))
     return "" if far else best
 
 
-def _work(folds: Folds, entries: int) -> float:
-    """Count the multiplications of sums of squares, and of eigenvectors in every fold, for so many entries of a sample."""
-    rank = min(folds.n, entries)
-    return float(folds.n * entries * rank + 10 * len(folds) * rank**3)
-
-
-def _candidates(session: Session, name: str) -> list[Candidate]:
+def _candidates(session: Session, label: str) -> list[Candidate]:
     """List what to try of one view; "auto" mode weights are equal ones and each mode alone."""
-    options, view, K = session.options, session.view(name), session.samples.n_targets
+    options, view = session.options, session.view(label)
     joints = [False, True] if isinstance(options.target_mode, str) else [bool(options.target_mode)]
-    joints = [joint and K > 1 for joint in joints]
-    ridges = [0.0] if isinstance(options.ridges, str) else [float(ridge) for ridge in np.atleast_1d(options.ridges)]
-    if not ridges or not all(math.isfinite(ridge) and ridge >= 0 for ridge in ridges):
+    ridges = np.atleast_1d(np.asarray(0.0 if isinstance(options.ridges, str) else options.ridges, dtype=float))
+    if not ridges.size or not np.all(np.isfinite(ridges) & (ridges >= 0)):
         raise ValueError(f"Expected ridges that are finite and not negative, at least one, got {options.ridges}.")
-    order = len(view.samples.shape)
-    found = []
-    for joint in dict.fromkeys(joints):
-        weights = _mode_weights(options, order + joint, auto=view.has_modes)
-        found += [Candidate(name, own, ridge, joint) for own, ridge in product(weights, ridges)]
+    # Several classes are one mode more of one tensor, and not of the blocks of several views.
+    can_join, found = session.samples.n_targets > 1 and view.penalty is None, []
+    for joint in dict.fromkeys(joint and can_join for joint in joints):
+        weights = _mode_weights(options, len(view.samples.shape) + joint) if label in FIRST_ORDER else [None]
+        found += [Candidate(label, own, ridge, joint) for own, ridge in product(weights, ridges.tolist())]
     return found
 
 
-def _mode_weights(options: Any, order: int, *, auto: bool) -> list[tuple[float, ...] | None]:
+def _mode_weights(options: Any, order: int) -> list[tuple[float, ...] | None]:
     given = options.mode_weights
-    if given is None or not auto or (isinstance(given, str) and (order <= 2 or not is_overlapped(options.penalty))):
+    if given is None or (isinstance(given, str) and (order <= 2 or not is_overlapped(options.penalty))):
         return [None]  # at order 2 all weights give one norm, and latent norms choose their mode themselves
     if isinstance(given, str):
         return [None, *(tuple(float(n == mode) for n in range(order)) for mode in range(order))]
@@ -499,30 +446,100 @@ def _mode_weights(options: Any, order: int, *, auto: bool) -> list[tuple[float, 
     return [None if weights is None else tuple(float(weight) for weight in weights) for weights in lists]
 
 
-def _positive(rows: Array | None) -> bool:
-    """Tell whether all entries are positive, so that they have logarithms."""
-    return rows is not None and bool(array_namespace(rows).all(rows > 0))
-
-
-def parts_of(label: str) -> tuple[str, tuple[float, ...]]:
-    """Read the label of a view, such as "raw+lagged 1:2"."""
-    name, _, ratio = label.partition(" ")
-    return name, tuple(float(s) for s in ratio.split(":")) if ratio else ()
-
-
-def _blocks(union: Any, transformers: list[Any], shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-    """Find the shapes of the blocks that have a norm of their own: views, and the windows of a view."""
-    found: list[tuple[int, ...]] = []
-    shapes = [shape] if union is None else union.view_shapes_
-    for own, transformer in zip(shapes, transformers, strict=True):
-        windows = getattr(transformer, "windows", 1)
-        found += [own] if windows == 1 else [own[1:]] * windows
-    return tuple(found)
-
-
 def shares_of(scores: list[Array], Y: Array) -> Array:
     """Combine held-out scores of several views with weights that are not negative; return their shares."""
     centred = np.stack([(part - part.mean(axis=0)).ravel() for part in scores], axis=1)
     size = centred.std(axis=0)
     found, _ = nnls(centred / np.where(size > 0, size, 1.0), (Y - Y.mean(axis=0)).ravel())
     return np.asarray(found / found.sum() if found.sum() > 0 else np.arange(len(scores)) == 0, dtype=float)
+
+
+# --- how far a search is, and how it is ended early: by time, by Ctrl-C or by a callback -------------------------------------
+
+
+@dataclass(eq=False)
+class Progress:
+    """One share of the whole search, which only grows; ``say`` is what ``verbose`` reports with.
+
+    Examples
+    --------
+    >>> from tracelearn.selection.session import Progress
+    >>> progress = Progress()
+    >>> progress.reach(0.5, "half of it"), progress.reach(0.25, "less, which changes nothing")
+    (False, False)
+    >>> progress.done
+    0.5
+    """
+
+    deadline: float = math.inf  # on the monotonic clock
+    say: Callable[..., None] | None = None
+    done: float = 0.0
+    pace: float = 1.0  # what shares are multiplied by, where more is to come than usual
+    _began: float = field(default_factory=time.monotonic)
+    _root: Any = None  # the task that scikit-learn's callbacks know
+    _estimator: Any = None
+    _steps: int = 0
+
+    def is_over(self) -> bool:
+        """Whether the search is to end with the best so far."""
+        return time.monotonic() > self.deadline
+
+    def end(self) -> None:
+        """End the search as if its time were up."""
+        self.deadline = -math.inf
+
+    def reach(self, share: float, message: str) -> bool:
+        """Say what was done, and what share of all work that makes; return whether the search is over."""
+        self.done = max(self.done, self.pace * share)
+        if self.say is not None:
+            left = (time.monotonic() - self._began) * (1.0 - self.done) / max(self.done, 1e-9)
+            words = f"{message}; {self.done:.0%} done" + (f", about {left:.1f} s left" if self.done > 0 else "")
+            self.say(words, paths_done=(round(100 * self.done), 100))
+        while self._root is not None and self._steps < math.floor(_STEPS * self.done + 1e-9):
+            self._steps += 1
+            step = self._root.subcontext(task_name=message)
+            step.call_on_fit_task_begin(estimator=self._estimator)
+            if step.call_on_fit_task_end(estimator=self._estimator):
+                self.end()
+        return self.is_over()
+
+    def part(self, begin: float, end: float, message: str) -> Callable[[float], bool]:
+        """Return a function that reports shares of one part of the work."""
+        return lambda share: self.reach(begin + share * (end - begin), message)
+
+    @contextmanager
+    def shown_to_callbacks(self, estimator: Any) -> Iterator[None]:
+        """Report to the callbacks that an estimator was given (scikit-learn 1.9 and later)."""
+        if not getattr(estimator, "_skl_callbacks", None):
+            yield
+            return
+        self._estimator, self._root = estimator, estimator._init_callback_context(max_subtasks=_STEPS)
+        self._root.call_on_fit_task_begin(estimator=estimator)
+        yield
+        self.reach(1.0, "fitted")
+        self._root.call_on_fit_task_end(estimator=estimator)
+
+    @contextmanager
+    def ended_by_interrupt(self) -> Iterator[None]:
+        """Let the first Ctrl-C end the search with the best so far; a second one is raised as ever."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = signal.getsignal(signal.SIGINT)
+
+        def interrupted(number: int, frame: Any) -> None:
+            signal.signal(signal.SIGINT, before)
+            self.end()
+            warn(
+                "Expected the search to end by itself, got an interrupt: what was found so far is fitted to all samples; "
+                "interrupt once more to stop at once."
+            )
+
+        if before is not signal.default_int_handler:  # somebody else handles it, and knows what to do
+            yield
+            return
+        signal.signal(signal.SIGINT, interrupted)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
