@@ -3,9 +3,8 @@ Confounds: is it the brain, or the movement?
 ============================================
 
 Does a model decode what was asked, or what came with it? Recordings carry movement, age and the time on task.
-``confounds=`` regresses such numbers out of
-the samples. The regression is learned from training samples alone, in each fold anew, and applied to those that are held out;
-it needs no pass of its own, because it is a part of the moments.
+``confounds=`` regresses such numbers out of the samples. The regression is fitted to the training samples of each fold,
+and applied to the held-out samples. It needs no extra pass over the samples, because it is computed from the moments.
 """
 
 # %%

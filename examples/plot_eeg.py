@@ -2,9 +2,9 @@
 Simulated EEG: does the model find the source that was put in?
 ==============================================================
 
-If a source in the brain gets stronger in one of two conditions, does the model show where, when and at which frequency? Yes,
-and here the truth is known: read it from ``patterns_``, not from the weights. The weights also cancel what disturbs, so as a
-whole they look like the source only in part. For the map alone, a difference of means does as well.
+If a source in the brain gets stronger in one of two conditions, does the model show where, when and at which frequency?
+Yes, and here the truth is known. Look at ``patterns_``, not at the weights: weights also cancel noise, so they resemble
+the source only in part. If you need only the map, a difference of means is as good.
 """
 
 # %%
@@ -45,9 +45,9 @@ for name, one in {"flat ridge": ridge, "flat logistic regression": logistic}.ite
 # %%
 # Weights, patterns, truth
 # ------------------------
-# How much each tensor is like the truth, as a whole and by its leading factor in each mode. ``mode_factors_`` has those of
-# the weights; ``patterns_`` is a tensor like the weights, so the same decomposition serves for it. The weights of ridge, its
-# patterns, and the plain difference of the two means are judged in the same way.
+# Correlation of each tensor with the truth, as a whole and for its leading factor in each mode. ``mode_factors_`` has
+# the factors of the weights. ``patterns_`` has the same shape and is decomposed in the same way, as are the weights and
+# patterns of ridge, and the difference of the two means.
 
 
 def leading(tensor):
@@ -94,8 +94,7 @@ axes[1].legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), nco
 plt.show()
 
 # %%
-# The first two factors of the weights in each mode, with the share that each has of them. The second ones are for what is
-# subtracted.
+# The first two factors of the weights in each mode, with their shares. The second factors cancel noise.
 
 ModeFactorsDisplay.from_estimator(
     model,
@@ -109,6 +108,6 @@ plt.show()
 # %%
 # The answer
 # ----------
-# The patterns show the source, and the model of low rank finds more of the conditions than both flat models. For the map
-# alone none of them is needed: patterns of ridge, and the plain difference of the two means, are as close to the truth. What
-# must not be done with any model is to read its weights as a map of the brain.
+# The patterns show the source, and the low-rank model predicts the conditions better than both flat models. If you need
+# only the map, the patterns of ridge and the difference of the two means are as close to the truth. Do not interpret
+# the weights of any model as a map of the brain.

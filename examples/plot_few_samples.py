@@ -78,7 +78,7 @@ axes[0].legend(frameon=False)
 plt.show()
 
 # %%
-# How many samples does ridge need for what the trace norm reaches? Read it off the left panel, between the measured points:
+# How many samples does ridge need for the same error? Interpolate in the left panel:
 
 ours, ridge = results["weights of rank 1"]
 for size, value in zip(SIZES, ours, strict=True):
@@ -91,7 +91,7 @@ for size, value in zip(SIZES, ours, strict=True):
 # %%
 # The answer
 # ----------
-# The trace norm needs fewer samples where there is low rank to find. In the right panel the two are alike, and ridge a hair
-# ahead where samples are few: take ridge there. Cross-validation tells the two situations apart, since both models report
-# their error on held-out samples. By default ``TraceNormRegressorCV`` compares the trace norm with ridge regression and
-# tries other views of the samples; that is left out here, so that two penalties are compared.
+# The trace norm needs fewer samples if the true weights have low rank. In the right panel both are equal, with ridge
+# slightly ahead for few samples: use ridge there. Cross-validation shows which case you have, since both models report
+# their error on held-out samples. By default ``TraceNormRegressorCV`` makes this comparison itself, and tries other
+# views of the samples. Both are switched off here, to compare two penalties.

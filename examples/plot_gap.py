@@ -2,9 +2,9 @@
 How tight is my answer? The duality gap
 =======================================
 
-How do I know that a fit has finished, and how small should ``tol`` be? ``dual_gap_`` is a proof that needs no second run: the
-objective is at most so far above the optimum. For predictions a tolerance of 1e-3 is enough here; the default of 1e-6 takes a
-few times the iterations, and two fits then agree to several digits.
+How do I know that a fit has finished, and how small should ``tol`` be? ``dual_gap_`` is a proof that needs no second
+run: the objective is at most so far above the optimum. For predictions a tolerance of 1e-3 is enough here; the default
+of 1e-6 takes a few times the iterations, and two fits then agree to several digits.
 """
 
 # %%
@@ -46,8 +46,8 @@ table = np.array(rows)
 print("the bound held each time:", bool(np.all(table[:, 2] <= table[:, 1])))
 
 # %%
-# The bound is above the true distance everywhere, as it must be. It is careful: the true distance is one to several orders
-# smaller.
+# The bound is above the true distance everywhere, as it must be. It is conservative: the true distance is one to
+# several orders of magnitude smaller.
 
 fig, axes = plt.subplots(1, 2, figsize=(9.6, 3.6), layout="constrained")
 axes[0].loglog(tolerances, table[:, 1], color="#0072B2", marker="o", label="dual_gap_, proven")
@@ -71,7 +71,7 @@ ConvergenceDisplay.from_estimator(best)
 plt.show()
 
 # %%
-# A fit that is stopped too early says so: it warns, and its gap is an honest number.
+# A fit that is stopped too early gives a warning, and its gap is still a valid bound.
 
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
@@ -82,8 +82,8 @@ print(f"true distance {(early.objective_ - best.objective_) / y.var():.1e}, prov
 # %%
 # What it does not prove
 # ----------------------
-# The certificate is about the objective, not about the world. Flat ridge is solved exactly, in one step, and has no gap at
-# all; which of the two predicts better is a question for held-out samples:
+# The certificate concerns the objective, not predictions. Flat ridge is solved exactly, in one step. Which of the two
+# predicts better is a question for held-out samples:
 
 flat, flat_test = X.reshape(len(X), -1), X_test.reshape(len(X_test), -1)
 ridge = RidgeCV(np.logspace(-2, 5, 22)).fit(flat, y)

@@ -2,13 +2,13 @@
 When a tree of classes helps
 ============================
 
-With many classes, is a tree of binary decisions better than one score for each class? It is where classes form a hierarchy
-or their means crowd in few dimensions, and not where every class has a direction of its own.
+With many classes, is a tree of binary decisions better than one score for each class? Yes, if classes form a hierarchy
+or their means lie in few dimensions. No, if every class has its own direction.
 
 ``HierarchicalTraceNormClassifier`` finds a tree of classes from their means and learns one binary model for each of its
-nodes, all from the moments of the classes. Here it meets the flat ``TraceNormClassifier`` (one model for each class against
-all others), ``target_mode=True`` (the same, classes sharing subspaces) and ridge on flattened samples, on 32 classes of
-tensors.
+nodes, all from the moments of the classes. Here it is compared with the flat ``TraceNormClassifier`` (one model for
+each class against all others), ``target_mode=True`` (the same, classes sharing subspaces) and ridge on flattened
+samples, on 32 classes of tensors.
 """
 
 # %%

@@ -147,7 +147,7 @@ for name in list(models)[1:]:
 # %%
 # The answer
 # ----------
-# On the patches the trace norm does better than ridge on average, though not for every crop: it finds that neighbouring
-# pixels say the same. Whoever knows this beforehand averages them, and ridge on 40 numbers is far better than all others, and
-# immediate. So use the tensor model to find out which modes carry shape. Where a factor comes out even, average the mode and
-# take the smaller model.
+# On the patches the trace norm is better than ridge on average, though not for every crop: it finds that neighbouring
+# pixels carry the same information. If you know this beforehand, average them: ridge on 40 numbers is far better than
+# all others, and fast. So use the tensor model to find out which modes have structure. Where a factor is flat, average
+# over the mode and use the smaller model.

@@ -1,9 +1,9 @@
 """
-Intervals: how much hangs on the samples that happened to come?
-===============================================================
+Intervals: how much depends on the samples?
+===========================================
 
-How far would a score, a rank and a pattern move with other samples? Drawing samples with replacement and fitting again tells,
-and a learning curve whether more samples would help.
+How much would a score, a rank and a pattern change with other samples? The bootstrap answers this: it draws samples
+with replacement and fits again. A learning curve shows whether more samples would help.
 """
 
 # %%
@@ -25,9 +25,10 @@ model = TraceNormClassifier(alpha=4.0, tol=1e-4)
 # %%
 # Scores, ranks and subspaces
 # ---------------------------
-# Each draw leaves about a third of the epochs out, and is scored on these. The interval is that of the score on new epochs of a
-# model fitted to such a draw; it is narrower than the scores of the draws, each of which is judged by a third of the epochs.
-# The size of a dot is how often a rank was found; a small angle means that the subspace of a mode stays where it is.
+# Each draw leaves about a third of the epochs out, and is scored on these. The interval is that of the score on new
+# epochs of a model fitted to such a draw; it is narrower than the scores of the draws, each of which is judged by a
+# third of the epochs. The size of a dot is how often a rank was found; a small angle means that the subspace of a mode
+# stays where it is.
 
 found = bootstrap(model, X, y, n_bootstraps=100, random_state=0)
 print(found)
@@ -36,8 +37,9 @@ found.plot()
 # %%
 # A pattern with its interval
 # ---------------------------
-# The pattern over time of the sensor that carries most, at its best frequency. The interval covers the pattern of this model,
-# with this alpha, of endlessly many epochs, at each time by itself: it is not corrected for all times, as ``map_test`` is.
+# The pattern over time of the sensor that carries most, at its best frequency. The interval covers the pattern of this
+# model, with this alpha, of endlessly many epochs, at each time by itself: it is not corrected for all times, as
+# ``map_test`` is.
 
 low, high = found.interval("patterns")[:, 0]
 middle = np.median(found.patterns, axis=0)[0]

@@ -2,15 +2,16 @@
 Lagged models: which stimulus drives a recording, and how late?
 ===============================================================
 
-Which features of a stimulus drive a recording, and after how long? A lagged model has a weight for every lag and feature. Few
-temporal profiles, each with its pattern over features, are weights of low rank: asked for them, the same two minutes of
-recording say more than ridge regression reads from them.
+Which features of a stimulus drive a recording, and after how long? A lagged model has a weight for every lag and
+feature. Few temporal profiles, each with its pattern over features, are weights of low rank. With the same two minutes
+of recording, a low-rank model finds more than ridge regression.
 """
 
 # %%
 # A recording
 # -----------
-# Five minutes at 100 Hz, sixteen features, two responses: one quick and short, one slow and long, in noise three times as strong.
+# Five minutes at 100 Hz, sixteen features, two responses: one quick and short, one slow and long, in noise three times
+# as strong.
 
 import matplotlib.pyplot as plt
 import numpy as np

@@ -2,15 +2,16 @@
 Decoding over time: when does a recording tell conditions apart?
 ================================================================
 
-When does a recording tell two conditions apart, and is it the same pattern all along? A model at each time answers the first
-question; testing each model at every other time answers the second. All times are one batch of problems, so that the map of
-temporal generalisation takes a second.
+When does a recording tell two conditions apart, and is it the same pattern all along? A model at each time answers the
+first question; testing each model at every other time answers the second. All times are one batch of problems, so that
+the map of temporal generalisation takes a second.
 """
 
 # %%
 # Two stages
 # ----------
-# Sixty-four sensors, a hundred times. An early pattern lasts from 20 to 45, and a late one, which is another, from 45 to 80.
+# Sixty-four sensors, a hundred times. An early pattern lasts from 20 to 45, and a late one, which is another, from 45
+# to 80.
 
 import time
 
@@ -46,8 +47,8 @@ axes[0].set(xlabel="time, s")
 # %%
 # Windows and places
 # ------------------
-# Windows keep some times together, and the weights of sensor × time get a low rank. A searchlight goes over sensors instead:
-# here each sensor with its neighbours on a ring, all times at once.
+# Windows keep some times together, and the weights of sensor × time get a low rank. A searchlight goes over sensors
+# instead: here each sensor with its neighbours on a ring, all times at once.
 
 windows = decode_over_time(model, X, y, window=10, step=5, scoring="roc_auc")
 ring = np.roll(np.eye(64), 1, axis=1) + np.roll(np.eye(64), -1, axis=1)

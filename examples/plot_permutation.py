@@ -2,9 +2,9 @@
 Permutation tests: is the score better than chance?
 ===================================================
 
-Could the score of a model have come out without any relation of samples and labels? A permutation test answers that: it
-permutes the labels, fits again, and counts how often the score is as good. All permutations of a fold share one system here, so
-that thousands of fits take seconds.
+Could the score of a model be due to chance? A permutation test answers this: it permutes the labels, fits again, and
+counts how often the score is as good. All permutations of a fold share one linear system here, so thousands of fits
+take seconds.
 """
 
 # %%
@@ -34,8 +34,9 @@ found.plot()
 # %%
 # Which entries?
 # --------------
-# A map of 1,632 entries has some large ones by chance. Entries outlined here are larger than the largest of any entry in 95 %
-# of the permutations, or belong to a cluster of neighbours in time and frequency that is heavier than the heaviest of any.
+# A map of 1,632 entries has some large ones by chance. Entries outlined here are larger than the largest of any entry
+# in 95 % of the permutations, or belong to a cluster of neighbours in time and frequency that is heavier than the
+# heaviest of any.
 
 chosen = TraceNormClassifierCV(views=None).fit(epochs.X, epochs.y)
 model = TraceNormClassifier(alpha=chosen.alpha_, ridge=chosen.ridge_)
@@ -47,8 +48,8 @@ print(f"{tested.significant().sum()} of {tested.map.size} entries survive")
 # %%
 # Better than what?
 # -----------------
-# A yardstick says more than chance. Ridge and logistic regression see the same folds, and the standard error of the difference
-# is corrected for training sets that overlap.
+# A yardstick says more than chance. Ridge and logistic regression see the same folds, and the standard error of the
+# difference is corrected for training sets that overlap.
 
 compared = compare({"trace norm": chosen}, epochs.X, epochs.y, repeats=1)
 print(compared)

@@ -2,8 +2,8 @@
 Reading a model: ranks, factors, patterns
 =========================================
 
-What do the numbers of a fitted model mean, and which of them may be shown to a colleague? Five things are read here from one
-model whose truth is known: the path, the ranks, the factors, the sign and the patterns.
+How do you interpret a fitted model? This example explains five things, with simulated data whose true weights are
+known: the path, the ranks, the factors, their signs and the patterns.
 """
 
 # sphinx_gallery_thumbnail_number = 5
@@ -44,8 +44,9 @@ train, test = slice(0, 400), slice(400, 600)
 # %%
 # The path: what alpha does
 # -------------------------
-# On the left the rank in each mode as alpha falls; on the right the error on held-out folds, with the alpha that was chosen.
-# Cross-validation minimises error, not rank: the chosen model has more components than the truth, most of them tiny.
+# On the left the rank in each mode as alpha falls; on the right the error on held-out folds, with the alpha that was
+# chosen. Cross-validation minimises error, not rank: the chosen model has more components than the truth, most of them
+# tiny.
 
 SEARCH = {"alphas": 30, "views": None, "ridges": (0.0,), "mode_weights": None}
 cv = TraceNormRegressorCV(**SEARCH).fit(X[train], y[train])

@@ -2,8 +2,8 @@
 A stream: is the model after the last batch the right one?
 ==========================================================
 
-If samples come in batches and the model learns as they come, how far is it from the model of all samples? No further than
-its certificate says, and that is checked here. Then: what to do when the world changes, and how to take samples back.
+If a model learns from samples batch by batch, how far is it from the model of all samples? No further than its duality
+gap, as this example checks. It also shows what to do when the data drift, and how to remove samples.
 """
 
 # %%
@@ -48,8 +48,8 @@ ax.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
 plt.show()
 
 # %%
-# When the world changes
-# ----------------------
+# When the data drift
+# -------------------
 # After 3,000 samples the target comes from other weights. ``forgetting=0.9`` multiplies the weight of the past at every
 # batch: it remembers about ten of them. The simple model for comparison is online ridge, which is the same class with
 # ``alpha=0``. Every error is on samples that were not learned yet; the dotted line is where the target changes.
@@ -90,8 +90,8 @@ fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", nco
 plt.show()
 
 # %%
-# Taking samples back
-# -------------------
+# Removing samples
+# ----------------
 # ``forget`` removes samples that were learned. What is left is the model of the others.
 
 model = TraceNormRegressor(alpha=0.1, keep_moments=True).fit(X, y).forget(X[:2000], y[:2000])

@@ -2,17 +2,19 @@
 Views: what differs between two conditions, the mean or the power?
 ==================================================================
 
-Two conditions may differ in the mean of the signals, in their power, or in both: must you know which? No. A view is a way to
-show a sample to a linear model: as it is, whitened, or as the covariance of its channels over time. ``TraceNormClassifierCV``
-tries them and puts those that add something into one convex problem. Here we know what was put in, and read it back.
+Two conditions may differ in the mean of the signals, in their power, or in both: must you know which? No. A view is a
+transform of the samples before the linear model: none, whitening, or the covariance of the channels over time.
+``TraceNormClassifierCV`` tries them and combines those that improve predictions in one convex problem. The data are
+simulated, so we can check the result.
 """
 
 # %%
 # Epochs that differ in two ways
 # ------------------------------
-# Twenty-four sensors on a ring, one second at 100 Hz. In the condition "go" a small wave follows the cue, at 57 degrees and
-# 0.3 s, the same in every epoch; and in the second half a rhythm at 20 Hz, at 172 degrees, is stronger, with another phase in
-# every epoch. So the wave is in the mean of the epochs, and the rhythm is not. A strong rhythm at 10 Hz says nothing.
+# Twenty-four sensors on a ring, one second at 100 Hz. In the condition "go" a small wave follows the cue, at 57 degrees
+# and 0.3 s, the same in every epoch; and in the second half a rhythm at 20 Hz, at 172 degrees, is stronger, with
+# another phase in every epoch. So the wave is in the mean of the epochs, and the rhythm is not. A strong rhythm at 10
+# Hz says nothing.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -72,9 +74,10 @@ plt.show()
 # %%
 # Each view alone, and all of them
 # --------------------------------
-# The default tries these three, and second order with differences of the signals and in windows of time. Ridge regression on
-# each view, in closed form, scores held-out epochs, and a combination of these scores with weights that are not negative
-# says what each view adds. ``view_shares_`` are the weights, ``view_`` is what was put into one problem, with its strengths.
+# The default tries these three, and second order with differences of the signals and in windows of time. Ridge
+# regression on each view, in closed form, scores held-out epochs, and a combination of these scores with weights that
+# are not negative says what each view adds. ``view_shares_`` are the weights, ``view_`` is what was put into one
+# problem, with its strengths.
 
 alone = {view: TraceNormClassifierCV(views=view).fit(X, y) for view in ("raw", "whitened", "second_order")}
 for view, one in alone.items():
@@ -90,10 +93,10 @@ print("chosen:", model.view_)
 # %%
 # Read each view
 # --------------
-# ``coef_by_view_`` and ``patterns_by_view_`` have the weights and patterns of each view of a model. For second order the weights
-# are a symmetric matrix, and ``filters_by_view_`` reads it: its eigenvectors are spatial filters, each with its pattern over the
-# sensors and, last, the mean. Weights and filters also cancel what disturbs, so look at patterns, on the right: how the
-# signals change with what the model reads. First the three models of one view each.
+# ``coef_by_view_`` and ``patterns_by_view_`` have the weights and patterns of each view of a model. For second order
+# the weights are a symmetric matrix, and ``filters_by_view_`` reads it: its eigenvectors are spatial filters, each with
+# its pattern over the sensors and, last, the mean. Weights and filters also cancel what disturbs, so look at patterns,
+# on the right: how the signals change with what the model reads. First the three models of one view each.
 
 names = {"mode_names": ("sensor", "time"), "coordinates": [np.arange(24), times], "units": [None, "s"]}
 fig, axes = plt.subplots(3, 2, figsize=(9, 8.5), layout="constrained")
@@ -102,19 +105,19 @@ for row, one in zip(axes, alone.values(), strict=True):
 plt.show()
 
 # %%
-# The pattern of raw signals is mostly the rhythm at 10 Hz, which says nothing: a pattern is a covariance, and that of a strong
-# signal with anything is large by chance. Whitened, the wave stands out. Second order has two sources: the first is about the
-# mean of the sensors near the wave, the second about the power of those near the rhythm.
+# The pattern of raw signals is mostly the rhythm at 10 Hz, which says nothing: a pattern is a covariance, and that of a
+# strong signal with anything is large by chance. Whitened, the wave stands out. Second order has two sources: the first
+# is about the mean of the sensors near the wave, the second about the power of those near the rhythm.
 #
-# Now the default. It chose second order in two windows, with differences in time as further channels, and the whitened signals.
-# The last panel has the shares.
+# Now the default. It chose second order in two windows, with differences in time as further channels, and the whitened
+# signals. The last panel has the shares.
 
 ViewsDisplay.from_estimator(model, n_sources=1, **names)
 plt.show()
 
 # %%
-# The same in words, as ``tracelearn inspect`` and the page of a model have it. The whitened signals were put into the problem,
-# and the trace norm left their weights at zero: the means in windows of time already tell of the wave.
+# The same in words, as ``tracelearn inspect`` and the page of a model have it. The whitened signals were put into the
+# problem, and the trace norm left their weights at zero: the means in windows of time already tell of the wave.
 
 for view, found in what_was_found(model).items():
     print(f"{view}: {found}")
@@ -122,9 +125,9 @@ for view, found in what_was_found(model).items():
 # %%
 # What was put in, and what was found
 # -----------------------------------
-# The pattern of whitened signals is a tensor like a sample; its first pair of singular vectors is a topography and a time
-# course. Of second order we draw the sensors of the first pattern of each window, and print how much of it is about the mean. A
-# positive eigenvalue: the more of it, the more the epoch looks like "go". Dashed: what was put in.
+# The pattern of whitened signals is a tensor like a sample; its first pair of singular vectors is a topography and a
+# time course. Of second order we draw the sensors of the first pattern of each window, and print how much of it is
+# about the mean. A positive eigenvalue: the more of it, the more the epoch looks like "go". Dashed: what was put in.
 
 U, _, V = np.linalg.svd(alone["whitened"].patterns_by_view_["whitened"][0], full_matrices=False)
 sign = np.sign(U[np.argmax(np.abs(U[:, 0])), 0])
@@ -158,12 +161,12 @@ plt.show()
 # The answer
 # ----------
 # The model has found both. In the first half of an epoch its filter looks at 57 degrees, and the entry of the mean is
-# larger than those of the sensors: "go" has another mean there, the wave. In the second half it looks at 172 degrees, and the
-# mean hardly counts: "go" has more power there, the rhythm. The whitened signals show the same wave with its time course,
-# but no model that is linear in the signals can see the rhythm, whose phase is another one in every epoch. So the default is
-# better than raw, whitened or second order alone, and flat ridge regression is far behind.
+# larger than those of the sensors: "go" has another mean there, the wave. In the second half it looks at 172 degrees,
+# and the mean hardly counts: "go" has more power there, the rhythm. The whitened signals show the same wave with its
+# time course, but no model that is linear in the signals can see the rhythm, whose phase is another one in every epoch.
+# So the default is better than raw, whitened or second order alone, and flat ridge regression is far behind.
 #
-# A share is what a view adds to the others, not what it can do: whitened signals alone do well here, and get a small share, and
-# in the end no weights, because the means in windows of time tell much of the same. Shares are found with ridge regression,
-# which does not know of low rank: where a signal is a weak wave of low rank, ``views="whitened"`` can be better than the
-# default, so try it too.
+# A share is what a view adds to the others, not what it can do: whitened signals alone do well here, and get a small
+# share, and in the end no weights, because the means in windows of time tell much of the same. Shares are found with
+# ridge regression, which does not know of low rank: where a signal is a weak wave of low rank, ``views="whitened"`` can
+# be better than the default, so try it too.

@@ -2,9 +2,10 @@
 Smartwatch motion: which exercise does a person never seen do?
 ==============================================================
 
-Can exercises be told apart from four seconds of a watch, on people the model has never met, and does it help to keep
-sensor × axis × time? Not as such: on raw signals flat models are ahead of low rank. How a sample is shown matters far more than
-which linear model it is: spectra made by hand help every model, and views, which the search finds by itself, help more.
+Can four seconds of a smartwatch recording identify an exercise, for people who are not in the training data, and does
+it help to keep sensor × axis × time? Not by itself: on raw signals flat models are better than low rank. The transform
+of the samples matters far more than the linear model. Spectra help every model, and the views that the search chooses
+help more.
 
 The recordings are those of seglearn: seven shoulder exercises, ten people, accelerometer and gyroscope at 50 Hz.
 """
@@ -12,8 +13,8 @@ The recordings are those of seglearn: seven shoulder exercises, ten people, acce
 # %%
 # Windows as tensors
 # ------------------
-# A window of 200 readings is a 2 × 3 × time tensor; its spectrum to 10 Hz a 2 × 3 × 40 tensor. Every second window is taken,
-# which makes this page quicker to build.
+# A window of 200 readings is a 2 × 3 × time tensor; its spectrum to 10 Hz a 2 × 3 × 40 tensor. Every second window is
+# taken, which makes this page quicker to build.
 
 import time
 
@@ -50,10 +51,10 @@ frequencies = np.fft.rfftfreq(LENGTH, 1 / 50)[1:41]
 # %%
 # People held out
 # ---------------
-# Two of ten people are held out at a time, and the other eight are held out in turns to choose the strength of a penalty.
-# "Trace norm" sees samples as they are; "views" is the default, which may also see them whitened, or as covariances of the six
-# channels over time (or over frequency). Every entry is scaled by its spread over the training windows.
-# In the figure a line is a group of people.
+# Two of ten people are held out at a time, and the other eight are held out in turns to choose the strength of a
+# penalty. "Trace norm" sees samples as they are; "views" is the default, which may also see them whitened, or as
+# covariances of the six channels over time (or over frequency). Every entry is scaled by its spread over the training
+# windows. In the figure a line is a group of people.
 
 within = GroupKFold(3)
 ours = TraceNormClassifierCV(views=None, ridges=(0.0,), cv=within, tol=1e-3)
@@ -97,8 +98,8 @@ plt.show()
 # %%
 # What it reads
 # -------------
-# The first factors of a model of all windows, each with its share of the weights. Accelerometer and gyroscope are read apart,
-# and in frequency mostly what is below 2 Hz, where the movements themselves are.
+# The first factors of a model of all windows, each with its share of the weights. Accelerometer and gyroscope are read
+# apart, and in frequency mostly what is below 2 Hz, where the movements themselves are.
 
 scaled = (spectra - spectra.mean(axis=0)) / spectra.std(axis=0)
 ours.fit(scaled, exercise, groups=person)
@@ -114,7 +115,7 @@ plt.show()
 # %%
 # The answer
 # ----------
-# Where an exercise begins within a window is chance, and a model that is linear in the raw signals cannot know. Covariances of
-# the six channels over time do not depend on it: the default search finds that by itself, and is then better on raw signals
-# than any model here on spectra. Where spectra were made by hand the models differ by no more than groups of people do, and
-# flat ridge is the fastest by far.
+# Where an exercise begins within a window is chance, and a model that is linear in the raw signals cannot know.
+# Covariances of the six channels over time do not depend on it: the default search finds that by itself, and is then
+# better on raw signals than any model here on spectra. Where spectra were made by hand the models differ by no more
+# than groups of people do, and flat ridge is the fastest by far.

@@ -2,10 +2,10 @@
 More data than the workers hold: Zarr on a cluster
 ==================================================
 
-Can two workers, each limited to 512 MiB of memory, learn from 2 GB of tensors in a Zarr folder? Yes: each of them reads a
-chunk, adds it to its moments and drops it; what travels are moments, 8 MB each, and they are added up in a tree. This
-example is not run when the documentation is built. Run it with ``python examples/zarr_on_cluster.py`` (extras ``dask`` and
-``zarr``); it writes and removes 2 GB in a temporary folder.
+Can two workers, each limited to 512 MiB of memory, learn from 2 GB of tensors in a Zarr folder? Yes. Each worker reads
+one chunk at a time and adds it to its moments. Only moments are transferred, 8 MB each, and summed in a tree. This
+example is not run when the documentation is built. Run it with ``python examples/zarr_on_cluster.py`` (extras ``dask``
+and ``zarr``); it writes and removes 2 GB in a temporary folder.
 """
 
 import tempfile

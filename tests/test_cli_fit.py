@@ -293,7 +293,7 @@ def test_views_are_chosen_and_told(capsys, folder):
     assert "left out (share) raw (0.0" in words
     model = load(folder / "seen")
     assert (model.views, model.time_axis, model.view_) == (["raw", "second_order"], -1, "second_order")
-    assert "What it sees of a sample" in (folder / "seen.html").read_text()
+    assert "Views of a sample" in (folder / "seen.html").read_text()
     facts = json.loads(call(capsys, *asked, "--force", "--json")[1])
     told = json.loads(call(capsys, "inspect", "seen", "--json")[1])
     assert facts["views"] == told["views"]

@@ -697,3 +697,15 @@ def test_views_that_would_make_one_problem_too_large_are_left_out_of_it(monkeypa
     monkeypatch.setattr(session, "_MOST_WORK", 1e3)
     model = TraceNormClassifierCV(views=["raw", "second_order"]).fit(X, y)
     assert model.view_ == next(iter(model.view_shares_))
+
+
+@pytest.mark.slow
+def test_numbers_that_samples_hardly_tell_are_predicted_no_worse_than_by_their_mean():
+    found = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X, weights = rng.standard_normal((560, 8, 10)), np.outer(rng.standard_normal(8), rng.standard_normal(10))
+        signal = np.sum(X * weights, axis=(1, 2))
+        y = 0.2 * signal / signal.std() + rng.standard_normal(560)
+        found.append(TraceNormRegressorCV().fit(X[:60], y[:60]).score(X[60:], y[60:]))
+    assert np.mean(found) > -0.05

@@ -44,7 +44,7 @@ def main() -> None:
         "sets": {},
         "results": [],
     }
-    if options.keep:
+    if options.keep and (options.out / "panel.json").exists():
         before = json.loads((options.out / "panel.json").read_text())
         found |= {"sets": before["sets"], "results": before["results"]}
         found["note"] = f"Only {', '.join(entries)} ran anew; all else is of an earlier run on the same folds."

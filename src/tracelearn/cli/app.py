@@ -15,15 +15,15 @@ from tracelearn.cli.mistakes import InterruptionError, telling
 __all__ = ["make_app"]
 
 _COMMANDS = {
-    "fit": "Fit a model to a file of samples, and say how well it predicts samples it has not seen.",
+    "fit": "Fit a model to a file of samples, with a cross-validated score.",
     "predict": "Predict the samples in a file with a model.",
-    "inspect": "Say what is in a file: the model, its weights, and how well it is solved.",
+    "inspect": "Show a model: its parameters, its weights and its duality gap.",
     "reproduce": "Repeat the paper's rank identification experiment.",
-    "stream": "Learn from a stream of samples, and measure how well on the way.",
+    "stream": "Learn from a stream of samples, and measure the error on the way.",
     "test": "Test whether a score on held-out samples is better than chance, by permutations of the targets.",
     "compare": "Compare the trace norm with ridge and logistic regression on flat samples, on the same folds.",
     "over-time": "Fit and score a model at each position along a mode, such as time.",
-    "merge": "Merge what several models, or moments, have learned, and remove what should be forgotten.",
+    "merge": "Merge models or moments, and remove samples that were learned.",
 }
 # Where a command is; the others have a module of their own name.
 _PLACES = {
@@ -43,7 +43,7 @@ def _show_version(wanted: bool) -> None:
 
 def _common(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and leave.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Low-rank linear models for samples that are tensors, with a proof of optimality."""

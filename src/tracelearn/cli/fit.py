@@ -153,7 +153,7 @@ def fit_command(
     views: Annotated[
         str,
         typer.Option(
-            help="How samples are seen: auto, raw, whitened, second_order and so on, or several: raw,whitened."
+            help="Transforms of the samples to try: auto, raw, whitened, second_order and so on, or several: raw,whitened."
         ),
     ] = "auto",
     time_axis: Annotated[
@@ -162,7 +162,9 @@ def fit_command(
     cv: Annotated[int, typer.Option(help="Number of folds.", min=2)] = 5,
     target_mode: Annotated[
         bool,
-        typer.Option("--target-mode", "--class-mode", help="Let classes, or targets, be one more mode of the weights."),
+        typer.Option(
+            "--target-mode", "--class-mode", help="Make the classes, or targets, one more mode of the weights."
+        ),
     ] = False,
     max_iter: Annotated[
         int | None, typer.Option(help="Iterations of a fit, at most.", min=1, show_default="as in Python")
@@ -179,7 +181,7 @@ def fit_command(
     *,
     reading: dict[str, Any],
 ) -> None:
-    """Fit a model to a file of samples, and say how well it predicts samples it has not seen.
+    """Fit a model to a file of samples, with a cross-validated score.
 
     Labels get a classifier, numbers a regressor. Alpha, mode weights and how samples are seen are chosen by cross-validation.
     """

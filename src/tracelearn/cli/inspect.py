@@ -159,7 +159,7 @@ def inspect_command(
     *,
     reading: dict[str, Any],
 ) -> None:
-    """Say what is in a file: the model, its weights, and how well it is solved."""
+    """Show a model: its parameters, its weights and its duality gap."""
     check_out(html, "page", force=force, option="--html", inputs=(model, data, target if data else None))
     sentence = "Expected --html with --data, which is for a page, got none: name a file with --html."
     refuse((data is not None and html is None, sentence))

@@ -49,14 +49,12 @@ def _combined(first: Any, other: Any, at: tuple[Path, Path], ignored: tuple[str,
 
 def merge_command(
     parts: Annotated[list[Path], typer.Argument(help="Files of models or of moments.", show_default=False)],
-    out: Annotated[
-        Path, typer.Option(help="File for the result, which is what the first file is.", show_default=False)
-    ],
+    out: Annotated[Path, typer.Option(help="File for the result, of the type of the first file.", show_default=False)],
     minus: Annotated[list[Path] | None, typer.Option(help="A file to remove; may be given several times.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Merge what several models, or moments, have learned, and remove what should be forgotten.
+    """Merge models or moments, and remove samples that were learned.
 
     The result is what one model would have learned from all samples, whose owners need not show them. Of a search by
     cross-validation it is the model that was found; alpha and whatever else was chosen stay those of the first file.

@@ -173,10 +173,10 @@ def predict_command(
     out: Annotated[
         Path | None, typer.Option(help="File for the predictions: .npy, .npz or .csv.", show_default="CSV, printed")
     ] = None,
-    proba: Annotated[bool, typer.Option("--proba", help="Probabilities instead of scores (logistic loss).")] = False,
+    proba: Annotated[bool, typer.Option("--proba", help="Probabilities instead of scores.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
     quiet: Annotated[
-        bool, typer.Option("--quiet", help="Say nothing but the predictions and what went wrong.")
+        bool, typer.Option("--quiet", help="Print nothing but the predictions, errors and warnings.")
     ] = False,
     *,
     reading: dict[str, Any],

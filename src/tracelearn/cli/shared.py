@@ -65,12 +65,13 @@ Data = Annotated[
     ),
 ]
 Samples = Annotated[
-    str, typer.Option(help="Name of the samples in the file, or of columns that are their entries, such as 'ch*'.")
+    str,
+    typer.Option(help="Name of the samples in the file, or of the columns of a table that are inputs, such as 'ch*'."),
 ]
 Target = Annotated[
     str, typer.Option(help="Name of the targets in the file, or another file: y.npy, labels.csv:diagnosis.")
 ]
-Groups = Annotated[str | None, typer.Option(help="Name of groups, such as subjects, that no two folds may share.")]
+Groups = Annotated[str | None, typer.Option(help="Name of the groups, such as subjects; each stays in one fold.")]
 Confounds = Annotated[
     str | None,
     typer.Option(
@@ -93,7 +94,7 @@ Coordinates = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the facts as one JSON object.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing but what went wrong.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors and warnings.")]
 
 # --- files ------------------------------------------------------------------------------------------------------------
 
@@ -106,11 +107,12 @@ def _reading(
         int | None, typer.Option(help="Axis that counts samples, such as -1 for channels × time × trials.")
     ] = None,
     ignore: Annotated[
-        str | None, typer.Option(help="Columns of a table that are no entries of samples, such as id,age.")
+        str | None,
+        typer.Option(help="Columns of a table to leave out, such as id,age; all others are inputs of the model."),
     ] = None,
     mask: Annotated[str | None, typer.Option(help="NIfTI image of the voxels to use.")] = None,
     flat: Annotated[
-        bool, typer.Option("--flat", help="The voxels of the mask in a row, not the box around it.")
+        bool, typer.Option("--flat", help="The voxels of the mask as a vector, not the box around it.")
     ] = False,
 ) -> dict[str, Any]:
     """Gather what is said about the file of the samples."""

@@ -62,10 +62,10 @@ def stream_command(
     checkpoint: Annotated[Path, typer.Option(help="Folder for checkpoints.", show_default=False)],
     target: Annotated[str, typer.Option(help="Name of the targets in the file.")] = "y",
     samples: Samples = "X",
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest good checkpoint.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue from the newest intact checkpoint.")] = False,
     task: TaskName = "auto",
     alpha: Annotated[float, typer.Option(help="Strength of the trace norm.")] = 0.01,
-    forgetting: Annotated[float, typer.Option(help="What each batch multiplies the weight of the past with.")] = 1.0,
+    forgetting: Annotated[float, typer.Option(help="Factor for the weight of earlier samples at each batch.")] = 1.0,
     refresh_samples: Annotated[
         int | None, typer.Option(help="Solve again after so many samples.", show_default="1000")
     ] = None,
@@ -81,7 +81,7 @@ def stream_command(
     *,
     reading: dict[str, Any],
 ) -> None:
-    """Learn from a stream of samples, and measure how well on the way.
+    """Learn from a stream of samples, and measure the error on the way.
 
     Every batch is predicted, then learned. Killed at any moment, it goes on with --resume as if nothing had happened.
     """

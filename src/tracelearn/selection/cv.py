@@ -182,7 +182,10 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
     def _finish(self, session: Session, best: Table) -> None:
         """Describe what was chosen, fit it to all samples, and show what was learned."""
         at = best.best
-        if self.one_standard_error:
+        # Of several views one predicts numbers a little by chance: what folds do not confirm is shrunk.
+        numbers = session.view_shares is not None and not self._classifier and self.scoring is None
+        is_chance = numbers and best.means[at] < 0.5 * best.errors[at]
+        if self.one_standard_error or is_chance:
             at = int(np.argmax(best.means >= best.means[at] - best.errors[at]))
         self._describe(session, best, at)
         view = session.view(best.candidate.view)
@@ -366,7 +369,8 @@ class TraceNormRegressorCV(MultiOutputMixin, RegressorMixin, SelectionCV):
     scoring : str or callable, default=None
         What selects. None is the variance that held-out predictions explain, but for an offset.
     one_standard_error : bool, default=False
-        Choose the largest alpha whose score is within one standard error of the best: a simpler model, as good.
+        Choose the largest alpha whose score is within one standard error of the best: a simpler model, as good. Where
+        several views were tried and the held-out R² is below half of its standard error, this is done anyway.
     max_time : float, default=None
         Seconds after which the search ends with the best so far, fitted and certified as ever. The first Ctrl-C does the
         same, with a warning; a second one stops at once.
