@@ -54,6 +54,7 @@ __all__ = [
     "find_time_axis",
     "mode_scatters",
     "multiply_modes",
+    "no_sums",
     "read_modes",
     "read_time_axis",
     "squares",
@@ -97,11 +98,19 @@ def summarise(T: Array, weight: Array, second: Second, shared: Sequence[int] = (
     # The first row is as close to the mean as any: a shift by it, then by the small step that is left, keeps the digits
     # that one subtraction of a large mean would lose.
     first = rows[tuple(slice(1) if axis == 0 or axis in shared else slice(None) for axis in range(rows.ndim))]
-    rows, total = rows - first, xp.sum(weight)
-    weight = xp.reshape(weight, (-1, *(1,) * (rows.ndim - 1)))
-    step = xp.mean(xp.sum(rows * weight, axis=0, keepdims=True) / total, axis=(0, *shared), keepdims=True)
-    sums = [to_numpy(part) for part in second((rows - step) * xp.sqrt(weight))]
+    rows, total, weight = rows - first, xp.sum(weight), as_dtype(weight, rows.dtype)
+    sum_ = xp.reshape(xp.reshape(weight, (1, -1)) @ xp.reshape(rows, (rows.shape[0], -1)), (1, *rows.shape[1:]))
+    step = xp.mean(sum_ / total, axis=(0, *shared), keepdims=True)
+    sums = []
+    if second is not no_sums:
+        roots = xp.reshape(xp.sqrt(weight), (-1, *(1,) * (rows.ndim - 1)))
+        sums = [to_numpy(part) for part in second((rows - step) * roots)]
     return Summary(float(total), to_numpy(first + step)[0], sums, second, float(xp.finfo(T.dtype).eps))
+
+
+def no_sums(rows: Array) -> list[Array]:
+    """Want nothing but the mean."""
+    return []
 
 
 def squares(shared: Sequence[int], shape: tuple[int, ...], rows: Array) -> list[Array]:
@@ -193,7 +202,7 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
 
     def _rules(self) -> tuple[Second, Sequence[int]]:
         """Find which sums about the mean are needed, none by default, and the axes along which the mean does not vary."""
-        return (lambda rows: []), ()
+        return no_sums, ()
 
     @abstractmethod
     def _keep(self, summary: Summary) -> None:
