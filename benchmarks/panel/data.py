@@ -126,15 +126,14 @@ def serology() -> DataSet:
     return DataSet("serology", X[known], np.unique(labels[known], return_inverse=True)[1])
 
 
-def _series(name: str, loader: str, *, numbers: bool = False) -> Callable[[], DataSet]:
-    """Series that come with aeon; they were not looked at before convolutions were a view."""
+def _series(name: str, loader: str) -> Callable[[], DataSet]:
+    """Series of one channel that come with aeon; they were not looked at before convolutions were a view."""
 
     def load() -> DataSet:
         import aeon.datasets
 
         X, y = getattr(aeon.datasets, f"load_{loader}")()
-        y = y if numbers else np.unique(y, return_inverse=True)[1]
-        return DataSet(name, np.asarray(X, dtype=float), np.asarray(y), signal=not numbers)
+        return DataSet(name, np.asarray(X, dtype=float), np.unique(y, return_inverse=True)[1], signal=True)
 
     return load
 
@@ -152,8 +151,6 @@ LOADERS: tuple[Callable[[], DataSet], ...] = (
     _series("leaves", "osuleaf"),
     _series("Italian power demand", "italy_power_demand"),
     _series("appliances", "acsf1"),
-    _series("deaths by Covid-19", "covid_3month", numbers=True),
-    _series("sentiment and price", "cardano_sentiment", numbers=True),
 )
 
 
