@@ -127,7 +127,7 @@ def serology() -> DataSet:
 
 
 def _series(name: str, loader: str) -> Callable[[], DataSet]:
-    """Series of one channel that come with aeon; they were not looked at before convolutions were a view."""
+    """Series of one channel that come with aeon; the number of waveforms of ``Convolutions`` was chosen on three of them."""
 
     def load() -> DataSet:
         import aeon.datasets
