@@ -457,6 +457,11 @@ class Samples:
         together, rounding = self.total(products)
         return together - rounding[:, None] * mean
 
+    def with_rows(self, rows: Array, shape: tuple[int, ...]) -> Samples:
+        """Show samples in memory by other rows (n, q)."""
+        (block,) = self.blocks
+        return replace(self, blocks=[replace(block, X=rows)], shape=shape, is_checked=False)
+
     def mapped_rows(self, function: Callable[[Array], Array], shape: tuple[int, ...]) -> Samples:
         """Change the rows of every block: a feature map."""
         return replace(self._mapped(lambda block: replace(block, X=function(block.X))), shape=shape)

@@ -60,7 +60,10 @@ class HeldOut:
 
 def held_out(scores: Sequence[Array], design: Design) -> list[HeldOut]:
     """Gather the held-out scores of each fold, of many every second or third; two classes get a column each."""
-    found, every = [], -(-sum(map(len, scores)) // _MOST)
+    found, count = list[HeldOut](), 0
+    for own in scores:
+        count += own.shape[0]
+    every = -(-count // _MOST)
     for own, held, weight in zip(scores, design.held, design.weights, strict=True):
         xp = array_namespace(held.Y)
         rows = xp.nonzero(held.share)[0][::every]
@@ -217,10 +220,8 @@ def softmax_regression(
 
 def log_losses(parts: Sequence[HeldOut]) -> Array:
     """Find the log-loss of each fold, of scores times one factor."""
-    size, found = factor(parts), []
-    for own in parts:
-        found.append(_log_loss(own, size * own.scores))
-    return np.array(found)
+    size = factor(parts)
+    return np.array([_log_loss(own, size * own.scores) for own in parts])
 
 
 def class_map(parts: Sequence[HeldOut]) -> tuple[Array, Array]:
