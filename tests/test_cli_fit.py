@@ -253,28 +253,62 @@ def test_what_is_not_given_is_searched_with_alpha(capsys, folder, target, more, 
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "called"),
     [
-        (["--target", "label"], "channel 2, time 3, band 2"),
-        (["--target", "label", "--samples", "flat", "--tensor-shape", "4,3,2"], "channel 2, time 3, band 2"),
-        (["--target", "three", "--class-mode"], "class 3, channel 4, time 3, band 2"),
-        (["--target", "both", "--class-mode"], "target 1, channel 4, time 3, band 2"),
+        (["--target", "label"], ["channel", "time", "band"]),
+        (["--target", "label", "--samples", "flat", "--tensor-shape", "4,3,2"], ["channel", "time", "band"]),
+        (["--target", "three", "--class-mode"], ["class", "channel", "time", "band"]),
+        (["--target", "both", "--class-mode"], ["target", "channel", "time", "band"]),
     ],
 )
-def test_modes_are_called_by_their_names_without_a_page_too(capsys, folder, more, told):
+def test_modes_are_called_by_their_names_without_a_page_too(capsys, folder, more, called):
     names = ("--mode-names", "channel, time,band")
     code, out, err = call(capsys, "fit", "data.npz", *FAST, *more, *names, "--out", "model")
     assert (code, err) == (0, "")
-    ranks = re.search(r"^components +(.*?) carry 99 % *$", out, re.M)[1]
-    assert re.sub(r"\d", "", ranks) == re.sub(r"\d", "", told)
+    words = " ".join(out.split())
+    found = re.findall(r"(\d+)(?: components?)? of (\w+)", re.search(r" components (\d.*?) carry 99 % ", words)[1])
+    assert [name for _, name in found] == called
     code, out, err = call(capsys, "inspect", "model", *names)
     assert (code, err) == (0, "")
-    assert re.search(r"^components +(.*?) carry 99 % *$", out, re.M)[1] == ranks
-    called = [words.rsplit(" ", 1)[0] for words in ranks.split(", ")]
+    assert re.search(r" components (\d.*?) carry 99 % ", " ".join(out.split()))[1] in words
     assert re.findall(r"^mode (\w+) +[▁▂▃▄▅▆▇█]", out, re.M) == called
     facts = json.loads(call(capsys, "inspect", "model", *names, "--json")[1])
     assert facts["mode_names"] == called
-    assert [f"{name} {rank}" for name, rank in zip(called, facts["components"], strict=True)] == ranks.split(", ")
+    assert facts["components"] == [int(count) for count, _ in found]
+
+
+def test_table_and_pages_report_one_score_with_one_error(capsys, folder):
+    # A search solves the models of folds only as far as it needs, so its own scores are a little different.
+    asked = ("fit", "data.npz", "--groups", "who", "--cv", "4", "--html", "page.html", "--out", "model", "--json")
+    code, out, err = call(capsys, *asked)
+    assert (code, err) == (0, "")
+    score, model = json.loads(out)["score"], load(folder / "model")
+    assert (model.best_score_, model.best_score_se_) == (score["mean"], score["standard_error"])
+    assert re.findall(r"± (\d\.\d+)", (folder / "page.html").read_text()) == 2 * [f"{score['standard_error']:.3f}"]
+    assert call(capsys, "inspect", "model", "--html", "again.html")[0] == 0
+    again = re.findall(r"± (\d\.\d+)", (folder / "again.html").read_text())
+    assert [float(one) for one in again] == 2 * [pytest.approx(score["standard_error"], rel=0.05)]
+
+
+def test_modes_without_names_count_from_0_in_tables_pages_figures_and_errors(capsys, folder):
+    code, out, err = call(
+        capsys, "fit", "data.npz", *FAST, "--target", "label", "--html", "page.html", "--out", "model"
+    )
+    assert (code, err) == (0, "")
+    assert "of mode 0," in " ".join(out.split())
+    out = call(capsys, "inspect", "model")[1]
+    assert re.findall(r"^(mode \d) +[▁▂▃▄▅▆▇█]", out, re.M) == ["mode 0", "mode 1", "mode 2"]
+    assert "mode 3" not in out
+    page = (folder / "page.html").read_text()
+    assert "mode 0" in page
+    assert "mode 3" not in page
+    model = load(folder / "model")
+    pytest.importorskip("matplotlib", reason="figures")
+    from tracelearn.plotting import ModeFactorsDisplay
+
+    assert [ax.get_xlabel() for ax in ModeFactorsDisplay.from_estimator(model).axes_] == ["mode 0", "mode 1", "mode 2"]
+    with pytest.raises(ValueError, match="coordinates for mode 0"):
+        ModeFactorsDisplay.from_estimator(model, coordinates=[[1, 2], None, None])
 
 
 def test_views_are_chosen_and_told(capsys, folder):

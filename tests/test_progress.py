@@ -3,12 +3,14 @@
 import logging
 import re
 import signal
+import warnings
 
 import numpy as np
 import pytest
 
 from tracelearn import TraceNormRegressorCV, load, save
 from tracelearn.datasets import make_low_rank_regression
+from tracelearn.report import model_page
 from tracelearn.selection.session import Session
 
 
@@ -113,9 +115,19 @@ def test_an_alpha_at_the_end_of_its_grid_is_warned_of(problem):
     X, y = problem
     options = {"views": None, "ridges": (0.0,), "cv": 3}
     with pytest.warns(UserWarning, match="got the smallest that was tried, .*smaller ones"):
-        TraceNormRegressorCV([3.0, 2.0, 1.0], **options).fit(X, y)
+        model = TraceNormRegressorCV([3.0, 2.0, 1.0], **options).fit(X, y)
+    assert "The smallest alpha that was tried won" in model_page(model)
     with pytest.warns(UserWarning, match="got the largest that was tried, .*larger ones"):
         TraceNormRegressorCV([0.1, 0.01, 0.001], **options).fit(X, y + np.random.default_rng(0).normal(size=80) * 5)
+
+
+def test_a_score_that_is_level_at_the_end_of_the_grid_is_not_warned_of():
+    X, y, _ = make_low_rank_regression(80, (5, 4, 3), rank=1, noise=0.0, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = TraceNormRegressorCV([3.0, 2e-3, 1e-3], views=None, ridges=(0.0,), cv=3).fit(X, y)
+    assert model.alpha_ == pytest.approx(1e-3)
+    assert "alpha that was tried won" not in model_page(model)
 
 
 def test_a_search_that_ends_without_weights_says_that_the_samples_say_nothing(problem):

@@ -251,7 +251,7 @@ def test_a_page_of_large_weights_says_what_it_leaves_out(samples):
     X, y, _ = samples
     model = TraceNormRegressor(alpha=0.5).fit(X[:60], y[:60])
     assert "only every" not in render(gather(model))
-    assert "shows only every 2nd entry of mode 1 and every 3rd entry of mode 2; the model" in render(
+    assert "shows only every 2nd entry of mode 0 and every 3rd entry of mode 1; the model" in render(
         gather(model, most=50)
     )
 
@@ -320,7 +320,7 @@ def test_the_page_shows_each_view_with_its_share_and_what_was_found(signals):
 def test_the_page_says_that_samples_are_seen_as_logarithms(signals):
     X, _ = signals
     model = TraceNormRegressorCV([0.01], cv=3, views="log", ridges=(0.0,)).fit(np.exp(X), X[:, 0, :5].mean(axis=1))
-    assert "computed from a sample of 3 × 40 (mode 1 × mode 2), the logarithms of its entries, plus" in str(
+    assert "computed from a sample of 3 × 40 (mode 0 × mode 1), the logarithms of its entries, plus" in str(
         Text(model_page(model))
     )
 
@@ -330,7 +330,7 @@ def test_of_several_views_each_has_components_and_the_first_of_samples_its_weigh
     y = X[:, 0, :5].mean(axis=1)
     model = TraceNormRegressorCV([0.01], cv=3, views="raw+whitened+second_order_two_windows", ridges=(0.0,)).fit(X, y)
     facts = gather(model)
-    names = ["raw: mode 1", "raw: mode 2", "whitened: mode 1", "whitened: mode 2"]
+    names = ["raw: mode 0", "raw: mode 1", "whitened: mode 0", "whitened: mode 1"]
     assert facts.names_of_weights == [*names, *(f"second order, two windows, window {k}" for k in (1, 2))]
     np.testing.assert_allclose(facts.weights.coef[0], model.coef_by_view_["raw"])
     np.testing.assert_allclose(facts.weights.patterns[0], model.patterns_by_view_["raw"])

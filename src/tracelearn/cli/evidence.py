@@ -221,7 +221,9 @@ def over_time_command(
     alpha: Annotated[
         str, typer.Option(help="Strength of the trace norm, or auto: found from the samples at each position.")
     ] = "auto",
-    axis: Annotated[int, typer.Option(help="Axis of the samples to decode along, the first mode is 1.")] = -1,
+    axis: Annotated[
+        int, typer.Option(help="Axis of the data to decode along: 0 is samples, 1 the first mode, -1 the last.")
+    ] = -1,
     window: Annotated[int, typer.Option(help="Entries of a window.", min=1)] = 1,
     step: Annotated[int, typer.Option(help="Entries from one window to the next.", min=1)] = 1,
     generalize: Annotated[bool, typer.Option("--generalize", help="Test every model at every position.")] = False,

@@ -116,9 +116,9 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
     if "mode_ranks" in facts:
         rows |= views_in_rows(facts["views"])
         rows["components"] = components_in_words(facts)
-        names = facts["mode_names"] or range(1, len(facts["singular_values"]) + 1)
         row = "mode {}" if facts["weights_of"] == "samples" else "{}, values"
-        rows |= {row.format(name): _bars(one) for name, one in zip(names, facts["singular_values"], strict=True)}
+        names = [row.format(name.removeprefix("mode ")) for name in facts["mode_names"]]
+        rows |= {name: _bars(one) for name, one in zip(names, facts["singular_values"], strict=True)}
     rows |= {name: line.format(**facts) for name, (key, line) in _LINES.items() if facts.get(key) is not None}
     if facts.get("moments") is False:
         rows["moments"] = "no: it cannot merge or go on learning"

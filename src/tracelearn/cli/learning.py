@@ -276,6 +276,8 @@ def learn(data: Dataset, task: Task, model: Any, splits: Splits, bar: Bar) -> tu
         evaluation, baseline, paired = _cross_validate(model, data, splits, task, bar)
     folds = evaluation.folds
     assert folds is not None
+    if folds.is_optimistic:  # one score for table, page and file: here the models of folds were solved to the end
+        model.best_score_, model.best_score_se_ = folds.mean, folds.standard_error
     score = {
         "measure": "accuracy" if task.is_classification else "R2",
         "mean": folds.mean,

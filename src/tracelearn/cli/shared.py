@@ -416,11 +416,13 @@ def components_in_words(facts: dict[str, Any]) -> str:
     --------
     >>> from tracelearn.cli.shared import components_in_words
     >>> components_in_words({"components": [1, 2], "mode_names": ["channel", "time"], "views": []})
-    'channel 1, time 2 carry 99 %'
+    '1 component of channel and 2 of time carry 99 %'
     """
-    counts, names = facts["components"], facts["mode_names"]
-    words = map(str, counts) if names is None else (f"{n} {count}" for n, count in zip(names, counts, strict=True))
-    return "" if facts["views"] or len(counts) == 1 else f"{', '.join(words)} carry 99 %"
+    from tracelearn.plotting.views import counted
+
+    counts = facts["components"]
+    none = facts["views"] or len(counts) == 1 or not any(counts)
+    return "" if none else counted("component", "of", counts, facts["mode_names"])
 
 
 def views_in_rows(views: list[dict[str, Any]]) -> dict[str, str]:

@@ -117,6 +117,8 @@ class CVCurve:
     mean: Array
     standard_error: Array
     alpha: float
+    score: float  # of the alpha that was chosen, as the model reports it
+    error: float
     quantity: str  # what was measured, in words
     n_folds: int
     n_candidates: int
@@ -136,12 +138,14 @@ def cv_curve(model: Any) -> CVCurve:
     error = to_numpy(getattr(model, "score_path_se_", corrected_error(known, 0.0)))
     usual = "accuracy" if hasattr(model, "classes_") else "R²"
     quantity = usual if scoring is None else scoring.replace("_", " ") if isinstance(scoring, str) else "score"
-    mean = known.mean(axis=1)
+    alphas = to_numpy(model.alphas_)
     return CVCurve(
-        alphas=to_numpy(model.alphas_),
-        mean=mean,
+        alphas=alphas,
+        mean=known.mean(axis=1),
         standard_error=error,
         alpha=float(model.alpha_),
+        score=float(model.best_score_),
+        error=float(getattr(model, "best_score_se_", error[np.argmin(np.abs(alphas - model.alpha_))])),
         quantity=f"held-out {quantity}",
         n_folds=path.shape[1],
         n_candidates=len({str({**params, "alpha": None}) for params in model.cv_results_["params"]}),

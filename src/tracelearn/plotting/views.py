@@ -17,7 +17,7 @@ from tracelearn.plotting.modes import MOST, carrying, check_model, draw_over, le
 from tracelearn.plotting.weights import WeightsDisplay, choose_targets
 from tracelearn.samples.modes import Mode
 
-__all__ = ["ViewPart", "ViewsDisplay", "parts_of_model", "view_in_words", "what_was_found"]
+__all__ = ["ViewPart", "ViewsDisplay", "counted", "parts_of_model", "view_in_words", "what_was_found"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,16 +125,17 @@ def what_was_found(estimator: Any, parts: Sequence[ViewPart] | None = None) -> d
         elif own[0].maps is None:
             counts = [carrying(one) for one in squares[0]]
             names = [mode.name for mode in own[0].modes]
-            found[view] = _counted("component", "of", counts, names)
+            found[view] = counted("component", "of", counts, names)
         else:
             whole = np.concatenate([one for (one,) in squares])
             counts = [carrying(one, whole) for (one,) in squares]
             names = ["" if part.window is None else f"window {part.window}" for part in own]
-            found[view] = _counted("source", "in", counts, names) + _leading(estimator, own)
+            found[view] = counted("source", "in", counts, names) + _leading(estimator, own)
     return found
 
 
-def _counted(what: str, where: str, counts: list[int], names: list[str]) -> str:
+def counted(what: str, where: str, counts: list[int], names: list[str]) -> str:
+    """Say how many components of each mode, or sources in each window, carry nearly all of the weights."""
     pairs = [(count, name) for count, name in zip(counts, names, strict=True) if count]
     words = [f"{count}" + (f" {where} {name}" if name else "") for count, name in pairs]
     words[0] = words[0].replace(f"{pairs[0][0]}", f"{pairs[0][0]} {what}{'s' if pairs[0][0] > 1 else ''}", 1)

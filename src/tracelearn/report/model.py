@@ -106,7 +106,6 @@ class ModelFacts:
     chosen: CVCurve | None
     n_samples: float | None
     views: list[View]  # where there is more to say than that samples are seen as they are
-    is_named: bool  # whether modes have names of their own
     is_apart: bool  # whether weights are those of views, not of the entries of a sample
     linear_view: str  # the view whose weights are then shown
 
@@ -123,12 +122,11 @@ class ModelFacts:
         return _ranks(self.last)
 
     def for_table(self) -> dict[str, Any]:
-        """Gather what a command prints of the weights; modes have names where these are known, or say which view is meant."""
+        """Gather what a command prints of the weights."""
         views = [{"view": one.label, "share": one.share, "found": one.found} for one in self.views]
-        names = self.names_of_weights if self.is_named or self.is_apart else None
         found = {"views": views, "weights_of": "views" if self.is_apart else "samples"}
         counts = [one.carrying for one in self.components]
-        return {**found, "mode_names": names, "components": counts, "mode_ranks": plain(self.ranks)}
+        return {**found, "mode_names": self.names_of_weights, "components": counts, "mode_ranks": plain(self.ranks)}
 
     @property
     def names_of_weights(self) -> list[str]:
@@ -167,9 +165,6 @@ def gather(
     shape = tuple(last.sample_shape_)
     # A transformer that keeps the modes may have seen names that it did not pass on.
     known = [step.modes_ for step in steps if hasattr(step, "modes_") and tuple(step.sample_shape_) == shape]
-    is_named = mode_names is not None or bool(known)
-    if not is_named:
-        mode_names = [f"mode {n}" for n in range(1, len(shape) + 1)]
     modes = as_modes(shape, mode_names, coordinates, units, known[-1] if known else None)
     is_apart = getattr(last, "best_estimator_", last).sample_shape_ != shape
     parts = parts_of_model(last, modes) if hasattr(last, "views_") else []
@@ -196,7 +191,6 @@ def gather(
         chosen=cv_curve(last) if hasattr(last, "cv_results_") else None,
         n_samples=None if moments is None else float(moments.weight),
         views=_views(last, parts),
-        is_named=is_named,
         is_apart=is_apart,
         linear_view=next((part.label for part in parts if is_apart and part.maps is None), ""),
     )
@@ -234,7 +228,7 @@ def _targets(last: Any, count: int) -> tuple[str, list[str]]:
         sides = [(", ".join(map(str, left)), ", ".join(map(str, right))) for left, right in last.nodes_]
         return "step", [f"{left} | {right}" for left, right in sides]
     kind, names = target_names(last, count)
-    return kind, [str(name + 1 if kind == "target" else name) for name in names]
+    return kind, [str(name) for name in names]
 
 
 def _patterns(last: Any, shape: tuple[int, ...]) -> Array | None:

@@ -17,6 +17,7 @@ from tracelearn.report.drawings import image_modes, numbers, selector
 from tracelearn.report.model import ModelFacts, changed_parameters
 from tracelearn.report.pages import document, fill, power, read_text, table
 from tracelearn.report.scores import Confusion, Folds, Residuals, in_words
+from tracelearn.selection.search import rising_end
 
 __all__ = ["Evaluation", "render"]
 
@@ -144,7 +145,7 @@ def _headline(facts: ModelFacts, evaluation: Evaluation | None) -> tuple[str, st
     chosen = facts.chosen
     if chosen is None:
         return "score", "unknown", "no data were given"
-    value, error = _rounded(chosen.mean[chosen.at], chosen.standard_error[chosen.at])
+    value, error = _rounded(chosen.score, chosen.error)
     return f"{escape(chosen.quantity)}, {chosen.n_folds} folds", value, f"± {error}"
 
 
@@ -162,8 +163,8 @@ def _score(facts: ModelFacts, evaluation: Evaluation | None) -> dict[str, Any]:
     """Gather what the page says of the score, and what is not known of it."""
     chosen = facts.chosen
     values: dict[str, Any] = {}
-    if chosen is not None:
-        mean, error = _rounded(chosen.mean[chosen.at], chosen.standard_error[chosen.at])
+    if chosen is not None and (evaluation is None or evaluation.folds is None):  # on folds it is the same score
+        mean, error = _rounded(chosen.score, chosen.error)
         values = {"quantity": escape(chosen.quantity), "cv_mean": mean, "cv_error": error}
     if evaluation is None:
         return {**values, "only_cv": chosen is not None, "is_unknown": chosen is None}
@@ -333,7 +334,6 @@ def _path(facts: ModelFacts) -> dict[str, Any]:
     if chosen is None:
         return {}
     has_path = chosen.alphas[0] != chosen.alphas[-1]  # ridge regression alone has alphas of 0
-    ends = {0: "largest", len(chosen.alphas) - 1: "smallest"} if has_path else {}
     return {
         "chosen": chosen,
         "has_path": has_path,
@@ -341,7 +341,7 @@ def _path(facts: ModelFacts) -> dict[str, Any]:
         "n_alphas": len(chosen.alphas),
         "ranks": ", ".join(one.span for one in facts.components),
         "has_candidates": chosen.n_candidates > 1,
-        "edge": ends.get(chosen.at),
+        "edge": rising_end(chosen.mean, chosen.at) if has_path else "",
     }
 
 

@@ -37,7 +37,7 @@ from tracelearn.samples.scikit_learn import (
 from tracelearn.selection.calibration import HeldOut, Judge, factor, held_out
 from tracelearn.selection.folds import folds_of
 from tracelearn.selection.found import SHOWN, FoundModel
-from tracelearn.selection.search import Table, cv_results
+from tracelearn.selection.search import Table, cv_results, rising_end
 from tracelearn.selection.session import Progress, Session, View, choose
 
 __all__ = ["TraceNormClassifierCV", "TraceNormRegressorCV"]
@@ -318,14 +318,11 @@ def _warn_of_choice(table: Table, at: int, model: Any) -> None:
             ZeroWeightsWarning,
         )
         return
-    values, alphas = table.selecting, table.alphas
-    if at not in (0, len(values) - 1) or len(values) < 3 or not alphas[at] > 0:
-        return
-    rise = values[at] - values[1 if at == 0 else -2]
-    if rise > 0.01 * (np.max(values) - np.min(values)):
-        end, todo = ("largest", "larger ones") if at == 0 else ("smallest", "smaller ones, by eps or alphas")
+    end, alpha = rising_end(table.selecting, at), table.alphas[at]
+    if end and alpha > 0:
+        todo = "larger ones" if end == "largest" else "smaller ones, by eps or alphas"
         warn(
-            f"Expected the best alpha among others, got the {end} that was tried, {alphas[at]:.3g}, and the score still rises "
+            f"Expected the best alpha among others, got the {end} that was tried, {alpha:.3g}, and the score still rises "
             f"towards it: try {todo}."
         )
 

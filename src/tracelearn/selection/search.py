@@ -33,6 +33,7 @@ __all__ = [
     "read_alphas",
     "ridge_path",
     "ridges_for",
+    "rising_end",
     "walk",
     "walk_logistic",
     "walk_ridges",
@@ -69,6 +70,25 @@ def read_alphas(alphas: Any, eps: float) -> tuple[Array, bool]:
             f"Expected alphas to be a number of them, or at least one strength that is finite and not negative, got {alphas}."
         )
     return found, True
+
+
+def rising_end(values: Array, at: int) -> str:
+    """Name the end of a path, largest or smallest alpha, that was chosen while the score still rises to it; "" elsewhere.
+
+    Where the score is level, a wider path would change nothing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.selection.search import rising_end
+    >>> rising_end(np.array([0.0, 0.5, 0.9]), 2), rising_end(np.array([0.0, 0.899, 0.9]), 2)
+    ('smallest', '')
+    """
+    ends = {0: ("largest", 1), len(values) - 1: ("smallest", -2)}
+    if at not in ends or len(values) < 3:
+        return ""
+    end, neighbour = ends[at]
+    return end if values[at] - values[neighbour] > 0.01 * (np.max(values) - np.min(values)) else ""
 
 
 @dataclass(frozen=True)
