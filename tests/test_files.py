@@ -984,3 +984,11 @@ def test_a_full_device_is_noticed(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left on device"):
         files.write_atomically(tmp_path / "file", b"data")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
+def test_a_pipe_in_the_place_of_a_model_is_not_waited_for(tmp_path, within_seconds):
+    os.mkfifo(tmp_path / "model")
+    for read in (load, files.read_header):
+        with within_seconds(10), pytest.raises(files.DamagedFileError, match="which is a pipe or a device"):
+            read(tmp_path / "model")

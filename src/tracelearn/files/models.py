@@ -231,13 +231,23 @@ def _one_line(error: Exception) -> str:
 
 def read_header(path: str | os.PathLike[str]) -> Header:
     """Read what a file says of itself; its content is not looked at."""
-    with open(path, "rb") as file:
+    with _opened(path) as file:
         return _read_header(file, path)
+
+
+def _opened(path: str | os.PathLike[str]) -> IO[bytes]:
+    """Open a file; a pipe in its place, as in a folder of checkpoints from elsewhere, could be waited at for ever."""
+    place = Path(path)
+    if place.exists() and not place.is_file() and not place.is_dir():
+        raise DamagedFileError(
+            f"Expected a file, got {path}, which is a pipe or a device: copy what it gives to a file."
+        )
+    return open(path, "rb")
 
 
 def _read(path: str | os.PathLike[str]) -> tuple[Header, bytes]:
     """Read the bytes of a file, no more than there are, and check them against its header."""
-    with open(path, "rb") as file:
+    with _opened(path) as file:
         header = _read_header(file, path)
         present = os.fstat(file.fileno()).st_size - file.tell()
         if present != header.length:
