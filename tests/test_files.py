@@ -44,7 +44,7 @@ from tracelearn import (
 )
 from tracelearn.files import models as files
 from tracelearn.files.content import known_types
-from tracelearn.files.header import DamagedFileError, Header
+from tracelearn.files.header import DamagedFileError, Header, read_header
 from tracelearn.paper import PaperRegressor
 from tracelearn.penalties import L1, Nuclear
 
@@ -985,3 +985,11 @@ def test_a_full_device_is_noticed(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left on device"):
         files.write_atomically(tmp_path / "file", b"data")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
+def test_a_pipe_in_the_place_of_a_model_is_not_waited_for(tmp_path, within_seconds):
+    os.mkfifo(tmp_path / "model")
+    for read in (load, read_header):
+        with within_seconds(10), pytest.raises(DamagedFileError, match="which is a pipe or a device"):
+            read(tmp_path / "model")

@@ -90,7 +90,7 @@ def test_each_part_is_shrunk_along_its_own_mode_by_its_own_threshold(rng, xp, sh
     modes = list(range(order))[::-1]
     parts, thresholds = rng.standard_normal((order, 2, *shape)), rng.uniform(0.1, 1.0, (order, 2))
     penalty = Overlap(tuple((xp.asarray(t), Nuclear(mode)) for t, mode in zip(thresholds, modes, strict=True)))
-    found = np.asarray(penalty._shrunk(xp.asarray(parts), xp.ones(2, dtype=xp.float64)))
+    found = np.asarray(xp.stack(penalty._each("prox", xp.asarray(parts), xp.ones(2, dtype=xp.float64))))
     for m, mode in enumerate(modes):
         for b in range(2):
             expected = _shrunk(matricize(parts[m, b], mode), thresholds[m, b])

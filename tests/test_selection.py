@@ -80,16 +80,36 @@ def test_held_out_scores_are_those_of_separate_fits(problem, n, fit_intercept):
             assert model.score_path_[a, f] == pytest.approx(alone.score(X[test], y[test]), abs=0.06)
 
 
-def test_ridge_alone_is_ridge_regression(problem):
-    X, y = problem
-    splits = list(KFold(3).split(X))
-    rows, folds = X.reshape(len(X), -1), Folds(splits, len(y))
-    design = Design(Samples.of(Block(X.reshape(90, -1), y[:, None]), SHAPE), folds, Squared(), False, True)
+RIDGES = {  # samples, folds, whether samples have weights, whether one decomposition serves all folds
+    "folds of fewer samples than features": (90, KFold(3), False, True),
+    "fewer samples than features": (20, KFold(3), False, True),
+    "folds of more samples than features": (90, KFold(2), False, False),
+    "folds that leave samples out of both": (
+        20,
+        ShuffleSplit(4, test_size=0.3, train_size=0.5, random_state=0),
+        False,
+        False,
+    ),
+    "weights": (20, KFold(3), True, False),
+}
+
+
+@pytest.mark.parametrize("case", RIDGES)
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_ridge_alone_is_ridge_regression(problem, case, fit_intercept):
+    n, cv, weighted, shared = RIDGES[case]
+    X, y = problem[0][:n] + 3.0, problem[1][:n]
+    splits, rows = list(cv.split(X)), X.reshape(n, -1)[:, :40]
+    weight = np.linspace(1.0, 3.0, n) if weighted else np.full(n, 2.0)
+    samples = Samples.of(Block(rows, y[:, None], weight), (40,))
+    design = Design(samples, Folds(splits, n), Squared(), False, fit_intercept)
+    assert (design.principal is not None) == shared
     table = walk_ridges(design, "raw")
     for ridge, held in zip(table.ridges, table.held, strict=True):
         for (train, test), found in zip(splits, held, strict=True):
-            alone = Ridge(alpha=ridge * len(train)).fit(rows[train], y[train])
-            assert_allclose(found[:, 0], alone.predict(rows[test]), rtol=1e-8)
+            alone = Ridge(alpha=ridge * weight[train].sum(), fit_intercept=fit_intercept)
+            alone.fit(rows[train], y[train], sample_weight=weight[train])
+            assert_allclose(found[:, 0], alone.predict(rows[test]), rtol=1e-7, atol=1e-9)
 
 
 def test_the_samples_are_read_once(problem, monkeypatch):

@@ -67,12 +67,10 @@ class Split:
 
     def map(self, function: Callable[..., Array], *others: Split) -> Split:
         """Apply a function to every array, and to the same array of other splits."""
-
-        def each(*values: Any) -> Any:
-            return tuple(map(each, *values)) if isinstance(values[0], tuple) else function(*values)
-
-        parts, duals, anchors = zip(*map(attrgetter("parts", "duals", "anchors"), (self, *others)), strict=True)
-        return Split(each(*parts), each(*duals), each(*anchors))
+        found = []
+        for own in zip(*map(attrgetter("parts", "duals", "anchors"), (self, *others)), strict=True):
+            found.append(tuple(map(function, *own)) if isinstance(own[0], tuple) else function(*own))
+        return Split(*found)
 
     def take(self, index: Array) -> Split:
         """Keep some tensors of the batch."""
@@ -185,13 +183,11 @@ class Atom:
         return math.prod(shape)
 
     def bound_to(self, shape: tuple[int, ...]) -> Atom:
-        """Return the atom that stands for this one among weights of a shape, so that equal ones are found."""
-        mode = getattr(self, "mode", None)
-        if mode is None:
-            return self
-        if not -len(shape) <= mode < len(shape):
-            raise ValueError(f"Expected terms that fit weights of shape {shape}, got {self}: modes are counted from 0.")
-        return replace(self, mode=mode % len(shape))  # type: ignore[call-arg]
+        """Return the atom that stands for this one among weights of a shape, so that equal ones are found.
+
+        A ``mode`` is counted from the first when this is called.
+        """
+        return self
 
     def __rmul__(self, weight: float) -> Overlap:
         return Overlap(((float(weight), self),))
@@ -237,8 +233,7 @@ class Nuclear(Atom):
 
     def bound_to(self, shape: tuple[int, ...]) -> Atom:
         """Both unfoldings of a matrix have the same singular values."""
-        found = super().bound_to(shape)
-        return Nuclear(0) if len(shape) == 2 else found
+        return Nuclear(0) if len(shape) == 2 else self
 
 
 @dataclass(frozen=True)
@@ -342,13 +337,15 @@ class _Terms:
     def _weights(self, like: Array) -> Array:
         """Return the weight of every term in every problem, (M, B), as numbers like those of a batch (B, ...)."""
         xp = array_namespace(like)
-        zeros = xp.zeros(like.shape[0], dtype=like.dtype, device=device(like))
-        return xp.stack([zeros + weight for weight, _ in self.terms])
+        zeros, found = xp.zeros(like.shape[0], dtype=like.dtype, device=device(like)), []
+        for weight, _ in self.terms:
+            found.append(zeros + weight)
+        return xp.stack(found)
 
     def _each(self, method: str, T: Array, level: Array | None = None) -> list[Array]:
         """Call a method of every atom with the view of its own tensor of T (M, B, ...), or all with that of T (1, B, ...).
 
-        A proximal point needs a ``level`` (B,), which times the weights are the thresholds.
+        With a ``level`` (B,) they are proximal points, with thresholds ``level`` times weights, and come back as tensors.
         """
         xp, (weights, atoms) = array_namespace(T), zip(*self.terms, strict=True)
         found: list[Array] = [None] * len(atoms)
@@ -362,15 +359,9 @@ class _Terms:
             more = () if level is None else (thresholds[0][None, ...] if alone else xp.stack(thresholds),)
             results = getattr(atoms[group[0]], method)(views[0][None, ...] if alone else xp.stack(views), *more)
             for place, m in enumerate(group):
-                found[m] = results[place, ...]
+                own = results[place, ...]
+                found[m] = own if level is None else atoms[m].back(own, tuple(T.shape[1:]))
         return found
-
-    def _shrunk(self, points: Array, level: Array) -> Array:
-        """Find the proximal point of each term at its own point (M, B, ...), with thresholds ``level`` (B,) times weights."""
-        found = self._each("prox", points, level)
-        for m, (_, atom) in enumerate(self.terms):
-            found[m] = atom.back(found[m], tuple(points.shape[1:]))
-        return array_namespace(points).stack(found)
 
     def bound_to(self, shape: tuple[int, ...]) -> Self:
         """Check modes and weights, leave terms without weight out, and merge equal ones: one has a closed proximal point."""
@@ -378,7 +369,13 @@ class _Terms:
         for weight, atom in self.terms:
             if not (isinstance(weight, float | int) and math.isfinite(weight) and weight >= 0):
                 raise ValueError(f"Expected weights of a penalty that are finite and not negative, got {weight}.")
-            same = atom.bound_to(shape)
+            mode: Any = getattr(atom, "mode", 0)
+            if not -len(shape) <= mode < len(shape):
+                raise ValueError(
+                    f"Expected terms that fit weights of shape {shape}, got {atom}: modes are counted from 0."
+                )
+            counted: Any = atom
+            same = (replace(counted, mode=mode % len(shape)) if hasattr(atom, "mode") else atom).bound_to(shape)
             if weight:
                 merged[same] = self._merge(merged[same], weight) if same in merged else weight
         if not merged:
@@ -468,7 +465,7 @@ class Overlap(_Terms):
         anchors = split.duals / level
         anchors += (1.0 - relax) * split.parts
         anchors += relax * W
-        parts = self._shrunk(anchors, alpha / rho)
+        parts = array_namespace(W).stack(self._each("prox", anchors, alpha / rho))
         duals = anchors - parts
         duals *= level
         return Split(parts, duals, anchors)
@@ -490,7 +487,7 @@ class Overlap(_Terms):
         mean = xp.mean(state, axis=0)
         mirror = 2.0 * mean - state
         anchored = (curvature * P + mirror[0, ...] / step) / (curvature + 1.0 / step)  # Eq. 19
-        parts = self._shrunk(mirror[1:, ...], step * alpha)  # Eq. 20
+        parts = xp.stack(self._each("prox", mirror[1:, ...], step * alpha))  # Eq. 20
         duals = (mirror[1:, ...] - parts) / step
         state = state + xp.concat([anchored[None, ...], parts]) - mean  # Eq. 22 and 23
         return mean, Split(parts, duals, state)
@@ -562,7 +559,7 @@ class Latent(_Terms):
         level = xp.reshape(rho, (-1, *(1,) * (W.ndim - 1)))
         excess = (xp.sum(split.anchors, axis=0) - W)[None, ...] / count
         duals, copies = split.duals + level * excess, split.anchors - excess
-        parts = self._shrunk(copies - duals / level, alpha / rho)
+        parts = xp.stack(self._each("prox", copies - duals / level, alpha / rho))
         return Split(parts, duals, relax * parts + (1.0 - relax) * copies)
 
     def residuals(self, before: Split, after: Split, W: Array, rho: Array) -> tuple[Array, Array]:
@@ -578,7 +575,7 @@ class Latent(_Terms):
         state, count, stiffness = split.anchors, len(self.terms), step * curvature
         force = stiffness / (1.0 + count * stiffness) * (P - xp.sum(state, axis=0))
         coupled = state + force[None, ...]
-        parts = self._shrunk(2.0 * coupled - state, step * alpha)
+        parts = xp.stack(self._each("prox", 2.0 * coupled - state, step * alpha))
         return xp.sum(coupled, axis=0), Split(parts, -force[None, ...] / step, state + parts - coupled)
 
     def tidy(self, W: Array, split: Split) -> Array:

@@ -405,7 +405,7 @@ def atoms(shape):
     """Every atom, in every mode that it can have."""
     for atom in ATOMS.values():
         if hasattr(atom(), "mode"):
-            yield from (atom(mode).bound_to(shape) for mode in range(-len(shape), len(shape)))
+            yield from ((1.0 * atom(mode)).bound_to(shape).terms[0][1] for mode in range(-len(shape), len(shape)))
         else:
             yield atom()
 

@@ -19,7 +19,7 @@ from tracelearn.arrays import cuda
 from tracelearn.arrays.array_api import Array, array_namespace, is_on_gpu, is_sparse
 
 __all__ = [
-    "Cholesky",
+    "cholesky_solver",
     "conjugate_gradients",
     "coupled_gram",
     "few_threads",
@@ -193,8 +193,36 @@ def mode_scales(variance: Array, shape: Sequence[int]) -> Array:
 # --- systems and threads ----------------------------------------------------------------------------------------------
 
 
-class Cholesky:
-    """A Cholesky factor L of a matrix with a shift on its diagonal, and its solves.
+def cholesky_solver(matrix: Array, shift: float) -> Callable[[Array], Array]:
+    """Factor a matrix with a shift on its diagonal; return the function that solves ``(matrix + shift I) w = r`` for rows r.
+
+    For a small matrix it multiplies with the inverse of the factor, a function of arrays alone, which can be recorded.
+    Elsewhere than on a processor many small products wait for each other, and so do the rows of an inverse.
+    """
+    xp, p, here = array_namespace(matrix), matrix.shape[0], isinstance(matrix, np.ndarray)
+    eye = xp.eye(p, dtype=matrix.dtype, device=device(matrix))
+    matrix, L = matrix + shift * eye, None
+    try:
+        if here and p % 512 == 0:
+            # Rows of a multiple of 4,096 bytes share cache lines, and eight more columns halve the time.
+            padded = np.eye(p + 8, dtype=matrix.dtype)
+            padded[:p, :p] = matrix
+            L = np.linalg.cholesky(padded)[:p, :p]
+        else:
+            L = xp.linalg.cholesky(matrix)
+    except (ArithmeticError, RuntimeError, ValueError):  # NumPy, PyTorch and JAX each have their own word for it
+        pass
+    if L is None or not bool(xp.all(xp.isfinite(L))):
+        # Positive definite but for rounding: lift the spectrum by what that is worth.
+        lift = 10 * p * float(xp.finfo(matrix.dtype).eps) * float(xp.max(xp.abs(xp.linalg.diagonal(matrix))))
+        L = xp.linalg.cholesky(matrix + lift * eye)
+    if p > (2 * _BLOCK if here else _LARGE):
+        return _Substitution(L).solve
+    return partial(_times_inverse, _invert_lower(L))
+
+
+class _Substitution:
+    """Solves with a large Cholesky factor L.
 
     At p = 1000 the inverse of L takes 12 ms and a solve with it 0.1 ms; the inverses of its diagonal blocks take 2 ms
     and a substitution block by block 0.2 ms. A fit needs some twenty solves of each factor, so blocks come first, and
@@ -202,55 +230,25 @@ class Cholesky:
     of BLAS threads, and the two pools slow each other down.
     """
 
-    def __init__(self, matrix: Array, shift: float) -> None:
-        xp, p = array_namespace(matrix), matrix.shape[0]
-        matrix = matrix + shift * xp.eye(p, dtype=matrix.dtype, device=device(matrix))
+    def __init__(self, L: Array) -> None:
+        self._L = L
         self._inverse: Array | None = None
         self._blocks: list[tuple[slice, Array]] = []
         self._solves = 0
-        try:
-            if isinstance(matrix, np.ndarray) and p % 512 == 0:
-                # Rows of a multiple of 4,096 bytes share cache lines, and eight more columns halve the time.
-                padded = np.eye(p + 8, dtype=matrix.dtype)
-                padded[:p, :p] = matrix
-                self._L = np.linalg.cholesky(padded)[:p, :p]
-            else:
-                self._L = xp.linalg.cholesky(matrix)
-            if bool(xp.all(xp.isfinite(self._L))):
-                return
-        except (ArithmeticError, RuntimeError, ValueError):  # NumPy, PyTorch and JAX each have their own word for it
-            pass
-        # Positive definite but for rounding: lift the spectrum by what that is worth.
-        lift = 10 * p * float(xp.finfo(matrix.dtype).eps) * float(xp.max(xp.abs(xp.linalg.diagonal(matrix))))
-        self._L = xp.linalg.cholesky(matrix + lift * xp.eye(p, dtype=matrix.dtype, device=device(matrix)))
-
-    @property
-    def solver(self) -> Callable[[Array], Array]:
-        """The solve: of a small factor by its inverse, a function of arrays alone, which can be recorded.
-
-        Elsewhere than on a processor many small products wait for each other, and so do the rows of an inverse.
-        """
-        if self._L.shape[0] > (2 * _BLOCK if isinstance(self._L, np.ndarray) else _LARGE):
-            return self.solve
-        self._inverse = _invert_lower(self._L) if self._inverse is None else self._inverse
-        return partial(_times_inverse, self._inverse)
 
     def solve(self, rows: Array) -> Array:
         """Solve ``L L' w = r`` for every row r."""
         self._solves += 1
-        size, here = self._L.shape[0], isinstance(self._L, np.ndarray)
+        L, here = self._L, isinstance(self._L, np.ndarray)
         if self._inverse is None and here and self._solves > 100:
-            self._inverse = _invert_lower(self._L)
+            self._inverse = _invert_lower(L)
         if self._inverse is not None:
             return _times_inverse(self._inverse, rows)
         if not self._blocks:
-            step, inv = _BLOCK if here else _LARGE_BLOCK, array_namespace(rows).linalg.inv
+            size, step, inv = L.shape[0], _BLOCK if here else _LARGE_BLOCK, array_namespace(rows).linalg.inv
             parts = [slice(start, min(start + step, size)) for start in range(0, size, step)]
-            self._blocks = [(part, inv(self._L[part, part])) for part in parts]
-        return self._substituted(rows)
-
-    def _substituted(self, rows: Array) -> Array:
-        L, W = self._L, array_namespace(rows).zeros_like(rows)
+            self._blocks = [(part, inv(L[part, part])) for part in parts]
+        W = array_namespace(rows).zeros_like(rows)
         for part, inverse in self._blocks:
             W[:, part] = (rows[:, part] - W[:, : part.start] @ L[part, : part.start].T) @ inverse.T
         for part, inverse in reversed(self._blocks):

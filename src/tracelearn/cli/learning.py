@@ -22,7 +22,7 @@ from tracelearn.arrays.array_api import available_memory
 from tracelearn.arrays.linalg import few_threads
 from tracelearn.cli.mistakes import refuse, telling
 from tracelearn.cli.progress import Bar
-from tracelearn.cli.shared import as_text, targets_of
+from tracelearn.cli.shared import as_text, check_label_memory, targets_of
 from tracelearn.estimators.scores import accuracy, r_squared
 from tracelearn.inference.comparison import Comparison, flat_rivals
 from tracelearn.inference.sets import cleaned
@@ -94,6 +94,7 @@ class Dataset:
 def read(source: Source, groups: Source | None, data: str, bar: Bar) -> Dataset:
     """Read what fits in memory, and leave the rest where it is; groups are targets of the same file."""
     y, named = targets_of(source, data), None if groups is None else targets_of(groups, data, "groups")
+    check_label_memory(y, len(y))
     assert source.sample_shape is not None
     assert source.dtype is not None
     size = len(y) * math.prod(source.sample_shape) * source.dtype.itemsize

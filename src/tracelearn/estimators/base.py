@@ -31,6 +31,7 @@ from tracelearn.samples.checks import (
     check_overflow,
     check_place,
     check_total_weight,
+    learning,
     narrowed,
     read_confounds,
     read_numbers,
@@ -220,8 +221,24 @@ class TraceNormModel(WeightsInModes, BaseEstimator):
 
     # --- learning ----------------------------------------------------------------------------------------------------
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, confounds: Any = None) -> Self:
-        """Learn from samples, wherever they are."""
+    @learning
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> Self:
+        """Learn from all samples at once.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, I1, ..., IN), or (n_samples, n_features) with ``tensor_shape``
+            Of NumPy, or of any library of the array API standard, in which and on whose device all is then computed. A
+            DataArray of xarray, a DataFrame with several levels of columns and epochs of MNE bring names: ``modes_``.
+        y : array of shape (n_samples,), or of a regressor (n_samples, K)
+            Numbers are of X's library, or of NumPy and then moved to X. Labels of NumPy may be strings, and so are
+            ``classes_`` and predictions; labels of another library are of X's. None takes the names of the events of MNE's
+            epochs.
+        sample_weight : array of shape (n_samples,), default=None
+        confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
+            Numbers that are regressed out of the samples, such as movement or age. Predictions then need them too: the
+            regression that was learned here is applied to new samples.
+        """
         loss = self._loss()
         raw = as_raw(X, y, sample_weight, confounds)
         self.__dict__.pop("moments_", None)
@@ -409,7 +426,10 @@ class TraceNormModel(WeightsInModes, BaseEstimator):
         if not self.fit_intercept:
             return as_dtype(xp.zeros_like(W[:, 0]), self._dtype), xp.zeros_like(room)
         found = problems.fit.intercept(W)
-        kept, curvature = narrowed(found, self._dtype), self._loss(found.shape[0]).curvature
+        kept = narrowed(found, self._dtype)
+        if kept.dtype == found.dtype:
+            return found, xp.zeros_like(room)
+        curvature = self._loss(found.shape[0]).curvature
         # The loss is flat at the best intercept: another costs at most half the curvature times the square of the distance.
         square = summed((as_dtype(kept, found.dtype) - found) ** 2, room.shape[0])
         cost = 0.5 * (curvature or 0.0) * square / xp.where(problems.scale > 0, problems.scale, xp.ones_like(room))

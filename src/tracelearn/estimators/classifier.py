@@ -285,25 +285,6 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
                 "the classes are not known before the last batch, so pass sample_weight instead."
             )
 
-    @learning
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> Self:
-        """Learn from all samples at once.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, I1, ..., IN), or (n_samples, n_features) with ``tensor_shape``
-            Of NumPy, or of any library of the array API standard, in which and on whose device all is then computed. A
-            DataArray of xarray, a DataFrame with several levels of columns and epochs of MNE bring names: ``modes_``.
-        y : array of labels of shape (n_samples,)
-            Of NumPy, then also strings, and so are ``classes_`` and predictions; or of another library, then they are of X's.
-            None takes the names of the events of MNE's epochs.
-        sample_weight : array of shape (n_samples,), default=None
-        confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
-            Numbers that are regressed out of the samples, such as movement or age. Predictions then need them too: the
-            regression that was learned here is applied to new samples.
-        """
-        return self._fit(X, y, sample_weight, confounds)
-
     @available_if(has_moments)
     @learning
     def partial_fit(

@@ -142,24 +142,6 @@ class TraceNormRegressor(MultiOutputMixin, RegressorMixin, OnlineModel):
         shape = np.shape(execution.first(targets)[0])
         return Survey(math.prod(shape[1:]), total, {"_single": len(shape) == 1})
 
-    @learning
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> Self:
-        """Learn from all samples at once.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, I1, ..., IN), or (n_samples, n_features) with ``tensor_shape``
-            Of NumPy, or of any library of the array API standard, in which and on whose device all is then computed. A
-            DataArray of xarray, a DataFrame with several levels of columns and epochs of MNE bring names: ``modes_``.
-        y : array of shape (n_samples,) or (n_samples, K)
-            Of X's library, or of NumPy and then moved to X.
-        sample_weight : array of shape (n_samples,), default=None
-        confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
-            Numbers that are regressed out of the samples, such as movement or age. Predictions then need them too: the
-            regression that was learned here is applied to new samples.
-        """
-        return self._fit(X, y, sample_weight, confounds)
-
     @available_if(has_moments)
     @learning
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> Self:

@@ -7,9 +7,10 @@ import json
 import os
 from dataclasses import asdict, dataclass
 from importlib import metadata
+from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["FORMAT", "MAGIC", "DamagedFileError", "Header", "header_of", "read_header"]
+__all__ = ["FORMAT", "MAGIC", "DamagedFileError", "Header", "header_of", "opened", "read_header"]
 
 FORMAT = 2
 MAGIC = b"tracelearn file\n"
@@ -54,8 +55,18 @@ class Header:
 
 def read_header(path: str | os.PathLike[str]) -> Header:
     """Read what a file says of itself; its content is not looked at."""
-    with open(path, "rb") as file:
+    with opened(path) as file:
         return header_of(file, path)
+
+
+def opened(path: str | os.PathLike[str]) -> IO[bytes]:
+    """Open a file; a pipe in its place, as in a folder of checkpoints from elsewhere, could be waited at for ever."""
+    place = Path(path)
+    if place.exists() and not place.is_file() and not place.is_dir():
+        raise DamagedFileError(
+            f"Expected a file, got {path}, which is a pipe or a device: copy what it gives to a file."
+        )
+    return open(path, "rb")
 
 
 def header_of(file: IO[bytes], path: Any) -> Header:

@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator
 
 from tracelearn.files.checks import check_use
 from tracelearn.files.content import UnknownTypeError, full_name, known_types, read_content, write_content
-from tracelearn.files.header import MAGIC, DamagedFileError, Header, header_of
+from tracelearn.files.header import MAGIC, DamagedFileError, Header, header_of, opened
 from tracelearn.moments import Moments
 
 __all__ = ["load", "pack", "save", "unpack", "write_atomically"]
@@ -190,7 +190,7 @@ def _one_line(error: Exception) -> str:
 
 def _read(path: str | os.PathLike[str]) -> tuple[Header, bytes]:
     """Read the bytes of a file, no more than there are, and check them against its header."""
-    with open(path, "rb") as file:
+    with opened(path) as file:
         header = header_of(file, path)
         present = os.fstat(file.fileno()).st_size - file.tell()
         if present != header.length:

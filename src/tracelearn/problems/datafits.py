@@ -15,7 +15,7 @@ from functools import cached_property, partial
 from typing import Any, ClassVar, Protocol, Self
 
 from tracelearn.arrays.array_api import Array, array_namespace, to_single
-from tracelearn.arrays.linalg import Cholesky, positive_part
+from tracelearn.arrays.linalg import cholesky_solver, positive_part
 from tracelearn.arrays.subspaces import Subspaces
 from tracelearn.moments import Moments
 from tracelearn.problems.operators import Operator, Rows, compressed, largest_eigenvalue
@@ -285,7 +285,7 @@ class Gram:
     has_factor: ClassVar[bool] = True
     matrix: Array
     spectral: bool = False
-    _last: dict[float, Cholesky] = field(default_factory=dict, init=False, repr=False)
+    _last: dict[float, Rows] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def shares_shift(self) -> bool:
@@ -318,12 +318,12 @@ class Gram:
         xp = array_namespace(shift)
         if not self.spectral:
             level = float(shift[0])
-            factor = self._last.get(level)
-            if factor is None:
-                factor = Cholesky(self.matrix, level)
+            solve = self._last.get(level)
+            if solve is None:
+                solve = cholesky_solver(self.matrix, level)
                 self._last.clear()
-                self._last[level] = factor
-            return factor.solver  # not looked up again: another thread may have cleared
+                self._last[level] = solve
+            return solve  # not looked up again: another thread may have cleared
         values, vectors = self._eigen
         groups = xp.reshape(values, (self.n_groups, 1, -1)) + xp.reshape(shift, (self.n_groups, -1, 1))
         return partial(_in_eigenbasis, vectors, xp.reshape(groups, (shift.shape[0], -1)))

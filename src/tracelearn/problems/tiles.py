@@ -20,7 +20,7 @@ from tracelearn.arrays.array_api import Array, available_memory, within_limit
 from tracelearn.moments import Fold
 from tracelearn.problems.datafits import Squares
 from tracelearn.problems.operators import Rows, largest_eigenvalue
-from tracelearn.samples.samples import Local, Samples
+from tracelearn.samples.samples import Block, Local, Samples
 
 __all__ = ["Tiles", "has_room", "n_passes", "tiled_squares"]
 
@@ -96,11 +96,8 @@ class _TiledFold(Fold):
 
 def _folded(samples: Samples) -> _TiledFold:
     """Sum the samples up here, in one pass."""
-    p, K, shape = samples.n_features, samples.n_targets, samples.shape
-    fold: _TiledFold = samples.execution.folded(
-        lambda fold, block: block.add_to(fold or _TiledFold.empty(p, K), shape), lambda fold: fold, samples.blocks
-    )
-    fold._settle()
+    fold, add = _TiledFold.empty(samples.n_features, samples.n_targets), partial(Block.add_to, shape=samples.shape)
+    samples.execution.folded(add, _TiledFold._settle, samples.blocks, fold)
     return fold
 
 

@@ -62,7 +62,7 @@ class Dask:
 
     def folded(self, add: Callable[[Any, Any], Any], end: Function, values: PerBlock) -> Any:
         """Make a state of every block and add up what they end as."""
-        return self.total(lambda block: end(add(None, block)), values)
+        return self.total(lambda block: end(add(block, None)), values)
 
     def memory(self) -> int:
         """Find the bytes that a task may take: a third of what the smallest worker has for each of its threads."""

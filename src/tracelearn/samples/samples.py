@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -81,9 +81,11 @@ class Local:
             found = part if found is None else added(found, part)
         return found
 
-    def folded(self, add: Callable[[Any, Any], Any], end: Function, values: PerBlock) -> Any:
-        """Add every block to a state, None before the first; return what ``end`` makes of it."""
-        return end(reduce(add, values, None))
+    def folded(self, add: Callable[[Any, Any], Any], end: Function, values: PerBlock, state: Any = None) -> Any:
+        """Add every block to a state, by ``add(block, state)``; return what ``end`` makes of it."""
+        for block in values:
+            state = add(block, state)
+        return end(state)
 
     def memory(self) -> int:
         """Find the bytes that a sum over blocks may take."""
@@ -129,7 +131,7 @@ class Raw:
         if 32.0 * self.n_samples * math.prod(self.sample_shape or ()) > available_memory():
             return self
         _, X, y, weight = zip(*self.batches, strict=True)
-        found = _in_memory(np.concatenate(X), np.concatenate(y), None if weight[0] is None else np.concatenate(weight))
+        found = as_raw(np.concatenate(X), np.concatenate(y), None if weight[0] is None else np.concatenate(weight))
         return replace(found, confounds=self.confounds, modes=self.modes)
 
     def all_targets(self) -> tuple[Array, Array | None]:
@@ -167,10 +169,6 @@ def unnamed(X: Any, y: Any = None, known: Any = None) -> tuple[Any, Any, Any]:
     return read_named(X, y, known)
 
 
-def _in_memory(X: Any, y: Any, sample_weight: Any) -> Raw:
-    return Raw([(0, X, y, sample_weight)], [(y, sample_weight)], in_memory=True)
-
-
 def as_raw(X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None, known: Any = None) -> Raw:
     """See samples as blocks: an array in memory as one, a Dask array, a file, a lazy array or an iterable as many.
 
@@ -182,25 +180,24 @@ def as_raw(X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = No
         return replace(found, confounds=read_confounds(confounds, n))
     if isinstance(X, Raw):
         return X
-    if type(X) is np.ndarray and X.dtype != object:
-        return _in_memory(X, y, sample_weight)
-    if is_named(X):
-        values, y, modes = unnamed(X, y, known)
-        return replace(as_raw(values, y, sample_weight), modes=modes)
-    if is_dask(X):
-        from tracelearn.samples.execution import dask_blocks  # noqa: PLC0415 - Dask is imported where it is used
+    if type(X) is not np.ndarray or X.dtype == object:
+        if is_named(X):
+            values, y, modes = unnamed(X, y, known)
+            return replace(as_raw(values, y, sample_weight), modes=modes)
+        if is_dask(X):
+            from tracelearn.samples.execution import dask_blocks  # noqa: PLC0415 - Dask is imported where it is used
 
-        return dask_blocks(X, y, sample_weight)
-    return _in_blocks(X, y, sample_weight, known)
+            return dask_blocks(X, y, sample_weight)
+        from tracelearn.samples.opening import as_source  # noqa: PLC0415 - it knows all formats
+
+        source = as_source(X, y, sample_weight)
+        if source is not None:
+            return _in_blocks(source, known)
+    return Raw([(0, X, y, sample_weight)], [(y, sample_weight)], in_memory=True)
 
 
-def _in_blocks(X: Any, y: Any, sample_weight: Any, known: Any) -> Raw:
-    """See what is read block by block as many blocks, and all else as one."""
-    from tracelearn.samples.opening import as_source  # noqa: PLC0415 - it knows all formats
-
-    source = as_source(X, y, sample_weight)
-    if source is None:
-        return _in_memory(X, y, sample_weight)
+def _in_blocks(source: Any, known: Any) -> Raw:
+    """See what is read block by block as many blocks."""
     if known and source.modes:
         from tracelearn.samples.modes import check_file_modes  # noqa: PLC0415 - needed for files with names alone
 
@@ -254,12 +251,13 @@ class Block:
             check_range(self.X, "X")
             check_range(self.Y, "y")
 
-    def add_to(self, fold: Fold, shape: tuple[int, ...]) -> Fold:
-        """Add the samples to moments in the making, and return these."""
-        if self.X.shape[0] == 0:
+    def add_to(self, fold: Fold | None, shape: tuple[int, ...]) -> Fold:
+        """Add the samples, and their confounds as features after theirs, to moments in the making, or begin these."""
+        xp, X = array_namespace(self.Y), self.X
+        X = X if self.confounds is None else xp.concat([as_dtype(X, self.Y.dtype), self.confounds], axis=1)
+        fold = Fold.empty(X.shape[1], self.Y.shape[1], X) if fold is None else fold
+        if X.shape[0] == 0:
             return fold
-        xp = array_namespace(fold.gram)
-        X = self.X if self.confounds is None else xp.concat([as_dtype(self.X, self.Y.dtype), self.confounds], axis=1)
         with np.errstate(over="ignore", invalid="ignore"):  # judged below, by a look at p numbers instead of n p
             fold.add(X, self.Y, self.weight)
             x_size, y_size = float(xp.sum(xp.linalg.diagonal(fold.gram))), float(xp.sum(fold.target_sq))
@@ -404,7 +402,7 @@ class Samples:
         """Learn how the confounds explain the samples, about the means of both or about zero."""
         p, q = self.n_features, self.n_confounds
 
-        def add(fold: Fold | None, block: Block) -> Fold:
+        def add(block: Block, fold: Fold | None) -> Fold:
             return (fold or Fold.empty(q, p, block.confounds)).add(block.confounds, block.X, block.weight)
 
         moments: Moments = self.execution.folded(add, Fold.freeze, self.blocks)
@@ -419,25 +417,22 @@ class Samples:
 
     def moments(self, past: Moments | None = None) -> Moments:
         """Summarise the samples, and their confounds as features after theirs, added to what was summarised before."""
-        p, K, shape = self.n_features + self.n_confounds, self.n_targets, self.shape
-        continued = past if isinstance(self.execution, Local) else None  # elsewhere every block begins at nothing
-
-        def add(fold: Fold | None, block: Block) -> Fold:
-            if fold is None:
-                fold = Fold.empty(p, K, block.X) if continued is None else Fold.thaw(continued)
-            return block.add_to(fold, shape)
-
+        add = partial(Block.add_to, shape=self.shape)
+        if past is not None and isinstance(self.execution, Local):  # elsewhere every block begins at nothing
+            return self.execution.folded(add, Fold.freeze, self.blocks, Fold.thaw(past))  # type: ignore[no-any-return]
         found: Moments = self.execution.folded(add, Fold.freeze, self.blocks)
-        return found if past is None or continued is not None else past + found
+        return found if past is None else past + found
 
     def fold_moments(self, fold_of: Array, n_folds: int) -> list[Moments]:
         """Summarise each fold, given the fold (n,) of every sample, in one pass."""
-        p, K, shape = self.n_features + self.n_confounds, self.n_targets, self.shape
+        shape = self.shape
 
-        def add(folds: list[Fold] | None, block: Block) -> list[Fold]:
-            folds = folds or [Fold.empty(p, K, block.X) for _ in range(n_folds)]
-            own = fold_of[block.first : block.first + block.X.shape[0]]
-            return [block.take(np.flatnonzero(own == f)).add_to(fold, shape) for f, fold in enumerate(folds)]
+        def add(block: Block, folds: list[Fold] | None) -> list[Fold]:
+            own, added = fold_of[block.first : block.first + block.X.shape[0]], []
+            for f in range(n_folds):
+                part = block.take(np.flatnonzero(own == f))
+                added.append(part.add_to(None if folds is None else folds[f], shape))
+            return added
 
         return [*self.execution.folded(add, lambda folds: tuple(map(Fold.freeze, folds)), self.blocks)]
 

@@ -9,10 +9,11 @@ from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
+from array_api_compat import device
 from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold, check_cv
 from sklearn.utils.multiclass import type_of_target
 
-from tracelearn.arrays.array_api import Array, array_namespace, is_sparse
+from tracelearn.arrays.array_api import Array, array_namespace, is_sparse, move_to
 from tracelearn.confounds import Regression
 from tracelearn.errors import warn
 from tracelearn.losses import Loss
@@ -21,7 +22,7 @@ from tracelearn.problems.batch import Form, choose_form, datafit, origin_of, var
 from tracelearn.problems.datafits import DataFit, Span, Squares
 from tracelearn.samples.samples import Samples
 
-__all__ = ["Design", "Folds", "Held", "corrected_error", "folds_of"]
+__all__ = ["Design", "Folds", "Held", "Principal", "corrected_error", "folds_of"]
 
 
 # Logistic regression is tried up to so many weights, and so many numbers read for each of them.
@@ -65,6 +66,14 @@ class Folds:
             found[test], held = f, held + len(test)
         apart = held == self.n and not np.any(found < 0)
         return found if apart and all(len(train) + len(test) == self.n for train, test in self.splits) else None
+
+    @cached_property
+    def are_complements(self) -> bool:
+        """Whether every fold learns from exactly those samples that it does not hold out."""
+        return all(
+            np.array_equal(learned, ~held)
+            for learned, held in zip(self.masks(held=False), self.masks(held=True), strict=True)
+        )
 
     def masks(self, *, held: bool) -> list[Array]:
         """Mark the training or the held-out samples of each fold, (n,)."""
@@ -147,6 +156,52 @@ def corrected_error(scores: Array, ratio: float) -> Array:
     """
     n = scores.shape[-1]
     return np.asarray(np.sqrt((1.0 / n + ratio) * np.var(scores, axis=-1, ddof=min(1, n - 1))))
+
+
+@dataclass(frozen=True, eq=False)
+class Principal:
+    """All samples in coordinates (n, r) whose matrix of products is diagonal: ridge regression without some is soon done."""
+
+    rows: Array
+    Y: Array
+    axes: Array | None = None  # (p, r), if these are not the coordinates of the design
+    origin: Any = 0.0  # (p,)
+
+    @cached_property
+    def squares(self) -> Array:
+        """The diagonal (r,) of the matrix of products."""
+        return array_namespace(self.rows).sum(self.rows**2, axis=0)
+
+    def total_variance(self, held: Array, *, fit_intercept: bool) -> float:
+        """Sum the variances of all coordinates, without some samples."""
+        xp, n = array_namespace(self.rows), self.rows.shape[0] - held.shape[0]
+        own = xp.take(self.rows, held, axis=0)
+        mean = (xp.sum(self.rows, axis=0) - xp.sum(own, axis=0)) / n
+        found = (xp.sum(self.squares) - xp.sum(own**2)) / n
+        return float(found - xp.sum(mean**2)) if fit_intercept else float(found)
+
+    def without(self, held: Array, ridges: Array, *, fit_intercept: bool) -> tuple[Array, Array]:
+        """Minimise ``|Y - X W' - b|^2 + ridge |W|^2`` without some samples, for each of A ridges: (A, K, p) and (A, K).
+
+        Samples that are left out get an unknown in their target each, so that they fit themselves and pull at nothing. With the
+        intercept that is one system of so many unknowns, besides the diagonal one of the coordinates.
+        """
+        xp, X, Y = array_namespace(self.rows), self.rows, self.Y
+        left, target = xp.take(X, held, axis=0), xp.take(Y, held, axis=0)
+        known = xp.eye(held.shape[0], dtype=X.dtype, device=device(X))
+        if fit_intercept:
+            ones = xp.ones_like(left[:, :1])
+            count = xp.full_like(ones[:1, :], float(X.shape[0]))
+            known = xp.concat([xp.concat([known, ones], axis=1), xp.concat([ones.T, count], axis=1)])
+            left = xp.concat([left, xp.sum(X, axis=0, keepdims=True)])
+            target = xp.concat([target, xp.sum(Y, axis=0, keepdims=True)])
+        inverse = 1.0 / (self.squares + ridges[:, None])
+        cross = xp.matrix_transpose(X) @ Y
+        system = known - (left * inverse[:, None, :]) @ left.T
+        unknown = xp.linalg.solve(system, target - left @ (inverse[:, :, None] * cross))
+        W = xp.matrix_transpose(inverse[:, :, None] * (cross - left.T @ unknown))
+        b = unknown[:, -1, :] if fit_intercept else xp.zeros_like(W[..., 0])
+        return (W, b) if self.axes is None else ((V := W @ self.axes.T), b - V @ self.origin)
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,6 +319,45 @@ class Design:
         """The moments of all samples, where they are those of the samples as they are."""
         return self._moments.whole if self.form.name == "moments" else None
 
+    @cached_property
+    def principal(self) -> Principal | None:
+        """All samples by their principal components, where the ridge regressions of all folds follow from these.
+
+        One decomposition instead of one for each fold: what a fold holds out changes few rows. Not so with confounds or weights,
+        which differ from fold to fold, or where folds hold out more samples than there are features.
+        """
+        samples = self.reduced
+        plain = (
+            samples.in_memory and not is_sparse(samples.like) and not samples.n_confounds and self.folds.are_complements
+        )
+        if not plain or self.form.name not in ("moments", "basis"):
+            return None
+        (block,) = samples.checked().blocks
+        xp, longest = array_namespace(block.X), max(len(test) for _, test in self.folds.splits)
+        is_double = bool(
+            xp.finfo(block.X.dtype).eps < 1e-12
+        )  # differences of numbers up to 1e6 times as large are taken
+        if longest >= block.X.shape[1] or not is_double or not bool(xp.all(block.weight == block.weight[0])):
+            return None
+        if self.span is not None:
+            return Principal(block.X, block.Y)
+        origin = origin_of(samples.checked(), fit_intercept=self.fit_intercept)
+        centred = block.X - origin
+        axes = xp.linalg.eigh(centred.T @ centred)[1]
+        return Principal(centred @ axes, block.Y, axes, origin)
+
+    @cached_property
+    def total_variance(self) -> float:
+        """The largest sum of the variances of all features, of the training parts."""
+        if self.principal is not None:
+            options = {"fit_intercept": self.fit_intercept}
+            return max(
+                self.principal.total_variance(move_to(test, self.principal.rows), **options)
+                for _, test in self.folds.splits
+            )
+        xp = array_namespace(self.coordinates.variances)
+        return float(xp.max(xp.sum(self.coordinates.variances, axis=-1)))
+
     def _squares(self, moments: Moments, regression: Regression | None) -> Squares:
         moments = moments if regression is None else regression.residual_moments(moments)
         return Squares.of(moments if self.fit_intercept else moments.uncentred(), joint=self.joint)
@@ -342,6 +436,9 @@ class Design:
     @cached_property
     def centre(self) -> Array:
         """The mean of all samples, as coordinates."""
+        if self.principal is not None:
+            (block,) = self.reduced.checked().blocks
+            return array_namespace(block.X).mean(block.X, axis=0)
         if self.form.name in ("moments", "basis"):
             return self._moments.whole.x_mean[: self.reduced.n_features]
         return self.whole.x_mean + getattr(self.whole, "origin", 0.0)

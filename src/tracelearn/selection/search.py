@@ -318,17 +318,31 @@ def walk_ridges(design: Design, view: str) -> Table:
 
 def ridges_for(design: Design) -> Array:
     """Return the ridges that are tried, as shares of the total variance of the features."""
-    variances = design.coordinates.variances
-    xp = array_namespace(variances)
-    return np.asarray(_RIDGES * (float(xp.max(xp.sum(variances, axis=-1))) or 1.0))
+    return np.asarray(_RIDGES * (design.total_variance or 1.0))
 
 
 def ridge_path(design: Design, ridges: Array) -> Iterator[tuple[Array, Array]]:
-    """Solve ridge regression in every fold, for each ridge a product with eigenvectors; yield coordinates and intercepts."""
-    fit = design.coordinates
-    for ridge in ridges:
-        W = fit.operator.solver(array_namespace(fit.target).full_like(fit.target, 2.0 * float(ridge)))(2.0 * fit.cross)
-        yield W, fit.intercept(W)
+    """Solve ridge regression in every fold; yield rows of coordinates (F K, r) and intercepts (F K,) for each ridge.
+
+    From one decomposition of all samples, where a fold changes few rows of it, else from one of each fold.
+    """
+    if design.principal is None:
+        fit = design.coordinates
+        for ridge in ridges:
+            shift = array_namespace(fit.target).full_like(fit.target, 2.0 * float(ridge))
+            W = fit.operator.solver(shift)(2.0 * fit.cross)
+            yield W, fit.intercept(W)
+        return
+    whole, splits = design.principal, design.folds.splits
+    longest = max(len(test) + design.n_targets for _, test in splits) * whole.rows.shape[1]
+    most, xp = max(1, _LARGEST_BATCH // longest), array_namespace(whole.rows)
+    for begin in range(0, len(ridges), most):
+        parts = []
+        for train, test in splits:
+            own = move_to(len(train) * ridges[begin : begin + most], whole.rows, whole.rows.dtype)
+            parts.append(whole.without(move_to(test, whole.rows), own, fit_intercept=design.fit_intercept))
+        W, b = (xp.concat([part[i] for part in parts], axis=1) for i in range(2))
+        yield from ((W[a, ...], b[a, ...]) for a in range(W.shape[0]))
 
 
 def walk_logistic(design: Design, view: str) -> Table | None:

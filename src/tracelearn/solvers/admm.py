@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.arrays.linalg import replayed
 from tracelearn.penalties import Split
 from tracelearn.problems.batch import CHECK_EVERY, Finish, Problems, Solution, Watcher
-from tracelearn.problems.datafits import Squares, repeated, summed
+from tracelearn.problems.datafits import Squares, repeated
 
 __all__ = ["Mixing", "State", "admm", "guarded", "taken"]
 
@@ -169,28 +169,24 @@ def _first_rho(problems: Problems, known: Array | None, least: float) -> Array:
 def _few_steps(problems: Problems, damping: Array) -> tuple[Array, Array]:
     """Take steps of conjugate gradients with a damping (B,); return the lengths (B,) of the weights and their unit (B,)."""
     xp, fit = array_namespace(damping), problems.fit
-    gradient = fit.at_zero.gradient
-
-    def total(a: Array) -> Array:
-        """Sum over each problem: a system may couple its rows, so a step is one for all of them."""
-        return repeated(summed(xp.sum(a, axis=1), problems.alpha.shape[0]), a.shape[0])
-
+    gradient, ones = fit.at_zero.gradient, xp.ones_like(damping)
     # In units of the largest entry and of the mean eigenvalue all numbers are about one, and no square overflows.
-    longest, ones = xp.max(xp.abs(gradient)), xp.ones_like(damping)
+    longest = xp.max(xp.abs(gradient))
     longest = xp.where(longest > 0, longest, ones)
-    damping = repeated(damping, gradient.shape[0])[:, None]
+    # A system may couple the rows of a problem, so a step is one for all of them: (B, K, p).
+    damping = damping[:, None, None]
     unit = xp.where(damping > 0, damping, xp.ones_like(damping))
-    residual = gradient / longest[0]
-    W, direction, square = xp.zeros_like(residual), residual, total(residual**2)
+    residual = xp.reshape(gradient / longest[0], (ones.shape[0], -1, gradient.shape[1]))
+    W, direction, square = xp.zeros_like(residual), residual, xp.sum(residual**2, axis=(1, 2), keepdims=True)
     for _ in range(8):
-        image = fit.operator.apply(direction) / unit + (damping / unit) * direction
-        curvature = total(direction * image)
+        image = xp.reshape(fit.operator.apply(xp.reshape(direction, gradient.shape)), direction.shape)
+        image = image / unit + (damping / unit) * direction
+        curvature = xp.sum(direction * image, axis=(1, 2), keepdims=True)
         size = square / xp.where(curvature > 0, curvature, xp.ones_like(curvature))
-        W = W + size[:, None] * direction
-        residual = residual - size[:, None] * image
-        before, square = square, total(residual**2)
-        direction = residual + (square / xp.where(before > 0, before, xp.ones_like(before)))[:, None] * direction
-    return xp.sqrt(xp.sum(xp.reshape(W, (ones.shape[0], -1)) ** 2, axis=1)), longest
+        W, residual = W + size * direction, residual - size * image
+        before, square = square, xp.sum(residual**2, axis=(1, 2), keepdims=True)
+        direction = residual + square / xp.where(before > 0, before, xp.ones_like(before)) * direction
+    return xp.sqrt(xp.sum(W**2, axis=(1, 2))), longest
 
 
 def _balanced(shares: bool, problems: Problems, rho: Array, before: Split, W: Array, split: Split) -> Array:
@@ -262,14 +258,16 @@ class Mixing:
         shares = xp.where(steady & near, shares, eye[-1:, :])
         weights, splits = zip(*self.ends, strict=True)
         each = xp.repeat(shares, weights[0].shape[0] // shares.shape[0], axis=0)
+        return _mixed(each, 0, *weights), splits[0].map(partial(_mixed, each, 1), *splits[1:])
 
-        def mixed(*arrays: Array) -> Array:  # (M, T, ...) each
-            like, found = (1, -1, *(1,) * (arrays[0].ndim - 2)), 0.0
-            for k, array in enumerate(arrays):
-                found = found + xp.reshape(each[:, k], like) * array
-            return found
 
-        return mixed(*[W[None, ...] for W in weights])[0, ...], splits[0].map(mixed, *splits[1:])
+def _mixed(shares: Array, axis: int, *arrays: Array) -> Array:
+    """Add up arrays by shares (T, M), with the tensors along an axis of each."""
+    xp, found, like = array_namespace(shares), 0.0, [1] * arrays[0].ndim
+    like[axis] = -1
+    for k, array in enumerate(arrays):
+        found = found + xp.reshape(shares[:, k], tuple(like)) * array
+    return found
 
 
 def taken(state: State, tensors: Array) -> State:
