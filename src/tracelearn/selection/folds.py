@@ -73,17 +73,19 @@ class Folds:
     @cached_property
     def are_complements(self) -> bool:
         """Whether every fold learns from exactly those samples that it does not hold out."""
-        return all(
-            np.array_equal(learned, ~held)
-            for learned, held in zip(self.masks(held=False), self.masks(held=True), strict=True)
-        )
+        return np.array_equal(self.masks(held=False), ~self.masks(held=True))
 
-    def masks(self, *, held: bool) -> list[Array]:
-        """Mark the training or the held-out samples of each fold, (n,)."""
+    @property
+    def longest(self) -> int:
+        """The largest number of samples that a fold holds out."""
+        return max(len(test) for _, test in self.splits)
+
+    def masks(self, *, held: bool) -> Array:
+        """Mark the training or the held-out samples of each fold, (F, n)."""
         found = np.zeros((len(self.splits), self.n), dtype=bool)
         for f, split in enumerate(self.splits):
             found[f, split[1 if held else 0]] = True
-        return list(found)
+        return found
 
 
 def _indices(part: Any, n: int) -> Array:
@@ -337,11 +339,11 @@ class Design:
         if not plain or self.form.name not in ("moments", "basis"):
             return None
         (block,) = samples.checked().blocks
-        xp, longest = array_namespace(block.X), max(len(test) for _, test in self.folds.splits)
+        xp = array_namespace(block.X)
         is_double = bool(
             xp.finfo(block.X.dtype).eps < 1e-12
-        )  # differences of numbers up to 1e6 times as large are taken
-        if longest >= block.X.shape[1] or not is_double or not bool(xp.all(block.weight == block.weight[0])):
+        )  # of numbers up to 1e6 times as large differences are taken
+        if self.folds.longest >= block.X.shape[1] or not is_double or not bool(xp.all(block.weight == block.weight[0])):
             return None
         if self.span is not None:
             return Principal(block.X, block.Y)
@@ -354,11 +356,11 @@ class Design:
     def total_variance(self) -> float:
         """The largest sum of the variances of all features, of the training parts."""
         if self.principal is not None:
-            options = {"fit_intercept": self.fit_intercept}
-            return max(
-                self.principal.total_variance(move_to(test, self.principal.rows), **options)
-                for _, test in self.folds.splits
-            )
+            found = 0.0
+            for _, test in self.folds.splits:
+                held = move_to(test, self.principal.rows)
+                found = max(found, self.principal.total_variance(held, fit_intercept=self.fit_intercept))
+            return found
         xp = array_namespace(self.coordinates.variances)
         return float(xp.max(xp.sum(self.coordinates.variances, axis=-1)))
 
