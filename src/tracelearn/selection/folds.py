@@ -279,6 +279,11 @@ class Design:
         return Span.of(samples.rows, origin_of(samples, fit_intercept=self.fit_intercept))  # type: ignore[arg-type]
 
     @cached_property
+    def checked(self) -> Samples:
+        """The samples by their coordinates, with every number looked at, in the precision that solvers work in."""
+        return self.reduced.checked()
+
+    @cached_property
     def reduced(self) -> Samples:
         """The samples by their coordinates; else the samples themselves."""
         if self.span is None:
@@ -312,7 +317,7 @@ class Design:
             return [None] * self.n_folds
         if self.form.name in ("moments", "basis"):
             return list(map(self._regression, self._moments.training))
-        checked, masks = samples.checked(), self.folds.masks(held=False)
+        checked, masks = self.checked, self.folds.masks(held=False)
         return [checked.take(mask).regression(centre=self.fit_intercept) for mask in masks]
 
     def _regression(self, moments: Moments) -> Regression | None:
@@ -338,7 +343,7 @@ class Design:
         )
         if not plain or self.form.name not in ("moments", "basis"):
             return None
-        (block,) = samples.checked().blocks
+        (block,) = self.checked.blocks
         xp = array_namespace(block.X)
         is_double = bool(
             xp.finfo(block.X.dtype).eps < 1e-12
@@ -347,7 +352,7 @@ class Design:
             return None
         if self.span is not None:
             return Principal(block.X, block.Y)
-        origin = origin_of(samples.checked(), fit_intercept=self.fit_intercept)
+        origin = origin_of(self.checked, fit_intercept=self.fit_intercept)
         centred = block.X - origin
         axes = xp.linalg.eigh(centred.T @ centred)[1]
         return Principal(centred @ axes, block.Y, axes, origin)
@@ -417,7 +422,7 @@ class Design:
         if self.form.name == "moments" and not samples.in_memory:
             pairs = zip(self._moments.held, self._regressions, strict=True)
             return [part if own is None else own.residual_moments(part) for part, own in pairs]
-        samples = samples.checked()
+        samples = self.checked
         if not samples.in_memory:
             parts = zip(self.folds.masks(held=True), self._regressions, strict=True)
             return [samples.take(mask).residual(own) for mask, own in parts]
@@ -443,7 +448,7 @@ class Design:
     def centre(self) -> Array:
         """The mean of all samples, as coordinates."""
         if self.principal is not None:
-            (block,) = self.reduced.checked().blocks
+            (block,) = self.checked.blocks
             return array_namespace(block.X).mean(block.X, axis=0)
         if self.form.name in ("moments", "basis"):
             return self._moments.whole.x_mean[: self.reduced.n_features]

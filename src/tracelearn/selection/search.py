@@ -355,7 +355,7 @@ def walk_logistic(design: Design, view: str) -> Table | None:
     """
     if not design.is_small or design.judge is None:
         return None
-    (block,) = design.reduced.checked().blocks
+    (block,) = design.checked.blocks
     X, codes, xp = block.X, block.Y, array_namespace(block.X)
     share, two = block.weight / xp.sum(block.weight), codes.shape[1] == 1
     Y = xp.concat([-codes, codes], axis=1) if two else codes
