@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -102,16 +103,15 @@ class Moments:
         >>> bool(np.allclose(found.gram, Moments.of(X, y).gram))
         True
         """
-        parts = [part for part in parts if part.weight > 0.0] or parts[:1]
-        first, weight = parts[0], sum(part.weight for part in parts)
+        parts = list(filter(attrgetter("weight"), parts)) or parts[:1]
         if len(parts) == 1:
-            return first
-        xp = array_namespace(first.gram)
-        x_steps, y_steps = (xp.stack([getattr(part, name) for part in parts]) for name in ("x_mean", "y_mean"))
-        x_steps, y_steps = x_steps - first.x_mean, y_steps - first.y_mean
-        own = xp.asarray([part.weight for part in parts], dtype=x_steps.dtype, device=device(x_steps))
-        x_step, y_step = (own / weight) @ x_steps, (own / weight) @ y_steps
-        x_rows, y_rows = (xp.sqrt(own)[:, None] * a for a in (x_steps - x_step, y_steps - y_step))
+            return parts[0]
+        first, xp = parts[0], array_namespace(parts[0].gram)
+        weights, x_means, y_means = zip(*map(attrgetter("weight", "x_mean", "y_mean"), parts), strict=True)
+        weight, x_steps, y_steps = sum(weights), xp.stack(x_means) - first.x_mean, xp.stack(y_means) - first.y_mean
+        own = xp.asarray(weights, dtype=x_steps.dtype, device=device(x_steps))
+        x_step, y_step, roots = (own / weight) @ x_steps, (own / weight) @ y_steps, xp.sqrt(own)[:, None]
+        x_rows, y_rows = roots * (x_steps - x_step), roots * (y_steps - y_step)
         gram, cross, target_sq = x_rows.T @ x_rows, x_rows.T @ y_rows, xp.sum(y_rows**2, axis=0)
         for part in parts:
             gram += part.gram  # in place where the library can

@@ -118,7 +118,7 @@ def in_basis(samples: Samples, *, fit_intercept: bool) -> tuple[Array, Array, Sa
     """Find an orthonormal basis (p, r) of the samples about an origin (p,), and the samples as their coordinates."""
     origin = origin_of(samples, fit_intercept=fit_intercept)
     basis, coordinates = span(samples.rows - origin)  # type: ignore[operator]
-    return basis, origin, samples.mapped_rows(lambda X: coordinates, (coordinates.shape[1],))
+    return basis, origin, samples.with_rows(coordinates, (coordinates.shape[1],))
 
 
 def origin_of(samples: Samples, *, fit_intercept: bool) -> Array:
