@@ -262,18 +262,25 @@ class Session:
         )
 
     def walk(
-        self, label: str, candidates: Sequence[Candidate], begin: float, end: float, above: float = -math.inf
+        self,
+        label: str,
+        candidates: Sequence[Candidate],
+        begin: float,
+        end: float,
+        above: float = -math.inf,
+        *,
+        in_doubt: bool = False,
     ) -> list[Table]:
         """Walk the paths of candidates of one view, from one share of all work to another.
 
-        Where an alpha takes long, every third is looked at first, and no table is returned if none of these is better than what
-        was found ``above``, by more than rough solutions differ.
+        Where an alpha takes long, or a path is ``in_doubt``, every third is looked at first, and no table is returned if none of
+        these is better than what was found ``above``, by more than rough solutions differ.
         """
         view, options = self.view(label), self.options
         alphas, given = read_alphas(options.alphas, options.eps)
         weights = view.samples.n_features * self.samples.n_targets * len(self.folds)
-        takes_long = weights > _MANY_WEIGHTS and not given
-        rough = [alphas[::-3][::-1]] if takes_long and math.isfinite(above) else []
+        looks = (in_doubt or weights > _MANY_WEIGHTS) and not given and math.isfinite(above)
+        rough = [alphas[::-3][::-1]] if looks else []
         for grid in [*rough, alphas]:
             tables: list[Table] = []
             for joint, own in groupby(candidates, attrgetter("target_mode")):
@@ -316,7 +323,7 @@ def choose(session: Session) -> Table:
     alone = session.first_order
     best = max(tables, key=attrgetter("value"))
     if alone not in ("", label) and not progress.is_over():
-        tables += session.walk(alone, _candidates(session, alone), _PATH, _ALONE, best.value)
+        tables += session.walk(alone, _candidates(session, alone), _PATH, _ALONE, best.value, in_doubt=True)
         best = max(tables, key=attrgetter("value"))
     best = _by_log_loss(session, best) if _asks_more(session, best) else best
     progress.pace = 1.0
