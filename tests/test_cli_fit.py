@@ -25,7 +25,7 @@ from tracelearn import (
     save,
 )
 from tracelearn.cli import learning
-from tracelearn.files import models as files
+from tracelearn.files.header import FORMAT
 
 FAST = ("--alpha", "0.05", "--cv", "3")
 
@@ -548,7 +548,7 @@ def test_inspect_says_what_a_model_is(capsys, folder, arrays):
         model.n_iter_,
     )
     assert facts["moments"]
-    assert facts["format"] == files.FORMAT
+    assert facts["format"] == FORMAT
 
 
 def test_inspect_reads_whatever_save_writes(capsys, folder, arrays):

@@ -12,7 +12,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tracelearn import LaggedRegressor, TraceNormClassifier, TraceNormRegressor, TraceNormRegressorCV, cli, load, save
+from tracelearn import (
+    LaggedRegressor,
+    Moments,
+    TraceNormClassifier,
+    TraceNormRegressor,
+    TraceNormRegressorCV,
+    cli,
+    load,
+    save,
+)
 from tracelearn.cli import app, learning
 from tracelearn.cli.mistakes import printable
 from tracelearn.paper import PaperRegressor
@@ -354,13 +363,16 @@ def test_a_warning_says_which_fit_it_is_about_and_iterations_are_an_option(capsy
         ["fit", "data.npz", "--alpha", "much"],
         ["fit", "data.npz", "--out", "nowhere/model"],
         ["predict", "missing", "data.npz"],
+        ["predict", "saved", "missing.npz"],
         ["inspect", "missing"],
+        ["inspect", "data.npz"],
         ["merge", "missing", "--out", "new"],
         ["stream", "missing.npz", "--checkpoint", "kept"],
     ],
 )
 def test_help_and_mistakes_wait_for_no_library_that_computes(folder, arguments):
     (folder / "text.txt").write_text("no samples")
+    save(Moments.of(X.reshape(len(X), -1), y), "saved")
     code = (
         "import sys; from tracelearn.cli import main\n"
         "try:\n    main()\nfinally:\n"

@@ -67,7 +67,7 @@ def _of_model(model: Any, names: list[str] | None) -> dict[str, Any]:
 
 def _describe(thing: Any, names: list[str] | None, path: Path) -> dict[str, Any]:
     """Gather the facts about a file and what is in it."""
-    from tracelearn.files.models import read_header
+    from tracelearn.files.header import read_header
 
     header = read_header(path)
     if isinstance(thing, tracelearn.Moments):

@@ -18,6 +18,7 @@ from tracelearn.cli.shared import (
     Data,
     Samples,
     as_text,
+    check_file,
     check_label_memory,
     check_out,
     echo,
@@ -187,9 +188,10 @@ def predict_command(
     is_other = out is not None and out.suffix.lower() not in _SUFFIXES
     refuse((is_other, f"Expected a file that ends in {', '.join(_SUFFIXES)}, got {out}: name it so."))
     check_out(out, "predictions", force=force, inputs=(model, data, target, confounds, reading["mask"]))
-    loaded = load_to_predict(model)
+    check_file(model)
     names, reading = name_confounds(confounds, target, reading)
     source, known = open_data(data, samples, target, reading), read_confounds(data, samples, names, reading)
+    loaded = load_to_predict(model)
     from tracelearn.cli.progress import Bar
     from tracelearn.files.models import write_atomically
 

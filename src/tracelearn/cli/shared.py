@@ -37,6 +37,7 @@ __all__ = [
     "TaskName",
     "as_text",
     "check_apart",
+    "check_file",
     "check_label_memory",
     "check_out",
     "components_in_words",
@@ -219,12 +220,20 @@ def check_label_memory(labels: NDArray[Any], count: int) -> None:
         refuse((16 * longest * count > available_memory(), f"{sentence}: shorten it, or number the classes."))
 
 
-def load_file(path: Path) -> Any:
-    """Load a model or moments, or say in one sentence why not."""
+def check_file(path: Path) -> None:
+    """Refuse what is no file of ours, before what reads models is imported."""
+    from tracelearn.files.header import read_header
+
     refuse(
         (path.is_dir(), f"Expected the file of a model, got the folder {path}: name a file in it."),
         (not path.exists(), f"Expected the file of a model, got {path}, which does not exist: check it."),
     )
+    read_header(path)
+
+
+def load_file(path: Path) -> Any:
+    """Load a model or moments, or say in one sentence why not."""
+    check_file(path)
     return tracelearn.load(path)
 
 
@@ -281,7 +290,8 @@ def check_out(
 
 def write_page(html: Path, facts: Any, evaluation: Any, model: Path, context: typer.Context) -> None:
     """Write the page of a model, which says where it comes from: its file, and the command that made the page."""
-    from tracelearn.files.models import read_header, write_atomically
+    from tracelearn.files.header import read_header
+    from tracelearn.files.models import write_atomically
     from tracelearn.report.page import render
 
     page = render(

@@ -62,14 +62,31 @@ def read_alphas(alphas: Any, eps: float) -> tuple[Array, bool]:
     >>> read_alphas(3, 0.01)
     (array([1.  , 0.1 , 0.01]), False)
     """
-    if isinstance(alphas, int | np.integer):
-        return np.geomspace(1.0, eps, int(alphas)), False
-    found = np.sort(np.atleast_1d(np.asarray(alphas, dtype=float)))[::-1]
-    if found.ndim != 1 or not found.size or not np.all(np.isfinite(found)) or np.any(found < 0):
-        raise ValueError(
-            f"Expected alphas to be a number of them, or at least one strength that is finite and not negative, got {alphas}."
-        )
-    return found, True
+    if not isinstance(alphas, int | np.integer):
+        return np.sort(read_strengths(alphas, "alphas, or a number of them,"))[::-1], True
+    if alphas < 1 or not 0.0 < eps < 1.0:
+        raise ValueError(f"Expected at least one alpha, and eps between 0 and 1, got alphas={alphas} and eps={eps}.")
+    return np.geomspace(1.0, eps, int(alphas)), False
+
+
+def read_strengths(given: Any, name: str) -> Array:
+    """Return strengths of a penalty (m,), at least one, or refuse what is none.
+
+    Examples
+    --------
+    >>> from tracelearn.selection.search import read_strengths
+    >>> read_strengths([0.5, -1.0], "ridges")
+    Traceback (most recent call last):
+    ...
+    ValueError: Expected ridges that are finite and not negative, at least one, got [0.5, -1.0].
+    """
+    try:
+        found = np.atleast_1d(np.asarray(given, dtype=float))
+    except (TypeError, ValueError):  # text, or lists of several lengths
+        found = np.zeros(0)
+    if found.ndim != 1 or not found.size or not np.all(np.isfinite(found) & (found >= 0)):
+        raise ValueError(f"Expected {name} that are finite and not negative, at least one, got {given!r}.")
+    return found
 
 
 def rising_end(values: Array, at: int) -> str:

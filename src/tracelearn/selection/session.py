@@ -33,7 +33,7 @@ from tracelearn.penalties import Blocks, as_penalty, is_overlapped
 from tracelearn.samples.samples import Samples
 from tracelearn.selection.calibration import Judge, class_map, confirmed, held_out, log_losses
 from tracelearn.selection.folds import Design, Folds
-from tracelearn.selection.search import Candidate, Table, read_alphas, walk, walk_logistic, walk_ridges
+from tracelearn.selection.search import Candidate, Table, read_alphas, read_strengths, walk, walk_logistic, walk_ridges
 
 __all__ = ["VIEWS", "Progress", "Session", "View", "choose", "parts_of", "possible_views", "see", "shares_of"]
 
@@ -262,18 +262,25 @@ class Session:
         )
 
     def walk(
-        self, label: str, candidates: Sequence[Candidate], begin: float, end: float, above: float = -math.inf
+        self,
+        label: str,
+        candidates: Sequence[Candidate],
+        begin: float,
+        end: float,
+        above: float = -math.inf,
+        *,
+        in_doubt: bool = False,
     ) -> list[Table]:
         """Walk the paths of candidates of one view, from one share of all work to another.
 
-        Where an alpha takes long, every third is looked at first, and no table is returned if none of these is better than what
-        was found ``above``, by more than rough solutions differ.
+        Where an alpha takes long, or a path is ``in_doubt``, every third is looked at first, and no table is returned if none of
+        these is better than what was found ``above``, by more than rough solutions differ.
         """
         view, options = self.view(label), self.options
         alphas, given = read_alphas(options.alphas, options.eps)
         weights = view.samples.n_features * self.samples.n_targets * len(self.folds)
-        takes_long = weights > _MANY_WEIGHTS and not given
-        rough = [alphas[::-3][::-1]] if takes_long and math.isfinite(above) else []
+        looks = (in_doubt or weights > _MANY_WEIGHTS) and not given and math.isfinite(above)
+        rough = [alphas[::-3][::-1]] if looks else []
         for grid in [*rough, alphas]:
             tables: list[Table] = []
             for joint, own in groupby(candidates, attrgetter("target_mode")):
@@ -316,7 +323,7 @@ def choose(session: Session) -> Table:
     alone = session.first_order
     best = max(tables, key=attrgetter("value"))
     if alone not in ("", label) and not progress.is_over():
-        tables += session.walk(alone, _candidates(session, alone), _PATH, _ALONE, best.value)
+        tables += session.walk(alone, _candidates(session, alone), _PATH, _ALONE, best.value, in_doubt=True)
         best = max(tables, key=attrgetter("value"))
     best = _by_log_loss(session, best) if _asks_more(session, best) else best
     progress.pace = 1.0
@@ -420,9 +427,7 @@ def _candidates(session: Session, label: str) -> list[Candidate]:
     """List what to try of one view; "auto" mode weights are equal ones and each mode alone."""
     options, view = session.options, session.view(label)
     joints = [False, True] if isinstance(options.target_mode, str) else [bool(options.target_mode)]
-    ridges = np.atleast_1d(np.asarray(0.0 if isinstance(options.ridges, str) else options.ridges, dtype=float))
-    if not ridges.size or not np.all(np.isfinite(ridges) & (ridges >= 0)):
-        raise ValueError(f"Expected ridges that are finite and not negative, at least one, got {options.ridges}.")
+    ridges = read_strengths(0.0 if isinstance(options.ridges, str) else options.ridges, "ridges")
     # Several classes are one mode more of one tensor, and not of the blocks of several views.
     can_join, found = session.samples.n_targets > 1 and view.penalty is None, []
     for joint in joints if can_join else [False]:

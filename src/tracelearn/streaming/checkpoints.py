@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracelearn.errors import InputError, refuse, warn
-from tracelearn.files.models import DamagedFileError, pack, unpack, write_atomically
+from tracelearn.files.header import DamagedFileError
+from tracelearn.files.models import pack, unpack, write_atomically
 from tracelearn.streaming.locks import FileLock
 
 __all__ = ["Checkpoints", "Curve", "Point", "State", "first_difference"]
