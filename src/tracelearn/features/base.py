@@ -437,15 +437,13 @@ class ModeTransformer(LinearTransformer):
     def _known(self) -> tuple[Array, list[Array]]:
         return self.mean_, self.mode_covariances_
 
-    def _origin(self, T: Array) -> Array:
-        """What is subtracted from samples first."""
-        return move_to(self.mean_ if self.center else np.zeros(()), T, T.dtype)
-
     def _map(self, T: Array) -> Array:
-        return multiply_modes(T - self._origin(T), self._matrices())
+        T = T - move_to(self.mean_, T, T.dtype) if self.center else T
+        return multiply_modes(T, self._matrices())
 
     def _back(self, Z: Array) -> Array:
-        return multiply_modes(Z, [np.linalg.pinv(matrix) for matrix in self._matrices()]) + self._origin(Z)
+        T = multiply_modes(Z, [np.linalg.pinv(matrix) for matrix in self._matrices()])
+        return T + move_to(self.mean_, T, T.dtype) if self.center else T
 
     def _adjoint(self, W: Array) -> Array:
         return multiply_modes(W, [matrix.T for matrix in self._matrices()])
