@@ -16,7 +16,7 @@ import numpy as np
 from array_api_compat import device, is_numpy_array
 
 from tracelearn.arrays import cuda
-from tracelearn.arrays.array_api import Array, array_namespace, is_on_gpu, is_sparse, widest
+from tracelearn.arrays.array_api import Array, array_namespace, is_on_gpu, is_sparse, place, widest
 from tracelearn.arrays.linalg import weighted_gram
 
 __all__ = ["Fold", "Moments"]
@@ -134,7 +134,7 @@ class Moments:
         return Fold.thaw(self).add(X, y, sample_weight).freeze()
 
     def __add__(self, other: Moments) -> Moments:
-        _check_same((self.n_features, self.n_targets), (other.n_features, other.n_targets))
+        _check_alike(self, other)
         if other.weight == 0.0:
             return self
         if self.weight == 0.0:
@@ -143,7 +143,7 @@ class Moments:
 
     def __sub__(self, other: Moments) -> Moments:
         """Remove samples that were added before; what is left is what it would be without them."""
-        _check_same((self.n_features, self.n_targets), (other.n_features, other.n_targets))
+        _check_alike(self, other)
         if other.weight == 0.0:
             return self
         left = self.weight - other.weight
@@ -408,6 +408,16 @@ class Fold:
         if key not in self._buffers or self._buffers[key].size < size:
             self._buffers[key] = np.empty(size, self.gram.dtype)
         return self._buffers[key][:size].reshape(shape)
+
+
+def _check_alike(own: Moments, other: Moments) -> None:
+    """Refuse moments of other samples, or of arrays that cannot be added to these."""
+    _check_same((own.n_features, own.n_targets), (other.n_features, other.n_targets))
+    here, there = place(own.x_mean), place(other.x_mean)
+    if here != there:
+        raise ValueError(
+            f"Expected moments in arrays of {here}, got some of {there}: move these, or merge the models, which does it."
+        )
 
 
 def _check_same(known: tuple[int, int], found: tuple[int, int]) -> None:

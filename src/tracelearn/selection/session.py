@@ -33,7 +33,7 @@ from tracelearn.penalties import Blocks, as_penalty, is_overlapped
 from tracelearn.samples.samples import Samples
 from tracelearn.selection.calibration import Judge, class_map, confirmed, held_out, log_losses
 from tracelearn.selection.folds import Design, Folds
-from tracelearn.selection.search import Candidate, Table, read_alphas, walk, walk_logistic, walk_ridges
+from tracelearn.selection.search import Candidate, Table, read_alphas, read_strengths, walk, walk_logistic, walk_ridges
 
 __all__ = ["VIEWS", "Progress", "Session", "View", "choose", "parts_of", "possible_views", "see", "shares_of"]
 
@@ -427,9 +427,7 @@ def _candidates(session: Session, label: str) -> list[Candidate]:
     """List what to try of one view; "auto" mode weights are equal ones and each mode alone."""
     options, view = session.options, session.view(label)
     joints = [False, True] if isinstance(options.target_mode, str) else [bool(options.target_mode)]
-    ridges = np.atleast_1d(np.asarray(0.0 if isinstance(options.ridges, str) else options.ridges, dtype=float))
-    if not ridges.size or not np.all(np.isfinite(ridges) & (ridges >= 0)):
-        raise ValueError(f"Expected ridges that are finite and not negative, at least one, got {options.ridges}.")
+    ridges = read_strengths(0.0 if isinstance(options.ridges, str) else options.ridges, "ridges")
     # Several classes are one mode more of one tensor, and not of the blocks of several views.
     can_join, found = session.samples.n_targets > 1 and view.penalty is None, []
     for joint in joints if can_join else [False]:
