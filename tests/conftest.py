@@ -2,6 +2,8 @@
 
 import importlib
 import importlib.util
+import signal
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -43,6 +45,30 @@ SHAPES = [(5,), (3, 4), (4, 3, 2), (3, 3, 3), (7, 2, 2), (2, 3, 2, 2)]  # (7, 2,
 @pytest.fixture
 def rng():
     return np.random.default_rng(20240521)
+
+
+class WaitingError(BaseException):
+    """Something waits for ever; no handler of exceptions takes it for an error of a file."""
+
+
+@pytest.fixture
+def within_seconds():
+    """Make what would wait for ever fail instead, on systems that have alarms."""
+
+    def ring(*_):
+        raise WaitingError
+
+    @contextmanager
+    def limit(seconds):
+        before = signal.signal(signal.SIGALRM, ring)
+        signal.alarm(seconds)
+        try:
+            yield
+        finally:
+            signal.alarm(0)
+            signal.signal(signal.SIGALRM, before)
+
+    return limit
 
 
 @pytest.fixture(params=["numpy", "array_api_strict", "torch"])

@@ -25,7 +25,7 @@ from tracelearn import (
     save,
 )
 from tracelearn.cli import learning
-from tracelearn.files import models as files
+from tracelearn.files.header import FORMAT
 
 FAST = ("--alpha", "0.05", "--cv", "3")
 
@@ -285,6 +285,7 @@ def test_table_and_pages_report_one_score_with_one_error(capsys, folder):
     score, model = json.loads(out)["score"], load(folder / "model")
     assert (model.best_score_, model.best_score_se_) == (score["mean"], score["standard_error"])
     assert re.findall(r"± (\d\.\d+)", (folder / "page.html").read_text()) == 2 * [f"{score['standard_error']:.3f}"]
+    assert f"mean alone {score['baseline']:.3f}".replace("-", "−") in (folder / "page.html").read_text()
     assert call(capsys, "inspect", "model", "--html", "again.html")[0] == 0
     again = re.findall(r"± (\d\.\d+)", (folder / "again.html").read_text())
     assert [float(one) for one in again] == 2 * [pytest.approx(score["standard_error"], rel=0.05)]
@@ -548,7 +549,7 @@ def test_inspect_says_what_a_model_is(capsys, folder, arrays):
         model.n_iter_,
     )
     assert facts["moments"]
-    assert facts["format"] == files.FORMAT
+    assert facts["format"] == FORMAT
 
 
 def test_inspect_reads_whatever_save_writes(capsys, folder, arrays):

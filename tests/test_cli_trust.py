@@ -12,7 +12,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tracelearn import LaggedRegressor, TraceNormClassifier, TraceNormRegressor, TraceNormRegressorCV, cli, load, save
+from tracelearn import (
+    LaggedRegressor,
+    Moments,
+    TraceNormClassifier,
+    TraceNormRegressor,
+    TraceNormRegressorCV,
+    cli,
+    load,
+    save,
+)
 from tracelearn.cli import app, learning
 from tracelearn.cli.mistakes import printable
 from tracelearn.paper import PaperRegressor
@@ -84,7 +93,7 @@ def test_escape_sequences_in_names_of_files_never_reach_the_terminal(capsys, fol
     assert os.path.exists("b\x1b[1m.csv")
 
 
-@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r"])
+@pytest.mark.parametrize("start", list("=+-@\t\r\n＝＋－＠"))
 def test_no_label_is_a_formula_in_a_table(capsys, folder, start):
     save(TraceNormClassifier().fit(X, labelled(f"{start}1+1", "high")), "model")
     code, out, _ = call(capsys, "predict", "model", "data.npz")
@@ -95,6 +104,30 @@ def test_no_label_is_a_formula_in_a_table(capsys, folder, start):
     assert found == {f"'{printable(start)}1+1", "high"}
     call(capsys, "predict", "model", "data.npz", "--out", "found.npy")
     assert set(np.load("found.npy")) == {f"{start}1+1", "high"}
+
+
+def test_names_of_modes_are_no_markup(capsys, folder):
+    code, _, err = call(capsys, "fit", "data.npz", *FAST, "--out", "model", "--mode-names", "[/b],[red]x")
+    assert (code, err) == (0, "")
+    for arguments in (("inspect", "model"), ("inspect", "model", "--mode-names", "[/i],[blue]y")):
+        code, out, err = call(capsys, *arguments)
+        assert (code, err) == (0, "")
+        assert "[/" in out
+
+
+def test_labels_that_would_fill_the_memory_are_refused_by_every_command(capsys, folder, monkeypatch):
+    np.savez("long.npz", X=X, y=labelled("a", "b" * 999))
+    save(TraceNormClassifier().fit(X, labelled("a", "b" * 999)), "model")
+    monkeypatch.setattr("tracelearn.cli.shared.available_memory", lambda: 500_000)  # an array of 40 of them is 160 KB
+    for arguments in (
+        ("fit", "long.npz", *FAST),
+        ("test", "long.npz", "--cv", "2"),
+        ("predict", "model", "data.npz"),
+        ("inspect", "model", "--html", "page", "--data", "long.npz"),
+    ):
+        code, out, err = call(capsys, *arguments)
+        assert (code, out, err.count("\n")) == (2, "", 1), arguments
+        assert "Expected labels that fit in memory, got 40 samples and a label of 999 characters" in err
 
 
 def test_numbers_below_zero_stay_numbers_in_a_table(capsys, folder):
@@ -256,6 +289,19 @@ def write_zarr(folder):
         "stream data.npz --checkpoint kept --figure data.png",
         "stream data.zarr --checkpoint data.zarr",
         "stream data.zarr --checkpoint data.zarr/kept",
+        "fit X.npy --target t.npz:y --out t.npz",
+        "fit X.npy --target t.npz:y --html t.npz",
+        "fit data.npz --groups g.npy --out g.npy",
+        "fit data.npz --confounds c.npy,t.npz:y --out t.npz",
+        "fit v.nii --mask m.nii --target y.npy --out m.nii",
+        "fit file://HERE/data.npz --out data.npz",
+        "predict model X.npy --target t.npz:y --out t.npz",
+        "predict model data.npz --confounds c.npy --out c.npy",
+        "inspect model --html t.npz --data X.npy --target t.npz:y",
+        "stream X.npy --target t.npz:y --checkpoint kept --out t.npz",
+        "test data.npz --plot data.png",
+        "compare data.npz --groups g.npy --plot g.png",
+        "over-time X.npy --target t.npz:y --plot t.png",
     ],
 )
 def test_an_output_that_is_an_input_is_refused_whatever_the_force(capsys, folder, arguments):
@@ -266,11 +312,16 @@ def test_an_output_that_is_an_input_is_refused_whatever_the_force(capsys, folder
     os.symlink("data.npz", "soft.npz")
     os.symlink("data.npz", "data.png")
     os.symlink("data.zarr", "into")
+    for name in ("g.npy", "c.npy", "m.nii", "v.nii"):
+        np.save(open(name, "wb"), y)
+    np.savez("t.npz", y=y)
+    os.symlink("g.npy", "g.png")
+    os.symlink("t.npz", "t.png")
     for name in ("model", "model.npz", "other"):
         save(TraceNormRegressor().fit(X, y), name)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     force = () if "--checkpoint data.zarr" in arguments else ("--force",)
-    code, out, err = call(capsys, *arguments.split(), *force)
+    code, out, err = call(capsys, *arguments.replace("HERE", str(folder)).split(), *force)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "Expected another file or folder" in err
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
@@ -312,13 +363,16 @@ def test_a_warning_says_which_fit_it_is_about_and_iterations_are_an_option(capsy
         ["fit", "data.npz", "--alpha", "much"],
         ["fit", "data.npz", "--out", "nowhere/model"],
         ["predict", "missing", "data.npz"],
+        ["predict", "saved", "missing.npz"],
         ["inspect", "missing"],
+        ["inspect", "data.npz"],
         ["merge", "missing", "--out", "new"],
         ["stream", "missing.npz", "--checkpoint", "kept"],
     ],
 )
 def test_help_and_mistakes_wait_for_no_library_that_computes(folder, arguments):
     (folder / "text.txt").write_text("no samples")
+    save(Moments.of(X.reshape(len(X), -1), y), "saved")
     code = (
         "import sys; from tracelearn.cli import main\n"
         "try:\n    main()\nfinally:\n"

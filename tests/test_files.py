@@ -44,6 +44,7 @@ from tracelearn import (
 )
 from tracelearn.files import models as files
 from tracelearn.files.content import known_types
+from tracelearn.files.header import DamagedFileError, Header, read_header
 from tracelearn.paper import PaperRegressor
 from tracelearn.penalties import L1, Nuclear
 
@@ -206,7 +207,7 @@ def refused(data, message, folder):
 
 
 def packed(payload, kind="model", version=2):
-    return b"tracelearn file\n" + files.Header.of(kind, payload, version).line() + payload
+    return b"tracelearn file\n" + Header.of(kind, payload, version).line() + payload
 
 
 @given(data=st.data())
@@ -236,7 +237,7 @@ def test_a_header_that_says_the_same_in_other_words_is_refused(good, tmp_path):
 @pytest.mark.parametrize("keep", [0, 5, 16, 60, 0.5, -1])
 def test_a_file_that_was_cut_off_is_refused(good, tmp_path, keep):
     cut = good[: int(len(good) * keep)] if isinstance(keep, float) else good[:keep]
-    assert isinstance(refused(cut, "got", tmp_path).value, files.DamagedFileError)
+    assert isinstance(refused(cut, "got", tmp_path).value, DamagedFileError)
 
 
 def test_a_file_that_was_added_to_is_refused(good, tmp_path):
@@ -862,8 +863,8 @@ def test_a_format_that_never_was_is_refused(good, tmp_path, version):
     refused(header_line(good, format=version), "tracelearn wrote", tmp_path)
     # Also with a checksum that fits.
     payload = good.split(b"\n", 2)[2]
-    blank = files.Header(version, "model", "0", len(payload), "")
-    whole = files.Header(version, "model", "0", len(payload), blank.digest(payload))
+    blank = Header(version, "model", "0", len(payload), "")
+    whole = Header(version, "model", "0", len(payload), blank.digest(payload))
     refused(b"tracelearn file\n" + whole.line() + payload, "tracelearn wrote", tmp_path)
 
 
@@ -984,3 +985,11 @@ def test_a_full_device_is_noticed(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left on device"):
         files.write_atomically(tmp_path / "file", b"data")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
+def test_a_pipe_in_the_place_of_a_model_is_not_waited_for(tmp_path, within_seconds):
+    os.mkfifo(tmp_path / "model")
+    for read in (load, read_header):
+        with within_seconds(10), pytest.raises(DamagedFileError, match="which is a pipe or a device"):
+            read(tmp_path / "model")

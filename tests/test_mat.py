@@ -157,3 +157,13 @@ def test_files_of_either_byte_order_are_read_as_scipy_reads_them(data, tmp_path)
     body += np.array([9, 48], ">u4").tobytes() + np.arange(6, dtype=">f8").tobytes()
     (tmp_path / "big.mat").write_bytes(head + np.array([14, len(body)], ">u4").tobytes() + body)
     assert_array_equal(read(open_source(tmp_path / "big.mat", target=None))[0], np.arange(6).reshape(3, 2).T)
+
+
+def test_links_to_other_files_are_not_followed(tmp_path):
+    write_73(tmp_path / "secret.mat", {"X": np.ones((4, 3))})
+    write_73(tmp_path / "d.mat", {"y": np.ones((4, 3))})
+    with h5py.File(tmp_path / "d.mat", "r+") as file:
+        file["X"] = h5py.ExternalLink(str(tmp_path / "secret.mat"), "X")
+        file["Z"] = h5py.SoftLink("/y")
+    with pytest.raises(ValueError, match=r"which are 'y', got 'X'"):
+        open_source(tmp_path / "d.mat", target=None)

@@ -251,6 +251,26 @@ def test_folds_of_scikit_learn_keep_names_of_epochs_and_leave_triggers_out(model
     assert fitted.score(test) == fitted.score(test, [str(*one.event_id) for one in test])
 
 
+def test_parts_and_averages_of_epochs_are_samples_too_and_recordings_are_not():
+    found = epochs()
+    model = TraceNormClassifier(alpha=1e-8).fit(found)
+    np.testing.assert_array_equal(model.predict(found[:10]), model.predict(1e-6 * X[:10]))
+    np.testing.assert_array_equal(model.predict(found["left"]), model.predict(1e-6 * X[LABELS == "left"]))
+    averages = [found["left"].average(), found["right"].average()]
+    means = np.stack([1e-6 * X[LABELS == label].mean(axis=0) for label in ("left", "right")])
+    np.testing.assert_allclose(model.decision_function(averages), model.decision_function(means), atol=1e-12)
+    assert model.predict(averages[0]).shape == (1,)
+    power = found.copy().pick("eeg").compute_tfr("morlet", freqs=[3.0, 4.0], n_cycles=0.5)
+    of_power = TraceNormClassifier().fit(power)
+    np.testing.assert_array_equal(of_power.predict(power[:5]), of_power.predict(power)[:5])
+    assert of_power.predict(power["left"].average()).shape == (1,)
+    with pytest.raises(ValueError, match="got EvokedArray without: pass y"):
+        TraceNormClassifier().fit(averages)
+    recording = pytest.importorskip("mne").io.RawArray(1e-6 * X[0], found.copy().pick("eeg").info, verbose="ERROR")
+    with pytest.raises(ValueError, match=r"got RawArray .*: cut a recording into epochs first"):
+        model.predict(recording)
+
+
 def test_epochs_of_several_recordings_must_have_the_same_channels():
     other = epochs().reorder_channels(["C4", "Cz", "C3", "TRIGGER"])
     assert TraceNormClassifier().fit([epochs(), epochs()]).score(epochs()) > 0.9

@@ -35,10 +35,18 @@ def test_alphas_that_are_given_are_walked_from_the_largest_down(samples):
     assert trace_norm_path(*samples, alphas=[0.1, 3, 0.5]).alphas.tolist() == [3.0, 0.5, 0.1]
 
 
-@pytest.mark.parametrize("alphas", [[], [-1.0], [np.nan], [1.0, np.inf]])
+@pytest.mark.parametrize("alphas", [[], [-1.0], [np.nan], [1.0, np.inf], ["much"], [[1.0], [1.0, 2.0]], -1.0])
 def test_alphas_that_are_no_strengths_are_refused_in_a_sentence(samples, alphas):
-    with pytest.raises(ValueError, match="Expected alphas to be a number of them, or at least one strength"):
+    with pytest.raises(
+        ValueError, match=r"^Expected alphas, or a number of them, that are finite and not negative, at least"
+    ):
         trace_norm_path(*samples, alphas=alphas)
+
+
+@pytest.mark.parametrize(("alphas", "eps"), [(0, 1e-3), (-3, 1e-3), (3, -1.0), (3, 0.0), (3, 2.0), (3, np.nan)])
+def test_a_grid_that_does_not_fall_to_a_share_above_zero_is_refused(samples, alphas, eps):
+    with pytest.raises(ValueError, match=r"^Expected at least one alpha, and eps between 0 and 1, got alphas="):
+        trace_norm_path(*samples, alphas=alphas, eps=eps)
 
 
 def test_where_features_say_nothing_the_grid_begins_at_one():

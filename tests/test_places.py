@@ -108,3 +108,19 @@ def test_a_store_that_names_a_codec_that_could_run_code_is_refused(data, store):
     with pytest.raises(ValueError, match=r"^Expected ") as info:
         list(open_source("memory://bucket/d.zarr").batches())
     assert "pickle" in str(info.value)
+
+
+@pytest.mark.parametrize("scheme", ["file", "local"])
+def test_an_address_of_this_machine_is_a_path_whose_links_are_refused(scheme, data, tmp_path):
+    X, y = data
+    group = zarr.open_group(tmp_path / "d.zarr", mode="w")
+    group.create_array("X", data=X, chunks=(N, *SHAPE))
+    group.create_array("y", data=y)
+    address = f"{scheme}://{tmp_path}/d.zarr"
+    (block,) = open_source(address).batches()
+    assert_array_equal(block[0], X)
+    chunk = next(file for file in (tmp_path / "d.zarr" / "X" / "c").rglob("*") if file.is_file())
+    chunk.rename(tmp_path / "elsewhere")
+    chunk.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ValueError, match=r"^Expected only files and folders in"):
+        open_source(address)

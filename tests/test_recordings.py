@@ -82,6 +82,52 @@ def test_damaged_epochs_are_one_sentence(epochs):
         assert "\n" not in str(info.value)
 
 
+@pytest.fixture
+def split_epochs(tmp_path):
+    """Epochs that MNE wrote to two files, the first of which names the second."""
+    mne = pytest.importorskip("mne", reason="MNE is an extra")
+    values = np.random.default_rng(2).standard_normal((40, 2, 5000))
+    info = mne.create_info(["Fz", "Cz"], 100.0, "eeg")
+    events = np.stack([np.arange(40), np.zeros(40, int), np.arange(40) % 2 + 1], 1)
+    made = mne.EpochsArray(values, info, events, verbose="error")
+    made.save(tmp_path / "s-epo.fif", split_size="2MB", verbose="error")
+    assert (tmp_path / "s-epo-1.fif").exists()
+    return values, tmp_path / "s-epo.fif"
+
+
+@pytest.mark.slow
+def test_epochs_in_several_files_are_read_and_every_file_is_watched(split_epochs):
+    values, path = split_epochs
+    source = open_source(path)
+    assert_allclose(read(source)[0], values, rtol=1e-6)
+    part = path.with_name("s-epo-1.fif")
+    part.write_bytes(part.read_bytes())
+    with pytest.raises(ValueError, match="it changed since"):
+        read(source)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="needs links, pipes and alarms")
+@pytest.mark.parametrize("what", ["link", "pipe", "itself", "elsewhere", "circle of tags", "missing"])
+def test_a_next_part_that_is_no_file_next_to_the_first_is_refused_unread(what, split_epochs, within_seconds):
+    _, path = split_epochs
+    part = path.with_name("s-epo-1.fif")
+    if what in ("itself", "elsewhere"):
+        name = {"itself": b"./s-epo.fif", "elsewhere": b"../-epo.fif"}[what]
+        path.write_bytes(path.read_bytes().replace(b"s-epo-1.fif", name))
+    elif what == "circle of tags":
+        whole = bytearray(part.read_bytes())
+        # The second tag says that the next one is itself, and that there is no directory.
+        whole[48:56] = (36).to_bytes(4, "big") + (-1).to_bytes(4, "big", signed=True)
+        part.write_bytes(whole)
+    else:
+        part.rename(path.with_name("other"))
+        {"link": lambda: os.symlink("other", part), "pipe": lambda: os.mkfifo(part)}.get(what, lambda: None)()
+    with within_seconds(20), pytest.raises(ValueError, match=r"^Expected .*, got ") as info:
+        open_source(path)
+    assert "\n" not in str(info.value)
+
+
 # --- volumes in NIfTI -------------------------------------------------------------------------------------------------
 
 
@@ -241,3 +287,22 @@ def test_links_and_pipes_among_images_are_refused(make, pictures, tmp_path):
     make(tmp_path / "a" / "2.png")
     with pytest.raises(ValueError, match=r"^Expected only files and folders in"):
         open_source(tmp_path)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs pipes and alarms")
+def test_a_mask_that_is_a_pipe_is_not_waited_for(volumes, tmp_path, within_seconds):
+    path = save(volumes, tmp_path / "bold.nii")
+    os.mkfifo(tmp_path / "mask.nii")
+    with (
+        within_seconds(10),
+        pytest.raises(ValueError, match=r"^Expected a file, got '.*mask.nii', which is a folder, a pipe"),
+    ):
+        open_source(path, target=None, mask=tmp_path / "mask.nii")
+
+
+def test_images_are_not_mapped_so_that_one_that_is_cut_off_does_not_end_the_process(pictures, tmp_path, monkeypatch):
+    pillow = pytest.importorskip("PIL.ImageFile", reason="images are an extra")
+    draw(tmp_path / "a" / "1.bmp", pictures[0])
+    monkeypatch.setattr(pillow.Image, "MAX_IMAGE_PIXELS", None)
+    monkeypatch.setattr("mmap.mmap", lambda *args, **options: pytest.fail("an image is mapped"))
+    assert read(open_source(tmp_path, target=None))[0].shape[0] == 1

@@ -617,13 +617,15 @@ def test_verbose_says_what_is_tried_and_what_was_found(problem, caplog):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"alphas": []}, "at least one strength"),
+        ({"alphas": []}, "at least one"),
         ({"alphas": [-1.0]}, "not negative"),
         ({"cv": []}, "folds that learn"),
         ({"cv": [(list(range(9)), [])]}, "folds that learn"),
         ({"views": []}, "views to be"),
         ({"ridges": []}, "ridges"),
         ({"ridges": [-1.0]}, "ridges"),
+        ({"ridges": ["much"]}, "ridges"),
+        ({"alphas": ["much"]}, "alphas"),
         ({"mode_weights": []}, "mode_weights"),
         ({"alphas": [np.nan]}, "finite"),
     ],

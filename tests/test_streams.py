@@ -692,3 +692,29 @@ def test_killed_ten_times_it_ends_where_it_would_have_ended(tmp_path):
     assert_equal_models(killed, untouched)
     assert names(tmp_path / "killed")[-2:] == ["model", "n_seen"]
     assert not list((tmp_path / "killed").glob(".*"))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs links and pipes")
+@pytest.mark.parametrize("what", ["link", "pipe"])
+@pytest.mark.parametrize("resume", [True, False])
+def test_checkpoints_that_are_links_or_pipes_are_refused(what, resume, tmp_path, within_seconds):
+    X, y = numbers()
+    folder, other = tmp_path / "kept", tmp_path / "other"
+    folder.mkdir()
+    other.write_text("mine")
+    # The one that the run would write: through a link it would replace another file.
+    path = folder / "checkpoint-000000000000100.tracelearn"
+    path.symlink_to(other) if what == "link" else os.mkfifo(path)
+    with within_seconds(10), pytest.raises(ValueError, match="which is a link, a pipe or a device: remove it"):
+        stream(batches(X, y), TraceNormRegressor(), refresh_samples=100, checkpoint=folder, resume=resume)
+    assert other.read_text() == "mine"
+
+
+@pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="needs links")
+def test_a_lock_that_is_a_link_makes_no_file_elsewhere(tmp_path):
+    X, y = numbers()
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / ".lock").symlink_to(tmp_path / "made")
+    with pytest.raises(OSError, match=r"^Expected a folder to write checkpoints to, got "):
+        stream(batches(X, y), TraceNormRegressor(), checkpoint=tmp_path / "kept")
+    assert not (tmp_path / "made").exists()

@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from tracelearn import TraceNormClassifier, TraceNormRegressor, tensor_trace_norm
+from tracelearn import TraceNormClassifier, TraceNormRegressor, tensor_trace_norm, trace_norm_path
 from tracelearn.losses import LOSSES
 from tracelearn.problems.sample_loss import SampleLoss
 from tracelearn.samples.samples import Block, Samples
@@ -103,9 +103,9 @@ def test_forces_that_do_not_balance_prove_no_more_than_the_optimum(loss, error, 
     search = SampleLoss._shift
     monkeypatch.setattr(SampleLoss, "_shift", lambda *args: search(*args) + error * np.arange(1.0, 1.0 + Y.shape[1]))
     at = fit.evaluate(zero)
-    assert np.all(at.best_scale() == 1.0)
-    value_error, _ = at.errors(1e-16)
-    assert np.all(at.dual_value(at.best_scale()) - value_error <= optimum + 1e-15)
+    dual, (value_error, _) = at.dual_value(np.ones_like(optimum)), at.errors(1e-16)
+    assert np.all(dual > 0.0)  # the forces count as balanced
+    assert np.all(dual - value_error <= optimum + 1e-15)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -123,6 +123,21 @@ def test_weights_of_single_precision_are_judged_as_they_are_handed_out(loss, off
         excess = (objective(model, loss, X, y, offset, y_offset) - optimum) / at_zero
         assert excess <= model.dual_gap_ * (1 + 1e-6) + 1e-13
         assert model.dual_gap_ <= tol
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("offset", [0, -100_000, 10**6])
+def test_the_gaps_of_a_path_are_true_of_its_weights_in_single_precision_too(loss, offset):
+    X, y = samples(loss, seed=3)
+    far = (X + offset).astype(np.float32)
+    X = far.astype(np.float64) - offset
+    optimum, at_zero = references(loss, X, y)
+    model = make(loss)
+    path = trace_norm_path(far, y, estimator=model, alphas=[2.0 * ALPHA[loss], ALPHA[loss]])
+    model.coef_, model.intercept_ = path.coefs[1], path.intercepts[1]
+    model.classes_ = np.unique(y)
+    excess = (objective(model, loss, X, y, offset, 0.0) - optimum) / at_zero
+    assert excess <= path.dual_gaps[1] * (1 + 1e-6) + 1e-12
 
 
 @pytest.mark.parametrize("loss", LOSSES)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 from array_api_compat import device, is_numpy_array
 
 from tracelearn.arrays import cuda
-from tracelearn.arrays.array_api import Array, array_namespace, is_on_gpu, is_sparse, widest
+from tracelearn.arrays.array_api import Array, array_namespace, is_on_gpu, is_sparse, place, widest
 from tracelearn.arrays.linalg import weighted_gram
 
 __all__ = ["Fold", "Moments"]
@@ -102,16 +103,15 @@ class Moments:
         >>> bool(np.allclose(found.gram, Moments.of(X, y).gram))
         True
         """
-        parts = [part for part in parts if part.weight > 0.0] or parts[:1]
-        first, weight = parts[0], sum(part.weight for part in parts)
+        parts = list(filter(attrgetter("weight"), parts)) or parts[:1]
         if len(parts) == 1:
-            return first
-        xp = array_namespace(first.gram)
-        x_steps, y_steps = (xp.stack([getattr(part, name) for part in parts]) for name in ("x_mean", "y_mean"))
-        x_steps, y_steps = x_steps - first.x_mean, y_steps - first.y_mean
-        own = xp.asarray([part.weight for part in parts], dtype=x_steps.dtype, device=device(x_steps))
-        x_step, y_step = (own / weight) @ x_steps, (own / weight) @ y_steps
-        x_rows, y_rows = (xp.sqrt(own)[:, None] * a for a in (x_steps - x_step, y_steps - y_step))
+            return parts[0]
+        first, xp = parts[0], array_namespace(parts[0].gram)
+        weights, x_means, y_means = zip(*map(attrgetter("weight", "x_mean", "y_mean"), parts), strict=True)
+        weight, x_steps, y_steps = sum(weights), xp.stack(x_means) - first.x_mean, xp.stack(y_means) - first.y_mean
+        own = xp.asarray(weights, dtype=x_steps.dtype, device=device(x_steps))
+        x_step, y_step, roots = (own / weight) @ x_steps, (own / weight) @ y_steps, xp.sqrt(own)[:, None]
+        x_rows, y_rows = roots * (x_steps - x_step), roots * (y_steps - y_step)
         gram, cross, target_sq = x_rows.T @ x_rows, x_rows.T @ y_rows, xp.sum(y_rows**2, axis=0)
         for part in parts:
             gram += part.gram  # in place where the library can
@@ -134,7 +134,7 @@ class Moments:
         return Fold.thaw(self).add(X, y, sample_weight).freeze()
 
     def __add__(self, other: Moments) -> Moments:
-        _check_same((self.n_features, self.n_targets), (other.n_features, other.n_targets))
+        _check_alike(self, other)
         if other.weight == 0.0:
             return self
         if self.weight == 0.0:
@@ -143,7 +143,7 @@ class Moments:
 
     def __sub__(self, other: Moments) -> Moments:
         """Remove samples that were added before; what is left is what it would be without them."""
-        _check_same((self.n_features, self.n_targets), (other.n_features, other.n_targets))
+        _check_alike(self, other)
         if other.weight == 0.0:
             return self
         left = self.weight - other.weight
@@ -408,6 +408,16 @@ class Fold:
         if key not in self._buffers or self._buffers[key].size < size:
             self._buffers[key] = np.empty(size, self.gram.dtype)
         return self._buffers[key][:size].reshape(shape)
+
+
+def _check_alike(own: Moments, other: Moments) -> None:
+    """Refuse moments of other samples, or of arrays that cannot be added to these."""
+    _check_same((own.n_features, own.n_targets), (other.n_features, other.n_targets))
+    here, there = place(own.x_mean), place(other.x_mean)
+    if here != there:
+        raise ValueError(
+            f"Expected moments in arrays of {here}, got some of {there}: move these, or merge the models, which does it."
+        )
 
 
 def _check_same(known: tuple[int, int], found: tuple[int, int]) -> None:

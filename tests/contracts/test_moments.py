@@ -339,3 +339,11 @@ def test_rescaled_moments_are_those_of_rescaled_samples(rng):
     found, expected = Moments.of(X, y).rescaled(scales), Moments.of(X / scales, y)
     for name in ("weight", "x_mean", "y_mean", "gram", "cross", "target_sq"):
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("combine", [operator.add, operator.sub])
+def test_moments_in_arrays_of_another_library_are_refused_in_a_sentence(combine):
+    torch = pytest.importorskip("torch", reason="PyTorch is an extra")
+    own, other = (Moments.of(ones((4, 3)), ones(4)) for ones in (np.ones, torch.ones))
+    with pytest.raises(ValueError, match=r"^Expected moments in arrays of numpy on cpu, got some of torch on cpu: "):
+        combine(own, other)

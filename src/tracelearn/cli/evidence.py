@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -68,9 +70,9 @@ def _read(
     return found, read_confounds(data, samples, names, reading), chosen.is_classification, source.modes
 
 
-def _check_plot(plot: Path | None, data: str, target: str, *, force: bool) -> None:
+def _check_plot(plot: Path | None, inputs: Sequence[str | None], *, force: bool) -> None:
     """Refuse a place for a figure before the work rather than after it."""
-    check_out(plot, "figure", force=force, option="--plot", inputs=(data, target))
+    check_out(plot, "figure", force=force, option="--plot", inputs=inputs)
     known = plot is None or plot.suffix.lower() in _FIGURES
     refuse((not known, f"Expected a figure as .png, .svg or .pdf, or a page as .html, got {plot}: correct --plot."))
 
@@ -98,8 +100,12 @@ def _show(
 
             write_result_page(found, plot)
         else:
+            from tracelearn.files.models import write_atomically
+
             axes = np.ravel(np.array(found.plot(), dtype=object))[0]
-            axes.figure.savefig(plot)
+            held = io.BytesIO()
+            axes.figure.savefig(held, format=plot.suffix.lower().removeprefix("."))
+            write_atomically(plot, held.getvalue())
         rows, facts = {**rows, kind: str(plot)}, {**facts, kind: str(plot)}
     if as_json and not quiet:
         typer.echo(json.dumps(facts))
@@ -136,7 +142,7 @@ def permutation_command(
 
     Targets are permuted within groups; where every group has one target, whole groups are.
     """
-    _check_plot(plot, data, target, force=force)
+    _check_plot(plot, (data, target, groups, confounds, reading["mask"]), force=force)
     found, confounding, classes, _ = _read(data, target, samples, groups, confounds, task, cv, reading)
     from tracelearn.inference import permutation_test
 
@@ -189,7 +195,7 @@ def compare_command(
     reading: dict[str, Any],
 ) -> None:
     """Compare the trace norm with ridge and logistic regression on flat samples, on the same folds."""
-    _check_plot(plot, data, target, force=force)
+    _check_plot(plot, (data, target, groups, confounds, reading["mask"]), force=force)
     found, confounding, classes, _ = _read(data, target, samples, groups, confounds, task, cv, reading)
     from tracelearn.inference import compare
 
@@ -231,7 +237,7 @@ def over_time_command(
     reading: dict[str, Any],
 ) -> None:
     """Fit and score a model at each position along a mode, such as time."""
-    _check_plot(plot, data, target, force=force)
+    _check_plot(plot, (data, target, groups, confounds, reading["mask"]), force=force)
     found, confounding, classes, modes = _read(data, target, samples, groups, confounds, task, cv, reading)
     from tracelearn.inference import decode_over_time
 

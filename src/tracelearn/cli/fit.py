@@ -185,8 +185,9 @@ def fit_command(
 
     Labels get a classifier, numbers a regressor. Alpha, mode weights and how samples are seen are chosen by cross-validation.
     """
-    check_out(out, "model", force=force, inputs=(data, target))
-    check_out(html, "page", force=force, option="--html", inputs=(data, target, out))
+    given = (data, target, groups, confounds, reading["mask"])
+    check_out(out, "model", force=force, inputs=given)
+    check_out(html, "page", force=force, option="--html", inputs=(*given, out))
     strength, shape = read_alpha(alpha), reading["tensor_shape"]
     seen = _views(views, time_axis, strength)
     refuse((not ridge < math.inf, f"Expected a number of at least 0 for --ridge, got {ridge}: correct it."))

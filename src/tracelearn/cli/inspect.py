@@ -67,7 +67,7 @@ def _of_model(model: Any, names: list[str] | None) -> dict[str, Any]:
 
 def _describe(thing: Any, names: list[str] | None, path: Path) -> dict[str, Any]:
     """Gather the facts about a file and what is in it."""
-    from tracelearn.files.models import read_header
+    from tracelearn.files.header import read_header
 
     header = read_header(path)
     if isinstance(thing, tracelearn.Moments):
@@ -160,7 +160,8 @@ def inspect_command(
     reading: dict[str, Any],
 ) -> None:
     """Show a model: its parameters, its weights and its duality gap."""
-    check_out(html, "page", force=force, option="--html", inputs=(model, data, target if data else None))
+    given = (data, target, confounds, reading["mask"]) if data else ()
+    check_out(html, "page", force=force, option="--html", inputs=(model, *given))
     sentence = "Expected --html with --data, which is for a page, got none: name a file with --html."
     refuse((data is not None and html is None, sentence))
     loaded = load_file(model) if html is None else load_to_predict(model)
@@ -171,8 +172,8 @@ def inspect_command(
 
         seen = None
         if data is not None:
-            given, reading = name_confounds(confounds, target, reading)
-            known = read_confounds(data, samples, given, reading)
+            confounding, reading = name_confounds(confounds, target, reading)
+            known = read_confounds(data, samples, confounding, reading)
             seen = _evaluate(loaded, open_data(data, samples, target, reading), data, known, quiet=as_json)
         write_page(html, gather(loaded, mode_names=names), seen, model, context)
     if as_json:

@@ -18,6 +18,8 @@ from tracelearn.cli.shared import (
     Data,
     Samples,
     as_text,
+    check_file,
+    check_label_memory,
     check_out,
     echo,
     load_file,
@@ -30,7 +32,7 @@ from tracelearn.cli.shared import (
 __all__ = ["Found", "load_to_predict", "predict_all", "predict_command"]
 
 _SUFFIXES = (".npy", ".npz", ".csv")
-_FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet computes rather than shows
+_FORMULAS = tuple("=+-@\t\r\n＝＋－＠")  # what a spreadsheet computes rather than shows
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +96,7 @@ def predict_all(
     from tracelearn.samples.modes import check_file_modes
 
     check_file_modes(source.modes, getattr(model, "modes_", None))
+    check_label_memory(np.asarray(getattr(model, "classes_", ())), source.n_samples)
     predictions, scores, truths, count = [], [], [], 0
     for X, y, _ in bar.follow("predicting", source.batches(), source.n_samples):
         own = () if confounds is None else (confounds[count : count + len(X)],)
@@ -149,7 +152,7 @@ def _quality(model: Any, found: Found) -> str:
         return ""
     from tracelearn.report.scores import compare
 
-    name, value, _ = compare(model, found.check_truth(model), found.prediction).headline
+    name, value, *_ = compare(model, found.check_truth(model), found.prediction).headline
     return f", {name} {value:.4f}"
 
 
@@ -184,10 +187,11 @@ def predict_command(
     """Predict the samples in a file with a model."""
     is_other = out is not None and out.suffix.lower() not in _SUFFIXES
     refuse((is_other, f"Expected a file that ends in {', '.join(_SUFFIXES)}, got {out}: name it so."))
-    check_out(out, "predictions", force=force, inputs=(model, data, target))
-    loaded = load_to_predict(model)
+    check_out(out, "predictions", force=force, inputs=(model, data, target, confounds, reading["mask"]))
+    check_file(model)
     names, reading = name_confounds(confounds, target, reading)
     source, known = open_data(data, samples, target, reading), read_confounds(data, samples, names, reading)
+    loaded = load_to_predict(model)
     from tracelearn.cli.progress import Bar
     from tracelearn.files.models import write_atomically
 

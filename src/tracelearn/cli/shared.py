@@ -8,7 +8,7 @@ import math
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
@@ -19,7 +19,9 @@ import typer
 from numpy.typing import NDArray
 
 import tracelearn
+from tracelearn.arrays.array_api import available_memory
 from tracelearn.cli.mistakes import MistakeError, as_option, printable, refuse
+from tracelearn.samples.opening import place_of
 
 __all__ = [
     "AsJson",
@@ -35,6 +37,8 @@ __all__ = [
     "TaskName",
     "as_text",
     "check_apart",
+    "check_file",
+    "check_label_memory",
     "check_out",
     "components_in_words",
     "echo",
@@ -207,18 +211,38 @@ def as_text(labels: NDArray[Any]) -> NDArray[Any]:
     return np.char.decode(labels, "utf-8", "backslashreplace") if labels.dtype.kind == "S" else labels
 
 
-def load_file(path: Path) -> Any:
-    """Load a model or moments, or say in one sentence why not."""
+def check_label_memory(labels: NDArray[Any], count: int) -> None:
+    """Refuse so many predictions of labels that fill the memory: an array of text has every entry as long as the longest."""
+    if labels.dtype.kind in "OUST":
+        longest = max((len(label) for label in np.unique(labels).tolist() if isinstance(label, str | bytes)), default=0)
+        sentence = f"Expected labels that fit in memory, got {count:,} samples and a label of {longest:,} characters"
+        # Truth and predictions, and a copy of each.
+        refuse((16 * longest * count > available_memory(), f"{sentence}: shorten it, or number the classes."))
+
+
+def check_file(path: Path) -> None:
+    """Refuse what is no file of ours, before what reads models is imported."""
+    from tracelearn.files.header import read_header
+
     refuse(
         (path.is_dir(), f"Expected the file of a model, got the folder {path}: name a file in it."),
         (not path.exists(), f"Expected the file of a model, got {path}, which does not exist: check it."),
     )
+    read_header(path)
+
+
+def load_file(path: Path) -> Any:
+    """Load a model or moments, or say in one sentence why not."""
+    check_file(path)
     return tracelearn.load(path)
 
 
 def check_apart(out: Path, what: str, option: str, inputs: Iterable[str | Path | None]) -> None:
-    """Refuse an output that is an input by whatever name, or lies in a folder that is one."""
-    for given in (Path(one) for one in inputs if one is not None):
+    """Refuse an output that is an input by whatever name, or lies in a folder that is one.
+
+    An input is a path, or what an option says: names of what is in a file, or of other files, as in y.csv:label.
+    """
+    for given in _files(inputs):
         within = given.is_dir() and out.resolve().is_relative_to(given.resolve())
         same = out.exists() and given.exists() and os.path.samefile(out, given)
         where = f"in the folder {given}" if within else f"the same as {given}"
@@ -226,6 +250,19 @@ def check_apart(out: Path, what: str, option: str, inputs: Iterable[str | Path |
             f"Expected another file or folder for the {what} than those of the command, got {out}, which is {where}"
         )
         refuse((within or same or out.resolve() == given.resolve(), f"{sentence}: name one with {option}."))
+
+
+def _files(inputs: Iterable[str | Path | None]) -> Iterator[Path]:
+    """Find the files of this machine among inputs."""
+    for one in inputs:
+        if isinstance(one, Path):
+            yield one
+        elif one is not None:
+            names = {
+                part for name in (one, *one.split(",")) for part in (name.strip(), name.strip().rpartition(":")[0])
+            }
+            places = (place_of(name) for name in names if name)
+            yield from (place for place in places if isinstance(place, Path) and place.exists())
 
 
 def check_out(
@@ -253,7 +290,8 @@ def check_out(
 
 def write_page(html: Path, facts: Any, evaluation: Any, model: Path, context: typer.Context) -> None:
     """Write the page of a model, which says where it comes from: its file, and the command that made the page."""
-    from tracelearn.files.models import read_header, write_atomically
+    from tracelearn.files.header import read_header
+    from tracelearn.files.models import write_atomically
     from tracelearn.report.page import render
 
     page = render(
@@ -374,7 +412,8 @@ def show_table(rows: dict[str, str]) -> None:
     lines.add_column(overflow="fold")
     for name, value in rows.items():
         if value:
-            lines.add_row(printable(name), text.Text(printable(value)))  # labels may contain what rich takes for markup
+            # Names and labels may contain what rich takes for markup.
+            lines.add_row(text.Text(printable(name)), text.Text(printable(value)))
     console.Console().print(lines)
 
 

@@ -87,9 +87,10 @@ def stream_command(
     """
     if figure is not None:
         check_installed("matplotlib", "plot")
-    check_apart(checkpoint, "checkpoints", "--checkpoint", (data, target))
-    check_out(out, "model", force=force, inputs=(data, target))
-    check_out(figure, "figure", force=force, option="--figure", inputs=(data, target, out))
+    given = (data, target, reading["mask"])
+    check_apart(checkpoint, "checkpoints", "--checkpoint", given)
+    check_out(out, "model", force=force, inputs=given)
+    check_out(figure, "figure", force=force, option="--figure", inputs=(*given, out))
     is_other = figure is not None and figure.suffix.lower() not in _FIGURES
     refuse((is_other, f"Expected a figure that ends in {', '.join(_FIGURES)}, got {figure}: name it so."))
     source = open_data(data, samples, target, reading)

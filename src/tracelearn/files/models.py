@@ -7,65 +7,24 @@ or those that the caller names.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import stat
 import uuid
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from importlib import metadata
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from sklearn.base import BaseEstimator
 
 from tracelearn.files.checks import check_use
 from tracelearn.files.content import UnknownTypeError, full_name, known_types, read_content, write_content
+from tracelearn.files.header import MAGIC, DamagedFileError, Header, header_of, opened
 from tracelearn.moments import Moments
 
-__all__ = ["DamagedFileError", "Header", "load", "pack", "read_header", "save", "unpack", "write_atomically"]
+__all__ = ["load", "pack", "save", "unpack", "write_atomically"]
 
-FORMAT = 2
-_MAGIC = b"tracelearn file\n"
-_HEADER_BYTES = 1024  # ours are some 200; nobody makes us read a longer line
 _MOMENTS = ("moments_", "class_moments_")
 _KINDS = {"model": BaseEstimator, "moments": Moments, "checkpoint": dict}
-
-
-class DamagedFileError(ValueError):
-    """A file is not, or no longer, what was written."""
-
-
-@dataclass(frozen=True)
-class Header:
-    """What a file says of itself, in its second line.
-
-    ``sha256`` is of the other fields and the payload, so that no bit of a file can change unnoticed.
-    """
-
-    format: int
-    kind: str
-    tracelearn: str
-    length: int
-    sha256: str
-
-    @classmethod
-    def of(cls, kind: str, payload: bytes, version: int = FORMAT) -> Header:
-        """Describe a payload."""
-        blank = cls(version, kind, metadata.version("tracelearn"), len(payload), "")
-        return cls(**{**asdict(blank), "sha256": blank.digest(payload)})
-
-    def digest(self, payload: bytes) -> str:
-        """Find the checksum of a payload under this header."""
-        blank = Header(**{**asdict(self), "sha256": ""})
-        checksum = hashlib.sha256(blank.line())
-        checksum.update(payload)
-        return checksum.hexdigest()
-
-    def line(self) -> bytes:
-        """Write the header as one line, in the only form that is read."""
-        return json.dumps(asdict(self), separators=(",", ":")).encode() + b"\n"
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
@@ -119,7 +78,7 @@ def pack(kind: str, thing: Any, *, moments: bool = True) -> bytes:
             f"Expected models made of numbers, text, arrays, estimators and dataclasses, got {error}: such a thing could run "
             "code or refer to itself, so replace it."
         ) from error
-    return _MAGIC + Header.of(kind, payload).line() + payload
+    return MAGIC + Header.of(kind, payload).line() + payload
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
@@ -229,16 +188,10 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:200]
 
 
-def read_header(path: str | os.PathLike[str]) -> Header:
-    """Read what a file says of itself; its content is not looked at."""
-    with open(path, "rb") as file:
-        return _read_header(file, path)
-
-
 def _read(path: str | os.PathLike[str]) -> tuple[Header, bytes]:
     """Read the bytes of a file, no more than there are, and check them against its header."""
-    with open(path, "rb") as file:
-        header = _read_header(file, path)
+    with opened(path) as file:
+        header = header_of(file, path)
         present = os.fstat(file.fileno()).st_size - file.tell()
         if present != header.length:
             raise DamagedFileError(
@@ -252,25 +205,3 @@ def _read(path: str | os.PathLike[str]) -> tuple[Header, bytes]:
             "an older one."
         )
     return header, payload
-
-
-def _read_header(file: IO[bytes], path: Any) -> Header:
-    magic, line = file.read(len(_MAGIC)), file.readline(_HEADER_BYTES)
-    other = DamagedFileError(
-        f"Expected a file that tracelearn wrote, got {path}, which is none or was damaged: pass one written by save."
-    )
-    try:
-        fields = json.loads(line) if magic == _MAGIC else {}
-        version = fields["format"]
-        if type(version) is int and version > FORMAT:
-            raise ValueError(
-                f"Expected a file of format {FORMAT} or before, got format {version} in {path}: install a newer tracelearn."
-            )
-        header = Header(**fields)
-    except (KeyError, TypeError, RecursionError, UnicodeDecodeError, json.JSONDecodeError):
-        raise other from None
-    # One form of a header, so that no bit of it is free to change; and numbers that are numbers.
-    numbers = type(header.format) is int and type(header.length) is int
-    if not numbers or header.format < 1 or str(header.kind) not in _KINDS or header.line() != line:
-        raise other
-    return header

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from operator import attrgetter
 from typing import Any, ClassVar, Protocol, Self
 
 from tracelearn.arrays.array_api import Array, array_namespace, to_single
@@ -47,11 +48,8 @@ class Evaluation(Protocol):
     def gradient(self) -> Array:
         """Its gradient, (B K, p)."""
 
-    def dual_value(self, scale: Array) -> Array:
-        """Evaluate the dual objective (B,) at the dual point of this W, scaled by ``scale`` (B,) in [0, 1]."""
-
-    def best_scale(self) -> Array:
-        """Find the scale (B,) that maximises the dual value, were every scale feasible."""
+    def dual_value(self, most: Array) -> Array:
+        """Evaluate the dual objective (B,) at the dual point of this W, times the best scale of at most ``most`` (B,) <= 1."""
 
     def errors(self, unit: float) -> tuple[Array, Array]:
         """Bound what the dual value (B,) and the length of the gradient (B,) are off by.
@@ -310,7 +308,7 @@ class Gram:
         """Return the same in single precision; what is decomposed is decomposed in double first."""
         found = Gram(to_single(self.matrix), self.spectral)
         if self.spectral:
-            found.__dict__["_eigen"] = tuple(to_single(part) for part in self._eigen)
+            found.__dict__["_eigen"] = tuple(map(to_single, self._eigen))
         return found
 
     def solver(self, shift: Array) -> Rows:
@@ -405,9 +403,9 @@ def stacked(operators: Sequence[Any]) -> Operator:
     """Join operators of one kind, one for each group of rows, to be solved by one stacked eigendecomposition."""
     first = operators[0]
     if isinstance(first, InBasis):
-        inner = stacked([operator.inner for operator in operators])
+        inner = stacked(list(map(attrgetter("inner"), operators)))
         return InBasis(inner, first.basis)  # type: ignore[arg-type]
-    return Gram(array_namespace(first.matrix).stack([operator.matrix for operator in operators]), spectral=True)
+    return Gram(array_namespace(first.matrix).stack(list(map(attrgetter("matrix"), operators))), spectral=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -437,14 +435,12 @@ class SquaresEvaluation:
         """Bound the least squares from below, where the length of the gradient may be off by an error."""
         return least_value(self.value, self.gradient, self.squares.least_curvature, error)
 
-    def dual_value(self, scale: Array) -> Array:
-        """Evaluate ``2 t <r, y> - t^2 |r|^2``."""
-        return 2.0 * scale * self.slope - scale**2 * self.value
-
-    def best_scale(self) -> Array:
-        """Find ``<r, y> / |r|^2``."""
+    def dual_value(self, most: Array) -> Array:
+        """Evaluate ``2 t <r, y> - t^2 |r|^2``, which is largest at ``t = <r, y> / |r|^2``."""
         xp = array_namespace(self.value)
-        return positive_part(self.slope / xp.where(self.value > 0, self.value, xp.ones_like(self.value)))
+        best = positive_part(self.slope / xp.where(self.value > 0, self.value, xp.ones_like(self.value)))
+        scale = xp.minimum(most, best)
+        return 2.0 * scale * self.slope - scale**2 * self.value
 
 
 @dataclass(frozen=True, eq=False)
@@ -499,14 +495,14 @@ class Squares:
     @classmethod
     def stacked(cls, parts: Sequence[Squares]) -> Squares:
         """Join problems that differ in their samples, the folds of a search: one group of rows for each."""
-        xp = array_namespace(parts[0].cross)
-
-        def joined(name: str) -> Array:
-            return xp.concat([getattr(part, name) for part in parts])
-
-        operator = stacked([part.operator for part in parts])
-        tables = [xp.stack([getattr(part, name) for part in parts]) for name in ("x_mean", "variances")]
-        return cls(operator, joined("cross"), joined("target"), joined("ridge"), tables[0], joined("y_mean"), tables[1])
+        xp, found = array_namespace(parts[0].cross), {}
+        for name in ("operator", "cross", "target", "ridge", "x_mean", "y_mean", "variances"):
+            own = list(map(attrgetter(name), parts))
+            tables = (
+                xp.stack if name in ("x_mean", "variances") else xp.concat
+            )  # one row for each group, or for each problem
+            found[name] = stacked(own) if name == "operator" else tables(own)
+        return cls(**found)
 
     @property
     def n_groups(self) -> int:
@@ -595,9 +591,8 @@ class Squares:
         if not 1e-12 < min(sizes) <= max(sizes) < 1e12 or not isinstance(self.operator, Gram | InBasis):
             return self
         names = ("cross", "target", "ridge", "x_mean", "y_mean", "variances")
-        return replace(
-            self, operator=self.operator.single(), **{name: to_single(getattr(self, name)) for name in names}
-        )
+        found = dict(zip(names, map(to_single, attrgetter(*names)(self)), strict=True))
+        return replace(self, operator=self.operator.single(), **found)
 
     def take(self, problems: Array) -> Squares:
         """Keep some of the problems, or repeat them; groups must stay of equal length."""

@@ -63,7 +63,7 @@ def column(path: Path, name: str) -> Column:
         raise InputError(
             f"Expected images in '{path}' that its metadata.csv names, got no '{missing or 'image'}': correct the table."
         )
-    with Image.open(path / order[0], formats=_KINDS) as first:
+    with open(path / order[0], "rb") as file, Image.open(file, formats=_KINDS) as first:
         mode = _GREY.get(first.mode, "RGB")
         shape = (first.height, first.width, 3)[: 3 if mode == "RGB" else 2]
     images = tuple((path / image, stamp(found[image])) for image in order)
@@ -78,7 +78,8 @@ def _read(images: Any, mode: str, shape: tuple[int, ...], dtype: Any, start: int
         for place, (file, opened) in enumerate(part):
             if stamp(file.lstat()) != opened:
                 raise other_than_opened(file)
-            with Image.open(file, formats=_KINDS) as image:
+            # Opened here: by a name, Pillow maps some formats, and a map of a file that is cut off ends the process.
+            with open(file, "rb") as data, Image.open(data, formats=_KINDS) as image:
                 if (image.height, image.width) != shape[:2] or _GREY.get(image.mode, "RGB") != mode:
                     raise InputError(
                         f"Expected images of {shape[1]} × {shape[0]} pixels of mode {mode}, as the first, got {image.width} × "

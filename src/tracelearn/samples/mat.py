@@ -39,8 +39,14 @@ def names(path: Path) -> list[str]:
     """List the arrays."""
     if not _is_hdf5(path):
         return [array.name for array in mat5.arrays(path)]
+    h5py = require("h5py", "hdf5")
     with _open_hdf5(path) as file:
-        return [name for name in file if hasattr(file[name], "shape")]
+        # A link could have us open another file, or wait at a pipe.
+        return [
+            name
+            for name in file
+            if isinstance(file.get(name, getlink=True), h5py.HardLink) and hasattr(file[name], "shape")
+        ]
 
 
 def column(path: Path, name: str, sample_axis: int = 0) -> Column:

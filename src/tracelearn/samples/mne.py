@@ -9,6 +9,7 @@ from typing import Any
 
 import mne
 import numpy as np
+from mne._fiff.open import _get_next_fname, fiff_open
 from numpy.typing import NDArray
 
 from tracelearn.errors import InputError
@@ -21,14 +22,30 @@ _LAST = -1  # where the next tag of a file is, if there is none
 
 
 def _open(path: Path) -> Any:
-    _check_tags(path)
-    epochs = mne.read_epochs(path, preload=False, verbose="error")
-    parts = [Path(part.fid.name) for part in epochs._raw]
-    if any(part.resolve().parent != path.resolve().parent for part in parts):
-        raise InputError(
-            f"Expected all parts of the epochs in the folder of '{path}', got '{parts[-1]}': put them side by side."
-        )
-    return epochs
+    _parts(path)
+    return mne.read_epochs(path, preload=False, verbose="error")
+
+
+def _parts(path: Path) -> tuple[Path, ...]:
+    """Find the files of epochs, each of which names the next: one after the other, before MNE reads any of them.
+
+    A name may be anything: a file elsewhere, a link, a pipe, or a file that was there before, for ever.
+    """
+    found: list[Path] = []
+    following: Path | None = path
+    while following is not None:
+        is_file = following.is_file() and not following.is_symlink()
+        if found and not (is_file and following.parent == path.parent and following not in found):
+            raise InputError(
+                f"Expected the parts of the epochs to be files in the folder of '{path}', each once, got '{following}': put "
+                "them side by side."
+            )
+        found.append(following)
+        _check_tags(following)
+        file, tree, _ = fiff_open(following, verbose="error")
+        with file:
+            following = _get_next_fname(file, following, tree)
+    return tuple(found)
 
 
 def _check_tags(path: Path) -> None:
@@ -65,7 +82,8 @@ def column(path: Path, name: str) -> Column:
         return array_column(epochs.metadata[name].to_numpy(), f"'{name}' of '{path}'")
     modes = modes_of_mne(epochs)
     shape = tuple(len(mode.values) for mode in modes)
-    return Column(len(epochs), shape, np.dtype(float), 1, partial(_read, path, modes[0].values.tolist()), modes=modes)
+    read = partial(_read, path, modes[0].values.tolist())
+    return Column(len(epochs), shape, np.dtype(float), 1, read, _parts(path), modes=modes)
 
 
 def _read(path: Path, picks: list[str], start: int, rows: int) -> Iterator[NDArray[Any]]:

@@ -209,11 +209,15 @@ def _of_mne(parts: list[Any]) -> tuple[Any, Modes]:
     modes = modes_of_mne(parts[0])
     for part in parts[1:]:
         _check_same(modes_of_mne(part), modes, "the first epochs")
-    values = np.concatenate([part.get_data(picks=modes[0].values.tolist()) for part in parts])
+    arrays = [part.get_data(picks=modes[0].values.tolist()) for part in parts]
+    if all(hasattr(part, "nave") and array.ndim == len(modes) for part, array in zip(parts, arrays, strict=True)):
+        arrays = [array[None] for array in arrays]  # averages, Evoked or AverageTFR: each is one sample
+    values = np.concatenate(arrays)
     if values.ndim != len(modes) + 1:
+        todo = "cut a recording into epochs" if values.ndim == len(modes) else "average over tapers or segments"
         raise InputError(
-            f"Expected epochs of {' × '.join(mode.name for mode in modes)}, got an array of shape {values.shape}: average over "
-            "tapers or segments first."
+            f"Expected epochs of {' × '.join(mode.name for mode in modes)}, got {type(parts[0]).__name__} with an array of shape "
+            f"{values.shape}: {todo} first."
         )
     return values, modes
 
@@ -232,8 +236,8 @@ def modes_of_mne(X: Any) -> Modes:
 
 def _events(X: Any) -> Any:
     """Name the event of each epoch."""
-    if X.events is None:
-        raise InputError("Expected epochs with events where y is None, got some without: pass y.")
+    if getattr(X, "events", None) is None:
+        raise InputError(f"Expected epochs with events where y is None, got {type(X).__name__} without: pass y.")
     names = {code: name for name, code in (X.event_id or {}).items()}
     return np.array([str(names.get(code, code)) for code in np.asarray(X.events)[:, 2].tolist()])
 

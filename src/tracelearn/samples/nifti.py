@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tracelearn.arrays.array_api import available_memory
 from tracelearn.errors import InputError
-from tracelearn.samples.source import Column
+from tracelearn.samples.source import Column, check_is_file
 
 __all__ = ["OPTIONS", "column", "names"]
 
@@ -24,6 +24,7 @@ _NIFTI_2 = 540  # bytes of a header
 
 def _open(path: Path) -> Any:
     """Open an image by what its header says, unmapped: a map of a file that is cut off ends the process."""
+    check_is_file(path)
     with nibabel.openers.ImageOpener(str(path)) as file:
         size = file.read(4)
     orders = (int.from_bytes(size, order) for order in ("little", "big"))

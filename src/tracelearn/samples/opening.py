@@ -223,13 +223,16 @@ def place_of(path: str | os.PathLike[str] | Remote) -> Place:
     >>> from tracelearn.samples.opening import place_of
     >>> place_of("memory://epochs.csv")
     Remote(address='memory://epochs.csv')
-    >>> str(place_of("epochs.csv"))
-    'epochs.csv'
+    >>> str(place_of("epochs.csv")), str(place_of("file:///data/epochs.csv"))
+    ('epochs.csv', '/data/epochs.csv')
     """
     if isinstance(path, Remote):
         return path
     text = os.fspath(path)
-    return Remote(text) if "://" in text else Path(text)
+    scheme, mark, rest = text.partition("://")
+    if scheme in ("file", "local"):  # of this machine: links, changes and what is missing are looked for as in any path
+        return Path(rest)
+    return Remote(text) if mark else Path(text)
 
 
 @dataclass(frozen=True)

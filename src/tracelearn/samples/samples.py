@@ -8,10 +8,12 @@ order they are worked on.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import starmap
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -59,11 +61,11 @@ class Local:
 
     def map(self, function: Callable[..., Any], *values: PerBlock) -> PerBlock:
         """Apply a function block by block and keep the results."""
-        return [function(*block) for block in zip(*values, strict=True)]
+        return list(starmap(function, zip(*values, strict=True)))
 
     def view(self, function: Callable[..., Any], *values: PerBlock) -> PerBlock:
         """Apply a function whenever a block is read; nothing is kept."""
-        return Again(lambda: (function(*block) for block in zip(*values, strict=True)))
+        return Again(lambda: starmap(function, zip(*values, strict=True)))
 
     def first(self, values: PerBlock) -> Any:
         """Read the first block alone."""
@@ -230,7 +232,8 @@ class Block:
     def take(self, index: Array) -> Block:
         """Keep some of the samples."""
         index = move_to(index, self.X)
-        weight, confounds = (None if a is None else take_rows(a, index) for a in (self.weight, self.confounds))
+        weight = None if self.weight is None else take_rows(self.weight, index)
+        confounds = None if self.confounds is None else take_rows(self.confounds, index)
         return Block(take_rows(self.X, index), take_rows(self.Y, index), weight, self.first, confounds)
 
     @property
@@ -324,8 +327,9 @@ class Samples:
 
     def checked(self) -> Samples:
         """Look at every number, and bring the rows to the precision that solvers work in."""
-        shape = self.shape
-        return self if self.is_checked else replace(self._mapped(lambda b: b.checked(shape)), is_checked=True)
+        if self.is_checked:
+            return self
+        return replace(self._mapped(partial(Block.checked, shape=self.shape)), is_checked=True)
 
     def kept(self) -> Samples:
         """Hold the blocks as they are now, where the samples are: what was projected to little is not read again."""
@@ -344,7 +348,7 @@ class Samples:
         found = self._mapped(kept)
         count = int(np.sum(chosen))
         return replace(
-            found, n_samples=count, weight=float(self.execution.total(lambda block: block.total_weight, found.blocks))
+            found, n_samples=count, weight=float(self.execution.total(attrgetter("total_weight"), found.blocks))
         )
 
     def take_targets(self, columns: Array) -> Samples:
@@ -423,18 +427,18 @@ class Samples:
         found: Moments = self.execution.folded(add, Fold.freeze, self.blocks)
         return found if past is None else past + found
 
-    def fold_moments(self, fold_of: Array, n_folds: int) -> list[Moments]:
-        """Summarise each fold, given the fold (n,) of every sample, in one pass."""
+    def moments_of_parts(self, masks: Sequence[Array]) -> list[Moments]:
+        """Summarise some parts of the samples, each given as a mask (n,), in one pass."""
         shape = self.shape
 
         def add(block: Block, folds: list[Fold] | None) -> list[Fold]:
-            own, added = fold_of[block.first : block.first + block.X.shape[0]], []
-            for f in range(n_folds):
-                part = block.take(np.flatnonzero(own == f))
-                added.append(part.add_to(None if folds is None else folds[f], shape))
+            added = []
+            for k, mask in enumerate(masks):
+                part = block.take(np.flatnonzero(mask[block.first : block.first + block.X.shape[0]]))
+                added.append(part.add_to(None if folds is None else folds[k], shape))
             return added
 
-        return [*self.execution.folded(add, lambda folds: tuple(map(Fold.freeze, folds)), self.blocks)]
+        return [*self.execution.folded(add, _frozen, self.blocks)]
 
     def mode_scales(self) -> Array:
         """Find the scale (p,) of every entry, as a product of one scale for each mode."""
@@ -453,9 +457,19 @@ class Samples:
         together, rounding = self.total(products)
         return together - rounding[:, None] * mean
 
+    def with_rows(self, rows: Array, shape: tuple[int, ...]) -> Samples:
+        """Show samples in memory by other rows (n, q)."""
+        (block,) = self.blocks
+        return replace(self, blocks=[replace(block, X=rows)], shape=shape, is_checked=False)
+
     def mapped_rows(self, function: Callable[[Array], Array], shape: tuple[int, ...]) -> Samples:
         """Change the rows of every block: a feature map."""
         return replace(self._mapped(lambda block: replace(block, X=function(block.X))), shape=shape)
+
+
+def _frozen(folds: list[Fold]) -> tuple[Moments, ...]:
+    """Freeze folds; tuples add up element by element."""
+    return tuple(map(Fold.freeze, folds))
 
 
 def label_counts(y: Any, weight: Any) -> LabelCount:

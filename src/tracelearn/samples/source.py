@@ -229,6 +229,12 @@ def stored_bytes(state: os.stat_result) -> int:
     return min(state.st_size, 512 * max(1, getattr(state, "st_blocks", state.st_size)))
 
 
+def check_is_file(path: Path) -> None:
+    """Refuse a pipe or a device: reading it could wait for ever, or never end."""
+    if path.exists() and not path.is_file():
+        raise InputError(f"Expected a file, got '{path}', which is a folder, a pipe or a device: name a file.")
+
+
 def look_through(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
     """Go through all files and folders in a folder; links and devices, which would have us read something else, are refused."""
     for place, folders, files in os.walk(folder):

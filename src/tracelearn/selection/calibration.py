@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -59,11 +60,15 @@ class HeldOut:
 
 def held_out(scores: Sequence[Array], design: Design) -> list[HeldOut]:
     """Gather the held-out scores of each fold, of many every second or third; two classes get a column each."""
-    found, every = [], -(-sum(own.shape[0] for own in scores) // _MOST)
+    found, count = list[HeldOut](), 0
+    for own in scores:
+        count += own.shape[0]
+    every = -(-count // _MOST)
     for own, held, weight in zip(scores, design.held, design.weights, strict=True):
         xp = array_namespace(held.Y)
         rows = xp.nonzero(held.share)[0][::every]
-        z, codes, share = (xp.take(part, rows, axis=0) for part in (own, held.Y, held.share))
+        z, codes = xp.take(own, rows, axis=0), xp.take(held.Y, rows, axis=0)
+        share = xp.take(held.share, rows, axis=0)
         if z.shape[1] == 1:
             z, codes = xp.concat([-0.5 * z, 0.5 * z], axis=1), xp.concat([-codes, codes], axis=1)
         found.append(HeldOut(z, xp.astype(codes > 0, z.dtype), float(weight) / xp.sum(share) * share))
@@ -73,8 +78,9 @@ def held_out(scores: Sequence[Array], design: Design) -> list[HeldOut]:
 def _joined(parts: Sequence[HeldOut]) -> HeldOut:
     """Put folds together."""
     xp = array_namespace(parts[0].scores)
-    scores, members, share = (xp.concat([getattr(p, n) for p in parts]) for n in ("scores", "members", "share"))
-    return HeldOut(scores, members, share / xp.sum(share))
+    scores, members, shares = zip(*map(attrgetter("scores", "members", "share"), parts), strict=True)
+    share = xp.concat(shares)
+    return HeldOut(xp.concat(scores), xp.concat(members), share / xp.sum(share))
 
 
 # Classes come before samples in what follows: sums over a few classes are then sums of long rows, which take less time.
@@ -138,8 +144,8 @@ class _Softmax:
             return xp.reshape((weights * (z - xp.sum(P * z, axis=1, keepdims=True))) @ rows + self.pull * V, flat)
 
         # The rows are along their principal axes, where the curvature of a class is nearly diagonal.
-        diagonal = xp.clip((weights * (1.0 - P)) @ rows**2 + self.pull, min=1e-12)
-        force, diagonal = (xp.reshape(part, flat) for part in (-gradient, diagonal))
+        diagonal = xp.reshape(xp.clip((weights * (1.0 - P)) @ rows**2 + self.pull, min=1e-12), flat)
+        force = xp.reshape(-gradient, flat)
         found = conjugate_gradients(curved, force, xp.zeros_like(force[:, 0]), diagonal, tol=0.25)
         return xp.reshape(found, D.shape), 0.5 * xp.sum(force * found, axis=1)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from numbers import Integral
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,25 +64,28 @@ class Folds:
     def fold_of(self) -> Array | None:
         """The fold (n,) that holds each sample out, where every sample is held out exactly once."""
         found, held = np.full(self.n, -1, dtype=np.int16), 0
-        for f, (_, test) in enumerate(self.splits):
+        for f, (train, test) in enumerate(self.splits):
             found[test], held = f, held + len(test)
-        apart = held == self.n and not np.any(found < 0)
-        return found if apart and all(len(train) + len(test) == self.n for train, test in self.splits) else None
+            if len(train) + len(test) != self.n:
+                return None
+        return found if held == self.n and not np.any(found < 0) else None
 
     @cached_property
     def are_complements(self) -> bool:
         """Whether every fold learns from exactly those samples that it does not hold out."""
-        return all(
-            np.array_equal(learned, ~held)
-            for learned, held in zip(self.masks(held=False), self.masks(held=True), strict=True)
-        )
+        return np.array_equal(self.masks(held=False), ~self.masks(held=True))
 
-    def masks(self, *, held: bool) -> list[Array]:
-        """Mark the training or the held-out samples of each fold, (n,)."""
+    @property
+    def longest(self) -> int:
+        """The largest number of samples that a fold holds out."""
+        return max(len(test) for _, test in self.splits)
+
+    def masks(self, *, held: bool) -> Array:
+        """Mark the training or the held-out samples of each fold, (F, n)."""
         found = np.zeros((len(self.splits), self.n), dtype=bool)
         for f, split in enumerate(self.splits):
             found[f, split[1 if held else 0]] = True
-        return list(found)
+        return found
 
 
 def _indices(part: Any, n: int) -> Array:
@@ -125,15 +130,16 @@ def folds_of(
                 "Expected at least two groups to hold one out, got one: leave groups out, or pass a splitter as cv."
             )
         splitters = [kind(count, shuffle=True, random_state=seed) for seed in range(repeats)]
-    rows = np.zeros(len(y))
-    drawn = [split for one in splitters for split in one.split(rows, y, **metadata)]
-    folds = Folds([(_indices(train, len(y)), _indices(test, len(y))) for train, test in drawn], len(y))
-    if not folds.splits or not all(len(part) for parts in folds.splits for part in parts):
+    folds = Folds([], len(y))
+    for splitter in splitters:
+        for train, test in splitter.split(np.zeros(len(y)), y, **metadata):
+            folds.splits.append((_indices(train, len(y)), _indices(test, len(y))))
+    if not folds.splits or not min(map(len, chain(*folds.splits))):
         raise ValueError(
             f"Expected folds that learn from samples and hold others out, got none or an empty one: cv={cv!r}."
         )
-    for f, parts in enumerate(folds.splits):
-        if weight is not None and not all(np.any(weight[part]) for part in parts):
+    for f, (train, test) in enumerate(folds.splits):
+        if weight is not None and not (np.any(weight[train]) and np.any(weight[test])):
             raise ValueError(
                 f"Expected some sample weight inside and outside of every fold, got only zeros on one side of fold {f + 1}: "
                 "drop samples of weight zero, shuffle the folds, or use fewer of them."
@@ -178,7 +184,7 @@ class Principal:
         own = xp.take(self.rows, held, axis=0)
         mean = (xp.sum(self.rows, axis=0) - xp.sum(own, axis=0)) / n
         found = (xp.sum(self.squares) - xp.sum(own**2)) / n
-        return float(found - xp.sum(mean**2)) if fit_intercept else float(found)
+        return max(0.0, float(found - xp.sum(mean**2))) if fit_intercept else float(found)  # samples may be constant
 
     def without(self, held: Array, ridges: Array, *, fit_intercept: bool) -> tuple[Array, Array]:
         """Minimise ``|Y - X W' - b|^2 + ridge |W|^2`` without some samples, for each of A ridges: (A, K, p) and (A, K).
@@ -273,29 +279,34 @@ class Design:
         return Span.of(samples.rows, origin_of(samples, fit_intercept=self.fit_intercept))  # type: ignore[arg-type]
 
     @cached_property
+    def checked(self) -> Samples:
+        """The samples by their coordinates, with every number looked at, in the precision that solvers work in."""
+        return self.reduced.checked()
+
+    @cached_property
     def reduced(self) -> Samples:
         """The samples by their coordinates; else the samples themselves."""
         if self.span is None:
             return self.samples
         coordinates = self.span.coordinates
-        return self.samples.checked().mapped_rows(lambda X: coordinates, (coordinates.shape[1],))
+        return self.samples.checked().with_rows(coordinates, (coordinates.shape[1],))
 
     @cached_property
     def _moments(self) -> _FoldMoments:
         """The moments of the samples by their coordinates; read once."""
-        samples, folds = self.reduced, self.folds
+        samples, folds, masks = self.reduced, self.folds, self.folds.masks(held=True)
         if folds.fold_of is not None:
-            held = samples.fold_moments(folds.fold_of, len(folds))
-            # A sum of the other folds: a difference from the total would leave their rounding errors in.
-            training = [Moments.total(held[:f] + held[f + 1 :]) for f in range(len(held))]
+            held, training = samples.moments_of_parts(masks), []
+            for f in range(len(held)):
+                # A sum of the other folds: a difference from the total would leave their rounding errors in.
+                training.append(Moments.total(held[:f] + held[f + 1 :]))
             return _FoldMoments(held, training, Moments.total(held))
         if not samples.in_memory:
             raise ValueError(
                 "Expected folds that hold out every sample exactly once where samples are read in blocks, got other ones: use "
                 "KFold, StratifiedKFold, GroupKFold or the like."
             )
-        masks = folds.masks(held=True) + folds.masks(held=False)
-        parts = [samples.take(mask).moments() for mask in masks]
+        parts = samples.moments_of_parts([*masks, *folds.masks(held=False)])
         return _FoldMoments(parts[: len(folds)], parts[len(folds) :], samples.moments())
 
     @cached_property
@@ -305,8 +316,8 @@ class Design:
         if not samples.n_confounds:
             return [None] * self.n_folds
         if self.form.name in ("moments", "basis"):
-            return [self._regression(part) for part in self._moments.training]
-        checked, masks = samples.checked(), self.folds.masks(held=False)
+            return list(map(self._regression, self._moments.training))
+        checked, masks = self.checked, self.folds.masks(held=False)
         return [checked.take(mask).regression(centre=self.fit_intercept) for mask in masks]
 
     def _regression(self, moments: Moments) -> Regression | None:
@@ -332,16 +343,16 @@ class Design:
         )
         if not plain or self.form.name not in ("moments", "basis"):
             return None
-        (block,) = samples.checked().blocks
-        xp, longest = array_namespace(block.X), max(len(test) for _, test in self.folds.splits)
+        (block,) = self.checked.blocks
+        xp = array_namespace(block.X)
         is_double = bool(
             xp.finfo(block.X.dtype).eps < 1e-12
-        )  # differences of numbers up to 1e6 times as large are taken
-        if longest >= block.X.shape[1] or not is_double or not bool(xp.all(block.weight == block.weight[0])):
+        )  # of numbers up to 1e6 times as large differences are taken
+        if self.folds.longest >= block.X.shape[1] or not is_double or not bool(xp.all(block.weight == block.weight[0])):
             return None
         if self.span is not None:
             return Principal(block.X, block.Y)
-        origin = origin_of(samples.checked(), fit_intercept=self.fit_intercept)
+        origin = origin_of(self.checked, fit_intercept=self.fit_intercept)
         centred = block.X - origin
         axes = xp.linalg.eigh(centred.T @ centred)[1]
         return Principal(centred @ axes, block.Y, axes, origin)
@@ -350,23 +361,23 @@ class Design:
     def total_variance(self) -> float:
         """The largest sum of the variances of all features, of the training parts."""
         if self.principal is not None:
-            options = {"fit_intercept": self.fit_intercept}
-            return max(
-                self.principal.total_variance(move_to(test, self.principal.rows), **options)
-                for _, test in self.folds.splits
-            )
+            found = 0.0
+            for _, test in self.folds.splits:
+                held = move_to(test, self.principal.rows)
+                found = max(found, self.principal.total_variance(held, fit_intercept=self.fit_intercept))
+            return found
         xp = array_namespace(self.coordinates.variances)
         return float(xp.max(xp.sum(self.coordinates.variances, axis=-1)))
 
-    def _squares(self, moments: Moments, regression: Regression | None) -> Squares:
+    def _squares(self, moments: Moments) -> Squares:
+        regression = self._regression(moments)
         moments = moments if regression is None else regression.residual_moments(moments)
         return Squares.of(moments if self.fit_intercept else moments.uncentred(), joint=self.joint)
 
     @cached_property
     def coordinates(self) -> Squares:
         """The training parts of all folds as one data fit of coordinates, for ridge regression."""
-        parts = zip(self._moments.training, self._regressions, strict=True)
-        return Squares.stacked([self._squares(part, regression) for part, regression in parts])
+        return Squares.stacked(list(map(self._squares, self._moments.training)))
 
     @cached_property
     def fits(self) -> list[DataFit]:
@@ -388,7 +399,7 @@ class Design:
     def whole(self) -> Any:
         """The data fit of all samples."""
         if self.form.name in ("moments", "basis"):
-            found = self._squares(self._moments.whole, self._regression(self._moments.whole))
+            found = self._squares(self._moments.whole)
             if self.span is None:
                 return found
             origin = self.span.origin
@@ -411,7 +422,7 @@ class Design:
         if self.form.name == "moments" and not samples.in_memory:
             pairs = zip(self._moments.held, self._regressions, strict=True)
             return [part if own is None else own.residual_moments(part) for part, own in pairs]
-        samples = samples.checked()
+        samples = self.checked
         if not samples.in_memory:
             parts = zip(self.folds.masks(held=True), self._regressions, strict=True)
             return [samples.take(mask).residual(own) for mask, own in parts]
@@ -430,14 +441,14 @@ class Design:
     @cached_property
     def weights(self) -> Array:
         """The weights of the folds, which sum to one."""
-        found = np.array([held.weight for held in self.held], dtype=float)
+        found = np.fromiter(map(attrgetter("weight"), self.held), float)
         return found / found.sum()
 
     @cached_property
     def centre(self) -> Array:
         """The mean of all samples, as coordinates."""
         if self.principal is not None:
-            (block,) = self.reduced.checked().blocks
+            (block,) = self.checked.blocks
             return array_namespace(block.X).mean(block.X, axis=0)
         if self.form.name in ("moments", "basis"):
             return self._moments.whole.x_mean[: self.reduced.n_features]
@@ -473,8 +484,9 @@ class Design:
             # The targets of many models are those of one, repeated: passes are shared by all of them.
             scored = held.execution.map(_times(W), held.blocks)
             found = held.total(lambda X, Y, share, z: sums(Y, share, z + b), scored)
-        mean, target, ss, yy, sy = (found[i, ...] for i in range(5))
-        return xp.stack([mean, target, ss - mean**2, yy - target**2, sy - mean * target], axis=1)
+        means, squares = found[:2, :], found[2:4, :] - found[:2, :] ** 2
+        covariance = found[4:, :] - found[:1, :] * found[1:2, :]
+        return xp.matrix_transpose(xp.concat([means, squares, covariance]))
 
 
 def _times(W: Array) -> Any:

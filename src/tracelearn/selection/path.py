@@ -11,7 +11,6 @@ from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.estimators import TraceNormRegressor
 from tracelearn.estimators.base import TraceNormModel
 from tracelearn.problems.batch import Problems, alpha_max, choose_form, datafit
-from tracelearn.samples.checks import narrowed
 from tracelearn.samples.samples import as_raw
 from tracelearn.selection.search import read_alphas
 
@@ -98,7 +97,7 @@ def trace_norm_path(
     own = (samples.n_features,) if model._flat else samples.shape
     return TraceNormPath(
         alphas=np.array([alpha for alpha, *_ in points]),
-        coefs=xp.stack([model._shaped(narrowed(W, model._dtype), own) for W in rows]),
+        coefs=xp.stack([model._shaped(W, own) for W in rows]),  # in double precision, of which the gaps are true
         intercepts=np.array(intercepts) if isinstance(intercepts[0], float) else xp.stack(intercepts),
         dual_gaps=np.array([gap for *_, gap, _ in points]),
         n_iters=np.array([n_iter for *_, n_iter in points]),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -62,14 +62,31 @@ def read_alphas(alphas: Any, eps: float) -> tuple[Array, bool]:
     >>> read_alphas(3, 0.01)
     (array([1.  , 0.1 , 0.01]), False)
     """
-    if isinstance(alphas, int | np.integer):
-        return np.geomspace(1.0, eps, int(alphas)), False
-    found = np.sort(np.atleast_1d(np.asarray(alphas, dtype=float)))[::-1]
-    if found.ndim != 1 or not found.size or not np.all(np.isfinite(found)) or np.any(found < 0):
-        raise ValueError(
-            f"Expected alphas to be a number of them, or at least one strength that is finite and not negative, got {alphas}."
-        )
-    return found, True
+    if not isinstance(alphas, int | np.integer):
+        return np.sort(read_strengths(alphas, "alphas, or a number of them,"))[::-1], True
+    if alphas < 1 or not 0.0 < eps < 1.0:
+        raise ValueError(f"Expected at least one alpha, and eps between 0 and 1, got alphas={alphas} and eps={eps}.")
+    return np.geomspace(1.0, eps, int(alphas)), False
+
+
+def read_strengths(given: Any, name: str) -> Array:
+    """Return strengths of a penalty (m,), at least one, or refuse what is none.
+
+    Examples
+    --------
+    >>> from tracelearn.selection.search import read_strengths
+    >>> read_strengths([0.5, -1.0], "ridges")
+    Traceback (most recent call last):
+    ...
+    ValueError: Expected ridges that are finite and not negative, at least one, got [0.5, -1.0].
+    """
+    try:
+        found = np.atleast_1d(np.asarray(given, dtype=float))
+    except (TypeError, ValueError):  # text, or lists of several lengths
+        found = np.zeros(0)
+    if found.ndim != 1 or not found.size or not np.all(np.isfinite(found) & (found >= 0)):
+        raise ValueError(f"Expected {name} that are finite and not negative, at least one, got {given!r}.")
+    return found
 
 
 def rising_end(values: Array, at: int) -> str:
@@ -232,7 +249,7 @@ def walk(
         found.judge(group.folds, own, points())
 
     # Threads share the samples; most of the time is spent in BLAS and LAPACK, which let go of the interpreter.
-    Parallel(n_jobs=n_jobs, prefer="threads")(delayed(run)(group) for group in _groups(design, candidates, penalty))
+    Parallel(n_jobs=n_jobs, prefer="threads")(map(delayed(run), _groups(design, candidates, penalty)))
     tables = []
     for c, candidate in enumerate(candidates):
         own = np.asarray(alphas) * (1.0 if given else tops[c])
@@ -246,35 +263,36 @@ def _groups(design: Design, candidates: Sequence[Candidate], penalty: Any) -> It
     if stacked and is_overlapped(penalty):
         most = max(1, _LARGEST_BATCH // (design.n_folds * design.n_targets * design.fits[0].n_features))
     for begin in range(0, len(candidates), most):
-        own = range(begin, min(begin + most, len(candidates)))
+        own = candidates[begin : begin + most]
         for f, fit in enumerate(design.fits):
             folds = tuple(range(design.n_folds)) if stacked else (f,)
-            yield _group(design, fit, folds, tuple(own), [candidates[c] for c in own], penalty)
+            yield _group(design, fit, folds, begin, own, penalty)
 
 
 def _group(
-    design: Design, fit: Any, folds: tuple[int, ...], numbers: tuple[int, ...], own: list[Candidate], penalty: Any
+    design: Design, fit: Any, folds: tuple[int, ...], begin: int, own: Sequence[Candidate], penalty: Any
 ) -> Group:
-    each = fit.n_problems // len(folds)  # problems of one fold and candidate
+    F, order = len(folds), len(design.shape)
+    each = fit.n_problems // F  # problems of one fold and candidate
     xp = array_namespace(fit.ridge)
     if len(own) > 1:
-        index = [f * each + k for f in range(len(folds)) for _ in own for k in range(each)]
+        index = np.tile(np.arange(F * each).reshape(F, 1, each), (1, len(own), 1)).ravel()
         fit = fit.take(xp.asarray(index, device=device(fit.ridge)))
-    norms = [as_penalty(penalty, design.shape, candidate.mode_weights) for candidate in own]
-    ridges = np.repeat([candidate.ridge for candidate in own], each)
-    tops = np.repeat([float(xp.max(alpha_max(design.whole, norm, design.shape))) for norm in norms], each)
+    ridges, tops, weights = [], [], list[Any]()
+    for candidate in own:
+        norm = as_penalty(penalty, design.shape, candidate.mode_weights)
+        tops.append(float(xp.max(alpha_max(design.whole, norm, design.shape))))
+        ridges.append(candidate.ridge)
+        weights.append(candidate.mode_weights or (1.0 / order,) * order)
     kind = {"dtype": fit.ridge.dtype, "device": device(fit.ridge)}
-    fit = replace(fit, ridge=xp.asarray(np.tile(ridges, len(folds)), **kind))
+    fit = replace(fit, ridge=xp.asarray(np.tile(np.repeat(ridges, each), F), **kind))
     rough = fit.single() if fit.path_solver == "admm" and isinstance(fit, Squares) else fit
     kind = {"dtype": rough.ridge.dtype, "device": device(rough.ridge)}
-    norm, order = norms[0], len(design.shape)
-    if order > 2 and len({candidate.mode_weights for candidate in own}) > 1:
-        # Each problem weighs the modes as its candidate does.
-        equal = (1.0 / order,) * order
-        weights = np.repeat([equal if c.mode_weights is None else c.mode_weights for c in own], each, axis=0)
-        columns = xp.asarray(np.tile(weights, (len(folds), 1)).T, **kind)  # (N, B)
+    if order > 2 and len(set(weights)) > 1:  # each problem weighs the modes as its candidate does
+        columns = xp.asarray(np.tile(np.repeat(weights, each, axis=0), (F, 1)).T, **kind)  # (N, B)
         norm = Overlap(tuple((columns[n, ...], Nuclear(n)) for n in range(order)))
-    return Group(rough, fit, norm, xp.asarray(np.tile(tops, len(folds)), **kind), folds, numbers)
+    top = xp.asarray(np.tile(np.repeat(tops, each), F), **kind)
+    return Group(rough, fit, norm, top, folds, tuple(range(begin, begin + len(own))))
 
 
 def path(design: Design, group: Group, alphas: Array, *, given: bool, max_iter: int) -> Iterator[tuple[Array, Array]]:
@@ -334,15 +352,17 @@ def ridge_path(design: Design, ridges: Array) -> Iterator[tuple[Array, Array]]:
             yield W, fit.intercept(W)
         return
     whole, splits = design.principal, design.folds.splits
-    longest = max(len(test) + design.n_targets for _, test in splits) * whole.rows.shape[1]
+    longest = (design.folds.longest + design.n_targets) * whole.rows.shape[1]
     most, xp = max(1, _LARGEST_BATCH // longest), array_namespace(whole.rows)
     for begin in range(0, len(ridges), most):
         parts = []
         for train, test in splits:
             own = move_to(len(train) * ridges[begin : begin + most], whole.rows, whole.rows.dtype)
             parts.append(whole.without(move_to(test, whole.rows), own, fit_intercept=design.fit_intercept))
-        W, b = (xp.concat([part[i] for part in parts], axis=1) for i in range(2))
-        yield from ((W[a, ...], b[a, ...]) for a in range(W.shape[0]))
+        rows, offsets = zip(*parts, strict=True)
+        W, b = xp.concat(rows, axis=1), xp.concat(offsets, axis=1)
+        for a in range(W.shape[0]):
+            yield W[a, ...], b[a, ...]
 
 
 def walk_logistic(design: Design, view: str) -> Table | None:
@@ -352,24 +372,25 @@ def walk_logistic(design: Design, view: str) -> Table | None:
     """
     if not design.is_small or design.judge is None:
         return None
-    (block,) = design.reduced.checked().blocks
+    (block,) = design.checked.blocks
     X, codes, xp = block.X, block.Y, array_namespace(block.X)
     share, two = block.weight / xp.sum(block.weight), codes.shape[1] == 1
     Y = xp.concat([-codes, codes], axis=1) if two else codes
     centred = X - share @ X if design.fit_intercept else X
     ridges = _SOFT_RIDGES * (float(share @ xp.sum(centred**2, axis=1)) or 1.0)
-    train = xp.stack([share * move_to(mask, share, share.dtype) for mask in design.folds.masks(held=False)])
+    train = share * move_to(design.folds.masks(held=False), share, share.dtype)
     shares, Y = train / xp.sum(train, axis=1, keepdims=True), xp.astype(Y > 0, X.dtype)
     paths = softmax_regression(centred, Y, shares, ridges.tolist(), fit_intercept=design.fit_intercept)
     held, scores = np.full((len(ridges), design.n_folds), None), np.empty((len(ridges), design.n_folds))
     for f, (_, test) in enumerate(design.folds.splits):
         rows = xp.take(centred, move_to(test, X), axis=0)
-        z = xp.stack([rows @ A[f, :-1, :] + A[f, -1, :] for A in paths], axis=1)
-        z = z[:, :, 1:] - z[:, :, :1] if two else z
-        scores[:, f] = design.judge(design.held[f], z)
-        for a in range(len(ridges)):
-            held[a, f] = z[:, a, :]
-    losses = np.array([design.weights @ log_losses(held_out(row, design)) for row in held.tolist()])
+        for a, A in enumerate(paths):
+            z = rows @ A[f, :-1, :] + A[f, -1, :]
+            held[a, f] = z[:, 1:] - z[:, :1] if two else z
+        scores[:, f] = design.judge(design.held[f], xp.stack(held[:, f].tolist(), axis=1))
+    losses = np.empty(len(ridges))
+    for a, row in enumerate(held.tolist()):
+        losses[a] = design.weights @ log_losses(held_out(row, design))
     if two:  # they have one row of weights, twice as long as each of two
         ridges = 0.5 * ridges
     return Table(Candidate(view, logistic=True), design, 0.0 * ridges, ridges, scores, -losses, held.tolist())
@@ -402,15 +423,16 @@ class _Found:
         design, first, points = self.design, 0, iter(points)
         longest = len(folds) * design.centre.shape[0]
         if design.samples.in_memory:
-            longest = max(longest, *(len(design.folds.splits[f][1]) for f in folds))
+            longest = max(longest, design.folds.longest)
         most = max(1, _LARGEST_BATCH // (len(own) * design.n_targets * longest))
         while some := list(itertools.islice(points, most)):
-            xp, shape = array_namespace(some[0][0]), (len(folds), len(own) * design.n_targets, -1)
-            W = xp.stack([xp.reshape(rows, shape) for rows, _ in some])
-            b = xp.stack([xp.reshape(offset, shape) for _, offset in some])
+            rows, offsets = zip(*some, strict=True)
+            xp, shape = array_namespace(rows[0]), (len(some), len(folds), len(own) * design.n_targets)
+            W, b = xp.reshape(xp.stack(rows), (*shape, -1)), xp.reshape(xp.stack(offsets), shape)
             for i, f in enumerate(folds):
-                rows, offset = xp.reshape(W[:, i, ...], (-1, W.shape[-1])), xp.reshape(b[:, i, ...], (-1,))
-                self._judge_fold(f, slice(first, first + len(some)), own, rows, offset)
+                at = slice(first, first + len(some))
+                own_rows, own_offsets = xp.reshape(W[:, i, ...], (-1, W.shape[-1])), xp.reshape(b[:, i, ...], (-1,))
+                self._judge_fold(f, at, own, own_rows, own_offsets)
             first += len(some)
 
     def _judge_fold(self, f: int, at: slice, own: list[int], rows: Array, offset: Array) -> None:
@@ -456,8 +478,8 @@ def cv_results(tables: Sequence[Table], best: Table, at: int, loss: Any) -> tupl
     scores, means, chosen = [], [], -1
     for table in tables:
         chosen = len(parameters) + at if table is best else chosen
-        own = {name: getattr(table.candidate, name) for name in _CHOICES[:-1]}
-        own["loss"] = "logistic" if table.candidate.logistic else loss
+        own = asdict(table.candidate)
+        own["loss"] = "logistic" if own.pop("logistic") else loss
         for alpha, ridge in zip(table.alphas.tolist(), table.ridges.tolist(), strict=True):
             parameters.append(own | {"alpha": alpha, "ridge": ridge})
         scores.append(table.scores)

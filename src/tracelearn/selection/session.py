@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import groupby, product
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
@@ -33,7 +33,7 @@ from tracelearn.penalties import Blocks, as_penalty, is_overlapped
 from tracelearn.samples.samples import Samples
 from tracelearn.selection.calibration import Judge, class_map, confirmed, held_out, log_losses
 from tracelearn.selection.folds import Design, Folds
-from tracelearn.selection.search import Candidate, Table, read_alphas, walk, walk_logistic, walk_ridges
+from tracelearn.selection.search import Candidate, Table, read_alphas, read_strengths, walk, walk_logistic, walk_ridges
 
 __all__ = ["VIEWS", "Progress", "Session", "View", "choose", "parts_of", "possible_views", "see", "shares_of"]
 
@@ -149,11 +149,10 @@ def see(label: str, samples: Samples, options: Any, known: Mapping[str, View] = 
     name, strengths = parts_of(label)
     names, time_axis = name.split("+"), options.time_axis
     axis = None if time_axis is None else find_time_axis(samples.shape, time_axis)[0]
-    for one in names:
-        if one not in VIEWS:
-            raise ValueError(
-                f"Expected views among {', '.join(VIEWS)}, got {one!r}: join those of one problem by +, as raw+whitened."
-            )
+    if unknown := set(names) - set(VIEWS):
+        raise ValueError(
+            f"Expected views among {', '.join(VIEWS)}, got {min(unknown)!r}: join those of one problem by +, as raw+whitened."
+        )
     if name == "raw":
         return View(samples.rescaled(samples.checked().mode_scales() if options.scaling else None))
     transformers = [VIEWS[one](-1 if axis is None else axis) for one in names]
@@ -174,9 +173,9 @@ def see(label: str, samples: Samples, options: Any, known: Mapping[str, View] = 
         windows = getattr(own, "windows", 1)
         blocks += [shape] if windows == 1 else [shape[1:]] * windows
     if len(blocks) == 1:
-        return View(samples.mapped_rows(lambda X: rows, tuple(found.shape[1:])), features)
+        return View(samples.with_rows(rows, tuple(found.shape[1:])), features)
     penalty = Blocks(tuple(blocks), tuple(as_penalty(options.penalty, shape) for shape in blocks))
-    return View(samples.mapped_rows(lambda X: rows, (rows.shape[1],)), features, penalty)
+    return View(samples.with_rows(rows, (rows.shape[1],)), features, penalty)
 
 
 def _part(transformer: Any, T: Array, weight: Array, known: View | None) -> tuple[Any, Array]:
@@ -263,25 +262,31 @@ class Session:
         )
 
     def walk(
-        self, label: str, candidates: Sequence[Candidate], begin: float, end: float, above: float = -math.inf
+        self,
+        label: str,
+        candidates: Sequence[Candidate],
+        begin: float,
+        end: float,
+        above: float = -math.inf,
+        *,
+        in_doubt: bool = False,
     ) -> list[Table]:
         """Walk the paths of candidates of one view, from one share of all work to another.
 
-        Where an alpha takes long, every third is looked at first, and no table is returned if none of these is better than what
-        was found ``above``, by more than rough solutions differ.
+        Where an alpha takes long, or a path is ``in_doubt``, every third is looked at first, and no table is returned if none of
+        these is better than what was found ``above``, by more than rough solutions differ.
         """
         view, options = self.view(label), self.options
         alphas, given = read_alphas(options.alphas, options.eps)
         weights = view.samples.n_features * self.samples.n_targets * len(self.folds)
-        takes_long = weights > _MANY_WEIGHTS and not given
-        rough = [alphas[::-3][::-1]] if takes_long and math.isfinite(above) else []
+        looks = (in_doubt or weights > _MANY_WEIGHTS) and not given and math.isfinite(above)
+        rough = [alphas[::-3][::-1]] if looks else []
         for grid in [*rough, alphas]:
             tables: list[Table] = []
-            for joint in dict.fromkeys(candidate.target_mode for candidate in candidates):
-                design = self.design(label, joint=joint)
+            for joint, own in groupby(candidates, attrgetter("target_mode")):
                 tables += walk(
-                    design,
-                    [candidate for candidate in candidates if candidate.target_mode == joint],
+                    self.design(label, joint=joint),
+                    list(own),
                     grid,
                     given=given,
                     penalty=options.penalty if view.penalty is None else view.penalty,
@@ -289,7 +294,7 @@ class Session:
                     n_jobs=options.n_jobs,
                     progress=self.progress.part(begin, end if grid is alphas else begin, f"trace norm on {label}"),
                 )
-            found = max(float(np.max(table.selecting)) for table in tables)
+            found = np.max(np.concatenate(list(map(attrgetter("selecting"), tables))))
             if grid is not alphas and found < above + _GAIN * max(0.0, min(above, 1.0 - above)):
                 self.keep(tables, "some alphas of the trace norm")
                 return []
@@ -318,7 +323,7 @@ def choose(session: Session) -> Table:
     alone = session.first_order
     best = max(tables, key=attrgetter("value"))
     if alone not in ("", label) and not progress.is_over():
-        tables += session.walk(alone, _candidates(session, alone), _PATH, _ALONE, best.value)
+        tables += session.walk(alone, _candidates(session, alone), _PATH, _ALONE, best.value, in_doubt=True)
         best = max(tables, key=attrgetter("value"))
     best = _by_log_loss(session, best) if _asks_more(session, best) else best
     progress.pace = 1.0
@@ -391,7 +396,7 @@ def _screen(session: Session, names: list[str]) -> str:
             break
         table = walk_ridges(some.design(name), name)
         values[name] = table.value
-        scores.append(np.concatenate([to_numpy(part) for part in table.held[table.best]]))
+        scores.append(np.concatenate(list(map(to_numpy, table.held[table.best]))))
         progress.reach(_SCREENED * len(values) / len(names), f"{name}: {table.value:.4g} selects")
     share = shares_of(scores, np.concatenate([to_numpy(held.Y) for held in some.design(names[0]).held]))
     session.first_order = _first_order(values, explains=session.options.scoring is None)
@@ -422,12 +427,10 @@ def _candidates(session: Session, label: str) -> list[Candidate]:
     """List what to try of one view; "auto" mode weights are equal ones and each mode alone."""
     options, view = session.options, session.view(label)
     joints = [False, True] if isinstance(options.target_mode, str) else [bool(options.target_mode)]
-    ridges = np.atleast_1d(np.asarray(0.0 if isinstance(options.ridges, str) else options.ridges, dtype=float))
-    if not ridges.size or not np.all(np.isfinite(ridges) & (ridges >= 0)):
-        raise ValueError(f"Expected ridges that are finite and not negative, at least one, got {options.ridges}.")
+    ridges = read_strengths(0.0 if isinstance(options.ridges, str) else options.ridges, "ridges")
     # Several classes are one mode more of one tensor, and not of the blocks of several views.
     can_join, found = session.samples.n_targets > 1 and view.penalty is None, []
-    for joint in dict.fromkeys(joint and can_join for joint in joints):
+    for joint in joints if can_join else [False]:
         weights = _mode_weights(options, len(view.samples.shape) + joint) if label in FIRST_ORDER else [None]
         found += [Candidate(label, own, ridge, joint) for own, ridge in product(weights, ridges.tolist())]
     return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import stat
 import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import astuple, dataclass, field, replace
@@ -20,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracelearn.errors import InputError, refuse, warn
-from tracelearn.files.models import DamagedFileError, pack, unpack, write_atomically
+from tracelearn.files.header import DamagedFileError
+from tracelearn.files.models import pack, unpack, write_atomically
 from tracelearn.streaming.locks import FileLock
 
 __all__ = ["Checkpoints", "Curve", "Point", "State", "first_difference"]
@@ -131,12 +133,13 @@ class Checkpoints:
             self.folder.mkdir(parents=True, exist_ok=True)
             if not os.access(self.folder, os.W_OK):
                 raise PermissionError(13, "Permission denied")
+            held = self._lock.acquire()
         except OSError as error:
             raise OSError(
                 f"Expected a folder to write checkpoints to, got {self.folder} ({error.strerror}): choose another one."
             ) from error
         taken = f"Expected a folder that no other run is using, got {self.folder}, where one is writing its checkpoints"
-        refuse((not self._lock.acquire(), f"{taken}: wait for its end, or choose another folder."))
+        refuse((not held, f"{taken}: wait for its end, or choose another folder."))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -150,6 +153,11 @@ class Checkpoints:
     def begin(self, model: Any, *, resume: bool) -> State:
         """Find where to start, and put the model there."""
         found = self._found()
+        for path in found:  # a link would be written through, and a pipe waited at
+            other = (
+                f"Expected files of checkpoints in {self.folder}, got {path.name}, which is a link, a pipe or a device"
+            )
+            refuse((not stat.S_ISREG(path.lstat().st_mode), f"{other}: remove it."))
         others = f"Expected a folder without checkpoints, got {self.folder} with some of another run"
         refuse((found and not resume, f"{others}: resume from them, or choose an empty folder."))
         for leftover in self.folder.glob(".checkpoint-*.tmp"):  # of a run that was killed while writing

@@ -44,7 +44,8 @@ class FileLock:
     def acquire(self) -> bool:
         """Take the lock if nobody has it; return whether it was taken."""
         while self._handle is None:
-            handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+            # No link is followed: in a folder from elsewhere it could make a file anywhere.
+            handle = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o644)
             if not self._lock(handle):
                 os.close(handle)
                 return False
