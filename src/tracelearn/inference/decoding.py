@@ -31,7 +31,6 @@ from tracelearn.inference.sets import (
     scored,
     warn_of_zero_weights,
 )
-from tracelearn.problems.batch import Problems
 from tracelearn.problems.datafits import Gram, Squares
 from tracelearn.samples.checks import read_confounds, small_on_one_thread
 from tracelearn.samples.samples import unnamed
@@ -335,8 +334,7 @@ def _batch(reading: Reading, index: Array, shape: tuple[int, ...], train: Array)
         np.tile(y_mean, T),
         np.diagonal(covariance, axis1=1, axis2=2),
     )
-    norm, shape = model._penalty(K)
-    problems = Problems(fit, norm, model._alphas(fit, norm, shape), shape)
+    problems = model._problems(fit, K)
     solution = model._solver(fit)(problems, tol=model.tol, max_iter=model.max_iter, exact_ranks=False)
     if float(np.max(solution.gap)) > model.tol:
         warnings.warn(

@@ -232,7 +232,7 @@ def _solved(reading: Reading, fit: Any, n_targets: int, n_exact: int, tol: float
     Single precision comes first where it can prove that gap; what it leaves open is solved in double.
     """
     model, solver, xp = reading.model, reading.model._solver(fit), array_namespace(fit.ridge)
-    norm, shape = model._penalty(n_targets)
+    _, shape = model._penalty(n_targets)
     exact: list[tuple[Any, float, dict[str, Any]]] = [(fit, model.tol, {"max_iter": model.max_iter})]
     tries = [(fit, tol, {"max_iter": model.max_iter})]
     if tol >= _SINGLE_TOL and model.alpha != 0 and isinstance(fit, Squares) and solver is admm:
@@ -242,7 +242,7 @@ def _solved(reading: Reading, fit: Any, n_targets: int, n_exact: int, tol: float
         left = xp.arange(part.start, part.stop, device=device(fit.ridge))
         for one, wanted, options in exact if part.stop <= n_exact else tries:
             own = one if left.shape[0] == fit.n_problems else one.take(left)
-            problems = Problems(own, norm, model._alphas(own, norm, shape), shape)
+            problems = model._problems(own, n_targets)
             found = solver(problems, tol=wanted, exact_ranks=False, **options, **known)
             if solver is admm and found.rho is not None and not known and part.stop > n_exact:
                 known["step"] = float(xp.exp(xp.mean(xp.log(found.rho))))

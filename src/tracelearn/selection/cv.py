@@ -225,7 +225,7 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
                 "one sample in each fold, though alpha was chosen by all held-out predictions together, so use larger folds.",
                 UndefinedMetricWarning,
             )
-        self.cv_results_, self.best_index_ = cv_results(session.tables, best, at, self._new_model().loss)
+        self.cv_results_, self.best_index_ = cv_results(session.tables, best, at, session.model.loss)
 
     def _last_fit(self, session: Session, best: Table, view: View) -> Any:
         """Fit the model that was chosen to all samples, as the view shows them."""
