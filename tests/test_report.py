@@ -325,6 +325,17 @@ def test_the_page_says_that_samples_are_seen_as_logarithms(signals):
     )
 
 
+def test_a_view_without_weights_has_no_components_on_a_page(signals):
+    X, _ = signals
+    y = X[:, 0, :5].mean(axis=1)
+    model = TraceNormRegressorCV([0.02], cv=3, views="raw+whitened 1:0.001", ridges=(0.0,)).fit(X, y)
+    assert not model.coef_by_view_["whitened"].any()
+    facts = gather(model)
+    assert facts.names_of_weights == ["raw: mode 0", "raw: mode 1"]
+    assert {view.label: view.found for view in facts.views}["whitened"] == "its weights are zero"
+    assert "whitened: mode" not in model_page(model)
+
+
 def test_of_several_views_each_has_components_and_the_first_of_samples_its_weights(signals):
     X, _ = signals
     y = X[:, 0, :5].mean(axis=1)

@@ -184,7 +184,7 @@ class Principal:
         own = xp.take(self.rows, held, axis=0)
         mean = (xp.sum(self.rows, axis=0) - xp.sum(own, axis=0)) / n
         found = (xp.sum(self.squares) - xp.sum(own**2)) / n
-        return float(found - xp.sum(mean**2)) if fit_intercept else float(found)
+        return max(0.0, float(found - xp.sum(mean**2))) if fit_intercept else float(found)  # samples may be constant
 
     def without(self, held: Array, ridges: Array, *, fit_intercept: bool) -> tuple[Array, Array]:
         """Minimise ``|Y - X W' - b|^2 + ridge |W|^2`` without some samples, for each of A ridges: (A, K, p) and (A, K).
