@@ -577,8 +577,8 @@ def test_weights_of_views_have_no_place_in_the_modes_of_samples():
 
 def test_weights_of_raw_and_whitened_views_together_are_drawn_in_the_modes_of_samples():
     X, y, _ = make_low_rank_regression(100, (4, 3), rank=1, random_state=0)
-    model = TraceNormRegressorCV([0.1], cv=3, views="raw+whitened", ridges=(0.0,)).fit(X, y)
-    for kind, wanted in (("coef", model.coef_), ("patterns", model.patterns_)):
+    model = TraceNormRegressorCV([1.0], cv=3, views="raw+whitened", ridges=(0.0,)).fit(X, y)
+    for kind, wanted in (("weights", model.coef_), ("patterns", model.patterns_)):
         (tensor,) = WeightsDisplay.from_estimator(model, kind=kind).tensors
         np.testing.assert_allclose(tensor, np.reshape(wanted, tensor.shape))
     with pytest.raises(ValueError, match="draw them with ViewsDisplay"):

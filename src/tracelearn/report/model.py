@@ -170,9 +170,9 @@ def gather(
     is_apart = getattr(last, "best_estimator_", last).sample_shape_ != shape
     parts = parts_of_model(last, modes) if hasattr(last, "views_") else []
     if is_apart:
-        drawn = [
-            part for part in parts if np.any(part.coef)
-        ] or parts  # of a view without weights there is nothing to draw
+        # Of a view without weights there is nothing to draw.
+        used = {part.view for part in parts if np.any(part.coef)}
+        drawn = [part for part in parts if part.view in used] or parts
         components = [one for part in drawn for one in _of_view(part)]
         linear = [part for part in drawn if part.maps is None]
         coef, patterns = (linear[0].coef, linear[0].patterns) if linear else (np.zeros((0, *shape)), None)
