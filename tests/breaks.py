@@ -131,6 +131,14 @@ BREAKS = [
     Break(15, "the curve of a stream is copied", "streaming/checkpoints.py",
           "points = self._points if len(self._points) == self._length else self._points[: self._length]",
           "points = self._points[: self._length]", "test_streams.py::test_a_long_curve_is_not_copied_at_a_refresh"),
+    # The properties that stand for these lines, with the few inputs of `make test-slow`.
+    Break(1, "a path of our own alphas ends early", "selection/search.py",
+          "if progress(done / (len(alphas) * C * design.n_folds)):", "if not given and done > 4 * len(group.folds) * len(own):",
+          "properties/test_online_path_search_tree.py::test_a_search_is_never_worse_than_the_same_alphas_given_by_hand"),
+    Break(4, "rounded weights keep the gap of the exact ones", "estimators/base.py",
+          "if kept.dtype != coef.dtype:", "if False:", "properties/test_true_gaps.py::test_no_gap_is_below_the_true_one"),
+    Break(4, "weights of a path are rounded after they were certified", "selection/path.py", "model._shaped(W, own) for",
+          "model._shaped(W.astype(np.float32), own) for", "properties/test_true_gaps.py::test_no_gap_is_below_the_true_one"),
 ]  # fmt: skip
 
 

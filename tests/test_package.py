@@ -1,6 +1,7 @@
 """The package itself: what it imports, what it exports, what it says of itself."""
 
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -139,3 +140,13 @@ def test_the_recipe_has_the_keys_of_its_format_and_what_the_wheel_asks_for():
     asked = [one.split(";") for one in metadata.requires("tracelearn") or []]
     core = {need.strip() for need, *when in asked if not when or "extra == 'cli'" in when[0].replace('"', "'")}
     assert {one.replace(" ", "") for one in recipe["requirements"]["run"]} == {"python>=3.11", *core}
+
+
+def test_the_oldest_versions_that_are_tested_are_those_that_are_asked_for():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    asked = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
+    lowest = dict(re.findall(r"^([\w-]+)(?:\[\w+\])?>=([\d.]+)", "\n".join(reversed(asked)), flags=re.MULTILINE))
+    tested = re.findall(r"^([\w-]+)==([\d.]+)", (ROOT / "tests/versions/oldest.txt").read_text(), flags=re.MULTILINE)
+    assert len(tested) > 10
+    for name, version in tested:
+        assert version.removesuffix(".0").removesuffix(".0") == lowest[name].removesuffix(".0"), name

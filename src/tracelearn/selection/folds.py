@@ -345,9 +345,8 @@ class Design:
             return None
         (block,) = self.checked.blocks
         xp = array_namespace(block.X)
-        is_double = bool(
-            xp.finfo(block.X.dtype).eps < 1e-12
-        )  # of numbers up to 1e6 times as large differences are taken
+        # Differences are taken of numbers up to 1e6 times as large.
+        is_double = bool(xp.finfo(block.X.dtype).eps < 1e-12)
         if self.folds.longest >= block.X.shape[1] or not is_double or not bool(xp.all(block.weight == block.weight[0])):
             return None
         if self.span is not None:
