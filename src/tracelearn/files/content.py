@@ -305,8 +305,12 @@ def _made_1(name: str, state: dict[str, Any], known: dict[str, type]) -> Any:
     if name in _GONE_1:
         return None
     kept = {_RENAMED_1.get(key, key): item for key, item in state.items() if key not in _LEFT_OUT_1}
-    # Searches had no views of the samples.
-    younger = {"features_": None, "view_": "raw"} if "best_estimator_" in state else {}
+    younger: dict[str, Any] = {}
+    if "best_estimator_" in state:  # searches had no views of the samples, and copies of what the model has
+        younger = {"features_": None, "view_": "raw"}
+        kept = {
+            key: item for key, item in kept.items() if not isinstance(getattr(known.get(name), key, None), property)
+        }
     if kept.get("scaling") == "auto":  # was one more thing to choose
         kept["scaling"] = kept["scaling_"]
     return _made(name, _defaults(known.get(name)) | younger | kept, known)

@@ -497,8 +497,8 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
         Fitted on all samples, as ``features_`` shows them. Its fitted attributes are attributes here too: ``coef_``,
         ``intercept_``, ``patterns_``, ``mode_factors_``, ``mode_ranks_``, ``dual_gap_``, ``objective_`` and ``n_iter_``.
     calibration_ : float
-        What scores are multiplied by before their softmax is ``predict_proba``, found on held-out folds; not there for losses
-        that have probabilities of their own.
+        What scores are multiplied by before their softmax is ``predict_proba``, found on held-out folds; 1 where samples
+        are read in blocks; not there for losses that have probabilities of their own.
     class_map_ : array of shape (n_classes + 1, n_classes)
         Only where folds confirmed it: scores are ``(X coef_ + intercept_) @ class_map_[:-1] + class_map_[-1]``. ``coef_``,
         ``intercept_`` and ``dual_gap_`` are those of the convex problem, before the map.
