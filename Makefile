@@ -101,7 +101,7 @@ test-versions: .venv-versions/oldest/ready .venv-versions/newest/ready
 	  SCIPY_ARRAY_API=1 $(ONE_THREAD) .venv-versions/$$age/bin/python -m pytest $(wildcard $(CORE_TESTS)) || exit 1; \
 	done
 
-# What docs/release.md asks for: wheel and sdist, and whether the wheel works where nothing else is.
+# What docs/release.md asks for: wheel and sdist, whether the wheel works where nothing else is, and whether the recipe can be read.
 release-check: .venv-release/ready
 	rm -rf dist out/release
 	.venv-release/bin/python -m build
@@ -110,6 +110,7 @@ release-check: .venv-release/ready
 	out/release/bin/python -m pip install --quiet "$$(echo dist/*.whl)[cli]"
 	cd out/release && bin/python -c 'import tracelearn; print(tracelearn.__file__); tracelearn.TraceNormClassifierCV'
 	out/release/bin/tracelearn --version
+	.venv-release/bin/python -c 'from rattler_build import Stage0Recipe, VariantConfig; print(*Stage0Recipe.from_file("recipe/recipe.yaml").render(VariantConfig()))'
 
 clean:
 	rm -rf .venv .venv-release .venv-tools .venv-versions dist out
@@ -138,7 +139,7 @@ clean:
 
 .venv-release/ready:
 	$(PYTHON) -m venv .venv-release
-	.venv-release/bin/python -m pip install --quiet build twine
+	.venv-release/bin/python -m pip install --quiet build twine py-rattler-build
 	@touch $@
 
 .venv/bench: pyproject.toml | .venv/bin/python

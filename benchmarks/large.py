@@ -11,7 +11,7 @@ and, for at most ``--patience`` seconds, the accelerated proximal gradient that 
 20,000 of 32x32x32 in an address space of ``--limit`` GiB, "long" is 1,000 of 100x100x100, "wide" is 64,000 of 20x20x20 in the
 same space as "many": so many samples that moments in a file take fewer passes than subspaces. "cluster" is 64,000 of 20x20x20
 on a cluster of two Dask workers of 3 GiB each, whose parts of the square matrix are gathered in a file. "smooth" is 4,000 of
-24x24x24 whose neighbouring entries are alike, with weights of full rank and an alpha so small that they stay so: a summary of
+20x20x20 whose neighbouring entries are alike, with weights of full rank and an alpha so small that they stay so: a summary of
 low rank (``solver="nystrom"``), subspaces and gradients, each for at most ``--patience`` seconds.
 
 ``--growth`` draws time and memory of a fit against the number of entries and of samples, each size in a process of its own
@@ -40,7 +40,7 @@ CASES = {
     "long": (1_000, (100, 100, 100), 20.0, 14.0),
     "wide": (64_000, (20, 20, 20), 1.0, 0.3),
     "cluster": (64_000, (20, 20, 20), 1.0, 0.3),
-    "smooth": (4_000, (24, 24, 24), 0.0, 0.0),
+    "smooth": (4_000, (20, 20, 20), 0.0, 0.0),
 }
 ALIKE = 6.0  # entries, over which the correlation of smooth samples falls to 1/e along each mode
 SMALL = 0.003  # of the alpha from which all weights are zero
@@ -203,7 +203,7 @@ def summarised(path: Path, case: str, patience: float) -> dict:
 
     Source.batches = counted  # type: ignore[method-assign]
     alpha = SMALL * 3.0 * third(path)
-    solvers = {"nystrom": partial(nystrom, directions=600), "subspaces": subspaces, "apg-adm": apg_adm}
+    solvers = {"nystrom": partial(nystrom, directions=1000), "subspaces": subspaces, "apg-adm": apg_adm}
     found = {name: _tried(solver, path, alpha, passes, patience) for name, solver in solvers.items()}
     return {"case": f"{n:,} of {'×'.join(map(str, shape))}", **found, "peak_gib": round(_peak() / 2**20, 2)}
 
@@ -223,7 +223,7 @@ def _tried(solver: Any, path: Path, alpha: float, passes: list[int], patience: f
         return solver(problems, **{**options, "on_iteration": watch})
 
     try:
-        model = TraceNormRegressor(alpha, tol=TOL, solver=watched).fit(path, _targets(path))
+        model = TraceNormRegressor(alpha, tol=TOL, max_iter=20_000, solver=watched).fit(path, _targets(path))
         last.update(gap=float(model.dual_gap_), passes=passes[0])
     except LateError:
         pass

@@ -633,6 +633,40 @@ def long_labels(seed, path, chance):
         zarr.open_group(path, mode="r+").create_array("y", data=text, chunks=(60,), overwrite=True)
 
 
+def refer_elsewhere(kind, path, chance):
+    """Have a file name another one, or put a link or a pipe next to it: nobody may follow it, or wait for it."""
+    pipe = path.with_name("pipe")
+    os.mkfifo(pipe)
+    names = [str(pipe), "/dev/zero", "/etc/passwd", str(path), path.name, "nowhere"]
+    name = chance.choice([names[0], *names])
+    if kind == "checkpoint":
+        _other_than_a_file(path, chance)
+    elif kind == "mne":
+        data = path.read_bytes()
+
+        def tag(what, type_of, content):
+            return b"".join(number.to_bytes(4, "big") for number in (what, type_of, len(content), 0)) + content
+
+        # After the first three tags: a block that names the next part. The directory, whose places are others now, is left out.
+        numbers = [number.to_bytes(4, "big") for number in (118, 2)]
+        block = (
+            tag(104, 3, numbers[0]) + tag(115, 3, numbers[1]) + tag(118, 10, name.encode()) + tag(105, 3, numbers[0])
+        )
+        path.write_bytes(data[:52] + b"\xff" * 4 + data[56:76] + block + data[76:])
+    else:
+        import h5py
+
+        if path.suffix == ".mat" and not path.read_bytes().startswith(b"MATLAB 7.3"):
+            return
+        with h5py.File(path, "r+") as file:
+            del file["X"]
+            if chance.random() < 0.5:
+                file["X"] = h5py.ExternalLink(name, "X") if chance.random() < 0.8 else h5py.SoftLink("/y")
+            else:
+                dataset = file.create_dataset("X", (60, 3, 2), "u1", external=[(name, 0, 360)])
+                dataset.attrs["MATLAB_class"] = np.bytes_("uint8")
+
+
 def make_input(kind, seeds, folder, chance, replacement):
     """Write one hostile input; return its path."""
     seed = replacement[0] if kind == "value" else chance.choice(seeds[kind])
@@ -651,6 +685,10 @@ def make_input(kind, seeds, folder, chance, replacement):
         hostile_folder(path, chance)
         return path
     data = seed.read_bytes()
+    if kind in ("mat", "hdf5", "mne", "checkpoint") and chance.random() < 0.05:
+        path.write_bytes(data)
+        refer_elsewhere(kind, path, chance)
+        return path
     if kind == "npy" and chance.random() < 0.4:
         data = hostile_npy(chance)
     elif kind == "npz" and chance.random() < 0.4:

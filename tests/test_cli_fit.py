@@ -285,6 +285,7 @@ def test_table_and_pages_report_one_score_with_one_error(capsys, folder):
     score, model = json.loads(out)["score"], load(folder / "model")
     assert (model.best_score_, model.best_score_se_) == (score["mean"], score["standard_error"])
     assert re.findall(r"± (\d\.\d+)", (folder / "page.html").read_text()) == 2 * [f"{score['standard_error']:.3f}"]
+    assert f"mean alone {score['baseline']:.3f}".replace("-", "−") in (folder / "page.html").read_text()
     assert call(capsys, "inspect", "model", "--html", "again.html")[0] == 0
     again = re.findall(r"± (\d\.\d+)", (folder / "again.html").read_text())
     assert [float(one) for one in again] == 2 * [pytest.approx(score["standard_error"], rel=0.05)]

@@ -95,13 +95,15 @@ def commands(inputs, out):
         "save": ["save", a, out / "model.tracelearn"],
         "fit": ["fit", data, "--alpha", "0.1", "--cv", "2", "--out", out / "model.tracelearn", "--force", "--quiet"],
         "predict": ["predict", a, data, "--out", out / "predictions.npz", "--force"],
+        "inspect": ["inspect", a, "--html", out / "page.html", "--force"],
+        "over-time": ["over-time", data, "--alpha", "0.1", "--cv", "2", "--plot", out / "course.png", "--force", "--quiet"],
         "merge": ["merge", a, b, "--out", out / "model.tracelearn", "--force"],
         "stream": ["stream", data, "--checkpoint", out / "run", "--resume", "--batch", "20", "--refresh-samples", "20",
                    "--out", out / "model.tracelearn", "--figure", out / "curve.png", "--force", "--quiet"],
     }  # fmt: skip
 
 
-COMMANDS = ("save", "fit", "predict", "merge", "stream")
+COMMANDS = ("save", "fit", "predict", "inspect", "over-time", "merge", "stream")
 
 
 def contents(folder):
@@ -117,6 +119,9 @@ def contents(folder):
             assert data.startswith(b"\x89PNG")
             assert data.endswith(b"IEND\xaeB`\x82")
             found[name] = "figure"
+        elif path.suffix == ".html":
+            assert path.read_text().rstrip().endswith("</html>")
+            found[name] = "page"
         elif "checkpoint" not in name:
             found[name] = load(path).coef_.tolist()
     return found
@@ -133,7 +138,9 @@ def before(tmp_path, inputs):
     out.mkdir()
     save(TraceNormRegressor(alpha=0.5).fit(X, -y), out / "model.tracelearn")
     np.savez(out / "predictions.npz", prediction=np.zeros(3))
-    (out / "curve.png").write_bytes(b"\x89PNG older IEND\xaeB`\x82")
+    for name in ("curve.png", "course.png"):
+        (out / name).write_bytes(b"\x89PNG older IEND\xaeB`\x82")
+    (out / "page.html").write_text("older</html>")
     return out
 
 

@@ -488,6 +488,9 @@ WRONG = {
 
 
 WRONG_SEARCH = {
+    "no best score": {"best_score_": ...},
+    "an error of the best score that is text": {"best_score_se_": "small"},
+    "a choice beyond the candidates": {"best_index_": 10**6},
     "no view": {"view_": ...},
     "no scores": {"score_path_": ...},
     "scores of other alphas": {"score_path_": np.ones((2, 3))},

@@ -1,6 +1,7 @@
 """The package itself: what it imports, what it exports, what it says of itself."""
 
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -93,11 +94,18 @@ def test_types_are_shipped():
     assert (Path(tracelearn.__file__).parent / "py.typed").exists()
 
 
-def test_the_recipe_and_the_citation_say_what_the_package_says():
+def read_recipe():
+    """Read the recipe of conda with its variable, the oldest Python, filled in."""
     yaml = pytest.importorskip("yaml", reason="PyYAML comes with Dask")
+    text = (ROOT / "recipe" / "recipe.yaml").read_text()
+    return yaml.safe_load(text.replace("${{ python_min }}", yaml.safe_load(text)["context"]["python_min"]))
+
+
+def test_the_recipe_and_the_citation_say_what_the_package_says():
+    recipe, yaml = read_recipe(), pytest.importorskip("yaml", reason="PyYAML comes with Dask")
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     project = settings["project"]
-    recipe, citation = (yaml.safe_load((ROOT / name).read_text()) for name in ("recipe/recipe.yaml", "CITATION.cff"))
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert recipe["context"]["version"] == citation["version"] == tracelearn.__version__
     assert recipe["about"]["license"] == citation["license"] == project["license"]
     wanted = [f"python{project['requires-python']}", *project["dependencies"], *project["optional-dependencies"]["cli"]]
@@ -117,8 +125,7 @@ def test_the_recipe_has_the_keys_of_its_format_and_what_the_wheel_asks_for():
         "requirements": {"build", "host", "run", "run_constraints"},
         "about": {"homepage", "license", "license_file", "summary", "description", "documentation", "repository"},
     }
-    yaml = pytest.importorskip("yaml", reason="PyYAML comes with Dask")
-    recipe = yaml.safe_load((ROOT / "recipe" / "recipe.yaml").read_text())
+    recipe = read_recipe()
     assert recipe["schema_version"] == 1
     for part, keys in known.items():
         assert set(recipe[part] if part else recipe) <= keys, part
@@ -127,6 +134,19 @@ def test_the_recipe_has_the_keys_of_its_format_and_what_the_wheel_asks_for():
     assert all(set(test) in ({"python"}, {"script"}) for test in recipe["tests"])
     assert (ROOT / recipe["about"]["license_file"]).exists()
     assert (ROOT / "recipe" / recipe["source"]["path"] / "pyproject.toml").exists()
+    # As conda-forge asks: built and tested with the oldest Python, and tested with the newest.
+    assert "python 3.11.*" in recipe["requirements"]["host"]
+    assert recipe["tests"][0]["python"]["python_version"] == ["3.11.*", "*"]
     asked = [one.split(";") for one in metadata.requires("tracelearn") or []]
     core = {need.strip() for need, *when in asked if not when or "extra == 'cli'" in when[0].replace('"', "'")}
     assert {one.replace(" ", "") for one in recipe["requirements"]["run"]} == {"python>=3.11", *core}
+
+
+def test_the_oldest_versions_that_are_tested_are_those_that_are_asked_for():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    asked = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
+    lowest = dict(re.findall(r"^([\w-]+)(?:\[\w+\])?>=([\d.]+)", "\n".join(reversed(asked)), flags=re.MULTILINE))
+    tested = re.findall(r"^([\w-]+)==([\d.]+)", (ROOT / "tests/versions/oldest.txt").read_text(), flags=re.MULTILINE)
+    assert len(tested) > 10
+    for name, version in tested:
+        assert version.removesuffix(".0").removesuffix(".0") == lowest[name].removesuffix(".0"), name

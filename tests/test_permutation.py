@@ -10,10 +10,22 @@ from sklearn.model_selection import KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from tracelearn import TraceNormClassifier, TraceNormClassifierCV, TraceNormRegressor, TraceNormRegressorCV
+from tracelearn import (
+    TraceNormClassifier,
+    TraceNormClassifierCV,
+    TraceNormRegressor,
+    TraceNormRegressorCV,
+    tensor_trace_norm,
+)
 from tracelearn.datasets import make_low_rank_regression
 from tracelearn.inference import permutation, permutation_test
 from tracelearn.inference.permutation import exchange_of
+from tracelearn.inference.sets import Pace, Reading, solve
+from tracelearn.moments import Moments
+from tracelearn.penalties import as_penalty
+from tracelearn.problems.batch import Problems
+from tracelearn.problems.datafits import Squares
+from tracelearn.solvers import admm
 
 SHAPE = (4, 3, 2)
 
@@ -210,3 +222,33 @@ def test_p_values_are_uniform_where_there_is_nothing_to_find(grouped):
         p = permutation_test(TraceNormRegressor(alpha=0.2), X, y, **options).p_value
         found.append(p - rng.uniform(0, 0.01))
     assert kstest(found, "uniform").pvalue > 0.01
+
+
+def test_rough_solves_ask_for_the_first_certificate_when_most_hold_and_the_gap_still_does():
+    X, y, _ = make_low_rank_regression(80, (5, 4, 3), rank=1, random_state=0)
+    reading, pace = Reading.of(TraceNormRegressor(alpha=0.3), X, y), Pace()
+    order = np.array([np.random.default_rng(s).permutation(80) for s in range(100)])
+    samples = reading.part(np.arange(80), order)
+    rough, _ = solve(reading, samples, 100, 2e-3, pace)
+    assert pace.step > 0
+    assert pace.first_check >= 1
+    again, _ = solve(reading, samples, 100, 2e-3, pace)
+    exact, _ = solve(reading, samples, 100)
+    level = np.mean((y - y.mean()) ** 2)
+    values = [
+        np.mean((y[order] - y.mean() - W @ (X - X.mean(axis=0)).reshape(80, -1).T) ** 2, axis=1)
+        + 0.3 * np.array([tensor_trace_norm(own.reshape(5, 4, 3)) for own in W])
+        for W in (rough, again, exact)
+    ]
+    for found in values[:2]:
+        assert np.max(found - values[2]) <= 2e-3 * level
+
+
+def test_a_first_certificate_that_is_asked_for_later_leaves_the_answer_alone():
+    X, y, _ = make_low_rank_regression(60, (4, 3, 3), rank=1, random_state=0)
+    fit = Squares.of(Moments.of(X.reshape(60, -1), y[:, None], np.ones(60)))
+    problems = Problems(fit, as_penalty("overlapped", (4, 3, 3)), np.array([0.1]), (4, 3, 3))
+    seen = []
+    found = admm(problems, tol=1e-8, check_every=2, first_check=7, on_iteration=lambda now: seen.append(now.n_iter))
+    assert seen[:2] == [7, 9]
+    np.testing.assert_allclose(found.W, admm(problems, tol=1e-8).W, atol=1e-4)

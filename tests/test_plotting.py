@@ -26,6 +26,7 @@ from tracelearn import (
     stream,
     trace_norm_path,
 )
+from tracelearn.datasets import make_low_rank_regression
 from tracelearn.estimators.base import ZeroWeightsWarning, gap_curve
 from tracelearn.plotting import (
     ConvergenceDisplay,
@@ -572,6 +573,16 @@ def test_weights_of_views_have_no_place_in_the_modes_of_samples():
             display.from_estimator(seen("second_order"))
     with pytest.raises(ValueError, match=r"^Expected a model with coef_by_view_, got TraceNormRegressor"):
         ViewsDisplay.from_estimator(fitted((5, 4)))
+
+
+def test_weights_of_raw_and_whitened_views_together_are_drawn_in_the_modes_of_samples():
+    X, y, _ = make_low_rank_regression(100, (4, 3), rank=1, random_state=0)
+    model = TraceNormRegressorCV([1.0], cv=3, views="raw+whitened", ridges=(0.0,)).fit(X, y)
+    for kind, wanted in (("weights", model.coef_), ("patterns", model.patterns_)):
+        (tensor,) = WeightsDisplay.from_estimator(model, kind=kind).tensors
+        np.testing.assert_allclose(tensor, np.reshape(wanted, tensor.shape))
+    with pytest.raises(ValueError, match="draw them with ViewsDisplay"):
+        ModeFactorsDisplay.from_estimator(model)
 
 
 def test_a_model_of_recordings_says_which_of_its_parts_can_be_drawn(rng):

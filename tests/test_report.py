@@ -35,6 +35,7 @@ from tracelearn.report.model import MOST_COMPONENTS, Weights, gather
 from tracelearn.report.page import Evaluation, render
 from tracelearn.report.pages import as_json
 from tracelearn.report.scores import Confusion, Residuals, compare
+from tracelearn.samples.modes import Mode
 
 EVIL = '</script><img src=x onerror="document.title=1">'
 NAMES = ("channel", "time", "frequency")
@@ -323,6 +324,17 @@ def test_the_page_says_that_samples_are_seen_as_logarithms(signals):
     assert "computed from a sample of 3 × 40 (mode 0 × mode 1), the logarithms of its entries, plus" in str(
         Text(model_page(model))
     )
+
+
+def test_a_view_without_weights_has_no_components_on_a_page(signals):
+    X, _ = signals
+    y = X[:, 0, :5].mean(axis=1)
+    model = TraceNormRegressorCV([0.02], cv=3, views="raw+whitened 1:0.001", ridges=(0.0,)).fit(X, y)
+    assert not model.coef_by_view_["whitened"].any()
+    facts = gather(model)
+    assert facts.names_of_weights == ["raw: mode 0", "raw: mode 1"]
+    assert {view.label: view.found for view in facts.views}["whitened"] == "its weights are zero"
+    assert "whitened: mode" not in model_page(model)
 
 
 def test_of_several_views_each_has_components_and_the_first_of_samples_its_weights(signals):
@@ -685,3 +697,13 @@ def test_every_result_has_a_page_with_its_sentence_its_figure_and_its_numbers(ki
     assert "<script" not in page
     with pytest.raises(ValueError, match="Expected a result of"):
         result_page(model)
+
+
+def test_the_page_of_a_result_names_its_numbers_in_words():
+    scores = np.array([[0.5, 0.9], [0.5, 0.7]])
+    pytest.importorskip("matplotlib").use("agg")
+    mode = Mode("time", np.array([0.1, 0.2]), "s")
+    page = result_page(inference.Decoding(scores, np.arange(2), "accuracy", "batch", 0.5, 0.25, mode))
+    for words in ("held-out over training samples of a fold", "time (s), from 0.1 to 0.2", "best at time = 0.2 s"):
+        assert words in page
+    assert "ratio" not in page.split("<table")[1]

@@ -369,13 +369,14 @@ class _Terms:
         for weight, atom in self.terms:
             if not (isinstance(weight, float | int) and math.isfinite(weight) and weight >= 0):
                 raise ValueError(f"Expected weights of a penalty that are finite and not negative, got {weight}.")
-            mode: Any = getattr(atom, "mode", 0)
-            if not -len(shape) <= mode < len(shape):
-                raise ValueError(
-                    f"Expected terms that fit weights of shape {shape}, got {atom}: modes are counted from 0."
-                )
-            counted: Any = atom
-            same = (replace(counted, mode=mode % len(shape)) if hasattr(atom, "mode") else atom).bound_to(shape)
+            same: Any = atom
+            if hasattr(same, "mode"):
+                if not -len(shape) <= same.mode < len(shape):
+                    raise ValueError(
+                        f"Expected terms that fit weights of shape {shape}, got {atom}: modes are counted from 0."
+                    )
+                same = replace(same, mode=same.mode % len(shape))
+            same = same.bound_to(shape)
             if weight:
                 merged[same] = self._merge(merged[same], weight) if same in merged else weight
         if not merged:

@@ -202,10 +202,8 @@ def _heard(bar: Bar) -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _cross_validate(
-    model: Any, data: Dataset, splits: Splits, task: Task, bar: Bar
-) -> tuple[Evaluation, float, Comparison]:
-    """Learn anew without each fold and score on it; return that, the score of a guess, and how flat models do on these folds."""
+def _cross_validate(model: Any, data: Dataset, splits: Splits, task: Task, bar: Bar) -> tuple[Evaluation, Comparison]:
+    """Learn anew without each fold and score on it; return that, and how flat models do on these folds."""
     measure = accuracy if task.is_classification else r_squared
     baseline = DummyClassifier() if task.is_classification else DummyRegressor()
     fresh, features = getattr(model, "best_estimator_", model), getattr(model, "features_", None)
@@ -230,9 +228,9 @@ def _cross_validate(
     ratio = float(np.mean([len(test) / len(train) for train, test in splits]))
     paired = Comparison.of(("model", *rivals), np.array(scores).T[1:], ratio, "score")
     error = corrected_error(paired.scores[0], ratio)
-    folds = Folds(float(mean), float(error), len(scores), hasattr(model, "best_estimator_"))
+    folds = Folds(float(mean), float(error), len(scores), hasattr(model, "best_estimator_"), float(guess))
     compared = compare(model, np.concatenate(truths), np.concatenate(predictions))
-    return Evaluation(compared, f"{len(data.y):,} held-out samples", folds), float(guess), paired
+    return Evaluation(compared, f"{len(data.y):,} held-out samples", folds), paired
 
 
 def _describe(model: Any, data: Dataset, task: Task) -> dict[str, Any]:
@@ -273,7 +271,7 @@ def learn(data: Dataset, task: Task, model: Any, splits: Splits, bar: Bar) -> tu
         model.verbose = 0
         if hasattr(model, "cv"):
             model.cv, model.best_estimator_.verbose = len(splits), 0
-        evaluation, baseline, paired = _cross_validate(model, data, splits, task, bar)
+        evaluation, paired = _cross_validate(model, data, splits, task, bar)
     folds = evaluation.folds
     assert folds is not None
     if folds.is_optimistic:  # one score for table, page and file: here the models of folds were solved to the end
@@ -283,7 +281,7 @@ def learn(data: Dataset, task: Task, model: Any, splits: Splits, bar: Bar) -> tu
         "mean": folds.mean,
         "standard_error": folds.standard_error,
         "folds": folds.count,
-        "baseline": baseline,
+        "baseline": folds.baseline,
         "flat_models": [
             {"model": name, "mean": float(mean), "difference": float(difference), "standard_error": float(spread)}
             for name, mean, difference, spread in list(

@@ -152,7 +152,7 @@ def _quality(model: Any, found: Found) -> str:
         return ""
     from tracelearn.report.scores import compare
 
-    name, value, _ = compare(model, found.check_truth(model), found.prediction).headline
+    name, value, *_ = compare(model, found.check_truth(model), found.prediction).headline
     return f", {name} {value:.4f}"
 
 

@@ -17,7 +17,16 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_narrow, is_sparse, move_to, place
+from tracelearn.arrays.array_api import (
+    Array,
+    array_namespace,
+    as_dtype,
+    is_narrow,
+    is_sparse,
+    move_to,
+    place,
+    to_numbers,
+)
 from tracelearn.arrays.linalg import mode_scales
 from tracelearn.confounds import Regression
 from tracelearn.errors import warn
@@ -351,11 +360,9 @@ class TraceNormModel(WeightsInModes, BaseEstimator):
 
     def _solve(self, fit: DataFit, n_targets: int, warm: bool, scales: Array | None = None) -> Array:
         """Solve; where samples were divided by scales, so are the weights, which brings them back to the samples' units."""
-        penalty, shape = self._penalty(n_targets)
-        alpha = self._alphas(fit, penalty, shape)
-        count = alpha.shape[0]
-        self.alpha_ = float(alpha[0]) if count == 1 else np.array([float(alpha[k]) for k in range(count)])
-        problems = Problems(fit, penalty, alpha, shape)
+        problems = self._problems(fit, n_targets)
+        penalty, alpha = problems.penalty, problems.alpha
+        self.alpha_ = float(alpha[0]) if alpha.shape[0] == 1 else np.array(to_numbers(alpha))
         problem = (penalty, self._loss(n_targets), n_targets, place(alpha))
         start = self._solution if warm and getattr(self, "_solved", None) == problem else None
         record: list[tuple[int, float]] = []
@@ -376,12 +383,13 @@ class TraceNormModel(WeightsInModes, BaseEstimator):
         self._convergence = gap_curve(record, self.n_iter_, self.dual_gap_)
         return coef
 
-    def _alphas(self, fit: DataFit, penalty: Any, shape: tuple[int, ...]) -> Array:
-        """Find alpha (B,) of every problem of a data fit."""
+    def _problems(self, fit: DataFit, n_targets: int) -> Problems:
+        """Write down the batch of problems of a data fit."""
+        penalty, shape = self._penalty(n_targets)
         if isinstance(self.alpha, str):
-            return share_of_alpha_max(fit, penalty, shape, _SHARE)
+            return Problems(fit, penalty, share_of_alpha_max(fit, penalty, shape, _SHARE), shape)
         reference = fit.at_zero.value
-        return array_namespace(reference).full_like(reference, float(self.alpha))
+        return Problems(fit, penalty, array_namespace(reference).full_like(reference, float(self.alpha)), shape)
 
     def _solver(self, fit: DataFit) -> Any:
         """Find the solver: by name, the one that suits the data fit, or the user's own function."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import math
-import operator
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -97,14 +96,17 @@ def summarise(T: Array, weight: Array, second: Second, shared: Sequence[int] = (
     xp, rows = array_namespace(T), as_dtype(T, widest(T)["dtype"])
     # The first row is as close to the mean as any: a shift by it, then by the small step that is left, keeps the digits
     # that one subtraction of a large mean would lose.
-    first = rows[tuple(slice(1) if axis == 0 or axis in shared else slice(None) for axis in range(rows.ndim))]
+    index = [slice(None)] * rows.ndim
+    for axis in (0, *shared):
+        index[axis] = slice(1)
+    first = rows[tuple(index)]
     rows, total, weight = rows - first, xp.sum(weight), as_dtype(weight, rows.dtype)
     sum_ = xp.reshape(xp.reshape(weight, (1, -1)) @ xp.reshape(rows, (rows.shape[0], -1)), (1, *rows.shape[1:]))
     step = xp.mean(sum_ / total, axis=(0, *shared), keepdims=True)
     sums = []
     if second is not no_sums:
         roots = xp.reshape(xp.sqrt(weight), (-1, *(1,) * (rows.ndim - 1)))
-        sums = [to_numpy(part) for part in second((rows - step) * roots)]
+        sums = list(map(to_numpy, second((rows - step) * roots)))
     return Summary(float(total), to_numpy(first + step)[0], sums, second, float(xp.finfo(T.dtype).eps))
 
 
@@ -279,13 +281,15 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
                 kept = array_namespace(T).nonzero(weight)[0]
                 if kept.shape[0] < T.shape[0]:  # no sample of weight zero is to be the first
                     T, weight = take_rows(T, kept), take_rows(weight, kept)
+                summary: Any = None
                 with np.errstate(over="ignore", invalid="ignore"):  # judged below
-                    parts = (measure(T[rows, ...], weight[rows]) for rows in self._blocks(T))
-                    summary = functools.reduce(operator.add, parts)
+                    for rows in self._blocks(T):
+                        more = measure(T[rows, ...], weight[rows])
+                        summary = more if summary is None else summary + more
                 largest = max((np.max(np.abs(part)) for part in summary.sums), default=1.0)
                 if not np.finfo(np.float64).tiny < largest < np.inf:
                     check_range(T, "X")
-                return summary
+                return summary  # type: ignore[no-any-return]
 
         return found.execution.total(part, found.batches)
 
@@ -335,15 +339,18 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
     def _mapped(self, function: Callable[[Array], Array], T: Array, shape: tuple[int, ...], *, flat: bool) -> Array:
         """Apply a function of tensors block by block, in double precision and rounded once."""
         xp, wide = array_namespace(T), widest(T)["dtype"]
+        parts, found = [], None
+        if not is_non_numpy(T):
+            in_place = not getattr(self, "copy", True) and T.flags.writeable
+            found = T if in_place else np.empty((T.shape[0], *shape), T.dtype)
         with np.errstate(over="ignore", invalid="ignore"):  # judged below
-            parts = (as_dtype(function(as_dtype(T[block, ...], wide)), T.dtype) for block in self._blocks(T))
-            if is_non_numpy(T):
-                found = xp.concat(list(parts))
-            else:
-                in_place = not getattr(self, "copy", True) and T.flags.writeable
-                found = T if in_place else np.empty((T.shape[0], *shape), T.dtype)
-                for block, part in zip(self._blocks(T), parts, strict=True):
+            for block in self._blocks(T):
+                part = as_dtype(function(as_dtype(T[block, ...], wide)), T.dtype)
+                if found is None:
+                    parts.append(part)
+                else:
                     found[block] = part
+        found = xp.concat(parts) if found is None else found
         check_overflow(found, "transformed entries")
         return xp.reshape(found, (found.shape[0], -1)) if flat else found
 
@@ -430,15 +437,13 @@ class ModeTransformer(LinearTransformer):
     def _known(self) -> tuple[Array, list[Array]]:
         return self.mean_, self.mode_covariances_
 
-    def _origin(self, T: Array) -> Array:
-        """What is subtracted from samples first."""
-        return move_to(self.mean_ if self.center else np.zeros(()), T, T.dtype)
-
     def _map(self, T: Array) -> Array:
-        return multiply_modes(T - self._origin(T), self._matrices())
+        T = T - move_to(self.mean_, T, T.dtype) if self.center else T
+        return multiply_modes(T, self._matrices())
 
     def _back(self, Z: Array) -> Array:
-        return multiply_modes(Z, [np.linalg.pinv(matrix) for matrix in self._matrices()]) + self._origin(Z)
+        T = multiply_modes(Z, [np.linalg.pinv(matrix) for matrix in self._matrices()])
+        return T + move_to(self.mean_, T, T.dtype) if self.center else T
 
     def _adjoint(self, W: Array) -> Array:
         return multiply_modes(W, [matrix.T for matrix in self._matrices()])

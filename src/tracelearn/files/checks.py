@@ -96,6 +96,7 @@ _FORMS: dict[str, Callable[[Any], bool]] = {
     "moments_": lambda value: isinstance(value, Moments), "ridge_": _size, "target_mode_": _truth,
     "alpha_": lambda value: _size(value) or _row(value),
     "mode_weights_": lambda value: value is None or _weights(value), "best_score_": _number, "best_index_": _whole,
+    "best_score_se_": lambda value: type(value) is float,
     "alphas_": _row, "ridges_": _row, "features_": lambda value: value is None or isinstance(value, TensorTransformer),
     "best_estimator_": lambda value: isinstance(value, TraceNormModel) and hasattr(value, "coef_"),
     "view_": lambda value: isinstance(value, str),
@@ -270,7 +271,8 @@ def _check_search(model: Any) -> None:
     expect(len(scores) == len(model.alphas_) == len(model.ridges_) > 0, "a score for other alphas")
     expect(bool(np.any(np.all(np.isfinite(scores), axis=0))), "scores of no fold")
     expect(all(len(column) == rows for column in model.cv_results_.values()), "results of several lengths")
-    expect(isinstance(model.best_params_, dict), "a choice that is none")
+    expect(isinstance(model.best_params_, dict) and model.best_index_ < rows, "a choice that is none")
+    expect("best_score_" in vars(model), "a choice without its score")
     expect(all(isinstance(tried, dict) for tried in model.cv_results_["params"]), "candidates that are none")
 
 

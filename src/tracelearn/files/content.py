@@ -11,7 +11,6 @@ once; types are looked up by name in a table and never imported, and no construc
 
 from __future__ import annotations
 
-import inspect
 import io
 import json
 import re
@@ -21,6 +20,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib import import_module
+from inspect import getattr_static, signature
 from math import prod
 from typing import Any
 
@@ -111,7 +111,7 @@ def full_name(kind: Any) -> str:
 
 def _is_defined(kind: type, name: str) -> bool:
     """Whether a class has a method or a property of the name."""
-    return hasattr(type(inspect.getattr_static(kind, name, None)), "__get__")
+    return hasattr(type(getattr_static(kind, name, None)), "__get__")
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
@@ -240,6 +240,8 @@ def _made(name: str, state: dict[str, Any], known: dict[str, type]) -> Any:
     kind: Any = known[name]
     made: Any = kind.__new__(kind)
     if isinstance(made, BaseEstimator):
+        # What a property computes is no part of a file; in older files it may have been.
+        state = {key: item for key, item in state.items() if not isinstance(getattr_static(kind, key, None), property)}
         expect(not any(_is_defined(kind, attribute) for attribute in state), f"{name} with a method among its parts")
         made.__setstate__(state)
         made.get_params(deep=False)  # fails where one is missing
@@ -268,7 +270,7 @@ def _name_1(node: dict[str, Any]) -> str:
 
 def _defaults(kind: Any) -> dict[str, Any]:
     """Find the parameters of an estimator, of which some may be younger than a file."""
-    parameters = inspect.signature(kind).parameters.values() if issubclass(kind or object, BaseEstimator) else ()
+    parameters = signature(kind).parameters.values() if issubclass(kind or object, BaseEstimator) else ()
     return {one.name: one.default for one in parameters}
 
 
@@ -303,8 +305,12 @@ def _made_1(name: str, state: dict[str, Any], known: dict[str, type]) -> Any:
     if name in _GONE_1:
         return None
     kept = {_RENAMED_1.get(key, key): item for key, item in state.items() if key not in _LEFT_OUT_1}
-    # Searches had no views of the samples.
-    younger = {"features_": None, "view_": "raw"} if "best_estimator_" in state else {}
+    younger: dict[str, Any] = {}
+    if "best_estimator_" in state:  # searches had no views of the samples, and copies of what the model has
+        younger = {"features_": None, "view_": "raw"}
+        kept = {
+            key: item for key, item in kept.items() if not isinstance(getattr(known.get(name), key, None), property)
+        }
     if kept.get("scaling") == "auto":  # was one more thing to choose
         kept["scaling"] = kept["scaling_"]
     return _made(name, _defaults(known.get(name)) | younger | kept, known)

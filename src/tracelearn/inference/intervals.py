@@ -30,7 +30,7 @@ from tracelearn.inference.sets import (
     warn_of_zero_weights,
 )
 from tracelearn.moments import Moments
-from tracelearn.problems.batch import Problems, Solution, in_basis, variances_about
+from tracelearn.problems.batch import Solution, in_basis, variances_about
 from tracelearn.problems.datafits import Squares
 from tracelearn.samples.checks import read_confounds, small_on_one_thread
 from tracelearn.samples.samples import unnamed
@@ -402,8 +402,7 @@ def _grown(reading: Reading, order: Array, test: Array, sizes: Array, scoring: A
         known = past if model.fit_intercept else past.uncentred()
         fit = Squares.of(known, ridge=model.ridge, joint=model._joint(K))
         fit = fit if basis is None else fit.lifted(basis, origin, variances)
-        norm, shape = model._penalty(K)
-        problems = Problems(fit, norm, model._alphas(fit, norm, shape), shape)
+        problems = model._problems(fit, K)
         start_from: Solution | None = solution
         solution = model._solver(fit)(
             problems, tol=model.tol, max_iter=model.max_iter, start=start_from, exact_ranks=False

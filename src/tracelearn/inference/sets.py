@@ -34,6 +34,7 @@ from tracelearn.selection.calibration import with_scores
 from tracelearn.solvers import admm
 
 __all__ = [
+    "Pace",
     "Reading",
     "check_count",
     "check_model",
@@ -53,9 +54,9 @@ __all__ = [
 # Numbers in the weights of one batch: more would leave the cache, fewer are lost in calls.
 _LARGEST_BATCH = 250_000
 
-# The smallest gap that is tried in single precision, whose rounding hides smaller ones. Most problems reach it in four
-# iterations, so that earlier certificates would be lost; it is given up after some more.
-_SINGLE_TOL, _SINGLE = 1e-3, {"check_every": 4, "max_iter": 48, "merge": True}
+# The smallest gap that is tried in single precision, whose rounding hides smaller ones. Most problems reach it in three or four
+# iterations; it is given up after some more.
+_SINGLE_TOL, _SINGLE = 1e-3, {"max_iter": 48, "merge": True}
 
 _PILOT = 16  # problems whose step is a better guess for all others than any that looks at no solution
 
@@ -187,6 +188,31 @@ class Reading:
         return Samples.of(block, self.samples.shape)
 
 
+@dataclass
+class Pace:
+    """What solves say of those to come: the step of ADMM, and after how many iterations most problems are proven."""
+
+    step: float | None = None
+    first_check: int | None = None
+
+    def hints(self, *, rough: bool) -> dict[str, Any]:
+        """Return options of a solver; rough solves are short, and ask for a certificate as soon as it is likely to hold."""
+        if self.step is None:
+            return {"check_every": 4} if rough else {}
+        return {"step": self.step} | ({"check_every": 1, "first_check": self.first_check} if rough else {})
+
+    def learn(self, found: Solution, gaps: list[Array], tol: float) -> None:
+        """Take the step from the first solve, and from the gaps of each iteration of the second when most are below ``tol``.
+
+        A certificate costs more than an iteration, so it should hold for more than half of the problems.
+        """
+        xp, count = array_namespace(found.gap), found.gap.shape[0]
+        if self.step is not None and self.first_check is None:
+            self.first_check = 1 + sum(int(xp.sum(xp.astype(gap > tol, xp.int64))) > 0.4 * count for gap in gaps)
+        if self.step is None and found.rho is not None:
+            self.step = float(xp.exp(xp.mean(xp.log(found.rho))))
+
+
 def chunks(count: int, size: int) -> Iterator[slice]:
     """Cut a count of sets into batches whose weights are not too large, given the numbers of one set."""
     step = max(1, _LARGEST_BATCH // size)
@@ -198,20 +224,20 @@ def solve(
     samples: Samples,
     n_sets: int = 1,
     tol: float = 0.0,
-    known: dict[str, float] | None = None,
+    pace: Pace | None = None,
     n_exact: int = 0,
 ) -> tuple[Array, Array]:
     """Fit the model to every set of targets; return weights (S K, p) and intercepts (S K,).
 
     The loss of several classes that is not a sum over them has one system for each set: its sets are solved one by one. Gaps are
     at most ``tol``, or that of the model where it is larger; those that single precision can prove are solved in it. The first
-    ``n_exact`` sets get that of the model in any case. ``known`` takes the step of ADMM from one call to the next, for samples
-    alike.
+    ``n_exact`` sets get that of the model in any case. ``pace`` is what calls for samples
+    alike have learned.
     """
     model, loss, K = reading.model, reading.loss, samples.n_targets // n_sets
     if n_sets > 1 and not (loss.has_moments or (loss.is_separable and not model._joint(K))):
         parts = enumerate(_apart(samples, n_sets))
-        apart = [solve(reading, one, tol=tol, known=known, n_exact=int(s < n_exact)) for s, one in parts]
+        apart = [solve(reading, one, tol=tol, pace=pace, n_exact=int(s < n_exact)) for s, one in parts]
         xp = array_namespace(apart[0][0])
         return xp.concat([W for W, _ in apart]), xp.concat([b for _, b in apart])
     form, joint = choose_form(samples, loss), model._joint(K)
@@ -221,31 +247,35 @@ def solve(
     if joint and n_sets > 1:
         fit = replace(fit, ridge=fit.ridge[:n_sets])  # rows of one set are one problem
     first = n_exact * fit.n_problems // n_sets
-    W = _solved(reading, fit, K, first, max(tol, model.tol), {} if known is None else known)
+    W = _solved(reading, fit, K, first, max(tol, model.tol), Pace() if pace is None else pace)
     b = fit.intercept(W) if model.fit_intercept else array_namespace(W).zeros_like(W[:, 0])
     return W if scales is None else W / scales, b
 
 
-def _solved(reading: Reading, fit: Any, n_targets: int, n_exact: int, tol: float, known: dict[str, float]) -> Array:
+def _solved(reading: Reading, fit: Any, n_targets: int, n_exact: int, tol: float, pace: Pace) -> Array:
     """Solve all problems of a data fit to a gap, batch by batch: (S K, p); the first ones to that of the model.
 
     Single precision comes first where it can prove that gap; what it leaves open is solved in double.
     """
     model, solver, xp = reading.model, reading.model._solver(fit), array_namespace(fit.ridge)
-    norm, shape = model._penalty(n_targets)
+    _, shape = model._penalty(n_targets)
     exact: list[tuple[Any, float, dict[str, Any]]] = [(fit, model.tol, {"max_iter": model.max_iter})]
     tries = [(fit, tol, {"max_iter": model.max_iter})]
     if tol >= _SINGLE_TOL and model.alpha != 0 and isinstance(fit, Squares) and solver is admm:
         tries = [(fit.single(), tol, _SINGLE), *tries]
     gap, numbers, parts = 0.0, [], []
-    for part in _parts(n_exact, fit.n_problems, math.prod(shape), pilot=not known):
+    for part in _parts(n_exact, fit.n_problems, math.prod(shape), pilot=pace.step is None):
         left = xp.arange(part.start, part.stop, device=device(fit.ridge))
         for one, wanted, options in exact if part.stop <= n_exact else tries:
             own = one if left.shape[0] == fit.n_problems else one.take(left)
-            problems = Problems(own, norm, model._alphas(own, norm, shape), shape)
-            found = solver(problems, tol=wanted, exact_ranks=False, **options, **known)
-            if solver is admm and found.rho is not None and not known and part.stop > n_exact:
-                known["step"] = float(xp.exp(xp.mean(xp.log(found.rho))))
+            problems = model._problems(own, n_targets)
+            gaps: list[Array] = []
+            watch = {"on_iteration": lambda now, to=gaps: to.append(now.gap)}
+            found = solver(
+                problems, tol=wanted, exact_ranks=False, **options, **watch, **pace.hints(rough=one is not fit)
+            )
+            if solver is admm and part.stop > n_exact and one is tries[0][0]:
+                pace.learn(found, gaps, wanted)
             done = found.gap <= (wanted if one is not fit else math.inf)
             W = as_dtype(_without_dust(problems, found, wanted), fit.ridge.dtype)
             W = xp.reshape(W, (left.shape[0], -1, fit.n_features))

@@ -123,8 +123,8 @@ def in_basis(samples: Samples, *, fit_intercept: bool) -> tuple[Array, Array, Sa
 
 def origin_of(samples: Samples, *, fit_intercept: bool) -> Array:
     """Find what samples in memory are seen about, (p,): their mean, or zero without an intercept."""
-    share = samples.total(lambda X, Y, share, z: share)
-    return mean_row(samples.rows, share) if fit_intercept else 0.0 * samples.rows[0, :]  # type: ignore[index, arg-type]
+    (block,) = samples.blocks
+    return mean_row(block.X, block.weight / samples.weight) if fit_intercept else 0.0 * block.X[0, :]
 
 
 def variances_about(samples: Samples, origin: Array) -> Array:
@@ -243,7 +243,7 @@ def certify(
     value_error, gradient_error = at.errors(last_places)
     norm, feasible = replayed(W, _penalised, zero, penalty, W, split, alpha, at.gradient, gradient_error)
     objective = at.value + alpha * norm
-    dual = at.dual_value(xp.minimum(feasible, at.best_scale()))
+    dual = at.dual_value(feasible)
     if not penalised and bool(xp.any(alpha == 0)):
         # Nothing penalised: no scale but zero is feasible, however small the gradient. Its size is the evidence then.
         dual = xp.where(alpha == 0, xp.maximum(dual, at.least_value(gradient_error)), dual)

@@ -48,11 +48,8 @@ class Evaluation(Protocol):
     def gradient(self) -> Array:
         """Its gradient, (B K, p)."""
 
-    def dual_value(self, scale: Array) -> Array:
-        """Evaluate the dual objective (B,) at the dual point of this W, scaled by ``scale`` (B,) in [0, 1]."""
-
-    def best_scale(self) -> Array:
-        """Find the scale (B,) that maximises the dual value, were every scale feasible."""
+    def dual_value(self, most: Array) -> Array:
+        """Evaluate the dual objective (B,) at the dual point of this W, times the best scale of at most ``most`` (B,) <= 1."""
 
     def errors(self, unit: float) -> tuple[Array, Array]:
         """Bound what the dual value (B,) and the length of the gradient (B,) are off by.
@@ -438,14 +435,12 @@ class SquaresEvaluation:
         """Bound the least squares from below, where the length of the gradient may be off by an error."""
         return least_value(self.value, self.gradient, self.squares.least_curvature, error)
 
-    def dual_value(self, scale: Array) -> Array:
-        """Evaluate ``2 t <r, y> - t^2 |r|^2``."""
-        return 2.0 * scale * self.slope - scale**2 * self.value
-
-    def best_scale(self) -> Array:
-        """Find ``<r, y> / |r|^2``."""
+    def dual_value(self, most: Array) -> Array:
+        """Evaluate ``2 t <r, y> - t^2 |r|^2``, which is largest at ``t = <r, y> / |r|^2``."""
         xp = array_namespace(self.value)
-        return positive_part(self.slope / xp.where(self.value > 0, self.value, xp.ones_like(self.value)))
+        best = positive_part(self.slope / xp.where(self.value > 0, self.value, xp.ones_like(self.value)))
+        scale = xp.minimum(most, best)
+        return 2.0 * scale * self.slope - scale**2 * self.value
 
 
 @dataclass(frozen=True, eq=False)

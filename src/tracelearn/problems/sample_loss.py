@@ -142,8 +142,16 @@ class LossEvaluation:
         """Bound the least loss from below, where there is a ridge and the length of the gradient may be off by an error."""
         return least_value(self.value, self.gradient, 2.0 * self.fit.ridge, error)
 
-    def dual_value(self, scale: Array) -> Array:
-        """Evaluate minus the mean conjugate at the scaled forces, less the ridge term."""
+    def dual_value(self, most: Array) -> Array:
+        """Evaluate minus the mean conjugate at the scaled forces, less the ridge term.
+
+        A scale of one is best: at the optimum the forces are the dual answer. It is zero where they do not sum to zero as the
+        free intercept asks: then they prove nothing, but that no loss is negative.
+        """
+        xp, scale = array_namespace(self.value), most
+        if self.fit.fit_intercept:
+            allowed = float(xp.finfo(self.value.dtype).eps) ** 0.5 * self.force
+            scale = scale * xp.astype(summed(xp.abs(self.imbalance), scale.shape[0]) <= allowed, scale.dtype)
         loss, shift, wide = self.fit.loss, self.shift, repeated(scale, self.shift.shape[0])
 
         def conjugate(X: Array, Y: Array, share: Array, z: Array) -> Array:
@@ -151,17 +159,6 @@ class LossEvaluation:
 
         mean = self.fit._targets.total(conjugate, self.scores)
         return -summed(mean, scale.shape[0]) - scale**2 * self.ridge_value
-
-    def best_scale(self) -> Array:
-        """Return one: at the optimum the forces are the dual answer.
-
-        Zero where they do not sum to zero as the free intercept asks: then they prove nothing, but that no loss is negative.
-        """
-        xp = array_namespace(self.value)
-        if not self.fit.fit_intercept:
-            return xp.ones_like(self.value)
-        allowed = float(xp.finfo(self.value.dtype).eps) ** 0.5 * self.force
-        return xp.astype(summed(xp.abs(self.imbalance), self.value.shape[0]) <= allowed, self.value.dtype)
 
 
 @dataclass(frozen=True, eq=False)

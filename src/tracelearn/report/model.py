@@ -166,11 +166,15 @@ def gather(
     # A transformer that keeps the modes may have seen names that it did not pass on.
     known = [step.modes_ for step in steps if hasattr(step, "modes_") and tuple(step.sample_shape_) == shape]
     modes = as_modes(shape, mode_names, coordinates, units, known[-1] if known else None)
+    linear: list[ViewPart] = []
     is_apart = getattr(last, "best_estimator_", last).sample_shape_ != shape
     parts = parts_of_model(last, modes) if hasattr(last, "views_") else []
     if is_apart:
-        components = [one for part in parts for one in _of_view(part)]
-        linear = [part for part in parts if part.maps is None]
+        # Of a view without weights there is nothing to draw.
+        used = {part.view for part in parts if np.any(part.coef)}
+        drawn = [part for part in parts if part.view in used] or parts
+        components = [one for part in drawn for one in _of_view(part)]
+        linear = [part for part in drawn if part.maps is None]
         coef, patterns = (linear[0].coef, linear[0].patterns) if linear else (np.zeros((0, *shape)), None)
     else:
         coef = to_numpy(last.coef_).reshape(-1, *shape)
@@ -192,7 +196,7 @@ def gather(
         n_samples=None if moments is None else float(moments.weight),
         views=_views(last, parts),
         is_apart=is_apart,
-        linear_view=next((part.label for part in parts if is_apart and part.maps is None), ""),
+        linear_view=linear[0].label if linear else "",
     )
 
 

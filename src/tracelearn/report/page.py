@@ -151,12 +151,12 @@ def _headline(facts: ModelFacts, evaluation: Evaluation | None) -> tuple[str, st
 
 def _measured(evaluation: Evaluation) -> tuple[str, str, str]:
     result, folds = evaluation.result, evaluation.folds
-    name, value, other = result.headline
+    name, value, guess, baseline = result.headline
     if folds is not None:
-        sure = f"± {folds.standard_error:.3f}; {other}"
+        sure = f"± {folds.standard_error:.3f}; {guess} alone {_signed(folds.baseline)}"
         return f"{name} on {folds.count} held-out folds", _signed(folds.mean), sure
     interval = f"95% interval {_range(result.interval)}; " if result.interval else ""
-    return f"{name} on {result.total:,} samples", _signed(value), interval + other
+    return f"{name} on {result.total:,} samples", _signed(value), f"{interval}{guess} alone {_signed(baseline)}"
 
 
 def _score(facts: ModelFacts, evaluation: Evaluation | None) -> dict[str, Any]:

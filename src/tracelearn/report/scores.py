@@ -28,6 +28,7 @@ class Folds:
     standard_error: float
     count: int
     is_optimistic: bool  # alpha was chosen on the same folds
+    baseline: float  # the mean score of a guess that ignores the samples
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,9 +55,9 @@ class Confusion:
         return float(found.low), float(found.high)
 
     @property
-    def headline(self) -> tuple[str, float, str]:
-        """The score that says most: its name, its value, and what it would be without the samples."""
-        return "accuracy", self.accuracy, f"majority alone {self.majority:.3f}"
+    def headline(self) -> tuple[str, float, str, float]:
+        """The score that says most: its name and value; a guess that ignores the samples, and its value."""
+        return "accuracy", self.accuracy, "majority", self.majority
 
     @property
     def majority(self) -> float:
@@ -87,9 +88,9 @@ class Residuals:
         return r_squared(self.predicted + self.left, self.predicted)
 
     @property
-    def headline(self) -> tuple[str, float, str]:
-        """The score that says most: its name, its value, and what it would be without the samples."""
-        return "R²", self.r2, "mean alone 0"
+    def headline(self) -> tuple[str, float, str, float]:
+        """The score that says most: its name and value; a guess that ignores the samples, and its value."""
+        return "R²", self.r2, "mean", 0.0
 
     @property
     def rmse(self) -> Array:

@@ -225,7 +225,7 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
                 "one sample in each fold, though alpha was chosen by all held-out predictions together, so use larger folds.",
                 UndefinedMetricWarning,
             )
-        self.cv_results_, self.best_index_ = cv_results(session.tables, best, at, self._new_model().loss)
+        self.cv_results_, self.best_index_ = cv_results(session.tables, best, at, session.model.loss)
 
     def _last_fit(self, session: Session, best: Table, view: View) -> Any:
         """Fit the model that was chosen to all samples, as the view shows them."""
@@ -497,8 +497,8 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
         Fitted on all samples, as ``features_`` shows them. Its fitted attributes are attributes here too: ``coef_``,
         ``intercept_``, ``patterns_``, ``mode_factors_``, ``mode_ranks_``, ``dual_gap_``, ``objective_`` and ``n_iter_``.
     calibration_ : float
-        What scores are multiplied by before their softmax is ``predict_proba``, found on held-out folds; not there for losses
-        that have probabilities of their own.
+        What scores are multiplied by before their softmax is ``predict_proba``, found on held-out folds; 1 where samples
+        are read in blocks; not there for losses that have probabilities of their own.
     class_map_ : array of shape (n_classes + 1, n_classes)
         Only where folds confirmed it: scores are ``(X coef_ + intercept_) @ class_map_[:-1] + class_map_[-1]``. ``coef_``,
         ``intercept_`` and ``dual_gap_`` are those of the convex problem, before the map.

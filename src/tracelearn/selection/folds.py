@@ -73,17 +73,19 @@ class Folds:
     @cached_property
     def are_complements(self) -> bool:
         """Whether every fold learns from exactly those samples that it does not hold out."""
-        return all(
-            np.array_equal(learned, ~held)
-            for learned, held in zip(self.masks(held=False), self.masks(held=True), strict=True)
-        )
+        return np.array_equal(self.masks(held=False), ~self.masks(held=True))
 
-    def masks(self, *, held: bool) -> list[Array]:
-        """Mark the training or the held-out samples of each fold, (n,)."""
+    @property
+    def longest(self) -> int:
+        """The largest number of samples that a fold holds out."""
+        return max(len(test) for _, test in self.splits)
+
+    def masks(self, *, held: bool) -> Array:
+        """Mark the training or the held-out samples of each fold, (F, n)."""
         found = np.zeros((len(self.splits), self.n), dtype=bool)
         for f, split in enumerate(self.splits):
             found[f, split[1 if held else 0]] = True
-        return list(found)
+        return found
 
 
 def _indices(part: Any, n: int) -> Array:
@@ -182,7 +184,7 @@ class Principal:
         own = xp.take(self.rows, held, axis=0)
         mean = (xp.sum(self.rows, axis=0) - xp.sum(own, axis=0)) / n
         found = (xp.sum(self.squares) - xp.sum(own**2)) / n
-        return float(found - xp.sum(mean**2)) if fit_intercept else float(found)
+        return max(0.0, float(found - xp.sum(mean**2))) if fit_intercept else float(found)  # samples may be constant
 
     def without(self, held: Array, ridges: Array, *, fit_intercept: bool) -> tuple[Array, Array]:
         """Minimise ``|Y - X W' - b|^2 + ridge |W|^2`` without some samples, for each of A ridges: (A, K, p) and (A, K).
@@ -277,6 +279,11 @@ class Design:
         return Span.of(samples.rows, origin_of(samples, fit_intercept=self.fit_intercept))  # type: ignore[arg-type]
 
     @cached_property
+    def checked(self) -> Samples:
+        """The samples by their coordinates, with every number looked at, in the precision that solvers work in."""
+        return self.reduced.checked()
+
+    @cached_property
     def reduced(self) -> Samples:
         """The samples by their coordinates; else the samples themselves."""
         if self.span is None:
@@ -310,7 +317,7 @@ class Design:
             return [None] * self.n_folds
         if self.form.name in ("moments", "basis"):
             return list(map(self._regression, self._moments.training))
-        checked, masks = samples.checked(), self.folds.masks(held=False)
+        checked, masks = self.checked, self.folds.masks(held=False)
         return [checked.take(mask).regression(centre=self.fit_intercept) for mask in masks]
 
     def _regression(self, moments: Moments) -> Regression | None:
@@ -336,16 +343,15 @@ class Design:
         )
         if not plain or self.form.name not in ("moments", "basis"):
             return None
-        (block,) = samples.checked().blocks
-        xp, longest = array_namespace(block.X), max(len(test) for _, test in self.folds.splits)
-        is_double = bool(
-            xp.finfo(block.X.dtype).eps < 1e-12
-        )  # differences of numbers up to 1e6 times as large are taken
-        if longest >= block.X.shape[1] or not is_double or not bool(xp.all(block.weight == block.weight[0])):
+        (block,) = self.checked.blocks
+        xp = array_namespace(block.X)
+        # Differences are taken of numbers up to 1e6 times as large.
+        is_double = bool(xp.finfo(block.X.dtype).eps < 1e-12)
+        if self.folds.longest >= block.X.shape[1] or not is_double or not bool(xp.all(block.weight == block.weight[0])):
             return None
         if self.span is not None:
             return Principal(block.X, block.Y)
-        origin = origin_of(samples.checked(), fit_intercept=self.fit_intercept)
+        origin = origin_of(self.checked, fit_intercept=self.fit_intercept)
         centred = block.X - origin
         axes = xp.linalg.eigh(centred.T @ centred)[1]
         return Principal(centred @ axes, block.Y, axes, origin)
@@ -354,11 +360,11 @@ class Design:
     def total_variance(self) -> float:
         """The largest sum of the variances of all features, of the training parts."""
         if self.principal is not None:
-            options = {"fit_intercept": self.fit_intercept}
-            return max(
-                self.principal.total_variance(move_to(test, self.principal.rows), **options)
-                for _, test in self.folds.splits
-            )
+            found = 0.0
+            for _, test in self.folds.splits:
+                held = move_to(test, self.principal.rows)
+                found = max(found, self.principal.total_variance(held, fit_intercept=self.fit_intercept))
+            return found
         xp = array_namespace(self.coordinates.variances)
         return float(xp.max(xp.sum(self.coordinates.variances, axis=-1)))
 
@@ -415,7 +421,7 @@ class Design:
         if self.form.name == "moments" and not samples.in_memory:
             pairs = zip(self._moments.held, self._regressions, strict=True)
             return [part if own is None else own.residual_moments(part) for part, own in pairs]
-        samples = samples.checked()
+        samples = self.checked
         if not samples.in_memory:
             parts = zip(self.folds.masks(held=True), self._regressions, strict=True)
             return [samples.take(mask).residual(own) for mask, own in parts]
@@ -441,7 +447,7 @@ class Design:
     def centre(self) -> Array:
         """The mean of all samples, as coordinates."""
         if self.principal is not None:
-            (block,) = self.reduced.checked().blocks
+            (block,) = self.checked.blocks
             return array_namespace(block.X).mean(block.X, axis=0)
         if self.form.name in ("moments", "basis"):
             return self._moments.whole.x_mean[: self.reduced.n_features]

@@ -42,6 +42,21 @@ def _goes_on(estimator: Any) -> bool:
     return has_moments(estimator)
 
 
+def _learned(name: str) -> Any:
+    """Show an attribute of the model that was found; weights of linear views as those of the samples themselves."""
+
+    def shown(self: Any) -> Any:
+        if "best_estimator_" not in vars(self):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        if self.features_ is not None and name in ("coef_", "coef_tensor_", "patterns_") and self._is_linear():
+            W = self._of_samples(name)
+            flat = self._flat and name == "coef_"
+            return array_namespace(W).reshape(W, (*W.shape[: W.ndim - len(self.sample_shape_)], -1)) if flat else W
+        return getattr(self.best_estimator_, name)
+
+    return property(shown, doc=f"As in ``best_estimator_``: its ``{name}``.")
+
+
 class FoundModel(NamedWeights, BaseEstimator):
     """The model that a search found, ``best_estimator_``, and what shows it samples, ``features_``."""
 
@@ -57,17 +72,14 @@ class FoundModel(NamedWeights, BaseEstimator):
         found: dict[str, Any] = self.cv_results_["params"][self.best_index_]
         return found
 
-    def __getattr__(self, name: str) -> Any:
-        """Show what the model that was found has learned."""
-        described = ("patterns_", "mode_ranks_", "mode_factors_", "convergence_", "moments_")
-        shown = ("coef_", "coef_tensor_", "confound_coef_", *described)
-        if name not in shown or "best_estimator_" not in vars(self):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        if self.features_ is not None and name in ("coef_", "coef_tensor_", "patterns_") and self._is_linear():
-            W = self._of_samples(name)
-            flat = self._flat and name == "coef_"
-            return array_namespace(W).reshape(W, (*W.shape[: W.ndim - len(self.sample_shape_)], -1)) if flat else W
-        return getattr(self.best_estimator_, name)
+    coef_ = _learned("coef_")
+    coef_tensor_ = _learned("coef_tensor_")
+    patterns_ = _learned("patterns_")
+    confound_coef_ = _learned("confound_coef_")
+    mode_ranks_ = _learned("mode_ranks_")
+    mode_factors_ = _learned("mode_factors_")
+    convergence_ = _learned("convergence_")
+    moments_ = _learned("moments_")
 
     def _is_linear(self) -> bool:
         """Tell whether all views are linear in the samples, so that the model has weights for the samples themselves."""

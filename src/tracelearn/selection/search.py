@@ -352,15 +352,17 @@ def ridge_path(design: Design, ridges: Array) -> Iterator[tuple[Array, Array]]:
             yield W, fit.intercept(W)
         return
     whole, splits = design.principal, design.folds.splits
-    longest = max(len(test) + design.n_targets for _, test in splits) * whole.rows.shape[1]
+    longest = (design.folds.longest + design.n_targets) * whole.rows.shape[1]
     most, xp = max(1, _LARGEST_BATCH // longest), array_namespace(whole.rows)
     for begin in range(0, len(ridges), most):
         parts = []
         for train, test in splits:
             own = move_to(len(train) * ridges[begin : begin + most], whole.rows, whole.rows.dtype)
             parts.append(whole.without(move_to(test, whole.rows), own, fit_intercept=design.fit_intercept))
-        W, b = (xp.concat([part[i] for part in parts], axis=1) for i in range(2))
-        yield from ((W[a, ...], b[a, ...]) for a in range(W.shape[0]))
+        rows, offsets = zip(*parts, strict=True)
+        W, b = xp.concat(rows, axis=1), xp.concat(offsets, axis=1)
+        for a in range(W.shape[0]):
+            yield W[a, ...], b[a, ...]
 
 
 def walk_logistic(design: Design, view: str) -> Table | None:
@@ -370,13 +372,13 @@ def walk_logistic(design: Design, view: str) -> Table | None:
     """
     if not design.is_small or design.judge is None:
         return None
-    (block,) = design.reduced.checked().blocks
+    (block,) = design.checked.blocks
     X, codes, xp = block.X, block.Y, array_namespace(block.X)
     share, two = block.weight / xp.sum(block.weight), codes.shape[1] == 1
     Y = xp.concat([-codes, codes], axis=1) if two else codes
     centred = X - share @ X if design.fit_intercept else X
     ridges = _SOFT_RIDGES * (float(share @ xp.sum(centred**2, axis=1)) or 1.0)
-    train = share * move_to(np.array(design.folds.masks(held=False)), share, share.dtype)
+    train = share * move_to(design.folds.masks(held=False), share, share.dtype)
     shares, Y = train / xp.sum(train, axis=1, keepdims=True), xp.astype(Y > 0, X.dtype)
     paths = softmax_regression(centred, Y, shares, ridges.tolist(), fit_intercept=design.fit_intercept)
     held, scores = np.full((len(ridges), design.n_folds), None), np.empty((len(ridges), design.n_folds))
@@ -421,8 +423,7 @@ class _Found:
         design, first, points = self.design, 0, iter(points)
         longest = len(folds) * design.centre.shape[0]
         if design.samples.in_memory:
-            for f in folds:
-                longest = max(longest, len(design.folds.splits[f][1]))
+            longest = max(longest, design.folds.longest)
         most = max(1, _LARGEST_BATCH // (len(own) * design.n_targets * longest))
         while some := list(itertools.islice(points, most)):
             rows, offsets = zip(*some, strict=True)

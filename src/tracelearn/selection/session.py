@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby, product
 from operator import attrgetter
 from types import MappingProxyType
@@ -292,7 +293,9 @@ class Session:
                     penalty=options.penalty if view.penalty is None else view.penalty,
                     max_iter=options.max_iter,
                     n_jobs=options.n_jobs,
-                    progress=self.progress.part(begin, end if grid is alphas else begin, f"trace norm on {label}"),
+                    progress=partial(
+                        self.progress.reach_within, begin, end if grid is alphas else begin, f"trace norm on {label}"
+                    ),
                 )
             found = np.max(np.concatenate(list(map(attrgetter("selecting"), tables))))
             if grid is not alphas and found < above + _GAIN * max(0.0, min(above, 1.0 - above)):
@@ -506,9 +509,9 @@ class Progress:
                 self.end()
         return self.is_over()
 
-    def part(self, begin: float, end: float, message: str) -> Callable[[float], bool]:
-        """Return a function that reports shares of one part of the work."""
-        return lambda share: self.reach(begin + share * (end - begin), message)
+    def reach_within(self, begin: float, end: float, message: str, share: float) -> bool:
+        """Say what share of one part of the work is done; return whether the search is over."""
+        return self.reach(begin + share * (end - begin), message)
 
     @contextmanager
     def shown_to_callbacks(self, estimator: Any) -> Iterator[None]:

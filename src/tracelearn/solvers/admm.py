@@ -59,6 +59,7 @@ def admm(
     exact_ranks: bool = True,
     on_iteration: Watcher | None = None,
     check_every: int | None = CHECK_EVERY,
+    first_check: int | None = None,
     step: float | None = None,
     merge: bool = False,
 ) -> Solution:
@@ -74,6 +75,7 @@ def admm(
     exact_ranks : whether to go on, some iterations at most, until the weights have the exact ranks of their split
     on_iteration : called with the solution so far whenever a certificate was computed
     check_every : iterations between certificates, which cost about one iteration; None is max_iter of them, and no certificate
+    first_check : iterations before the first certificate, where it is known how many problems like these take
     step : rho to begin with, where problems like these have ended with it; else it is guessed. From W = 0 the first iteration is
         then made as if there were no operator, which saves about two where weights stay small
     merge : whether to certify what the parts agree on instead of W, and not W = 0: better in the first iterations, where W still
@@ -93,11 +95,11 @@ def admm(
         rho = xp.full_like(problems.alpha, max(step, least))
         split = split if start is not None else _forces(problems, rho, found)
     finish = Finish(problems, tol, exact_ranks)
-    iteration, update, mixing = 0, None, Mixing()
+    iteration, check, update, mixing = 0, first_check or every, None, Mixing()
     while True:
         if update is None:  # the step is new
             update = problems.fit.updater(rho)
-        ahead = min(review, iteration - iteration % every + every, max_iter) - iteration
+        ahead = min(review, check, max_iter) - iteration
         begun = W, split
         before, W, split = replayed(W, _iterated, problems, update, rho, split, W, split, carried=3, count=ahead)
         iteration += ahead
@@ -107,7 +109,8 @@ def admm(
             # A new step costs a factorisation, about a hundred iterations' worth, unless the operator is spectral.
             review = 2 * review if shares else review + _REVIEW_EVERY
         mixing, onward = mixing.after(begun, (W, split), rho)
-        if iteration % every == 0 or iteration == max_iter:
+        if iteration in (check, max_iter):
+            check += every
             point = _merged(problems, W, split) if merge else W
             found, done = finish.judge(problems, problems.certified(point, split, iteration, rho, proven=proven))
             if on_iteration is not None:
