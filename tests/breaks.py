@@ -81,7 +81,7 @@ BREAKS = [
           "test_recordings.py::test_a_next_part_that_is_no_file_next_to_the_first_is_refused_unread"),
     Break(9, "addresses of this machine are read as those of others", "samples/opening.py", 'if scheme in ("file", "local"):',
           "if False:", "test_places.py::test_an_address_of_this_machine_is_a_path_whose_links_are_refused"),
-    Break(9, "a model may be a pipe", "files/models.py", "if place.exists() and not place.is_file() and not place.is_dir():",
+    Break(9, "a model may be a pipe", "files/header.py", "if place.exists() and not place.is_file() and not place.is_dir():",
           "if False:", "test_files.py::test_a_pipe_in_the_place_of_a_model_is_not_waited_for"),
     Break(9, "checkpoints may be links and pipes", "streaming/checkpoints.py", "refuse((not stat.S_ISREG(path.lstat().st_mode),",
           "refuse((False,", "test_streams.py::test_checkpoints_that_are_links_or_pipes_are_refused"),

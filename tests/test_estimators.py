@@ -44,12 +44,14 @@ every_model = pytest.mark.parametrize(
 
 def expected_failures(estimator):
     """Name the common checks that are expected to fail, with the reason."""
+    sparse = "scikit-learn 1.6.0 runs it where sparse matrices are refused, whatever the tags of the estimator say"
+    found = {} if estimator.scaling is None else {"check_sample_weight_equivalence_on_sparse_data": sparse}
     if estimator.keep_moments or not estimator._loss().has_moments:
-        return {}
+        return found
     reason = (
         "it calls partial_fit after fit, which keeps no moments unless keep_moments=True: then it passes, see below"
     )
-    return {"check_fit_score_takes_y": reason}
+    return found | {"check_fit_score_takes_y": reason}
 
 
 @parametrize_with_checks(

@@ -244,4 +244,10 @@ def first_difference(model: Any, other: Any, ignored: Collection[str] = ()) -> s
     """Name a parameter that two models of one class do not share, of those that change results and are not ignored."""
     own, others = model.get_params(), other.get_params()
     names = (name for name in own if name not in ("verbose", "random_state", *ignored))
-    return next((name for name in names if not np.array_equal(own[name], others[name])), None)
+    return next((name for name in names if not _equal(own[name], others[name])), None)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Compare parameters; as objects, since NumPy 2.1 does not compare text with numbers."""
+    a, b = (np.atleast_1d(np.asarray(part, dtype=object)) for part in (one, other))
+    return np.array_equal(a, b)
