@@ -277,6 +277,15 @@ def test_modes_are_called_by_their_names_without_a_page_too(capsys, folder, more
     assert facts["components"] == [int(count) for count, _ in found]
 
 
+def test_singular_values_below_rounding_are_shown_as_zero(capsys, folder):
+    model = TraceNormRegressor(alpha=0.1).fit(np.load("data.npz")["X"], np.load("data.npz")["y"])
+    model.coef_ = 3.0 * np.einsum("a,b,c->abc", np.eye(4)[0], np.eye(3)[0], np.eye(2)[0])
+    model.coef_[1, 1, 1] = 1e-16
+    save(model, "model")
+    out = call(capsys, "inspect", "model")[1]
+    assert re.search(r"^mode 0 +[▁▂▃▄▅▆▇█]+ +3 0 0 0 *$", out, re.M)
+
+
 def test_table_and_pages_report_one_score_with_one_error(capsys, folder):
     # A search solves the models of folds only as far as it needs, so its own scores are a little different.
     asked = ("fit", "data.npz", "--groups", "who", "--cv", "4", "--html", "page.html", "--out", "model", "--json")

@@ -168,3 +168,40 @@ def test_standard_errors_count_the_training_samples_that_folds_share():
         alone = found.scores.std(axis=0, ddof=1) / np.sqrt(4)
         # Three quarters are learned from: 1 / 4 becomes 1 / 4 + 1 / 3.
         np.testing.assert_allclose(found.standard_error, alone * np.sqrt(1 + 4 / 3))
+
+
+def _named(times, channels=("Fz", "Cz", "Pz")):
+    xarray = pytest.importorskip("xarray", reason="samples with names are those of xarray here")
+    rng, y = np.random.default_rng(0), np.arange(40) % 2
+    X = rng.standard_normal((40, len(channels), len(times)))
+    X[:, 1, 4] += 3.0 * y
+    coordinates = {"channel": list(channels), "time": ("time", times, {"units": "s"})}
+    return xarray.DataArray(X, dims=("trial", "channel", "time"), coords=coordinates), y
+
+
+def test_positions_are_called_by_the_times_that_the_samples_bring():
+    pytest.importorskip("matplotlib", reason="figures need matplotlib")
+    X, y = _named(np.arange(8) / 10 - 0.1)
+    found = decode_over_time(TraceNormClassifier(), X, y)
+    assert "best at time = 0.3 s" in str(found)
+    axes = found.plot()
+    assert axes.get_xlabel() == "time (s)"
+    np.testing.assert_allclose(axes.lines[0].get_xdata(), np.arange(8) / 10 - 0.1)
+    assert found.plot(times=np.arange(8)).get_xlabel() == "time"
+
+
+def test_a_window_is_where_its_middle_is():
+    X, y = _named(np.arange(8) / 10)
+    found = decode_over_time(TraceNormClassifier(), X, y, window=3, step=2)
+    np.testing.assert_allclose(found.mode.values, [0.1, 0.3, 0.5])
+    assert found.positions.tolist() == [0, 2, 4]
+
+
+def test_the_neighbourhood_of_a_sensor_has_its_name_and_no_line_joins_sensors():
+    pytest.importorskip("matplotlib", reason="figures need matplotlib")
+    X, y = _named(np.arange(8) / 10)
+    found = searchlight(TraceNormClassifier(), X, y, np.eye(3))
+    assert "best at channel Cz" in str(found)
+    axes = found.plot()
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["Fz", "Cz", "Pz"]
+    assert all(line.get_linestyle() in ("None", "--") for line in axes.lines)

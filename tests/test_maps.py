@@ -111,3 +111,20 @@ def test_any_false_entry_or_cluster_is_as_rare_as_promised(grouped):
     # 200 sets at a level of 0.1: a binomial count is above 0.16 once in 500 times.
     assert np.all(np.mean(false, axis=0) <= 0.16)
     assert np.mean(false, axis=0)[0] >= 0.04
+
+
+def test_a_map_is_drawn_in_the_coordinates_of_its_modes():
+    pytest.importorskip("matplotlib", reason="figures need matplotlib")
+    xarray = pytest.importorskip("xarray", reason="samples with names are those of xarray here")
+    rng, y = np.random.default_rng(0), np.arange(40) % 2
+    X = rng.standard_normal((40, 3, 6))
+    X[:, 1, 2:4] += 2.0 * y[:, None]
+    coordinates = {"channel": ["Fz", "Cz", "Pz"], "time": np.arange(6) / 10}
+    named = xarray.DataArray(X, dims=("trial", "channel", "time"), coords=coordinates)
+    found = map_test(TraceNormClassifier(), named, y, n_permutations=50, random_state=0)
+    plain = map_test(TraceNormClassifier(), X, y, n_permutations=50, random_state=0)
+    np.testing.assert_array_equal(found.p_values, plain.p_values)
+    axes = found.plot()
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("time", "channel")
+    np.testing.assert_allclose(axes.images[0].get_extent(), [-0.05, 0.55, 2.5, -0.5])
+    assert plain.plot().get_xlabel() == "second mode"

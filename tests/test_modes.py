@@ -376,10 +376,12 @@ def test_tests_and_pages_take_the_events_of_epochs_as_targets_as_fit_does():
     X, y = found.get_data(picks="eeg"), np.array(LABELS)
     for function, options in (
         (permutation_test, {"n_permutations": 9, "random_state": 0}),
-        (decode_over_time, {}),
         (map_test, {"n_permutations": 9, "random_state": 0}),
     ):
         assert str(function(model, found, **options)) == str(function(model, X, y, **options))
+    course = decode_over_time(model, found)
+    np.testing.assert_array_equal(course.scores, decode_over_time(model, X, y).scores)
+    np.testing.assert_array_equal(course.mode.values, found.times)
     fitted = model.fit(found)
     assert model_page(fitted, found) == model_page(fitted, found, y)
     with pytest.raises(ValueError, match=r"^Expected targets y with X, got None"):

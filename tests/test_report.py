@@ -35,6 +35,7 @@ from tracelearn.report.model import MOST_COMPONENTS, Weights, gather
 from tracelearn.report.page import Evaluation, render
 from tracelearn.report.pages import as_json
 from tracelearn.report.scores import Confusion, Residuals, compare
+from tracelearn.samples.modes import Mode
 
 EVIL = '</script><img src=x onerror="document.title=1">'
 NAMES = ("channel", "time", "frequency")
@@ -696,3 +697,13 @@ def test_every_result_has_a_page_with_its_sentence_its_figure_and_its_numbers(ki
     assert "<script" not in page
     with pytest.raises(ValueError, match="Expected a result of"):
         result_page(model)
+
+
+def test_the_page_of_a_result_names_its_numbers_in_words():
+    scores = np.array([[0.5, 0.9], [0.5, 0.7]])
+    pytest.importorskip("matplotlib").use("agg")
+    mode = Mode("time", np.array([0.1, 0.2]), "s")
+    page = result_page(inference.Decoding(scores, np.arange(2), "accuracy", "batch", 0.5, 0.25, mode))
+    for words in ("held-out over training samples of a fold", "time (s), from 0.1 to 0.2", "best at time = 0.2 s"):
+        assert words in page
+    assert "ratio" not in page.split("<table")[1]

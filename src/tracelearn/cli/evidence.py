@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -248,8 +249,10 @@ def over_time_command(
         model, found.X, found.y, cv=cv, groups=found.groups, confounds=confounding, scoring=scoring, **options
     )
     facts = {"scoring": result.scoring, "positions": result.positions.tolist(), "mean": result.mean.tolist()}
-    mode = None if modes is None else modes[axis - 1 if axis > 0 else axis]
-    names = result.positions if mode is None else mode.values[result.positions]
+    if modes is not None:
+        result = replace(result, mode=modes[axis - 1 if axis > 0 else axis].windows(result.positions, window))
+    mode = result.mode
+    names = result.positions if mode is None else mode.values
     names = [f"{name:.6g}" if isinstance(name, float) else str(name) for name in names.tolist()]
     facts["standard_error"] = result.standard_error.tolist()
     course = result.mean if not generalize else np.diagonal(result.mean)

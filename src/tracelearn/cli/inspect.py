@@ -96,7 +96,7 @@ def _bars(values: list[float]) -> str:
     """Draw singular values as bars that begin at zero."""
     from tracelearn.cli.progress import sparkline
 
-    shown = values[:_SHOWN]
+    shown = [value if value > 1e-12 * values[0] else 0.0 for value in values[:_SHOWN]]  # the rest is rounding
     numbers = " ".join(f"{value:.3g}" for value in shown[:5]) + (" ..." if len(values) > 5 else "")
     return f"{sparkline([*shown, 0.0])[:-1]}  {numbers}"
 

@@ -25,7 +25,7 @@ __all__ = [
 INTERRUPTED = 130  # what shells report of a program that Ctrl-C ended
 
 
-_ADVICE = re.compile(r"with open_source\(path, (\w+)=\.\.\.\)")
+_ADVICE = re.compile(r"(?<=with )open_source\(path, (\w+)=\.\.\.\)|(?<=increase )(max_iter)")
 
 
 class InterruptionError(Exception):
@@ -52,8 +52,10 @@ def as_option(sentence: str) -> str:
     >>> from tracelearn.cli.mistakes import as_option
     >>> as_option("leave it out with open_source(path, ignore=...).")
     'leave it out with --ignore.'
+    >>> as_option("increase max_iter, or scale the features.")
+    'increase --max-iter, or scale the features.'
     """
-    return _ADVICE.sub(lambda found: f"with --{found[1].replace('_', '-')}", sentence)
+    return _ADVICE.sub(lambda found: f"--{(found[1] or found[2]).replace('_', '-')}", sentence)
 
 
 def one_line(message: object) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ from tracelearn.inference.sets import (
 )
 from tracelearn.problems.datafits import Gram, Squares
 from tracelearn.samples.checks import read_confounds, small_on_one_thread
+from tracelearn.samples.modes import Mode
 from tracelearn.samples.samples import unnamed
 from tracelearn.selection.folds import Folds, corrected_error, folds_of
 
@@ -58,6 +59,8 @@ class Decoding:
         known.
     ratio : float
         Held-out over training samples of a fold, which the standard error needs.
+    mode : Mode or None
+        Name, unit and coordinates of the positions, of a window its middle, where the samples bring them: times of epochs.
 
     Examples
     --------
@@ -74,6 +77,7 @@ class Decoding:
     method: str
     chance: float | None = None
     ratio: float = 0.0
+    mode: Mode | None = None
 
     @property
     def mean(self) -> Array:
@@ -86,16 +90,18 @@ class Decoding:
         return corrected_error(np.moveaxis(self.scores, 0, -1), self.ratio)
 
     def plot(self, ax: Any = None, *, times: Any = None) -> Any:
-        """Draw the course of the score, or for generalisation its map; ``times`` are what the positions are called."""
+        """Draw the course of the score, or for generalisation its map; ``times`` of the positions, unless samples bring them."""
         from tracelearn.plotting.inference import draw_decoding  # noqa: PLC0415 - matplotlib is optional
 
         return draw_decoding(self, ax, times)
 
     def __str__(self) -> str:
         mean = self.mean if self.scores.ndim == 2 else np.diagonal(self.mean)
-        best, kind = self.positions[np.argmax(mean)], "position" if self.scores.ndim == 2 else "diagonal position"
+        best = int(np.argmax(mean))
+        place = f"position {self.positions[best]}" if self.mode is None else self.mode.entry(best)
         span = f"{self.scoring} between {mean.min():.3f} and {mean.max():.3f}"
-        return f"{span}, best at {kind} {best}, over {len(self.scores)} folds"
+        where = place if self.scores.ndim == 2 else f"diagonal {place}"
+        return f"{span}, best at {where}, over {len(self.scores)} folds"
 
 
 @small_on_one_thread
@@ -155,7 +161,7 @@ def decode_over_time(
     >>> int(np.argmax(decode_over_time(TraceNormClassifier(), X, y).mean))
     4
     """
-    X, y, _ = unnamed(X, y)
+    X, y, modes = unnamed(X, y)
     shape, entries = _entries(X)
     check_count(window, "window")
     check_count(step, "step")
@@ -168,7 +174,8 @@ def decode_over_time(
         raise ValueError(f"Expected a window of at most the {shape[mode]} entries of axis {axis}, got {window}.")
     starts = np.arange(0, shape[mode] - window + 1, step)
     parts = [np.take(entries, range(start, start + window) if window > 1 else start, axis=mode) for start in starts]
-    return _decode(model, X, y, parts, starts, cv, groups, confounds, scoring, generalize=generalize)
+    found = _decode(model, X, y, parts, starts, cv, groups, confounds, scoring, generalize=generalize)
+    return found if modes is None else replace(found, mode=modes[mode].windows(starts, window))
 
 
 @small_on_one_thread
@@ -210,7 +217,7 @@ def searchlight(
     >>> searchlight(TraceNormClassifier(), X, y, chain).mean > 0.9
     array([False, False, False, False,  True,  True])
     """
-    X, y, _ = unnamed(X, y)
+    X, y, modes = unnamed(X, y)
     shape, entries = _entries(X)
     mode = 0 if axis is None else axis - 1 if axis > 0 else axis + len(shape)
     entries = entries.ravel() if axis is None else entries
@@ -218,7 +225,9 @@ def searchlight(
         raise ValueError(f"Expected axis to be one of X after the first, samples, which is 0, or None, got {axis}.")
     lists = _lists(neighbours, entries.shape[mode])
     parts = [np.take(entries, own, axis=mode) for own in lists]
-    return _decode(model, X, y, parts, np.arange(len(parts)), cv, groups, confounds, scoring, generalize=False)
+    found = _decode(model, X, y, parts, np.arange(len(parts)), cv, groups, confounds, scoring, generalize=False)
+    is_around = modes is not None and axis is not None and len(parts) == shape[mode]  # each entry has its neighbourhood
+    return replace(found, mode=modes[mode]) if is_around else found
 
 
 def _entries(X: Any) -> tuple[tuple[int, ...], Array]:

@@ -14,6 +14,8 @@ from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.inference.permutation import exchange_of, p_value
 from tracelearn.inference.sets import Reading, check_count, is_shared, read_groups, solve
 from tracelearn.samples.checks import small_on_one_thread
+from tracelearn.samples.modes import Modes
+from tracelearn.samples.samples import unnamed
 
 __all__ = ["MapTest", "map_test"]
 
@@ -43,6 +45,8 @@ class MapTest:
     what : "weights" or "patterns"
     order : int
         The number of modes of a sample; where the map has one axis more, the first is targets.
+    modes : tuple of Mode, or None
+        Names and coordinates of the modes, where the samples bring them.
 
     Examples
     --------
@@ -64,6 +68,7 @@ class MapTest:
     exchanged: str
     what: str
     order: int
+    modes: Modes | None = None
 
     def significant(self, level: float = 0.05) -> Array:
         """Tell which entries survive: by themselves, or as part of a cluster where there are clusters."""
@@ -152,6 +157,7 @@ def map_test(
             f"Expected a TraceNormClassifier or TraceNormRegressor without class_weight for a map, got {model!r}: pass the "
             "best_estimator_ of a search."
         )
+    X, y, modes = unnamed(X, y)
     reading = Reading.of(model, X, y, confounds)
     reading = reading.cleaned(np.arange(reading.n))
     shape, K = reading.samples.shape, reading.samples.n_targets
@@ -172,7 +178,7 @@ def map_test(
         clusters, cluster_p = _clusters(statistic, edges, float(np.quantile(sizes, 1.0 - threshold)))
     found, size, corrected = (reading.model._shaped(a.reshape(K, -1), shape) for a in (maps[0], statistic[0], p))
     numbers = None if clusters is None else clusters.reshape(found.shape)
-    return MapTest(found, size, corrected, numbers, cluster_p, exchange.words, what, len(shape))
+    return MapTest(found, size, corrected, numbers, cluster_p, exchange.words, what, len(shape), modes)
 
 
 def _edges(shape: tuple[int, ...], smooth: Sequence[int], adjacency: Mapping[int, Any] | None) -> Array:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tracelearn.plotting.canvas import COLOURS, INK, LIMIT, OnePanel, Panels, legend_above, plain, tick_names
+from tracelearn.samples.modes import Mode
 
 __all__ = ["draw_bootstrap", "draw_comparison", "draw_curve", "draw_decoding", "draw_map", "draw_null"]
 
@@ -54,16 +55,32 @@ def draw_comparison(found: Any, ax: Any = None) -> Any:
 
 def draw_decoding(found: Any, ax: Any = None, times: Any = None) -> Any:
     """Draw a score over positions with its standard error, or the map of trained and tested positions."""
-    axes = _axes(ax)
-    words = "position" if times is None else "time"
-    times = found.positions if times is None else np.asarray(times)
+    axes, mode = _axes(ax), found.mode if times is None else None
+    words = mode.label if mode is not None else "position" if times is None else "time"
+    names = None if mode is None or not mode.has_names else [str(name) for name in mode.values]
+    if times is None:
+        times = found.positions if mode is None else mode.values
+    times = np.arange(len(found.positions)) if names else np.asarray(times)
     if len(times) != len(found.positions):
         raise ValueError(f"Expected {len(found.positions)} times, one for each position, got {len(times)}.")
     if found.scores.ndim == 2:
-        _band(axes, times, found)
+        if names:  # no line joins them
+            axes.errorbar(
+                times,
+                found.mean,
+                found.standard_error,
+                fmt="o",
+                color=COLOURS[0],
+                capsize=3,
+                label="mean over folds, standard error",
+            )
+        else:
+            _band(axes, times, found)
         if found.chance is not None:
             axes.axhline(found.chance, color=INK, linewidth=1.0, linestyle="--", label="chance")
         axes.set(xlabel=words, ylabel=found.scoring)
+        if names:
+            tick_names(axes.xaxis, names)
         legend_above(axes)
         return axes
     # Colours are centred where a model that knows nothing scores, so that both sides of it are seen.
@@ -76,6 +93,9 @@ def draw_decoding(found: Any, ax: Any = None, times: Any = None) -> Any:
     image = axes.imshow(found.mean, extent=extent, vmin=middle - reach, vmax=middle + reach, **options)
     axes.plot(times[[0, -1]], times[[0, -1]], color=INK, linewidth=0.8)
     axes.set(xlabel=f"testing {words}", ylabel=f"training {words}")
+    if names:
+        tick_names(axes.xaxis, names)
+        tick_names(axes.yaxis, names)
     centre = "" if found.chance is None else f", white at chance, {found.chance:.2f}"
     axes.figure.colorbar(image, ax=axes, label=f"{found.scoring}{centre}")
     return axes
@@ -90,15 +110,23 @@ def draw_map(found: Any, ax: Any = None, level: float = 0.05) -> Any:
     if values.ndim == 1:
         axes.plot(values, color=COLOURS[0])
         axes.plot(np.flatnonzero(kept), values[kept], "o", color=COLOURS[1], label=f"p ≤ {level:g}, corrected")
-        axes.set(xlabel="entry", ylabel=found.what)
+        axes.set(xlabel="entry" if found.modes is None else found.modes[0].label, ylabel=found.what)
         return axes
+    named = found.modes if values.ndim == 2 else None
+    labels = ("first mode", "second mode" if values.ndim == 2 else "other modes")
     values, kept = values.reshape(len(values), -1), kept.reshape(len(kept), -1)
+    rows, columns = named or (Mode(words, np.arange(size)) for words, size in zip(labels, values.shape, strict=True))
     reach = float(np.max(np.abs(values))) or 1.0
     options = {"aspect": "auto", "cmap": "RdBu_r", "interpolation": "nearest"}
-    image = axes.imshow(values, vmin=-reach, vmax=reach, **options)
+    extent = (*columns.edges(), *rows.edges()[::-1])
+    image = axes.imshow(values, vmin=-reach, vmax=reach, extent=extent, **options)
     if np.any(kept):
-        axes.contour(kept.astype(float), levels=[0.5], colors=INK, linewidths=1.2)
-    axes.set(xlabel="second mode" if found.map.ndim == 2 else "other modes", ylabel="first mode")
+        places = [mode.values if mode.is_even else np.arange(len(mode.values)) for mode in (columns, rows)]
+        axes.contour(*places, kept.astype(float), levels=[0.5], colors=INK, linewidths=1.2)
+    for axis, mode in ((axes.xaxis, columns), (axes.yaxis, rows)):
+        if not mode.is_even:
+            tick_names(axis, [str(value) if mode.has_names else f"{value:.3g}" for value in mode.values])
+    axes.set(xlabel=columns.label, ylabel=rows.label)
     axes.figure.colorbar(image, ax=axes, label=f"{found.what}, p ≤ {level:g} outlined")
     return axes
 

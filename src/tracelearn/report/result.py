@@ -16,10 +16,44 @@ from tracelearn.files.models import write_atomically
 from tracelearn.inference import Bootstrap, Comparison, Decoding, LearningCurve, MapTest, PermutationTest
 from tracelearn.optional import require
 from tracelearn.report.pages import document, table
+from tracelearn.samples.modes import Mode
 
 __all__ = ["result_page", "write_result_page"]
 
 _RESULTS = (PermutationTest, MapTest, Bootstrap, Comparison, Decoding, LearningCurve)
+# What a field is called on a page, where its name alone would not say it.
+_WORDS = {
+    "coef": "weights of the model of all samples",
+    "coefs": "weights of each bootstrap",
+    "patterns": "patterns of each bootstrap",
+    "ranks": "ranks of each bootstrap, a column for each mode",
+    "angles": "largest angles to the subspaces of all samples, degrees",
+    "level": "share of studies that intervals cover",
+    "n_units": "samples or groups that were drawn each time",
+    "scoring": "kind of score",
+    "names": "models",
+    "difference": "first model better by",
+    "standard_error": "standard error of the difference",
+    "p_value": "p-value",
+    "low": "difference, low end of 95 %",
+    "high": "difference, high end of 95 %",
+    "positions": "positions, the first entry of each window",
+    "chance": "score of a prediction that ignores the samples",
+    "modes": "coordinates of the entries",
+    "mode": "coordinates of the positions",
+    "method": "fitted as",
+    "ratio": "held-out over training samples of a fold",
+    "sizes": "training samples",
+    "statistic": "map over its spread under permutations",
+    "p_values": "p-values, corrected for all entries",
+    "clusters": "clusters, by number",
+    "cluster_p_values": "p-values of the clusters",
+    "exchanged": "what was permuted",
+    "what": "what is mapped",
+    "order": "modes of a sample",
+    "null": "scores of permutations",
+    "selection": "choice of parameters",
+}
 _MOST_NUMBERS = 200  # of an array that is listed; of a larger one the page tells the range
 
 
@@ -51,7 +85,10 @@ def result_page(found: Any, title: str | None = None, **options: Any) -> str:
     title = name if title is None else title
     said = "".join(f"<p>{escape(line)}.</p>" for line in str(found).splitlines())
     values = {field.name: getattr(found, field.name) for field in fields(found)}
-    rows = [[escape(name.replace("_", " ")), _shown(value)] for name, value in values.items() if value is not None]
+    shown = {
+        _WORDS.get(key, key.replace("_", " ")): _shown(value) for key, value in values.items() if value is not None
+    }
+    rows = [[escape(words), value] for words, value in shown.items()]
     figure = f'<figure><img alt="{escape(name)}" src="{_picture(found, options)}"></figure>'
     body = f'<p class="kicker">{escape(name)}</p><h1>{escape(title)}</h1>{said}{figure}{table(["what", "found"], rows)}'
     return document(title, body, "figure img { max-width: 100%; background: white; }")
@@ -87,10 +124,13 @@ def _picture(found: Any, options: dict[str, Any]) -> str:
 
 def _shown(value: Any) -> str:
     """Write a number, a text, or an array, of which a large one is told by its shape and its range."""
+    if isinstance(value, Mode):
+        first, last = (str(end) if value.has_names else f"{end:.4g}" for end in value.values[[0, -1]])
+        return escape(f"{value.label}, from {first} to {last}")
+    if isinstance(value, tuple):
+        return "; ".join(_shown(own) for own in value)
     if not isinstance(value, np.ndarray):
-        return escape(
-            f"{value:.4g}" if isinstance(value, float) else ", ".join(value) if isinstance(value, tuple) else str(value)
-        )
+        return escape(f"{value:.4g}" if isinstance(value, float) else str(value))
     if value.size > _MOST_NUMBERS or value.ndim > 2:
         shape = " × ".join(map(str, value.shape))
         return f"{shape} numbers from {np.min(value):.4g} to {np.max(value):.4g}"

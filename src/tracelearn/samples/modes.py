@@ -86,6 +86,13 @@ class Mode:
         positions = None if self.positions is None else self.positions[::step]
         return Mode(self.name, self.values[::step], self.unit, positions)
 
+    def windows(self, starts: Array, size: int) -> Mode:
+        """Say where windows of a size are that begin at some entries: at the middle of numbers, or at the first name."""
+        values = self.values[starts]
+        if not self.has_names and size > 1:
+            values = 0.5 * (values + self.values[starts + size - 1])
+        return Mode(self.name, values, self.unit, None if self.positions is None else self.positions[starts])
+
 
 def fit_modes(modes: Any, shape: tuple[int, ...]) -> bool:
     """Tell whether modes are those of samples of a shape: what a file says must fit."""
