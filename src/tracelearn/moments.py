@@ -25,7 +25,7 @@ __all__ = ["Fold", "Moments"]
 # elsewhere in blocks large enough to keep the device busy.
 _BLOCK_BYTES = 16 << 20
 _EXCESS = 64  # corrections that are kept until they are made
-_DEVICE_BLOCK_BYTES = 256 << 20
+_DEVICE_BLOCK_BYTES = 512 << 20
 # Sparse rows are summed as such where at most this share of them is not zero, and every feature spreads about its mean by
 # at least this share of its mean square.
 _LARGEST_DENSITY = 0.1
