@@ -16,7 +16,8 @@ def ends_of(maps, rho, count):
     mixing, onward = Mixing(rho=rho), state(np.zeros((len(maps), 3)))
     for _ in range(count):
         end = state(np.stack([A @ w + b for (A, b), w in zip(maps, onward[0], strict=True)]))
-        mixing, onward = mixing.after(onward, end, rho)
+        mixing = mixing.after(onward, end, rho)
+        onward = mixing.onward(end)
     return mixing, onward
 
 
@@ -48,16 +49,17 @@ def test_problems_that_are_left_go_on_with_what_they_remember(rng):
     mixing, onward = mixing.take(left, left, rest), taken(onward, left)
     (A, b), found = maps[1], []
     for memory, start, steps in ((mixing, onward, rest), (alone, begun, alone.rho)):
-        found.append(memory.after(start, state((A @ start[0][0] + b)[None]), steps)[1][0])
+        end = state((A @ start[0][0] + b)[None])
+        found.append(memory.after(start, end, steps).onward(end)[0])
     np.testing.assert_allclose(found[0], found[1], rtol=1e-8)
 
 
 def test_new_steps_begin_a_new_memory(rng):
     mixing, onward = ends_of(affine_maps(rng, 1), np.ones(1), 3)
     end = state(onward[0] + 1.0)
-    after, following = mixing.after(onward, end, np.full(1, 2.0))
+    after = mixing.after(onward, end, np.full(1, 2.0))
     assert after.ends == ()
-    assert following is end
+    assert after.onward(end) is end
 
 
 def test_a_problem_that_moves_further_than_before_goes_on_unmixed():
@@ -65,7 +67,8 @@ def test_a_problem_that_moves_further_than_before_goes_on_unmixed():
     mixing, onward = Mixing(rho=rho), state(np.zeros((1, 2)))
     for end in ([1.0, 0.0], [1.5, 0.1], [4.0, 0.0]):
         begun, last = onward, state(onward[0] + np.array([end]))
-        mixing, onward = mixing.after(begun, last, rho)
+        mixing = mixing.after(begun, last, rho)
+        onward = mixing.onward(last)
     np.testing.assert_array_equal(onward[0], last[0])
 
 
@@ -74,5 +77,6 @@ def test_a_mixture_far_from_all_ends_is_not_trusted():
     mixing, onward = Mixing(rho=rho), state(np.zeros((1, 1)))
     for end in (1.0, 1.999):  # moves of 1 and 0.999: the fixed point would be at 1,000
         last = state(np.array([[end]]))
-        mixing, onward = mixing.after(onward, last, rho)
+        mixing = mixing.after(onward, last, rho)
+        onward = mixing.onward(last)
     np.testing.assert_array_equal(onward[0], last[0])

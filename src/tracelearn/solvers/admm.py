@@ -108,7 +108,7 @@ def admm(
             rho, update = (better, None) if bool(xp.any(better != rho)) else (rho, update)
             # A new step costs a factorisation, about a hundred iterations' worth, unless the operator is spectral.
             review = 2 * review if shares else review + _REVIEW_EVERY
-        mixing, onward = mixing.after(begun, (W, split), rho)
+        mixing = mixing.after(begun, (W, split), rho)
         if iteration in (check, max_iter):
             check += every
             point = _merged(problems, W, split) if merge else W
@@ -121,8 +121,8 @@ def admm(
                 left = finish.keep(found, done)
                 tensors = found.tensors_of(left)
                 problems, rho, update = problems.take(left), rho[left], None
-                mixing, onward = mixing.take(left, tensors, rho), taken(onward, tensors)
-        W, split = onward
+                mixing, (W, split) = mixing.take(left, tensors, rho), taken((W, split), tensors)
+        W, split = mixing.onward((W, split))
 
 
 def _iterated(
@@ -226,16 +226,15 @@ class Mixing:
     rho: Array | None = None  # the steps, (B,)
     left: int = _LAST
 
-    def after(self, start: State, end: State, rho: Array) -> tuple[Mixing, State]:
-        """Remember a block; return the state to go on from, now with steps rho (B,).
+    def after(self, start: State, end: State, rho: Array) -> Mixing:
+        """Remember a block, and the steps rho (B,) to go on with.
 
         New steps begin a new memory. The first block of all is not remembered: its start may come from another solver.
         """
         if rho is not self.rho or self.left == 0:
-            return Mixing(rho=rho, left=self.left), end
+            return Mixing(rho=rho, left=self.left)
         move = _rows(end, rho) - _rows(start, rho)
-        found = Mixing((*self.ends, end)[-_MOST:], (*self.moves, move)[-_MOST:], rho, self.left - 1)
-        return found, end if len(found.ends) == 1 else found._mixture()
+        return Mixing((*self.ends, end)[-_MOST:], (*self.moves, move)[-_MOST:], rho, self.left - 1)
 
     def take(self, problems: Array, tensors: Array, rho: Array) -> Mixing:
         """Keep some of the problems, given their index (B',), that of their tensors (T',) and their steps."""
@@ -244,8 +243,10 @@ class Mixing:
             ends, tuple(array_namespace(rho).take(move, problems, axis=0) for move in self.moves), rho, self.left
         )
 
-    def _mixture(self) -> State:
-        """Add the ends up."""
+    def onward(self, end: State) -> State:
+        """Find the state to go on from after the last block: its end, or where there are several a mixture of their ends."""
+        if len(self.ends) < 2:
+            return end
         xp = array_namespace(*self.moves)
         moves = xp.stack(self.moves, axis=1)
         gram = moves @ xp.matrix_transpose(moves)
