@@ -178,6 +178,11 @@ class Principal:
         """The diagonal (r,) of the matrix of products."""
         return array_namespace(self.rows).sum(self.rows**2, axis=0)
 
+    @cached_property
+    def cross(self) -> Array:
+        """The products (r, K) of coordinates and targets, which all folds share."""
+        return array_namespace(self.rows).matrix_transpose(self.rows) @ self.Y
+
     def total_variance(self, held: Array, *, fit_intercept: bool) -> float:
         """Sum the variances of all coordinates, without some samples."""
         xp, n = array_namespace(self.rows), self.rows.shape[0] - held.shape[0]
@@ -192,7 +197,7 @@ class Principal:
         Samples that are left out get an unknown in their target each, so that they fit themselves and pull at nothing. With the
         intercept that is one system of so many unknowns, besides the diagonal one of the coordinates.
         """
-        xp, X, Y = array_namespace(self.rows), self.rows, self.Y
+        xp, X, Y, cross = array_namespace(self.rows), self.rows, self.Y, self.cross
         left, target = xp.take(X, held, axis=0), xp.take(Y, held, axis=0)
         known = xp.eye(held.shape[0], dtype=X.dtype, device=device(X))
         if fit_intercept:
@@ -202,7 +207,6 @@ class Principal:
             left = xp.concat([left, xp.sum(X, axis=0, keepdims=True)])
             target = xp.concat([target, xp.sum(Y, axis=0, keepdims=True)])
         inverse = 1.0 / (self.squares + ridges[:, None])
-        cross = xp.matrix_transpose(X) @ Y
         system = known - (left * inverse[:, None, :]) @ left.T
         unknown = xp.linalg.solve(system, target - left @ (inverse[:, :, None] * cross))
         W = xp.matrix_transpose(inverse[:, :, None] * (cross - left.T @ unknown))
