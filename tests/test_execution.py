@@ -152,7 +152,8 @@ def test_probabilities_of_a_loss_without_moments_are_calibrated_alike_in_blocks(
     options = {"alphas": 3, "eps": 0.1, "cv": 2, "loss": "squared_hinge", "views": None, "ridges": (0.1,)}
     expected = TraceNormClassifierCV(**options).fit(data["X"], data["two"])
     found = TraceNormClassifierCV(**options).fit(in_chunks(data["X"], 17), data["two"])
-    assert_allclose(found.calibration_, expected.calibration_, rtol=1e-3)  # paths are solved only as far as a choice needs
+    # Paths are solved only as far as a choice needs.
+    assert_allclose(found.calibration_, expected.calibration_, rtol=1e-3)
     assert_allclose(found.score_path_, expected.score_path_, atol=0.03)
 
 
