@@ -215,7 +215,9 @@ def _known_shape(estimator: Any, shape: tuple[int, ...], *, flat: bool) -> tuple
     count, expected = math.prod(shape), math.prod(known)
     if shape != known and (count != expected or not flat):
         hint = f"X has {count} features, but {type(estimator).__name__} is expecting {expected} features as input."
-        if count == expected:
+        if shape == known[1:]:
+            hint = f"of a single sample pass X[None], whose first axis counts samples; {hint}"
+        elif count == expected:
             hint = "bring the axes into the order of fit, or pass flat samples."
         raise InputError(f"Expected samples of shape {known} as in fit, got samples of shape {shape}: {hint}")
     return known

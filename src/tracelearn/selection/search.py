@@ -46,6 +46,7 @@ __all__ = [
     "walk_logistic",
     "walk_ridges",
     "with_held_out_classes",
+    "with_weights",
 ]
 
 # Numbers in the weights of one batch: more would leave the cache without fewer calls.
@@ -171,6 +172,7 @@ class Table:
     selecting: Array  # (A,), higher is better
     held: list[list[Any]]  # for each alpha and fold the scores of what is held out, (n_f, K); a model if not in memory
     few: list[Held] | None = None  # where only some held-out samples have scores: these
+    begins_at_zero: bool = False  # whether all samples have no weights at the first alpha
 
     def held_out(self, at: int) -> list[HeldOut]:
         """Gather the held-out scores of classes at one alpha."""
@@ -195,12 +197,36 @@ class Table:
     @cached_property
     def best(self) -> int:
         """The alpha that selects itself; of equal ones the largest."""
-        return int(np.argmax(np.round(self.smoothed, 9)))
+        return self.with_weights(int(np.argmax(np.round(self.smoothed, 9))))
+
+    def with_weights(self, at: int) -> int:
+        """Take the second alpha for the first, see ``with_weights``, where all samples have no weights at that."""
+        design = self.design
+        if not self.begins_at_zero:
+            return at
+        return int(with_weights(np.array(at), self.selecting, design, by_score=design.by_score))
 
     @property
     def value(self) -> float:
         """What selects, at the best alpha."""
         return float(self.smoothed[self.best])
+
+
+def with_weights(at: Array, selecting: Array, design: Design, *, by_score: bool) -> Array:
+    """Take the second alpha for the first, which has no weights, where classes are told apart by more than chance.
+
+    Training parts may have weights where all samples have none, and however small, these tell classes apart. Of numbers the
+    size counts too: such weights are worth nothing.
+
+    Parameters
+    ----------
+    at : array (...) of places in ``selecting``, (n_alphas, ...)
+    by_score : whether that is a score; else the share of the variance that is explained
+    """
+    if design.numbers or len(selecting) < 2:
+        return at
+    chance = -np.inf if by_score else 4.0 / design.folds.n  # two standard errors of a correlation, squared
+    return np.where((at == 0) & (selecting[1] > chance), 1, at)
 
 
 def _mean(values: Array, weights: Array) -> Array:
@@ -267,7 +293,8 @@ def walk(
     tables = []
     for c, candidate in enumerate(candidates):
         own = np.asarray(alphas) * (1.0 if given else tops[c])
-        tables.append(found.table(c, candidate, own, np.full(len(own), candidate.ridge)))
+        table = found.table(c, candidate, own, np.full(len(own), candidate.ridge))
+        tables.append(replace(table, begins_at_zero=not given))
     return tables
 
 
