@@ -32,7 +32,6 @@ from tracelearn.arrays.array_api import (
 )
 from tracelearn.samples.checks import (
     check_finite,
-    check_overflow,
     check_range,
     float_dtype,
     learning,
@@ -351,7 +350,7 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
                 else:
                     found[block] = part
         found = xp.concat(parts) if found is None else found
-        check_overflow(found, "transformed entries")
+        check_finite(found, "transformed entries", overflows=True)
         return xp.reshape(found, (found.shape[0], -1)) if flat else found
 
     # --- what scikit-learn asks --------------------------------------------------------------------------------------

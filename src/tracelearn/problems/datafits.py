@@ -239,17 +239,11 @@ def _against(rows: Array, table: Array) -> Array:
 # Solves are functions of arrays, without a memory of their own: a GPU can record them.
 
 
-def _times(rows: Array, matrix: Array) -> Array:
-    """Multiply rows by a matrix, or the rows of each group by its own of a stack."""
-    if matrix.ndim == 2:
-        return rows @ matrix
-    xp = array_namespace(rows)
-    return xp.reshape(xp.reshape(rows, (matrix.shape[0], -1, rows.shape[1])) @ matrix, rows.shape)
-
-
 def _in_eigenbasis(vectors: Array, divisor: Array, rows: Array) -> Array:
-    """Divide the coordinates of rows in eigenvectors."""
-    return _times(_times(rows, vectors) / divisor, array_namespace(rows).matrix_transpose(vectors))
+    """Divide the coordinates of rows in eigenvectors by divisors (R, p); or, group by group, (G, R / G, p)."""
+    xp = array_namespace(rows)
+    inside = xp.reshape(rows, divisor.shape) @ vectors
+    return xp.reshape((inside / divisor) @ xp.matrix_transpose(vectors), rows.shape)
 
 
 def _in_span(inner: Rows, basis: Array, shift: Array, rows: Array) -> Array:
@@ -297,7 +291,10 @@ class Gram:
 
     def apply(self, rows: Array) -> Array:
         """Multiply every row by its matrix."""
-        return _times(rows, self.matrix)
+        if self.matrix.ndim == 2:
+            return rows @ self.matrix
+        xp = array_namespace(rows)
+        return xp.reshape(xp.reshape(rows, (self.n_groups, -1, rows.shape[1])) @ self.matrix, rows.shape)
 
     @cached_property
     def _eigen(self) -> tuple[Array, Array]:
@@ -323,8 +320,8 @@ class Gram:
                 self._last[level] = solve
             return solve  # not looked up again: another thread may have cleared
         values, vectors = self._eigen
-        groups = xp.reshape(values, (self.n_groups, 1, -1)) + xp.reshape(shift, (self.n_groups, -1, 1))
-        return partial(_in_eigenbasis, vectors, xp.reshape(groups, (shift.shape[0], -1)))
+        groups = () if self.matrix.ndim == 2 else (self.n_groups,)
+        return partial(_in_eigenbasis, vectors, values[..., None, :] + xp.reshape(shift, (*groups, -1, 1)))
 
     def largest(self) -> float:
         """Bound the largest eigenvalue from above, within a few per cent."""
