@@ -19,8 +19,16 @@ from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_t
 from tracelearn.penalties import Nuclear, Overlap, as_penalty, is_overlapped
 from tracelearn.problems.batch import Problems, Solution, alpha_max
 from tracelearn.problems.datafits import Squares
-from tracelearn.selection.calibration import held_out, log_losses, softmax_regression
-from tracelearn.selection.folds import Design, corrected_error
+from tracelearn.samples.samples import Block
+from tracelearn.selection.calibration import (
+    MOST_HELD,
+    HeldOut,
+    found_classes,
+    held_out,
+    log_losses,
+    softmax_regression,
+)
+from tracelearn.selection.folds import Design, Held, corrected_error
 from tracelearn.solvers import SOLVERS
 
 __all__ = [
@@ -37,6 +45,7 @@ __all__ = [
     "walk",
     "walk_logistic",
     "walk_ridges",
+    "with_held_out_classes",
 ]
 
 # Numbers in the weights of one batch: more would leave the cache without fewer calls.
@@ -160,7 +169,12 @@ class Table:
     ridges: Array  # (A,)
     scores: Array  # (A, F), higher is better; NaN where a fold has none
     selecting: Array  # (A,), higher is better
-    held: list[list[Any]]  # for each alpha and fold the scores of what is held out, (n_f, K); None if not in memory
+    held: list[list[Any]]  # for each alpha and fold the scores of what is held out, (n_f, K); a model if not in memory
+    few: list[Held] | None = None  # where only some held-out samples have scores: these
+
+    def held_out(self, at: int) -> list[HeldOut]:
+        """Gather the held-out scores of classes at one alpha."""
+        return held_out(self.held[at], self.design.held if self.few is None else self.few, self.design.weights)
 
     @cached_property
     def means(self) -> Array:
@@ -390,7 +404,7 @@ def walk_logistic(design: Design, view: str) -> Table | None:
         scores[:, f] = design.judge(design.held[f], xp.stack(held[:, f].tolist(), axis=1))
     losses = np.empty(len(ridges))
     for a, row in enumerate(held.tolist()):
-        losses[a] = design.weights @ log_losses(held_out(row, design))
+        losses[a] = design.weights @ log_losses(held_out(row, design.held, design.weights))
     if two:  # they have one row of weights, twice as long as each of two
         ridges = 0.5 * ridges
     return Table(Candidate(view, logistic=True), design, 0.0 * ridges, ridges, scores, -losses, held.tolist())
@@ -406,7 +420,7 @@ class _Found:
     design: Design
     scores: Array  # (A, C, F)
     statistics: Array  # (A, C, F, K, 5)
-    held: Array  # (A, C, F), of arrays (n_f, K)
+    held: Array  # (A, C, F), of arrays (n_f, K), or of models: weights (K, r) and intercepts (K,)
 
     @classmethod
     def empty(cls, design: Design, n_alphas: int, n_candidates: int) -> _Found:
@@ -444,8 +458,16 @@ class _Found:
         linked = design.loss.curvature is None
         shift = offset if linked else -(rows @ design.centre)
         moved = scores if scores is None or linked else scores + (shift - offset)
-        self.statistics[at, own, f] = to_numpy(design.statistics(f, rows, shift, moved)).reshape(-1, C, K, 5)
-        if scores is None:
+        known = to_numpy(design.statistics(f, rows, shift, moved)).reshape(-1, C, K, 5)
+        self.statistics[at, own, f] = known
+        if scores is None:  # classes are found in one pass when all models are known
+            if design.numbers:
+                mean, target, ss, yy, sy = np.moveaxis(known, -1, 0)
+                bias = mean - target - to_numpy(shift - offset).reshape(-1, C, K)
+                self.scores[at, own, f] = _explained(ss + bias**2, yy, sy)
+            W, b = xp.reshape(rows, (-1, K, rows.shape[1])), xp.reshape(offset, (-1, K))
+            for m in range(W.shape[0]):
+                self.held[at.start + m // C, own[m % C], f] = (W[m, ...], b[m, ...])
             return
         models = xp.reshape(scores, (scores.shape[0], -1, K))
         if design.judge is not None:
@@ -462,11 +484,52 @@ class _Found:
             selecting = _mean(scores, design.weights)
         else:
             selecting = calibrated(statistics, design.weights, numbers=design.numbers)
-            if np.all(np.isnan(scores)):  # samples that are not in memory
-                _, _, ss, yy, sy = np.moveaxis(statistics, -1, 0)
-                ranked = np.where(yy > 0, sy**2 / np.where(ss * yy > 0, ss * yy, 1.0), 0.0).mean(axis=-1)
-                scores = _explained(ss, yy, sy) if design.numbers else ranked
         return Table(candidate, design, alphas[:upto], ridges[:upto], scores, selecting, self.held[:upto, c].tolist())
+
+
+def with_held_out_classes(tables: Sequence[Table]) -> list[Table]:
+    """Score what each fold holds out by the models of all tables, in one pass over samples that are not in memory.
+
+    The share of classes that are found is that of all samples. Scores themselves are kept of a few thousand, which is enough
+    for what is learned from them.
+    """
+    design, K = tables[0].design, tables[0].design.n_targets
+    folds, samples, masks = design.folds, design.checked, design.folds.masks(held=True)
+    every = -(-int(np.sum(masks)) // MOST_HELD)
+    kept = np.zeros_like(masks)
+    for f, mask in enumerate(masks):
+        kept[f, np.flatnonzero(mask)[::every]] = True
+    models = [[row[f] for table in tables for row in table.held] for f in range(len(folds))]
+    rows = [np.concatenate([to_numpy(W) for W, _ in own]) for own in models]
+    offsets = [np.concatenate([to_numpy(b) for _, b in own]) for own in models]
+    regressions = design._regressions
+
+    def part(block: Block) -> list[tuple[Array, Array, Array, Array]]:
+        found, here = [], slice(block.first, block.first + block.X.shape[0])
+        for f, own in enumerate(regressions):
+            some: Any = block.take(np.flatnonzero(masks[f, here]))
+            X = some.X if own is None else own.residual(some.X, some.confounds)
+            z = (X @ rows[f].T + offsets[f]).reshape(X.shape[0], len(models[f]), K)
+            right = some.weight @ (found_classes(z) == found_classes(some.Y)[:, None])
+            few = kept[f, here][masks[f, here]]
+            found.append((right, z[few], some.Y[few], some.weight[few]))
+        return found
+
+    parts = samples.execution.gather(samples.execution.view(part, samples.blocks))
+    shares, scores, few = np.empty((len(models[0]), len(folds))), [], []
+    for f in range(len(folds)):
+        right, z, Y, weight = zip(*(own[f] for own in parts), strict=True)
+        weight, index, total = np.concatenate(weight), np.flatnonzero(kept[f]), float(design.held[f].weight)
+        shares[:, f] = np.sum(right, axis=0) / total
+        scores.append(np.concatenate(z))
+        few.append(Held(np.empty((len(index), 0)), np.concatenate(Y), weight / weight.sum(), index, total))
+    found, first = list[Table](), 0
+    for table in tables:
+        at = range(first, first + len(table.held))
+        held = [[own[:, a, :] for own in scores] for a in at]
+        found.append(replace(table, scores=shares[at.start : at.stop], held=held, few=few))
+        first = at.stop
+    return found
 
 
 _CHOICES = ("view", "mode_weights", "ridge", "target_mode", "loss")

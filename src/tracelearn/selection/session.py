@@ -32,9 +32,18 @@ from tracelearn.features import (
 )
 from tracelearn.penalties import Blocks, as_penalty, is_overlapped
 from tracelearn.samples.samples import Samples
-from tracelearn.selection.calibration import Judge, class_map, confirmed, held_out, log_losses
+from tracelearn.selection.calibration import Judge, class_map, confirmed, log_losses
 from tracelearn.selection.folds import Design, Folds
-from tracelearn.selection.search import Candidate, Table, read_alphas, read_strengths, walk, walk_logistic, walk_ridges
+from tracelearn.selection.search import (
+    Candidate,
+    Table,
+    read_alphas,
+    read_strengths,
+    walk,
+    walk_logistic,
+    walk_ridges,
+    with_held_out_classes,
+)
 
 __all__ = ["VIEWS", "Progress", "Session", "View", "choose", "parts_of", "possible_views", "see", "shares_of"]
 
@@ -258,9 +267,9 @@ class Session:
         """Keep what was found, and say what is best of it."""
         self.tables += tables
         best = max(tables, key=attrgetter("value"))
-        self.model._report(
-            f"{what} on {best.candidate.view}: {best.means[best.best]:.4g} held out, {best.value:.4g} selects"
-        )
+        shown = best.means[best.best]  # of classes in blocks known after the search
+        held = f"{shown:.4g} held out, " if math.isfinite(shown) else ""
+        self.model._report(f"{what} on {best.candidate.view}: {held}{best.value:.4g} selects")
 
     def walk(
         self,
@@ -329,6 +338,10 @@ def choose(session: Session) -> Table:
         tables += session.walk(alone, _candidates(session, alone), _PATH, _ALONE, best.value, in_doubt=True)
         best = max(tables, key=attrgetter("value"))
     best = _by_log_loss(session, best) if _asks_more(session, best) else best
+    if session.model._learns_classes and not session.samples.in_memory:
+        chosen = session.tables.index(best)
+        session.tables = with_held_out_classes(session.tables)
+        best = session.tables[chosen]
     progress.pace = 1.0
     progress.reach(_CHOSEN, f"chosen: {best.candidate.view}")
     return best
@@ -347,7 +360,7 @@ def _asks_more(session: Session, best: Table) -> bool:
 def _by_log_loss(session: Session, best: Table) -> Table:
     """Take logistic regression, or a map between the scores of all classes, where held-out folds confirm it."""
     design, label = best.design, best.candidate.view
-    parts = held_out(best.held[best.best], design)
+    parts = best.held_out(best.best)
     before = log_losses(parts)
     shown, found = None, {}
     if design.n_targets > 2:
@@ -355,7 +368,7 @@ def _by_log_loss(session: Session, best: Table) -> Table:
     other = walk_logistic(design, label)
     if other is not None:
         session.keep([other], "logistic regression")
-        found["logistic"] = log_losses(held_out(other.held[other.best], design))
+        found["logistic"] = log_losses(other.held_out(other.best))
     right = {name: float(after.mean()) for name, after in found.items() if confirmed(before, after)}
     chosen = min(right, key=right.__getitem__, default="")
     losses = ", ".join(f"{name} {after.mean():.4g}" for name, after in found.items())
