@@ -19,7 +19,7 @@ from tracelearn.losses import LOSSES, Squared
 from tracelearn.moments import Fold
 from tracelearn.penalties import as_penalty
 from tracelearn.problems import sample_loss
-from tracelearn.problems.batch import Form, Problems, datafit
+from tracelearn.problems.batch import Finish, Form, Problems, datafit
 from tracelearn.problems.datafits import Gram, InBasis, Span, Squares, short_basis, span
 from tracelearn.problems.sample_loss import SampleLoss, _Share
 from tracelearn.samples import samples as samples_module
