@@ -239,8 +239,9 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
         y : ignored
         sample_weight : array of shape (n_samples,), default=None
         """
-        kept = {name: value for name, value in vars(self).items() if name.startswith("_") or not name.endswith("_")}
-        self.__dict__ = kept
+        for name in list(vars(self)):  # what was learned before
+            if name.endswith("_") and not name.startswith("_"):
+                delattr(self, name)
         self._learn_named(X, sample_weight)
         return self
 
@@ -285,7 +286,7 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
                     for rows in self._blocks(T):
                         more = measure(T[rows, ...], weight[rows])
                         summary = more if summary is None else summary + more
-                largest = max((np.max(np.abs(part)) for part in summary.sums), default=1.0)
+                largest = max(map(np.max, map(np.abs, summary.sums)), default=1.0)
                 if not np.finfo(np.float64).tiny < largest < np.inf:
                     check_range(T, "X")
                 return summary  # type: ignore[no-any-return]
@@ -431,7 +432,9 @@ class ModeTransformer(LinearTransformer):
 
     def _keep(self, summary: Summary) -> None:
         self.mean_ = summary.mean
-        self.mode_covariances_ = [scatter / summary.weight for scatter in summary.sums]
+        self.mode_covariances_ = []
+        for scatter in summary.sums:
+            self.mode_covariances_.append(scatter / summary.weight)
 
     def _known(self) -> tuple[Array, list[Array]]:
         return self.mean_, self.mode_covariances_

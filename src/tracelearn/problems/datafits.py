@@ -291,10 +291,8 @@ class Gram:
 
     def apply(self, rows: Array) -> Array:
         """Multiply every row by its matrix."""
-        if self.matrix.ndim == 2:
-            return rows @ self.matrix
-        xp = array_namespace(rows)
-        return xp.reshape(xp.reshape(rows, (self.n_groups, -1, rows.shape[1])) @ self.matrix, rows.shape)
+        xp, groups = array_namespace(rows), self.matrix.shape[:-2]
+        return xp.reshape(xp.reshape(rows, (*groups, -1, rows.shape[1])) @ self.matrix, rows.shape)
 
     @cached_property
     def _eigen(self) -> tuple[Array, Array]:
@@ -320,8 +318,8 @@ class Gram:
                 self._last[level] = solve
             return solve  # not looked up again: another thread may have cleared
         values, vectors = self._eigen
-        groups = () if self.matrix.ndim == 2 else (self.n_groups,)
-        return partial(_in_eigenbasis, vectors, values[..., None, :] + xp.reshape(shift, (*groups, -1, 1)))
+        divisor = values[..., None, :] + xp.reshape(shift, (*self.matrix.shape[:-2], -1, 1))
+        return partial(_in_eigenbasis, vectors, divisor)
 
     def largest(self) -> float:
         """Bound the largest eigenvalue from above, within a few per cent."""
