@@ -424,7 +424,8 @@ class TraceNormModel(WeightsInModes, BaseEstimator):
         self.intercept_ = float(intercept[0]) if self._single else intercept
         self.coef_ = self._shaped(kept, (kept.shape[1],) if self._flat else self.sample_shape_)
         self._report(f"relative duality gap {self.dual_gap_:.1e} after {self.n_iter_} iterations")
-        self._warn()
+        if self.dual_gap_ > self.tol or not bool(xp.any(kept != 0)):
+            self._warn()
         return coef
 
     def _intercept(self, problems: Problems, W: Array, room: Array) -> tuple[Array, Array]:
@@ -444,8 +445,8 @@ class TraceNormModel(WeightsInModes, BaseEstimator):
         return (kept, cost) if fits else (found, xp.zeros_like(room))
 
     def _warn(self) -> None:
-        """Warn of an answer that is not proven, or that says nothing."""
-        xp, alpha = array_namespace(self.coef_), float(np.max(self.alpha_))
+        """Warn of an answer that is not proven, or of weights that are all zero."""
+        alpha = float(np.max(self.alpha_))
         if self.dual_gap_ > self.tol:
             advice = "increase max_iter, scale the features, or accept a larger tol."
             if alpha == 0.0:
@@ -458,7 +459,7 @@ class TraceNormModel(WeightsInModes, BaseEstimator):
                 f"{type(self).__name__} with alpha={alpha:g}: {advice}",
                 ConvergenceWarning,
             )
-        elif not bool(xp.any(self.coef_ != 0)):
+        else:
             why = (
                 f"with alpha={alpha:g}: it is too large for samples in these units, so decrease it, scale the samples, or let "
                 f"{type(self).__name__}CV choose it."

@@ -482,10 +482,9 @@ class Squares:
 
     @property
     def in_coordinates(self) -> Squares:
-        """The problems of coordinates again: what is not in their span takes no part in products."""
-        if not isinstance(self.operator, InBasis):
-            return self
-        return replace(self, operator=self.operator.inner, cross=self.cross @ self.operator.basis)
+        """The problems of coordinates again, of an operator in a basis: what is not in their span takes no part in products."""
+        operator: Any = self.operator
+        return replace(self, operator=operator.inner, cross=self.cross @ operator.basis)
 
     @classmethod
     def stacked(cls, parts: Sequence[Squares]) -> Squares:

@@ -152,7 +152,7 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
                 "Expected samples that can be read more than once to choose by cross-validation, got an iterator: pass arrays, "
                 "files or a list of batches."
             )
-        raw = model._gathered(raw, loss)
+        raw = raw if raw.in_memory else model._gathered(raw, loss)
         samples = model._read(raw)
         loss = loss.for_targets(samples.n_targets)
         labels, weight = raw.all_targets()

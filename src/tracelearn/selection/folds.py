@@ -175,14 +175,6 @@ class Principal:
     axes: Array | None = None  # (p, r), if these are not the coordinates of the design
     origin: Any = 0.0  # (p,)
 
-    def total_variance(self, held: Array, *, fit_intercept: bool) -> float:
-        """Sum the variances of all coordinates, without some samples."""
-        xp, n = array_namespace(self.rows), self.rows.shape[0] - held.shape[0]
-        own = xp.take(self.rows, held, axis=0)
-        mean = (xp.sum(self.rows, axis=0) - xp.sum(own, axis=0)) / n
-        found = (xp.sum(self.squares) - xp.sum(own**2)) / n
-        return max(0.0, float(found - xp.sum(mean**2))) if fit_intercept else float(found)  # samples may be constant
-
     def without(self, held: Array, ridges: Array, *, fit_intercept: bool) -> tuple[Array, Array]:
         """Minimise ``|Y - X W' - b|^2 + ridge |W|^2`` without some samples, for each of A ridges: (A, K, p) and (A, K).
 
@@ -265,17 +257,13 @@ class Design:
         return Span.of(samples.rows, origin_of(samples, fit_intercept=self.fit_intercept))  # type: ignore[arg-type]
 
     @cached_property
-    def checked(self) -> Samples:
-        """The samples by their coordinates, with every number looked at, in the precision that solvers work in."""
-        return self.reduced.checked()
-
-    @cached_property
     def reduced(self) -> Samples:
-        """The samples by their coordinates; else the samples themselves."""
-        if self.span is None:
-            return self.samples
-        coordinates = self.span.coordinates
-        return self.samples.checked().with_rows(coordinates, (coordinates.shape[1],))
+        """The samples, where they have coordinates by these; in memory, with every number looked at, as solvers need them."""
+        samples = self.samples
+        if self.span is not None:
+            coordinates = self.span.coordinates
+            samples = samples.checked().with_rows(coordinates, (coordinates.shape[1],))
+        return samples.checked() if samples.in_memory else samples
 
     @cached_property
     def moments(self) -> _FoldMoments:
@@ -303,7 +291,7 @@ class Design:
             return [None] * len(self.folds)
         if self.form.name in ("moments", "basis"):
             return list(map(self._regression, self.moments.training))
-        checked, masks = self.checked, self.folds.masks(held=False)
+        checked, masks = samples.checked(), self.folds.masks(held=False)
         return [checked.take(mask).regression(centre=self.fit_intercept) for mask in masks]
 
     def _regression(self, moments: Moments) -> Regression:
@@ -323,7 +311,7 @@ class Design:
             return None
         if not np.array_equal(self.folds.masks(held=False), ~self.folds.masks(held=True)):
             return None
-        (block,) = self.checked.blocks
+        (block,) = samples.blocks
         xp = array_namespace(block.X)
         # Differences are taken of numbers up to 1e6 times as large.
         is_double = bool(xp.finfo(block.X.dtype).eps < 1e-12)
@@ -331,7 +319,7 @@ class Design:
             return None
         rows, axes, origin = block.X, None, 0.0
         if self.span is None:
-            origin = origin_of(self.checked, fit_intercept=self.fit_intercept)
+            origin = origin_of(samples, fit_intercept=self.fit_intercept)
             centred = rows - origin
             axes = xp.linalg.eigh(centred.T @ centred)[1]
             rows = centred @ axes
@@ -391,12 +379,12 @@ class Design:
         if self.form.name == "moments" and not samples.in_memory:
             pairs = zip(self.moments.held, self._regressions, strict=True)
             return [part if own is None else own.residual_moments(part) for part, own in pairs]
-        samples = self.checked
+        samples = samples.checked()
         if not samples.in_memory:
             parts = zip(self.folds.masks(held=True), self._regressions, strict=True)
             return [samples.take(mask).residual(own) for mask, own in parts]
         for (_, index), own in zip(self.folds.splits, self._regressions, strict=True):
-            (block,) = samples.residual(own).blocks
+            (block,) = samples.blocks if own is None else samples.residual(own).blocks
             kept = block.take(index)
             found.append(Held(kept.X, kept.Y, kept.weight / kept.total_weight, index, kept.total_weight))
         return found
@@ -417,7 +405,7 @@ class Design:
     def centre(self) -> Array:
         """The mean of all samples, as coordinates."""
         if self.principal is not None:
-            (block,) = self.checked.blocks
+            (block,) = self.reduced.blocks
             return array_namespace(block.X).mean(block.X, axis=0)
         if self.form.name in ("moments", "basis"):
             return self.moments.whole.x_mean[: self.reduced.n_features]

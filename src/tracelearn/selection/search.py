@@ -267,35 +267,29 @@ def _groups(design: Design, candidates: Sequence[Candidate], penalty: Any) -> It
         most = max(1, _LARGEST_BATCH // (len(design.folds) * design.samples.n_targets * design.fits[0].n_features))
     for begin in range(0, len(candidates), most):
         own = candidates[begin : begin + most]
+        xp, order = array_namespace(design.whole.ridge), len(design.shape)
+        ridges, tops, weights = [], [], list[Any]()
+        for candidate in own:
+            norm = as_penalty(penalty, design.shape, candidate.mode_weights)
+            tops.append(float(xp.max(alpha_max(design.whole, norm, design.shape))))
+            ridges.append(candidate.ridge)
+            weights.append(candidate.mode_weights or (1.0 / order,) * order)
         for f, fit in enumerate(design.fits):
             folds = tuple(range(len(design.folds))) if stacked else (f,)
-            yield _group(design, fit, folds, begin, own, penalty)
-
-
-def _group(
-    design: Design, fit: Any, folds: tuple[int, ...], begin: int, own: Sequence[Candidate], penalty: Any
-) -> Group:
-    F, order = len(folds), len(design.shape)
-    each = fit.n_problems // F  # problems of one fold and candidate
-    xp = array_namespace(fit.ridge)
-    if len(own) > 1:
-        index = np.tile(np.arange(F * each).reshape(F, 1, each), (1, len(own), 1)).ravel()
-        fit = fit.take(xp.asarray(index, device=device(fit.ridge)))
-    ridges, tops, weights = [], [], list[Any]()
-    for candidate in own:
-        norm = as_penalty(penalty, design.shape, candidate.mode_weights)
-        tops.append(float(xp.max(alpha_max(design.whole, norm, design.shape))))
-        ridges.append(candidate.ridge)
-        weights.append(candidate.mode_weights or (1.0 / order,) * order)
-    kind = {"dtype": fit.ridge.dtype, "device": device(fit.ridge)}
-    fit = replace(fit, ridge=xp.asarray(np.tile(np.repeat(ridges, each), F), **kind))
-    rough = fit.single() if fit.path_solver == "admm" and isinstance(fit, Squares) else fit
-    kind = {"dtype": rough.ridge.dtype, "device": device(rough.ridge)}
-    if order > 2 and len(set(weights)) > 1:  # each problem weighs the modes as its candidate does
-        columns = xp.asarray(np.tile(np.repeat(weights, each, axis=0), (F, 1)).T, **kind)  # (N, B)
-        norm = Overlap(tuple((columns[n, ...], Nuclear(n)) for n in range(order)))
-    top = xp.asarray(np.tile(np.repeat(tops, each), F), **kind)
-    return Group(rough, fit, norm, top, folds, tuple(range(begin, begin + len(own))))
+            F, each = len(folds), fit.n_problems // len(folds)  # problems of one fold and candidate
+            exact: Any = fit
+            if len(own) > 1:
+                index = np.tile(np.arange(F * each).reshape(F, 1, each), (1, len(own), 1)).ravel()
+                exact = exact.take(xp.asarray(index, device=device(exact.ridge)))
+            kind = {"dtype": exact.ridge.dtype, "device": device(exact.ridge)}
+            exact = replace(exact, ridge=xp.asarray(np.tile(np.repeat(ridges, each), F), **kind))
+            rough = exact.single() if exact.path_solver == "admm" and isinstance(exact, Squares) else exact
+            kind = {"dtype": rough.ridge.dtype, "device": device(rough.ridge)}
+            if order > 2 and len(set(weights)) > 1:  # each problem weighs the modes as its candidate does
+                columns = xp.asarray(np.tile(np.repeat(weights, each, axis=0), (F, 1)).T, **kind)  # (N, B)
+                norm = Overlap(tuple((columns[n, ...], Nuclear(n)) for n in range(order)))
+            top = xp.asarray(np.tile(np.repeat(tops, each), F), **kind)
+            yield Group(rough, exact, norm, top, folds, tuple(range(begin, begin + len(own))))
 
 
 def path(design: Design, group: Group, alphas: Array, *, given: bool, max_iter: int) -> Iterator[tuple[Array, Array]]:
@@ -336,15 +330,21 @@ def walk_ridges(design: Design, view: str) -> Table:
 
 def ridges_for(design: Design) -> Array:
     """Return the ridges that are tried: shares of the total variance of the features, the largest of the training parts."""
-    if design.principal is None:
+    whole, largest = design.principal, 0.0
+    if whole is None:
         variances = design.coordinates.variances
         xp = array_namespace(variances)
         return np.asarray(_RIDGES * (float(xp.max(xp.sum(variances, axis=-1))) or 1.0))
-    found = 0.0
-    for _, test in design.folds.splits:
-        held = move_to(test, design.principal.rows)
-        found = max(found, design.principal.total_variance(held, fit_intercept=design.fit_intercept))
-    return np.asarray(_RIDGES * (found or 1.0))
+    xp = array_namespace(whole.rows)
+    total, squares = xp.sum(whole.rows, axis=0), xp.sum(whole.squares)
+    for train, test in design.folds.splits:
+        held = xp.take(whole.rows, move_to(test, whole.rows), axis=0)
+        variance = (squares - xp.sum(held**2)) / len(train)
+        if design.fit_intercept:
+            mean = (total - xp.sum(held, axis=0)) / len(train)
+            variance = variance - xp.sum(mean**2)
+        largest = max(largest, float(variance))  # which is below zero by rounding where samples are constant
+    return np.asarray(_RIDGES * (largest or 1.0))
 
 
 def ridge_path(design: Design, ridges: Array) -> Iterator[tuple[Array, Array]]:
@@ -380,7 +380,7 @@ def walk_logistic(design: Design, view: str) -> Table | None:
     """
     if not design.is_small or design.judge is None:
         return None
-    (block,) = design.checked.blocks
+    (block,) = design.reduced.blocks
     X, codes, xp = block.X, block.Y, array_namespace(block.X)
     share, two = block.weight / xp.sum(block.weight), codes.shape[1] == 1
     Y = xp.concat([-codes, codes], axis=1) if two else codes
@@ -488,7 +488,7 @@ def with_held_out_classes(tables: Sequence[Table]) -> list[Table]:
     for what is learned from them.
     """
     design, K = tables[0].design, tables[0].design.samples.n_targets
-    folds, samples, masks = design.folds, design.checked, design.folds.masks(held=True)
+    folds, samples, masks = design.folds, design.reduced.checked(), design.folds.masks(held=True)
     every = -(-int(np.sum(masks)) // MOST_HELD)
     kept = np.zeros_like(masks)
     for f, mask in enumerate(masks):

@@ -14,7 +14,7 @@ from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.arrays.linalg import replayed
 from tracelearn.penalties import Split
 from tracelearn.problems.batch import CHECK_EVERY, Finish, Problems, Solution, Watcher
-from tracelearn.problems.datafits import Squares, repeated
+from tracelearn.problems.datafits import InBasis, Squares, repeated
 
 __all__ = ["Mixing", "State", "admm", "guarded", "taken"]
 
@@ -116,7 +116,7 @@ def admm(
                 on_iteration(found)
             if bool(xp.all(done)) or iteration == max_iter:
                 return finish.all(found)
-            if bool(xp.any(done)) and problems.fit.n_groups == 1:  # the problems of several groups stay together
+            if bool(xp.any(done)) and operator.n_groups == 1:  # the problems of several groups stay together
                 left = finish.keep(found, done)
                 tensors = found.tensors_of(left)
                 begun, (W, split), before_rho = taken(begun, tensors), taken((W, split), tensors), rho
@@ -161,7 +161,9 @@ def _first_rho(problems: Problems, known: Array | None, least: float) -> Array:
     if known is not None and bool(xp.all(known >= least)):
         return _shared(known, fit.operator.shares_shift)
     damping = fit.operator.mean_eigenvalue()
-    inner = replace(problems, fit=fit.in_coordinates) if isinstance(fit, Squares) else problems
+    inner = problems
+    if isinstance(fit, Squares) and isinstance(fit.operator, InBasis):
+        inner = replace(problems, fit=fit.in_coordinates)
     norm, longest = replayed(problems.alpha, _few_steps, inner, xp.full_like(problems.alpha, damping))
     force, unit = problems.penalty.force(problems.shape), damping if damping > 0 else 1.0
     floor = 1e-8 * damping if damping > 0 else 1.0
