@@ -253,8 +253,8 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
 
     def _learn_named(self, X: Any, sample_weight: Any) -> None:
         """Learn, and keep names of modes where samples bring them."""
-        X, _, modes = unnamed(X, 0, getattr(self, "modes_", None))
-        self.__dict__.update({} if modes is None else {"modes_": modes})
+        if is_named(X):
+            X, _, self.modes_ = unnamed(X, 0, getattr(self, "modes_", None))
         self._learn(X, sample_weight)
 
     def _learn(self, X: Any, sample_weight: Any) -> None:

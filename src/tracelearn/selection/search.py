@@ -53,6 +53,7 @@ _LARGEST_BATCH = 2_000_000
 
 # Held-out scores differ by far more than this between neighbouring alphas: paths need no tighter gap to choose one.
 _TOL = 2e-3
+_ITERATIONS = 4, 60  # for an alpha of our own grid, at least and at most
 _GIVEN = 120  # iterations for an alpha that was given, and may be far from the one before
 
 # Ridges that are tried alone, as shares of the total variance of the features.
@@ -296,7 +297,7 @@ def path(design: Design, group: Group, alphas: Array, *, given: bool, max_iter: 
     """Solve for each alpha in turn, from the one before; yield rows of coordinates (B K, r) and intercepts (B K,)."""
     fit, span = group.fit, design.span
     # On our own grid: the more features, the fewer iterations, since each costs their square.
-    most = int(np.clip(4e6 / fit.n_features**2, 4, 60)) if fit.path_solver == "admm" else 12
+    most = int(np.clip(4e6 / fit.n_features**2, *_ITERATIONS)) if fit.path_solver == "admm" else 12
     limit = min(max_iter, _GIVEN if given else most)
     # Few iterations from the alpha before are enough to choose by, and a certificate would end none of them.
     options = {"check_every": 10 if limit > 10 else None} if fit.path_solver == "admm" else {}
