@@ -179,7 +179,11 @@ def read_samples(
         )
     shape = sample_shape(X, estimator.tensor_shape)
     if not reset:
-        shape = _known_shape(estimator, shape, flat=len(np.shape(X)) == 2)
+        if shape != estimator.sample_shape_ and not (
+            len(np.shape(X)) == 2 and math.prod(shape) == math.prod(estimator.sample_shape_)
+        ):
+            raise _other_shape(estimator, shape)
+        shape = estimator.sample_shape_
     if getattr(getattr(X, "dtype", None), "kind", "f") in "SUVmM":
         raise InputError(f"Expected numbers in X, got {X.dtype} values: encode them as numbers first.")
     if non_numpy:
@@ -200,16 +204,13 @@ def read_samples(
     return rows, shape
 
 
-def _known_shape(estimator: Any, shape: tuple[int, ...], *, flat: bool) -> tuple[int, ...]:
-    """Return the shape of the samples of fit if these are of that shape, or flat and of that size."""
-    known: tuple[int, ...] = estimator.sample_shape_
-    count, expected = math.prod(shape), math.prod(known)
-    if shape != known and (count != expected or not flat):
-        hint = f"X has {count} features, but {type(estimator).__name__} is expecting {expected} features as input."
-        if count == expected:
-            hint = "bring the axes into the order of fit, or pass flat samples."
-        raise InputError(f"Expected samples of shape {known} as in fit, got samples of shape {shape}: {hint}")
-    return known
+def _other_shape(estimator: Any, shape: tuple[int, ...]) -> InputError:
+    """Say that samples are neither of the shape of those of fit, nor flat and of their size."""
+    known, count, expected = estimator.sample_shape_, math.prod(shape), math.prod(estimator.sample_shape_)
+    hint = f"X has {count} features, but {type(estimator).__name__} is expecting {expected} features as input."
+    if count == expected:
+        hint = "bring the axes into the order of fit, or pass flat samples."
+    return InputError(f"Expected samples of shape {known} as in fit, got samples of shape {shape}: {hint}")
 
 
 def _canonical(rows: Any) -> Any:
