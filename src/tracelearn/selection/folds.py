@@ -16,6 +16,7 @@ from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, Str
 from sklearn.utils.multiclass import type_of_target
 
 from tracelearn.arrays.array_api import Array, array_namespace, is_sparse, move_to
+from tracelearn.arrays.linalg import positive_part
 from tracelearn.confounds import Regression
 from tracelearn.errors import warn
 from tracelearn.losses import Loss
@@ -29,6 +30,9 @@ __all__ = ["Design", "Folds", "Held", "Principal", "corrected_error", "folds_of"
 
 # Logistic regression is tried up to so many weights, and so many numbers read for each of them.
 _MOST_WEIGHTS, _MOST_PRODUCTS = 2048, 5_000_000
+
+# Folds are solved for together where the longest one is at most so many times as long as the mean.
+_PADDED = 1.25
 
 # By whether targets are classes and whether there are groups.
 _SPLITTERS = {
@@ -79,6 +83,17 @@ class Folds:
     def longest(self) -> int:
         """The largest number of samples that a fold holds out."""
         return max(len(test) for _, test in self.splits)
+
+    def tables(self, most: int) -> list[tuple[Array, Array]]:
+        """What at most so many folds hold out as an index (F, m), and ones (F, m) where it is no padding; little is padded."""
+        tests, found = [test for _, test in self.splits], []
+        most = most if len(tests) * self.longest <= _PADDED * sum(map(len, tests)) else 1
+        for begin in range(0, len(tests), most):
+            some = tests[begin : begin + most]
+            longest = max(map(len, some))
+            index = [np.pad(test, (0, longest - len(test))) for test in some]
+            found.append((np.stack(index), np.stack([np.arange(longest) < len(test) for test in some])))
+        return found
 
     def masks(self, *, held: bool) -> Array:
         """Mark the training or the held-out samples of each fold, (F, n)."""
@@ -183,35 +198,51 @@ class Principal:
         """The products (r, K) of coordinates and targets, which all folds share."""
         return array_namespace(self.rows).matrix_transpose(self.rows) @ self.Y
 
-    def total_variance(self, held: Array, *, fit_intercept: bool) -> float:
-        """Sum the variances of all coordinates, without some samples."""
-        xp, n = array_namespace(self.rows), self.rows.shape[0] - held.shape[0]
-        own = xp.take(self.rows, held, axis=0)
-        mean = (xp.sum(self.rows, axis=0) - xp.sum(own, axis=0)) / n
-        found = (xp.sum(self.squares) - xp.sum(own**2)) / n
-        return max(0.0, float(found - xp.sum(mean**2))) if fit_intercept else float(found)  # samples may be constant
+    def total_variances(self, train: Array, *, fit_intercept: bool) -> Array:
+        """Sum the variances of all coordinates of some samples, given as zeros and ones (F, n): (F,)."""
+        xp, n = array_namespace(self.rows), array_namespace(train).sum(train, axis=1)
+        found = train @ xp.sum(self.rows**2, axis=1) / n
+        mean = train @ self.rows / n[:, None]
+        return positive_part(found - xp.sum(mean**2, axis=1)) if fit_intercept else found  # samples may be constant
 
-    def without(self, held: Array, ridges: Array, *, fit_intercept: bool) -> tuple[Array, Array]:
-        """Minimise ``|Y - X W' - b|^2 + ridge |W|^2`` without some samples, for each of A ridges: (A, K, p) and (A, K).
+    def without(self, held: Array, inside: Array, ridges: Array, *, fit_intercept: bool) -> tuple[Array, Array]:
+        """Minimise ``|Y - X W' - b|^2 / n + ridge |W|^2`` without the samples of each row of a table (F, m), for A ridges.
 
         Samples that are left out get an unknown in their target each, so that they fit themselves and pull at nothing. With the
-        intercept that is one system of so many unknowns, besides the diagonal one of the coordinates.
+        intercept that is one system of so many unknowns, besides the diagonal one of the coordinates. What pads the table is a
+        sample of zeros. Returns weights (A, F, K, p) and intercepts (A, F, K).
         """
         xp, X, Y, cross = array_namespace(self.rows), self.rows, self.Y, self.cross
-        left, target = xp.take(X, held, axis=0), xp.take(Y, held, axis=0)
-        known = xp.eye(held.shape[0], dtype=X.dtype, device=device(X))
+        left, target = _gathered(X, held, inside), _gathered(Y, held, inside)
+        F, m = held.shape
+        known = xp.broadcast_to(xp.eye(m, dtype=X.dtype, device=device(X)), (F, m, m))
         if fit_intercept:
-            ones = xp.ones_like(left[:, :1])
-            count = xp.full_like(ones[:1, :], float(X.shape[0]))
-            known = xp.concat([xp.concat([known, ones], axis=1), xp.concat([ones.T, count], axis=1)])
-            left = xp.concat([left, xp.sum(X, axis=0, keepdims=True)])
-            target = xp.concat([target, xp.sum(Y, axis=0, keepdims=True)])
-        inverse = 1.0 / (self.squares + ridges[:, None])
-        system = known - (left * inverse[:, None, :]) @ left.T
-        unknown = xp.linalg.solve(system, target - left @ (inverse[:, :, None] * cross))
-        W = xp.matrix_transpose(inverse[:, :, None] * (cross - left.T @ unknown))
-        b = unknown[:, -1, :] if fit_intercept else xp.zeros_like(W[..., 0])
+            ones = inside[:, :, None]
+            count = xp.full_like(ones[:, :1, :], float(X.shape[0]))
+            last = xp.concat([xp.matrix_transpose(ones), count], axis=2)
+            known = xp.concat([xp.concat([known, ones], axis=2), last], axis=1)
+            left, target = _and_all(left, X), _and_all(target, Y)
+        n = X.shape[0] - xp.sum(inside, axis=1)
+        inverse = 1.0 / (self.squares + ridges[:, None, None] * n[:, None])  # (A, F, r)
+        system = known - (left * inverse[:, :, None, :]) @ xp.matrix_transpose(left)
+        unknown = xp.linalg.solve(system, target - left @ (inverse[..., None] * cross))
+        W = xp.matrix_transpose(inverse[..., None] * (cross - xp.matrix_transpose(left) @ unknown))
+        b = unknown[..., -1, :] if fit_intercept else xp.zeros_like(W[..., 0])
         return (W, b) if self.axes is None else ((V := W @ self.axes.T), b - V @ self.origin)
+
+
+def _gathered(rows: Array, held: Array, inside: Array) -> Array:
+    """Take the rows that a table (F, m) names: (F, m, r), with zeros where it is padded."""
+    xp = array_namespace(rows)
+    found = xp.take(rows, xp.reshape(held, (-1,)), axis=0)
+    return xp.reshape(found, (*held.shape, -1)) * inside[:, :, None]
+
+
+def _and_all(part: Array, rows: Array) -> Array:
+    """Append the sum of all rows (n, r) to each part (F, m, r) of them."""
+    xp = array_namespace(rows)
+    total = xp.broadcast_to(xp.sum(rows, axis=0), (part.shape[0], 1, rows.shape[1]))
+    return xp.concat([part, total], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -364,13 +395,29 @@ class Design:
     def total_variance(self) -> float:
         """The largest sum of the variances of all features, of the training parts."""
         if self.principal is not None:
-            found = 0.0
-            for _, test in self.folds.splits:
-                held = move_to(test, self.principal.rows)
-                found = max(found, self.principal.total_variance(held, fit_intercept=self.fit_intercept))
-            return found
-        xp = array_namespace(self.coordinates.variances)
-        return float(xp.max(xp.sum(self.coordinates.variances, axis=-1)))
+            train = move_to(self.folds.masks(held=False), self.principal.rows, self.principal.rows.dtype)
+            found = self.principal.total_variances(train, fit_intercept=self.fit_intercept)
+        else:
+            variances: Any = self.coordinates.variances
+            found = array_namespace(variances).sum(variances, axis=-1)
+        return float(array_namespace(found).max(found))
+
+    def ridge_regressions(self, ridges: Array, most: int) -> tuple[Array, Array]:
+        """Solve ridge regression in every fold, for each of A ridges: coordinates (A, F K, r) and intercepts (A, F K).
+
+        From one decomposition of all samples, where a fold changes few rows of it, for at most so many folds at once; else from
+        those of the folds.
+        """
+        whole = self.principal
+        if whole is None:
+            return self.coordinates.with_ridges(move_to(ridges, self.coordinates.cross, self.coordinates.cross.dtype))
+        xp, kind, parts = array_namespace(whole.rows), whole.rows.dtype, []
+        for held, inside in self.folds.tables(most):
+            table, own = (move_to(held, whole.rows), move_to(inside, whole.rows, kind)), move_to(ridges, whole.rows, kind)
+            parts.append(whole.without(*table, own, fit_intercept=self.fit_intercept))
+        rows, offsets = zip(*parts, strict=True)
+        W, b = xp.concat(rows, axis=1), xp.concat(offsets, axis=1)
+        return xp.reshape(W, (len(ridges), -1, W.shape[-1])), xp.reshape(b, (len(ridges), -1))
 
     def _squares(self, moments: Moments) -> Squares:
         regression = self._regression(moments)

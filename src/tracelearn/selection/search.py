@@ -15,7 +15,7 @@ import numpy as np
 from array_api_compat import device
 from joblib import Parallel, delayed
 
-from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, to_numpy
+from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_on_gpu, move_to, to_numpy
 from tracelearn.penalties import Nuclear, Overlap, as_penalty, is_overlapped
 from tracelearn.problems.batch import Problems, Solution, alpha_max
 from tracelearn.problems.datafits import Squares
@@ -39,8 +39,9 @@ __all__ = [
     "walk_ridges",
 ]
 
-# Numbers in the weights of one batch: more would leave the cache without fewer calls.
-_LARGEST_BATCH = 2_000_000
+# Numbers in the weights of one batch: more would leave the cache without fewer calls. Of folds that could be solved for one by
+# one, too, so many are solved for together on a processor, where calls cost little.
+_LARGEST_BATCH, _LARGEST_TOGETHER = 2_000_000, 250_000
 
 # Held-out scores differ by far more than this between neighbouring alphas: paths need no tighter gap to choose one.
 _TOL = 2e-3
@@ -340,28 +341,14 @@ def ridges_for(design: Design) -> Array:
 
 
 def ridge_path(design: Design, ridges: Array) -> Iterator[tuple[Array, Array]]:
-    """Solve ridge regression in every fold; yield rows of coordinates (F K, r) and intercepts (F K,) for each ridge.
-
-    From one decomposition of all samples, where a fold changes few rows of it, else from one of each fold.
-    """
-    if design.principal is None:
-        fit = design.coordinates
-        for ridge in ridges:
-            shift = array_namespace(fit.target).full_like(fit.target, 2.0 * float(ridge))
-            W = fit.operator.solver(shift)(2.0 * fit.cross)
-            yield W, fit.intercept(W)
-        return
-    whole, splits = design.principal, design.folds.splits
-    longest = (design.folds.longest + design.n_targets) * whole.rows.shape[1]
-    most, xp = max(1, _LARGEST_BATCH // longest), array_namespace(whole.rows)
+    """Solve ridge regression in every fold; yield rows of coordinates (F K, r) and intercepts (F K,) for each ridge."""
+    r, K, principal = design.reduced.n_features, design.n_targets, design.principal is not None
+    each = r * (K + design.folds.longest) if principal else r * K * design.n_folds
+    most, together = max(1, _LARGEST_BATCH // each), _LARGEST_BATCH if is_on_gpu(design.samples.like) else _LARGEST_TOGETHER
     for begin in range(0, len(ridges), most):
-        parts = []
-        for train, test in splits:
-            own = move_to(len(train) * ridges[begin : begin + most], whole.rows, whole.rows.dtype)
-            parts.append(whole.without(move_to(test, whole.rows), own, fit_intercept=design.fit_intercept))
-        rows, offsets = zip(*parts, strict=True)
-        W, b = xp.concat(rows, axis=1), xp.concat(offsets, axis=1)
-        for a in range(W.shape[0]):
+        own = ridges[begin : begin + most]
+        W, b = design.ridge_regressions(own, max(1, together // (each * len(own))))
+        for a in range(len(own)):
             yield W[a, ...], b[a, ...]
 
 
