@@ -346,6 +346,10 @@ class Gram:
 
     def mean_eigenvalue(self) -> float:
         """Average the eigenvalues: the mean of the diagonal."""
+        return self._mean_eigenvalue
+
+    @cached_property
+    def _mean_eigenvalue(self) -> float:
         xp = array_namespace(self.matrix)
         return float(xp.mean(xp.linalg.diagonal(self.matrix)))
 

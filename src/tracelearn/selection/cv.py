@@ -34,7 +34,7 @@ from tracelearn.samples.scikit_learn import (
     raise_for_params,
     with_callbacks,
 )
-from tracelearn.selection.calibration import HeldOut, Judge, factor, held_out
+from tracelearn.selection.calibration import Judge, factor, held_out
 from tracelearn.selection.folds import folds_of
 from tracelearn.selection.found import SHOWN, FoundModel
 from tracelearn.selection.search import Table, cv_results, rising_end
@@ -192,8 +192,7 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
         model = self._last_fit(session, best, view)
         _warn_of_choice(best, at, model)
         self.features_, self.best_estimator_, self.view_ = view.features, model, best.candidate.view
-        here = self._classifier and session.samples.in_memory
-        self._calibrate(session, model, held_out(best.held[at], best.design) if here else None)
+        self._calibrate(session, model, best, at)
         self.sample_shape_, self._flat = session.samples.shape, session.model._flat
         self._show(session.model)
 
@@ -257,14 +256,15 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
                 model._learn_from(_for_softmax(samples) if chosen.logistic else samples, loss, known)
         return model
 
-    def _calibrate(self, session: Session, model: Any, parts: list[HeldOut] | None) -> None:
+    def _calibrate(self, session: Session, model: Any, best: Table, at: int) -> None:
         """Keep what makes probabilities of scores, unless the loss has its own."""
         for name in ("calibration_", "class_map_"):
             self.__dict__.pop(name, None)
         if session.class_map is not None:
             self.class_map_ = model._class_map = move_to(session.class_map, model.coef_, model.coef_.dtype)
         if self._classifier and not model._loss().has_probabilities:
-            self.calibration_ = 1.0 if parts is None or session.class_map is not None else factor(parts)
+            known = session.class_map is not None or not session.samples.in_memory
+            self.calibration_ = 1.0 if known else factor(held_out(best.held[at], best.design))
 
     def _show(self, model: Any) -> None:
         """Show what was learned as attributes: what samples are like as they came, the rest of the model that was found."""

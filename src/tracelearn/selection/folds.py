@@ -413,7 +413,10 @@ class Design:
             return self.coordinates.with_ridges(move_to(ridges, self.coordinates.cross, self.coordinates.cross.dtype))
         xp, kind, parts = array_namespace(whole.rows), whole.rows.dtype, []
         for held, inside in self.folds.tables(most):
-            table, own = (move_to(held, whole.rows), move_to(inside, whole.rows, kind)), move_to(ridges, whole.rows, kind)
+            table, own = (
+                (move_to(held, whole.rows), move_to(inside, whole.rows, kind)),
+                move_to(ridges, whole.rows, kind),
+            )
             parts.append(whole.without(*table, own, fit_intercept=self.fit_intercept))
         rows, offsets = zip(*parts, strict=True)
         W, b = xp.concat(rows, axis=1), xp.concat(offsets, axis=1)
@@ -479,7 +482,8 @@ class Design:
         for (_, index), own in zip(self.folds.splits, self._regressions, strict=True):
             (block,) = samples.residual(own).blocks
             kept = block.take(index)
-            found.append(Held(kept.X, kept.Y, kept.weight / kept.total_weight, index, kept.total_weight))
+            total = kept.total_weight
+            found.append(Held(kept.X, kept.Y, kept.weight / total, index, total))
         return found
 
     @property

@@ -344,7 +344,10 @@ def ridge_path(design: Design, ridges: Array) -> Iterator[tuple[Array, Array]]:
     """Solve ridge regression in every fold; yield rows of coordinates (F K, r) and intercepts (F K,) for each ridge."""
     r, K, principal = design.reduced.n_features, design.n_targets, design.principal is not None
     each = r * (K + design.folds.longest) if principal else r * K * design.n_folds
-    most, together = max(1, _LARGEST_BATCH // each), _LARGEST_BATCH if is_on_gpu(design.samples.like) else _LARGEST_TOGETHER
+    most, together = (
+        max(1, _LARGEST_BATCH // each),
+        _LARGEST_BATCH if is_on_gpu(design.samples.like) else _LARGEST_TOGETHER,
+    )
     for begin in range(0, len(ridges), most):
         own = ridges[begin : begin + most]
         W, b = design.ridge_regressions(own, max(1, together // (each * len(own))))
