@@ -282,7 +282,7 @@ class Alike:
 
     def single(self) -> Alike:
         """Return the same in single precision."""
-        return Alike(*map(to_single, (self.vectors, self.values, self.rest)), self.distance)
+        return Alike(to_single(self.vectors), to_single(self.values), to_single(self.rest), self.distance)
 
     @cached_property
     def turns(self) -> Array:

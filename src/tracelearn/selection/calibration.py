@@ -21,7 +21,7 @@ from tracelearn.arrays.array_api import Array, array_namespace, is_on_gpu, to_nu
 from tracelearn.arrays.linalg import conjugate_gradients, replayed, with_ones
 from tracelearn.estimators.scores import r_squared
 from tracelearn.losses import Loss, Multinomial, softmax
-from tracelearn.selection.folds import Design, Held
+from tracelearn.selection.folds import Design, Held, Together
 
 __all__ = [
     "HeldOut",
@@ -344,17 +344,23 @@ class Judge:
         """Keep the samples for which an array (n,) is true."""
         return replace(self, labels=self.labels[chosen], weight=None if self.weight is None else self.weight[chosen])
 
-    def __call__(self, held: Held, scores: Array) -> Array:
-        """Judge the scores (n_f, M, K) that M models give to what a fold holds out: (M,), higher is better."""
+    def __call__(self, held: Held | Together, scores: Array) -> Array:
+        """Judge the scores (n_f, M, K) that M models give to what a fold holds out: (M,), higher is better.
+
+        Or the scores (G, m, M, K) of what several folds hold out together: (G, M).
+        """
+        if self.scoring is None and self.model._learns_classes:
+            right = found_classes(scores) == found_classes(held.Y)[..., None]
+            share = held.share[..., None, :]
+            return to_numpy((share @ array_namespace(scores).astype(right, share.dtype))[..., 0, :])
+        if isinstance(held, Together):
+            return np.stack([self(own, scores[g, : len(own.index), ...]) for g, own in enumerate(held.parts)])
         models = range(scores.shape[1])
         if self.scoring is not None:
             weight = None if self.weight is None else self.weight[held.index]
             known = [with_scores(self.model, self.loss, to_numpy(scores[:, m, :])) for m in models]
             return np.array([_scored(self.scoring, one, self.labels[held.index], weight) for one in known])
-        if not self.model._learns_classes:
-            return np.array([r_squared(held.Y, self.loss.inverse_link(scores[:, m, :]), held.share) for m in models])
-        right = found_classes(scores) == found_classes(held.Y)[:, None]
-        return to_numpy(held.share @ array_namespace(scores).astype(right, held.share.dtype))
+        return np.array([r_squared(held.Y, self.loss.inverse_link(scores[:, m, :]), held.share) for m in models])
 
 
 def _scored(scoring: Any, known: Any, labels: Array, weight: Array | None) -> float:

@@ -20,7 +20,7 @@ from tracelearn.penalties import Nuclear, Overlap, as_penalty, is_overlapped
 from tracelearn.problems.batch import Problems, Solution, alpha_max
 from tracelearn.problems.datafits import Squares
 from tracelearn.selection.calibration import held_out, log_losses, softmax_regression
-from tracelearn.selection.folds import Design, corrected_error
+from tracelearn.selection.folds import Design, Held, Together, corrected_error
 from tracelearn.solvers import SOLVERS
 
 __all__ = [
@@ -419,29 +419,39 @@ class _Found:
             rows, offsets = zip(*some, strict=True)
             xp, shape = array_namespace(rows[0]), (len(some), len(folds), len(own) * design.n_targets)
             W, b = xp.reshape(xp.stack(rows), (*shape, -1)), xp.reshape(xp.stack(offsets), shape)
-            for i, f in enumerate(folds):
-                at = slice(first, first + len(some))
-                own_rows, own_offsets = xp.reshape(W[:, i, ...], (-1, W.shape[-1])), xp.reshape(b[:, i, ...], (-1,))
-                self._judge_fold(f, at, own, own_rows, own_offsets)
+            for own_folds, held in design.held_by(folds):
+                # Folds first: (G, points x candidates x K, r).
+                part, offset = xp.moveaxis(W[:, own_folds, ...], 1, 0), xp.moveaxis(b[:, own_folds, :], 1, 0)
+                part = xp.reshape(part, (part.shape[0], -1, part.shape[-1]))
+                offset = xp.reshape(offset, (offset.shape[0], -1))
+                at = slice(first, first + len(some)), own, folds[own_folds]
+                self._judge_held(held, at, part, offset)
             first += len(some)
 
-    def _judge_fold(self, f: int, at: slice, own: list[int], rows: Array, offset: Array) -> None:
-        """Judge models of one fold, points x candidates x K rows of coordinates with their intercepts."""
-        design, xp, C, K = self.design, array_namespace(rows), len(own), self.design.n_targets
-        scores = design.scores(f, rows, offset)
+    def _judge_held(self, held: Any, at: tuple[slice, list[int], Sequence[int]], rows: Array, offset: Array) -> None:
+        """Judge models of some folds, rows of coordinates (G, points x candidates x K, r) with their intercepts."""
+        design, xp, (points, own, folds) = self.design, array_namespace(rows), at
+        shape = (len(folds), -1, len(own), design.n_targets)
+        together = isinstance(held, Together)
+        rows, offset = (rows, offset) if together else (rows[0, ...], offset[0, :])
+        scores = held.scores(rows, offset) if together or isinstance(held, Held) else None
         # Predictions of all folds are compared about one common mean: what folds differ in by their intercepts alone
         # says nothing about how well samples are told apart. With a link the intercept belongs to the prediction.
         linked = design.loss.curvature is None
         shift = offset if linked else -(rows @ design.centre)
-        moved = scores if scores is None or linked else scores + (shift - offset)
-        self.statistics[at, own, f] = to_numpy(design.statistics(f, rows, shift, moved)).reshape(-1, C, K, 5)
+        moved = scores if scores is None or linked else scores + (shift - offset)[..., None, :]
+        found = to_numpy(design.statistics(held, rows, shift, moved)).reshape(*shape, 5)
+        self.statistics[points, own, folds[0] : folds[-1] + 1] = np.moveaxis(found, 0, 2)
         if scores is None:
             return
-        models = xp.reshape(scores, (scores.shape[0], -1, K))
+        models = xp.reshape(scores, (*scores.shape[:-1], -1, design.n_targets))
         if design.judge is not None:
-            self.scores[at, own, f] = design.judge(design.held[f], models).reshape(-1, C)
-        for m in range(models.shape[1]):
-            self.held[at.start + m // C, own[m % C], f] = models[:, m, :]
+            judged = design.judge(held, models).reshape(shape[:3])
+            self.scores[points, own, folds[0] : folds[-1] + 1] = np.moveaxis(judged, 0, 2)
+        for g, f in enumerate(folds):
+            one = models[g, : len(held.parts[g].index), ...] if together else models
+            for m in range(one.shape[1]):
+                self.held[points.start + m // len(own), own[m % len(own)], f] = one[:, m, :]
 
     def table(self, c: int, candidate: Candidate, alphas: Array, ridges: Array) -> Table:
         """Gather what was found of a candidate."""
