@@ -182,7 +182,8 @@ def test_a_search_that_is_batched_as_on_a_gpu_is_the_same(case, request):
     alone = make(**chosen).fit(X, y, **given)
     request.getfixturevalue("as_on_a_gpu")
     found = make(**chosen).fit(X, y, **given)
-    assert found.alpha_ == pytest.approx(alone.alpha_) and found.view_ == alone.view_
+    assert found.alpha_ == pytest.approx(alone.alpha_)
+    assert found.view_ == alone.view_
     assert_allclose(found.cv_results_["mean_test_score"], alone.cv_results_["mean_test_score"], atol=2 / n)
     assert_allclose(found.coef_, alone.coef_, rtol=0, atol=1e-4 * np.max(np.abs(alone.coef_)))
     if not numbers:
