@@ -55,10 +55,8 @@ class Folds:
     @property
     def ratio(self) -> float:
         """How many samples are held out for each one that is learned from, the mean over folds."""
-        found = []
-        for train, test in self.splits:
-            found.append(len(test) / len(train))
-        return float(np.mean(found))
+        train, test = zip(*self.splits, strict=True)
+        return float(np.mean(np.divide(list(map(len, test)), list(map(len, train)))))
 
     def among(self, chosen: Array) -> Folds:
         """Keep the samples for which an array (n,) is true, numbered anew."""
