@@ -17,7 +17,6 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.exceptions import UndefinedMetricWarning
-from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
 from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, move_to, to_numpy, widest
@@ -297,13 +296,6 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
         if hasattr(self.cv, "split"):
             router.add(splitter=self.cv, method_mapping=MethodMapping().add(caller="fit", callee="split"))
         return router
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.three_d_array = True
-        tags.input_tags.sparse = self.scaling is None  # the zeros of a sparse matrix would say nothing of scale
-        tags.array_api_support = True
-        return tags
 
 
 def _warn_of_choice(table: Table, at: int, model: Any) -> None:
