@@ -307,7 +307,9 @@ def test_epochs_in_time_and_frequency_have_three_modes_and_spectra_two():
 def test_the_mode_that_is_called_time_is_time_wherever_it_is():
     rng = np.random.default_rng(0)
     values = rng.normal(size=(80, 24, 20))
-    values[::2, :, 1] = 0.9 * values[::2, :, 0] + 0.4 * values[::2, :, 1]  # half of the samples have two correlated sensors
+    values[::2, :, 1] = (
+        0.9 * values[::2, :, 0] + 0.4 * values[::2, :, 1]
+    )  # half of the samples have two correlated sensors
     samples, label = xarray.DataArray(values, dims=("trial", "time", "sensor")), np.arange(80) % 2
     plain, auto, given = (
         TraceNormClassifierCV(views="second_order", cv=3, alphas=4, time_axis=axis).fit(found, label)

@@ -63,24 +63,21 @@ def shrink(M: Array, threshold: Array) -> Array:
             [0., 0.]]])
     """
     xp = array_namespace(M)
-    square, Q = _eigh(M @ xp.matrix_transpose(M))
+    G = M @ xp.matrix_transpose(M)
+    in_kernel = is_on_gpu(G) and cuda.serves(G)
+    square, Q = cuda.eigh(G) if in_kernel else xp.linalg.eigh(G)
     sigma = xp.sqrt(positive_part(square))
     level = threshold[..., None]
     # Eigenvalues of the gram are exact to eps sigma_max^2, so singular values to sqrt(eps) sigma_max and no better.
     # A threshold of zero changes nothing, so it needs none. To ask a GPU costs more than the shrinkage, and the certificate
     # would see what is lost.
     coarse = math.sqrt(float(xp.finfo(M.dtype).eps)) * sigma[..., -1:]
-    if not (is_on_gpu(Q) and cuda.serves(Q)) and bool(xp.any((level < coarse) & (level > 0))):
+    if not in_kernel and bool(xp.any((level < coarse) & (level > 0))):
         U, sigma, Vt = xp.linalg.svd(M, full_matrices=False)
         return (U * positive_part(sigma - level)[..., None, :]) @ Vt
     left = positive_part(sigma - level)
     keep = left / xp.where(left > 0, sigma, xp.ones_like(sigma))
     return ((Q * keep[..., None, :]) @ xp.matrix_transpose(Q)) @ M
-
-
-def _eigh(G: Array) -> tuple[Array, Array]:
-    """Decompose small symmetric matrices (..., m, m); on a GPU the eigenvalues come in no order."""
-    return cuda.eigh(G) if is_on_gpu(G) and cuda.serves(G) else array_namespace(G).linalg.eigh(G)
 
 
 def with_ones(X: Array) -> Array:
@@ -138,7 +135,8 @@ def trace_norms(M: Array) -> Array:
     """
     xp = array_namespace(M)
     M, scale = _scaled(M)
-    Q = _eigh(M @ xp.matrix_transpose(M))[1]
+    G = M @ xp.matrix_transpose(M)
+    Q = (cuda.eigh(G) if is_on_gpu(G) and cuda.serves(G) else xp.linalg.eigh(G))[1]
     lengths = xp.sqrt(xp.sum((xp.matrix_transpose(Q) @ M) ** 2, axis=-1))
     return xp.sum(lengths, axis=-1) * scale[..., 0, 0]
 
@@ -325,10 +323,12 @@ def conjugate_gradients(
     diagonal: Array,
     start: Array | None = None,
     tol: float = 1e-10,
+    look_every: int = 1,
 ) -> Array:
     """Solve ``(operator + shift I) w = r`` for every row r by conjugate gradients, scaled by a ``diagonal`` (R, p).
 
-    The residual ends at ``tol`` times that of ``start``, which by default is zero, or at rounding.
+    The residual ends at ``tol`` times that of ``start``, which by default is zero, or at rounding. It is looked at after so many
+    steps: on a device a look waits for all of them.
     """
     xp = array_namespace(rows)
     W = xp.zeros_like(rows) if start is None else start
@@ -336,19 +336,33 @@ def conjugate_gradients(
     scaled = residual / diagonal
     direction, square = scaled, xp.sum(residual * scaled, axis=1)
     goal = tol**2 * square + float(xp.finfo(rows.dtype).eps) ** 2 * xp.sum(rows**2 / diagonal, axis=1)
-    for _ in range(200):
+    for _ in range(0, 200, look_every):
         if bool(xp.all(square <= goal)):
             break
-        image = apply(direction) + shift[:, None] * direction
-        curvature = xp.sum(direction * image, axis=1)
-        # A row that is done rests: what is left of it is rounding, which a singular operator would make ever larger.
-        goes = (square > goal) & (curvature > 0)
-        size = xp.where(goes, square / xp.where(goes, curvature, xp.ones_like(curvature)), xp.zeros_like(square))[
-            :, None
-        ]
-        W, residual = W + size * direction, residual - size * image
-        scaled = residual / diagonal
-        before, square = square, xp.sum(residual * scaled, axis=1)
-        turn = xp.where(goes, square / xp.where(goes, before, xp.ones_like(before)), xp.zeros_like(square))
-        direction = scaled + turn[:, None] * direction
+        state, fixed = (W, residual, direction, square), (apply, shift, diagonal, goal)
+        W, residual, direction, square = replayed(rows, _conjugate, *fixed, *state, carried=4, count=look_every)
     return W
+
+
+def _conjugate(
+    apply: Callable[[Array], Array],
+    shift: Array,
+    diagonal: Array,
+    goal: Array,
+    W: Array,
+    residual: Array,
+    direction: Array,
+    square: Array,
+) -> tuple[Array, Array, Array, Array]:
+    """Make one step of conjugate gradients."""
+    xp = array_namespace(W)
+    image = apply(direction) + shift[:, None] * direction
+    curvature = xp.sum(direction * image, axis=1)
+    # A row that is done rests: what is left of it is rounding, which a singular operator would make ever larger.
+    goes = (square > goal) & (curvature > 0)
+    size = xp.where(goes, square / xp.where(goes, curvature, xp.ones_like(curvature)), xp.zeros_like(square))[:, None]
+    W, residual = W + size * direction, residual - size * image
+    scaled = residual / diagonal
+    before, square = square, xp.sum(residual * scaled, axis=1)
+    turn = xp.where(goes, square / xp.where(goes, before, xp.ones_like(before)), xp.zeros_like(square))
+    return W, residual, scaled + turn[:, None] * direction, square

@@ -55,9 +55,11 @@ def _alphas(design: Design, cv: Any, norm: Any, n_targets: int) -> Path:
     (fit,), shape = design.fits, design.samples.shape
     rough = fit.single()  # type: ignore[attr-defined]
     tops = to_numpy(alpha_max(design.whole, norm, shape)).reshape(-1, n_targets)
-    top = move_to(np.tile(np.repeat(np.max(tops, axis=1), n_targets), design.n_folds), rough.ridge, rough.ridge.dtype)
+    top = move_to(
+        np.tile(np.repeat(np.max(tops, axis=1), n_targets), len(design.folds)), rough.ridge, rough.ridge.dtype
+    )
     alphas, given = read_alphas(cv.alphas, cv.eps)
-    group = Group(rough, fit, norm, top, tuple(range(design.n_folds)), (0,))
+    group = Group(rough, fit, norm, top, tuple(range(len(design.folds))), (0,))
     return path(design, group, alphas, given=given, max_iter=cv.max_iter)
 
 
@@ -68,15 +70,15 @@ def _best(
 
     A path may begin where all samples have no weights, ``at_zero``.
     """
-    S, F, K = len(order), design.n_folds, reading.samples.n_targets
+    S, F, K = len(order), len(design.folds), reading.samples.n_targets
     statistics, shown = [], []
     for W, b in walk:
         common = -(W @ design.centre)  # folds are compared about one mean, as in the search
         rows = [slice(f * S * K, (f + 1) * S * K) for f in range(F)]
-        scores = [design.scores(f, W[own, :], b[own]) for f, own in enumerate(rows)]
-        parts = zip(rows, scores, strict=True)
+        scores = [held.scores(W[own, :], b[own]) for held, own in zip(design.held, rows, strict=True)]
         of_folds = [
-            design.statistics(f, W[own, :], common[own], z + (common - b)[own]) for f, (own, z) in enumerate(parts)
+            design.statistics(held, W[own, :], common[own], z + (common - b)[own])
+            for held, own, z in zip(design.held, rows, scores, strict=True)
         ]
         statistics.append(np.stack([to_numpy(part).reshape(S, K, 5) for part in of_folds], axis=1))  # (S, F, K, 5)
         sets = [np.moveaxis(to_numpy(z).reshape(-1, S, K), 0, 1) for z in scores]

@@ -15,11 +15,11 @@ from functools import cached_property, partial
 from operator import attrgetter
 from typing import Any, ClassVar, Protocol, Self
 
-from tracelearn.arrays.array_api import Array, array_namespace, to_single
+from tracelearn.arrays.array_api import Array, array_namespace, is_on_gpu, to_single
 from tracelearn.arrays.linalg import cholesky_solver, positive_part
 from tracelearn.arrays.subspaces import Subspaces
 from tracelearn.moments import Moments
-from tracelearn.problems.operators import Operator, Rows, compressed, largest_eigenvalue
+from tracelearn.problems.operators import Alike, Operator, Rows, compressed, largest_eigenvalue
 
 __all__ = [
     "DataFit",
@@ -35,6 +35,8 @@ __all__ = [
     "stacked",
     "summed",
 ]
+
+_WAITS = 256  # rows of a matrix whose eigendecomposition takes a GPU milliseconds, one matrix after the other
 
 
 class Evaluation(Protocol):
@@ -239,17 +241,11 @@ def _against(rows: Array, table: Array) -> Array:
 # Solves are functions of arrays, without a memory of their own: a GPU can record them.
 
 
-def _times(rows: Array, matrix: Array) -> Array:
-    """Multiply rows by a matrix, or the rows of each group by its own of a stack."""
-    if matrix.ndim == 2:
-        return rows @ matrix
-    xp = array_namespace(rows)
-    return xp.reshape(xp.reshape(rows, (matrix.shape[0], -1, rows.shape[1])) @ matrix, rows.shape)
-
-
 def _in_eigenbasis(vectors: Array, divisor: Array, rows: Array) -> Array:
-    """Divide the coordinates of rows in eigenvectors."""
-    return _times(_times(rows, vectors) / divisor, array_namespace(rows).matrix_transpose(vectors))
+    """Divide the coordinates of rows in eigenvectors by divisors (R, p); or, group by group, (G, R / G, p)."""
+    xp = array_namespace(rows)
+    inside = xp.reshape(rows, divisor.shape) @ vectors
+    return xp.reshape((inside / divisor) @ xp.matrix_transpose(vectors), rows.shape)
 
 
 def _in_span(inner: Rows, basis: Array, shift: Array, rows: Array) -> Array:
@@ -277,7 +273,8 @@ class Gram:
     """A p by p matrix for p up to some thousands, or a stack (G, p, p) of them, one for each group of rows.
 
     One Cholesky factorisation for each shift, kept for the last shift; or, with ``spectral=True``, one eigendecomposition
-    for all shifts, each row with its own: more expensive at first, and then a path, its folds and its ridges share it.
+    for all shifts, each row with its own: more expensive at first, and then a path, its folds and its ridges share it. On a GPU
+    the eigendecompositions of a stack wait for each other: there one is enough, where the matrices are alike.
     """
 
     has_factor: ClassVar[bool] = True
@@ -297,18 +294,26 @@ class Gram:
 
     def apply(self, rows: Array) -> Array:
         """Multiply every row by its matrix."""
-        return _times(rows, self.matrix)
+        xp, groups = array_namespace(rows), self.matrix.shape[:-2]
+        return xp.reshape(xp.reshape(rows, (*groups, -1, rows.shape[1])) @ self.matrix, rows.shape)
 
     @cached_property
     def _eigen(self) -> tuple[Array, Array]:
         values, vectors = array_namespace(self.matrix).linalg.eigh(self.matrix)
         return positive_part(values), vectors
 
+    @cached_property
+    def _alike(self) -> Alike | None:
+        many = self.n_groups > 2 and self.matrix.shape[-1] >= _WAITS
+        return Alike.of(self.matrix) if many and is_on_gpu(self.matrix) else None
+
     def single(self) -> Gram:
         """Return the same in single precision; what is decomposed is decomposed in double first."""
         found = Gram(to_single(self.matrix), self.spectral)
         if self.spectral:
-            found.__dict__["_eigen"] = tuple(map(to_single, self._eigen))
+            found.__dict__["_alike"] = None if self._alike is None else self._alike.single()
+            if self._alike is None:
+                found.__dict__["_eigen"] = tuple(map(to_single, self._eigen))
         return found
 
     def solver(self, shift: Array) -> Rows:
@@ -322,9 +327,11 @@ class Gram:
                 self._last.clear()
                 self._last[level] = solve
             return solve  # not looked up again: another thread may have cleared
+        if self._alike is not None:
+            return self._alike.solver(shift)
         values, vectors = self._eigen
-        groups = xp.reshape(values, (self.n_groups, 1, -1)) + xp.reshape(shift, (self.n_groups, -1, 1))
-        return partial(_in_eigenbasis, vectors, xp.reshape(groups, (shift.shape[0], -1)))
+        divisor = values[..., None, :] + xp.reshape(shift, (*self.matrix.shape[:-2], -1, 1))
+        return partial(_in_eigenbasis, vectors, divisor)
 
     def largest(self) -> float:
         """Bound the largest eigenvalue from above, within a few per cent."""
@@ -334,6 +341,10 @@ class Gram:
 
     def mean_eigenvalue(self) -> float:
         """Average the eigenvalues: the mean of the diagonal."""
+        return self._mean_eigenvalue
+
+    @cached_property
+    def _mean_eigenvalue(self) -> float:
         xp = array_namespace(self.matrix)
         return float(xp.mean(xp.linalg.diagonal(self.matrix)))
 
@@ -487,10 +498,9 @@ class Squares:
 
     @property
     def in_coordinates(self) -> Squares:
-        """The problems of coordinates again: what is not in their span takes no part in products."""
-        if not isinstance(self.operator, InBasis):
-            return self
-        return replace(self, operator=self.operator.inner, cross=self.cross @ self.operator.basis)
+        """The problems of coordinates again, of an operator in a basis: what is not in their span takes no part in products."""
+        operator: Any = self.operator
+        return replace(self, operator=operator.inner, cross=self.cross @ operator.basis)
 
     @classmethod
     def stacked(cls, parts: Sequence[Squares]) -> Squares:
@@ -557,6 +567,17 @@ class Squares:
         constant = 2.0 * self.cross
         solve = self.operator.solver(repeated(2.0 * self.ridge + shift, constant.shape[0]))
         return partial(_solved, solve, constant)
+
+    def with_ridges(self, ridges: Array) -> tuple[Array, Array]:
+        """Minimise with each of A ridges and no penalty: rows (A, B K, p) and intercepts (A, B K); the operator is spectral."""
+        xp, (count, p), G = array_namespace(ridges), self.cross.shape, self.n_groups
+        each = (G, ridges.shape[0], count // G)
+        shift = xp.broadcast_to(2.0 * ridges[:, None], each)
+        force = xp.broadcast_to(xp.reshape(2.0 * self.cross, (G, 1, -1, p)), (*each, p))
+        W = self.operator.solver(xp.reshape(shift, (-1,)))(xp.reshape(force, (-1, p)))
+        b = xp.reshape(self.y_mean, (G, 1, -1)) - xp.reshape(_against(W, self.x_mean), each)
+        W = xp.moveaxis(xp.reshape(W, (*each, p)), 1, 0)
+        return xp.reshape(W, (-1, count, p)), xp.reshape(xp.moveaxis(b, 1, 0), (-1, count))
 
     def lipschitz(self) -> float:
         """Return twice the largest eigenvalue of C, plus the ridge: the tight constant."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 from array_api_compat import device
 from joblib import Parallel, delayed
 
-from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, to_numpy
+from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_on_gpu, move_to, to_numpy
 from tracelearn.penalties import Nuclear, Overlap, as_penalty, is_overlapped
 from tracelearn.problems.batch import Problems, Solution, alpha_max
 from tracelearn.problems.datafits import Squares
@@ -28,7 +28,7 @@ from tracelearn.selection.calibration import (
     log_losses,
     softmax_regression,
 )
-from tracelearn.selection.folds import Design, Held, corrected_error
+from tracelearn.selection.folds import Design, Held, Together, corrected_error
 from tracelearn.solvers import SOLVERS
 
 __all__ = [
@@ -49,11 +49,13 @@ __all__ = [
     "with_weights",
 ]
 
-# Numbers in the weights of one batch: more would leave the cache without fewer calls.
-_LARGEST_BATCH = 2_000_000
+# Numbers in the weights of one batch: more would leave the cache without fewer calls. Of folds that could be solved for one by
+# one, too, so many are solved for together on a processor, where calls cost little.
+_LARGEST_BATCH, _LARGEST_TOGETHER = 2_000_000, 250_000
 
 # Held-out scores differ by far more than this between neighbouring alphas: paths need no tighter gap to choose one.
 _TOL = 2e-3
+_ITERATIONS = 4, 60  # for an alpha of our own grid, at least and at most
 _GIVEN = 120  # iterations for an alpha that was given, and may be far from the one before
 
 # Ridges that are tried alone, as shares of the total variance of the features.
@@ -173,15 +175,19 @@ class Table:
     held: list[list[Any]]  # for each alpha and fold the scores of what is held out, (n_f, K); a model if not in memory
     few: list[Held] | None = None  # where only some held-out samples have scores: these
     begins_at_zero: bool = False  # whether all samples have no weights at the first alpha
+    means: Array = field(init=False)  # (A,), the mean scores; a fold that has none for some alpha is left out for all
+    best: int = field(init=False)  # the alpha that selects itself; of equal ones the largest
+    value: float = field(init=False)  # what selects there, averaged with its neighbours: 1, 2, 1
+
+    def __post_init__(self) -> None:
+        smoothed = np.convolve(np.pad(self.selecting, 1, mode="edge"), [0.25, 0.5, 0.25], mode="valid")
+        best = self.with_weights(int(np.argmax(np.round(smoothed, 9))))
+        found = {"means": _mean(self.scores, self.design.weights), "best": best, "value": float(smoothed[best])}
+        self.__dict__.update(found)  # frozen from now on
 
     def held_out(self, at: int) -> list[HeldOut]:
         """Gather the held-out scores of classes at one alpha."""
         return held_out(self.held[at], self.design.held if self.few is None else self.few, self.design.weights)
-
-    @cached_property
-    def means(self) -> Array:
-        """The mean score for each alpha; a fold that has none for some alpha is left out for all."""
-        return _mean(self.scores, self.design.weights)
 
     @cached_property
     def errors(self) -> Array:
@@ -189,27 +195,12 @@ class Table:
         known = self.scores[:, ~np.any(np.isnan(self.scores), axis=0)]
         return corrected_error(known, self.design.folds.ratio) if known.shape[1] else np.zeros(len(self.scores))
 
-    @cached_property
-    def smoothed(self) -> Array:
-        """What selects, averaged with its neighbours: 1, 2, 1."""
-        return np.convolve(np.pad(self.selecting, 1, mode="edge"), [0.25, 0.5, 0.25], mode="valid")
-
-    @cached_property
-    def best(self) -> int:
-        """The alpha that selects itself; of equal ones the largest."""
-        return self.with_weights(int(np.argmax(np.round(self.smoothed, 9))))
-
     def with_weights(self, at: int) -> int:
         """Take the second alpha for the first, see ``with_weights``, where all samples have no weights at that."""
         design = self.design
         if not self.begins_at_zero:
             return at
         return int(with_weights(np.array(at), self.selecting, design, by_score=design.by_score))
-
-    @property
-    def value(self) -> float:
-        """What selects, at the best alpha."""
-        return float(self.smoothed[self.best])
 
 
 def with_weights(at: Array, selecting: Array, design: Design, *, by_score: bool) -> Array:
@@ -283,7 +274,7 @@ def walk(
                 yield point
                 done = next(work) * len(group.folds) * len(own)
                 # No sooner: where groups of samples differ, the held-out error has several minima.
-                if progress(done / (len(alphas) * C * design.n_folds)):
+                if progress(done / (len(alphas) * C * len(design.folds))):
                     return
 
         found.judge(group.folds, own, points())
@@ -302,44 +293,40 @@ def _groups(design: Design, candidates: Sequence[Candidate], penalty: Any) -> It
     """Put folds and candidates together as far as their operators allow it, and as batches are not too large."""
     stacked, most = len(design.fits) == 1, 1
     if stacked and is_overlapped(penalty):
-        most = max(1, _LARGEST_BATCH // (design.n_folds * design.n_targets * design.fits[0].n_features))
+        most = max(1, _LARGEST_BATCH // (len(design.folds) * design.samples.n_targets * design.fits[0].n_features))
     for begin in range(0, len(candidates), most):
         own = candidates[begin : begin + most]
+        xp, order = array_namespace(design.whole.ridge), len(design.shape)
+        ridges, tops, weights = [], [], list[Any]()
+        for candidate in own:
+            norm = as_penalty(penalty, design.shape, candidate.mode_weights)
+            tops.append(float(xp.max(alpha_max(design.whole, norm, design.shape))))
+            ridges.append(candidate.ridge)
+            weights.append(candidate.mode_weights or (1.0 / order,) * order)
         for f, fit in enumerate(design.fits):
-            folds = tuple(range(design.n_folds)) if stacked else (f,)
-            yield _group(design, fit, folds, begin, own, penalty)
-
-
-def _group(
-    design: Design, fit: Any, folds: tuple[int, ...], begin: int, own: Sequence[Candidate], penalty: Any
-) -> Group:
-    F, order = len(folds), len(design.shape)
-    each = fit.n_problems // F  # problems of one fold and candidate
-    xp = array_namespace(fit.ridge)
-    if len(own) > 1:
-        index = np.tile(np.arange(F * each).reshape(F, 1, each), (1, len(own), 1)).ravel()
-        fit = fit.take(xp.asarray(index, device=device(fit.ridge)))
-    ridges, tops, weights = [], [], list[Any]()
-    for candidate in own:
-        norm = as_penalty(penalty, design.shape, candidate.mode_weights)
-        tops.append(float(xp.max(alpha_max(design.whole, norm, design.shape))))
-        ridges.append(candidate.ridge)
-        weights.append(candidate.mode_weights or (1.0 / order,) * order)
-    kind = {"dtype": fit.ridge.dtype, "device": device(fit.ridge)}
-    fit = replace(fit, ridge=xp.asarray(np.tile(np.repeat(ridges, each), F), **kind))
-    rough = fit.single() if fit.path_solver == "admm" and isinstance(fit, Squares) else fit
-    kind = {"dtype": rough.ridge.dtype, "device": device(rough.ridge)}
-    if order > 2 and len(set(weights)) > 1:  # each problem weighs the modes as its candidate does
-        columns = xp.asarray(np.tile(np.repeat(weights, each, axis=0), (F, 1)).T, **kind)  # (N, B)
-        norm = Overlap(tuple((columns[n, ...], Nuclear(n)) for n in range(order)))
-    top = xp.asarray(np.tile(np.repeat(tops, each), F), **kind)
-    return Group(rough, fit, norm, top, folds, tuple(range(begin, begin + len(own))))
+            folds = tuple(range(len(design.folds))) if stacked else (f,)
+            F, each = len(folds), fit.n_problems // len(folds)  # problems of one fold and candidate
+            exact: Any = fit
+            if len(own) > 1:
+                index = np.tile(np.arange(F * each).reshape(F, 1, each), (1, len(own), 1)).ravel()
+                exact = exact.take(xp.asarray(index, device=device(exact.ridge)))
+            kind = {"dtype": exact.ridge.dtype, "device": device(exact.ridge)}
+            exact = replace(exact, ridge=xp.asarray(np.tile(np.repeat(ridges, each), F), **kind))
+            rough = exact.single() if exact.path_solver == "admm" and isinstance(exact, Squares) else exact
+            kind = {"dtype": rough.ridge.dtype, "device": device(rough.ridge)}
+            if order > 2 and len(set(weights)) > 1:  # each problem weighs the modes as its candidate does
+                columns = xp.asarray(np.tile(np.repeat(weights, each, axis=0), (F, 1)).T, **kind)  # (N, B)
+                norm = Overlap(tuple((columns[n, ...], Nuclear(n)) for n in range(order)))
+            top = xp.asarray(np.tile(np.repeat(tops, each), F), **kind)
+            yield Group(rough, exact, norm, top, folds, tuple(range(begin, begin + len(own))))
 
 
 def path(design: Design, group: Group, alphas: Array, *, given: bool, max_iter: int) -> Iterator[tuple[Array, Array]]:
     """Solve for each alpha in turn, from the one before; yield rows of coordinates (B K, r) and intercepts (B K,)."""
     fit, span = group.fit, design.span
-    limit = min(max_iter, _GIVEN if given else _iterations(fit))
+    # On our own grid: the more features, the fewer iterations, since each costs their square.
+    most = int(np.clip(4e6 / fit.n_features**2, *_ITERATIONS)) if fit.path_solver == "admm" else 12
+    limit = min(max_iter, _GIVEN if given else most)
     # Few iterations from the alpha before are enough to choose by, and a certificate would end none of them.
     options = {"check_every": 10 if limit > 10 else None} if fit.path_solver == "admm" else {}
     found: Solution | None = None
@@ -359,11 +346,6 @@ def path(design: Design, group: Group, alphas: Array, *, given: bool, max_iter: 
         yield (W, b) if span is None else (W @ span.basis, b + W @ span.origin)
 
 
-def _iterations(fit: Any) -> int:
-    """Bound the iterations for each alpha on our own grid: the more features, the fewer, since each costs their square."""
-    return int(np.clip(4e6 / fit.n_features**2, 4, 60)) if fit.path_solver == "admm" else 12
-
-
 # --- ridge and logistic regression ---------------------------------------------------------------------------------------
 
 
@@ -371,39 +353,49 @@ def walk_ridges(design: Design, view: str) -> Table:
     """Try ridge regression alone, squared loss only."""
     ridges = ridges_for(design)
     found = _Found.empty(design, len(ridges), 1)
-    found.judge(range(design.n_folds), [0], ridge_path(design, ridges))
+    found.judge(range(len(design.folds)), [0], ridge_path(design, ridges))
     return found.table(0, Candidate(view), np.zeros(len(ridges)), ridges)
 
 
 def ridges_for(design: Design) -> Array:
-    """Return the ridges that are tried, as shares of the total variance of the features."""
-    return np.asarray(_RIDGES * (design.total_variance or 1.0))
+    """Return the ridges that are tried: shares of the total variance of the features, the largest of the training parts."""
+    whole = design.principal
+    if whole is None:
+        variances = design.coordinates.variances
+        xp = array_namespace(variances)
+        return np.asarray(_RIDGES * (float(xp.max(xp.sum(variances, axis=-1))) or 1.0))
+    xp = array_namespace(whole.rows)
+    train = move_to(design.folds.masks(held=False), whole.rows, whole.rows.dtype)
+    n = xp.sum(train, axis=1)
+    variance = train @ xp.sum(whole.rows**2, axis=1) / n
+    if design.fit_intercept:
+        variance = variance - xp.sum((train @ whole.rows / n[:, None]) ** 2, axis=1)
+    largest = max(0.0, float(xp.max(variance)))  # below zero by rounding where samples are constant
+    return np.asarray(_RIDGES * (largest or 1.0))
 
 
 def ridge_path(design: Design, ridges: Array) -> Iterator[tuple[Array, Array]]:
     """Solve ridge regression in every fold; yield rows of coordinates (F K, r) and intercepts (F K,) for each ridge.
 
-    From one decomposition of all samples, where a fold changes few rows of it, else from one of each fold.
+    From one decomposition of all samples, where a fold changes few rows of it, else from those of the folds.
     """
-    if design.principal is None:
-        fit = design.coordinates
-        for ridge in ridges:
-            shift = array_namespace(fit.target).full_like(fit.target, 2.0 * float(ridge))
-            W = fit.operator.solver(shift)(2.0 * fit.cross)
-            yield W, fit.intercept(W)
-        return
-    whole, splits = design.principal, design.folds.splits
-    longest = (design.folds.longest + design.n_targets) * whole.rows.shape[1]
-    most, xp = max(1, _LARGEST_BATCH // longest), array_namespace(whole.rows)
+    whole, folds, r, K = design.principal, design.folds, design.reduced.n_features, design.samples.n_targets
+    like = design.coordinates.cross if whole is None else whole.rows
+    xp, each = array_namespace(like), r * K * len(folds) if whole is None else r * (K + folds.longest)
+    most = max(1, _LARGEST_BATCH // each)
     for begin in range(0, len(ridges), most):
-        parts = []
-        for train, test in splits:
-            own = move_to(len(train) * ridges[begin : begin + most], whole.rows, whole.rows.dtype)
-            parts.append(whole.without(move_to(test, whole.rows), own, fit_intercept=design.fit_intercept))
-        rows, offsets = zip(*parts, strict=True)
-        W, b = xp.concat(rows, axis=1), xp.concat(offsets, axis=1)
-        for a in range(W.shape[0]):
-            yield W[a, ...], b[a, ...]
+        own = move_to(ridges[begin : begin + most], like, like.dtype)
+        if whole is None:
+            W, b = design.coordinates.with_ridges(own)
+        else:
+            parts, together = [], _LARGEST_BATCH if is_on_gpu(like) else _LARGEST_TOGETHER
+            for index, inside in folds.tables(max(1, together // (each * own.shape[0]))):
+                table = move_to(index, like), move_to(inside, like, like.dtype)
+                parts.append(whole.without(*table, own, fit_intercept=design.fit_intercept))
+            rows, offsets = zip(*parts, strict=True)
+            W, b = xp.concat(rows, axis=1), xp.concat(offsets, axis=1)
+        for a in range(own.shape[0]):
+            yield xp.reshape(W[a, ...], (-1, W.shape[-1])), xp.reshape(b[a, ...], (-1,))
 
 
 def walk_logistic(design: Design, view: str) -> Table | None:
@@ -413,7 +405,7 @@ def walk_logistic(design: Design, view: str) -> Table | None:
     """
     if not design.is_small or design.judge is None:
         return None
-    (block,) = design.checked.blocks
+    (block,) = design.reduced.blocks
     X, codes, xp = block.X, block.Y, array_namespace(block.X)
     share, two = block.weight / xp.sum(block.weight), codes.shape[1] == 1
     Y = xp.concat([-codes, codes], axis=1) if two else codes
@@ -422,7 +414,7 @@ def walk_logistic(design: Design, view: str) -> Table | None:
     train = share * move_to(design.folds.masks(held=False), share, share.dtype)
     shares, Y = train / xp.sum(train, axis=1, keepdims=True), xp.astype(Y > 0, X.dtype)
     paths = softmax_regression(centred, Y, shares, ridges.tolist(), fit_intercept=design.fit_intercept)
-    held, scores = np.full((len(ridges), design.n_folds), None), np.empty((len(ridges), design.n_folds))
+    held, scores = np.full((len(ridges), len(design.folds)), None), np.empty((len(ridges), len(design.folds)))
     for f, (_, test) in enumerate(design.folds.splits):
         rows = xp.take(centred, move_to(test, X), axis=0)
         for a, A in enumerate(paths):
@@ -452,8 +444,8 @@ class _Found:
     @classmethod
     def empty(cls, design: Design, n_alphas: int, n_candidates: int) -> _Found:
         """Begin with nothing."""
-        shape = (n_alphas, n_candidates, design.n_folds)
-        statistics = np.full((*shape, design.n_targets, 5), np.nan)
+        shape = (n_alphas, n_candidates, len(design.folds))
+        statistics = np.full((*shape, design.samples.n_targets, 5), np.nan)
         return cls(design, np.full(shape, np.nan), statistics, np.full(shape, None))
 
     def judge(self, folds: Sequence[int], own: list[int], points: Iterable[tuple[Array, Array]]) -> None:
@@ -465,42 +457,50 @@ class _Found:
         longest = len(folds) * design.centre.shape[0]
         if design.samples.in_memory:
             longest = max(longest, design.folds.longest)
-        most = max(1, _LARGEST_BATCH // (len(own) * design.n_targets * longest))
+        most = max(1, _LARGEST_BATCH // (len(own) * design.samples.n_targets * longest))
         while some := list(itertools.islice(points, most)):
             rows, offsets = zip(*some, strict=True)
-            xp, shape = array_namespace(rows[0]), (len(some), len(folds), len(own) * design.n_targets)
+            xp, shape = array_namespace(rows[0]), (len(some), len(folds), len(own) * design.samples.n_targets)
             W, b = xp.reshape(xp.stack(rows), (*shape, -1)), xp.reshape(xp.stack(offsets), shape)
-            for i, f in enumerate(folds):
-                at = slice(first, first + len(some))
-                own_rows, own_offsets = xp.reshape(W[:, i, ...], (-1, W.shape[-1])), xp.reshape(b[:, i, ...], (-1,))
-                self._judge_fold(f, at, own, own_rows, own_offsets)
+            for own_folds, held in design.held_by(folds):
+                # Folds first: (G, points x candidates x K, r).
+                part, offset = xp.moveaxis(W[:, own_folds, ...], 1, 0), xp.moveaxis(b[:, own_folds, :], 1, 0)
+                part = xp.reshape(part, (part.shape[0], -1, part.shape[-1]))
+                offset = xp.reshape(offset, (offset.shape[0], -1))
+                at = slice(first, first + len(some)), own, folds[own_folds]
+                self._judge_held(held, at, part, offset)
             first += len(some)
 
-    def _judge_fold(self, f: int, at: slice, own: list[int], rows: Array, offset: Array) -> None:
-        """Judge models of one fold, points x candidates x K rows of coordinates with their intercepts."""
-        design, xp, C, K = self.design, array_namespace(rows), len(own), self.design.n_targets
-        scores = design.scores(f, rows, offset)
+    def _judge_held(self, held: Any, at: tuple[slice, list[int], Sequence[int]], rows: Array, offset: Array) -> None:
+        """Judge models of some folds, rows of coordinates (G, points x candidates x K, r) with their intercepts."""
+        design, xp, (points, own, folds) = self.design, array_namespace(rows), at
+        C, K, together = len(own), design.samples.n_targets, isinstance(held, Together)
+        filled = points, own, slice(folds[0], folds[-1] + 1)
+        rows, offset = (rows, offset) if together else (rows[0, ...], offset[0, :])
+        scores = held.scores(rows, offset) if together or isinstance(held, Held) else None
         # Predictions of all folds are compared about one common mean: what folds differ in by their intercepts alone
         # says nothing about how well samples are told apart. With a link the intercept belongs to the prediction.
         linked = design.loss.curvature is None
         shift = offset if linked else -(rows @ design.centre)
-        moved = scores if scores is None or linked else scores + (shift - offset)
-        known = to_numpy(design.statistics(f, rows, shift, moved)).reshape(-1, C, K, 5)
-        self.statistics[at, own, f] = known
+        moved = scores if scores is None or linked else scores + (shift - offset)[..., None, :]
+        known = to_numpy(design.statistics(held, rows, shift, moved)).reshape(len(folds), -1, C, K, 5)
+        known = self.statistics[filled] = np.moveaxis(known, 0, 2)
         if scores is None:  # classes are found in one pass when all models are known
             if design.numbers:
                 mean, target, ss, yy, sy = np.moveaxis(known, -1, 0)
-                bias = mean - target - to_numpy(shift - offset).reshape(-1, C, K)
-                self.scores[at, own, f] = _explained(ss + bias**2, yy, sy)
+                bias = mean - target - to_numpy(shift - offset).reshape(-1, C, 1, K)
+                self.scores[filled] = _explained(ss + bias**2, yy, sy)
             W, b = xp.reshape(rows, (-1, K, rows.shape[1])), xp.reshape(offset, (-1, K))
             for m in range(W.shape[0]):
-                self.held[at.start + m // C, own[m % C], f] = (W[m, ...], b[m, ...])
+                self.held[points.start + m // C, own[m % C], folds[0]] = (W[m, ...], b[m, ...])
             return
-        models = xp.reshape(scores, (scores.shape[0], -1, K))
+        models = xp.reshape(scores, (*scores.shape[:-1], -1, K))
         if design.judge is not None:
-            self.scores[at, own, f] = design.judge(design.held[f], models).reshape(-1, C)
-        for m in range(models.shape[1]):
-            self.held[at.start + m // C, own[m % C], f] = models[:, m, :]
+            self.scores[filled] = np.moveaxis(design.judge(held, models).reshape(len(folds), -1, C), 0, 2)
+        for g, f in enumerate(folds):
+            one = models[g, : len(held.parts[g].index), ...] if together else models
+            for m in range(one.shape[1]):
+                self.held[points.start + m // C, own[m % C], f] = one[:, m, :]
 
     def table(self, c: int, candidate: Candidate, alphas: Array, ridges: Array) -> Table:
         """Gather what was found of a candidate."""
@@ -520,8 +520,8 @@ def with_held_out_classes(tables: Sequence[Table]) -> list[Table]:
     The share of classes that are found is that of all samples. Scores themselves are kept of a few thousand, which is enough
     for what is learned from them.
     """
-    design, K = tables[0].design, tables[0].design.n_targets
-    folds, samples, masks = design.folds, design.checked, design.folds.masks(held=True)
+    design, K = tables[0].design, tables[0].design.samples.n_targets
+    folds, samples, masks = design.folds, design.reduced.checked(), design.folds.masks(held=True)
     every = -(-int(np.sum(masks)) // MOST_HELD)
     kept = np.zeros_like(masks)
     for f, mask in enumerate(masks):
