@@ -81,9 +81,9 @@ def test_held_out_scores_are_those_of_separate_fits(problem, n, fit_intercept):
 
 
 RIDGES = {  # samples, folds, whether samples have weights, whether one decomposition serves all folds
-    "folds of fewer samples than features": (90, KFold(3), False, True),
+    "folds of few samples": (90, KFold(5), False, True),
     "fewer samples than features": (20, KFold(3), False, True),
-    "folds of more samples than features": (90, KFold(2), False, False),
+    "folds of more samples than half of the features": (90, KFold(3), False, False),
     "folds that leave samples out of both": (
         20,
         ShuffleSplit(4, test_size=0.3, train_size=0.5, random_state=0),
