@@ -91,7 +91,7 @@ def test_every_module_in_the_drawing_and_on_the_page_of_the_architecture_exists(
     ("place", "model"), [(0, TraceNormRegressor(alpha=0.1)), (1, TraceNormClassifierCV())], ids=["fit", "search"]
 )
 def test_a_fit_and_a_search_call_what_the_page_of_the_architecture_says_in_its_order(place, model):
-    X = np.random.default_rng(0).normal(size=(60, 5, 3, 2))
+    X = np.random.default_rng(0).normal(size=(60, 4, 3, 2))
     source, first = str(Path(tracelearn.__file__).parent) + os.sep, {}
 
     def watch(frame, event, _):

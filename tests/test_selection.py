@@ -83,7 +83,7 @@ def test_held_out_scores_are_those_of_separate_fits(problem, n, fit_intercept):
 RIDGES = {  # samples, folds, whether samples have weights, whether one decomposition serves all folds
     "folds of few samples": (90, KFold(5), False, True),
     "fewer samples than features": (20, KFold(3), False, True),
-    "folds of more samples than half of the features": (90, KFold(3), False, False),
+    "folds of many samples for each feature": (90, KFold(3), False, False),
     "folds that leave samples out of both": (
         20,
         ShuffleSplit(4, test_size=0.3, train_size=0.5, random_state=0),
@@ -327,7 +327,7 @@ def test_auto_mode_weights_try_equal_weights_and_each_mode_alone(problem):
 
 
 def test_candidates_in_one_batch_give_what_each_gives_alone(problem, monkeypatch):
-    monkeypatch.setattr(search, "_iterations", lambda fit: 500)  # all go to the end, in a batch or alone
+    monkeypatch.setattr(search, "_ITERATIONS", (500, 500))  # all go to the end, in a batch or alone
     monkeypatch.setattr(search, "_TOL", 0.0)
     X, y = problem
     folds = Folds(list(KFold(3).split(X)), len(y))

@@ -140,11 +140,10 @@ def find_task(y: NDArray[Any], task: str) -> Task:
     if y.ndim > 1:
         return Task("regression", "the target is several numbers for each sample")
     count = len(np.unique(y))
-    few = count <= _MOST_CLASSES
-    if y.dtype.kind in "iu":
-        return Task("classification" if few else "regression", f"the target is {count:,} different whole numbers")
-    hint = " (labels? say --task classification)" if few else ""
-    return Task("regression", f"the target is {count:,} different decimal numbers{hint}")
+    if y.dtype.kind in "iu" or np.all(np.isfinite(y) & (y == np.round(y))):  # labels are often stored as 0.0 and 1.0
+        kind = "classification" if count <= _MOST_CLASSES else "regression"
+        return Task(kind, f"the target is {count:,} different whole numbers")
+    return Task("regression", f"the target is {count:,} different decimal numbers")
 
 
 # --- folds ------------------------------------------------------------------------------------------------------------
