@@ -68,10 +68,10 @@ def _best(walk: Path, design: Design, reading: Reading, scoring: Any, order: Arr
     for W, b in walk:
         common = -(W @ design.centre)  # folds are compared about one mean, as in the search
         rows = [slice(f * S * K, (f + 1) * S * K) for f in range(F)]
-        scores = [design.scores(f, W[own, :], b[own]) for f, own in enumerate(rows)]
-        parts = zip(rows, scores, strict=True)
+        scores = [held.scores(W[own, :], b[own]) for held, own in zip(design.held, rows, strict=True)]
         of_folds = [
-            design.statistics(f, W[own, :], common[own], z + (common - b)[own]) for f, (own, z) in enumerate(parts)
+            design.statistics(held, W[own, :], common[own], z + (common - b)[own])
+            for held, own, z in zip(design.held, rows, scores, strict=True)
         ]
         statistics.append(np.stack([to_numpy(part).reshape(S, K, 5) for part in of_folds], axis=1))  # (S, F, K, 5)
         sets = [np.moveaxis(to_numpy(z).reshape(-1, S, K), 0, 1) for z in scores]

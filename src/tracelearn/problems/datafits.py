@@ -17,11 +17,11 @@ from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
-from tracelearn.arrays.array_api import Array, array_namespace, move_to, to_numpy, to_single
+from tracelearn.arrays.array_api import Array, array_namespace, is_on_gpu, move_to, to_numpy, to_single
 from tracelearn.arrays.linalg import cholesky_solver, positive_part
 from tracelearn.arrays.subspaces import Subspaces
 from tracelearn.moments import Moments
-from tracelearn.problems.operators import Operator, Rows, compressed, largest_eigenvalue
+from tracelearn.problems.operators import Alike, Operator, Rows, compressed, largest_eigenvalue
 
 __all__ = [
     "DataFit",
@@ -38,6 +38,8 @@ __all__ = [
     "stacked",
     "summed",
 ]
+
+_WAITS = 256  # rows of a matrix whose eigendecomposition takes a GPU milliseconds, one matrix after the other
 
 
 class Evaluation(Protocol):
@@ -327,7 +329,8 @@ class Gram:
     """A p by p matrix for p up to some thousands, or a stack (G, p, p) of them, one for each group of rows.
 
     One Cholesky factorisation for each shift, kept for the last shift; or, with ``spectral=True``, one eigendecomposition
-    for all shifts, each row with its own: more expensive at first, and then a path, its folds and its ridges share it.
+    for all shifts, each row with its own: more expensive at first, and then a path, its folds and its ridges share it. On a GPU
+    the eigendecompositions of a stack wait for each other: there one is enough, where the matrices are alike.
     """
 
     has_factor: ClassVar[bool] = True
@@ -355,11 +358,18 @@ class Gram:
         values, vectors = array_namespace(self.matrix).linalg.eigh(self.matrix)
         return positive_part(values), vectors
 
+    @cached_property
+    def _alike(self) -> Alike | None:
+        many = self.n_groups > 2 and self.matrix.shape[-1] >= _WAITS
+        return Alike.of(self.matrix) if many and is_on_gpu(self.matrix) else None
+
     def single(self) -> Gram:
         """Return the same in single precision; what is decomposed is decomposed in double first."""
         found = Gram(to_single(self.matrix), self.spectral)
         if self.spectral:
-            found.__dict__["_eigen"] = tuple(map(to_single, self._eigen))
+            found.__dict__["_alike"] = None if self._alike is None else self._alike.single()
+            if self._alike is None:
+                found.__dict__["_eigen"] = tuple(map(to_single, self._eigen))
         return found
 
     def solver(self, shift: Array) -> Rows:
@@ -373,6 +383,8 @@ class Gram:
                 self._last.clear()
                 self._last[level] = solve
             return solve  # not looked up again: another thread may have cleared
+        if self._alike is not None:
+            return self._alike.solver(shift)
         values, vectors = self._eigen
         divisor = values[..., None, :] + xp.reshape(shift, (*self.matrix.shape[:-2], -1, 1))
         return partial(_in_eigenbasis, vectors, divisor)
@@ -385,6 +397,10 @@ class Gram:
 
     def mean_eigenvalue(self) -> float:
         """Average the eigenvalues: the mean of the diagonal."""
+        return self._mean_eigenvalue
+
+    @cached_property
+    def _mean_eigenvalue(self) -> float:
         xp = array_namespace(self.matrix)
         return float(xp.mean(xp.linalg.diagonal(self.matrix)))
 
@@ -607,6 +623,17 @@ class Squares:
         constant = 2.0 * self.cross
         solve = self.operator.solver(repeated(2.0 * self.ridge + shift, constant.shape[0]))
         return partial(_solved, solve, constant)
+
+    def with_ridges(self, ridges: Array) -> tuple[Array, Array]:
+        """Minimise with each of A ridges and no penalty: rows (A, B K, p) and intercepts (A, B K); the operator is spectral."""
+        xp, (count, p), G = array_namespace(ridges), self.cross.shape, self.n_groups
+        each = (G, ridges.shape[0], count // G)
+        shift = xp.broadcast_to(2.0 * ridges[:, None], each)
+        force = xp.broadcast_to(xp.reshape(2.0 * self.cross, (G, 1, -1, p)), (*each, p))
+        W = self.operator.solver(xp.reshape(shift, (-1,)))(xp.reshape(force, (-1, p)))
+        b = xp.reshape(self.y_mean, (G, 1, -1)) - xp.reshape(_against(W, self.x_mean), each)
+        W = xp.moveaxis(xp.reshape(W, (*each, p)), 1, 0)
+        return xp.reshape(W, (-1, count, p)), xp.reshape(xp.moveaxis(b, 1, 0), (-1, count))
 
     def lipschitz(self) -> float:
         """Return twice the largest eigenvalue of C, plus the ridge: the tight constant."""
