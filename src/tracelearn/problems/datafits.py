@@ -339,12 +339,9 @@ class Gram:
             return float(array_namespace(self.matrix).max(self._eigen[0]))
         return largest_eigenvalue(lambda V: self.matrix @ V, self.matrix)
 
-    def mean_eigenvalue(self) -> float:
-        """Average the eigenvalues: the mean of the diagonal."""
-        return self._mean_eigenvalue
-
     @cached_property
-    def _mean_eigenvalue(self) -> float:
+    def mean_eigenvalue(self) -> float:
+        """The mean of the eigenvalues, which is that of the diagonal."""
         xp = array_namespace(self.matrix)
         return float(xp.mean(xp.linalg.diagonal(self.matrix)))
 
@@ -401,9 +398,10 @@ class InBasis:
         """Bound the largest eigenvalue from above, within a few per cent."""
         return self.inner.largest()
 
+    @property
     def mean_eigenvalue(self) -> float:
-        """Average the p eigenvalues, of which at most r are not zero."""
-        return self.inner.mean_eigenvalue() * float(self.basis.shape[1] / self.basis.shape[0])
+        """The mean of the p eigenvalues, of which at most r are not zero."""
+        return self.inner.mean_eigenvalue * float(self.basis.shape[1] / self.basis.shape[0])
 
     def smallest(self) -> float:
         """Return zero: with fewer samples than features there is a null space."""
@@ -595,7 +593,7 @@ class Squares:
     def mean_curvature(self) -> float:
         """Twice the mean variance of the features, which is the mean eigenvalue of the system, plus the ridge."""
         xp = array_namespace(self.ridge)
-        found = self.operator.mean_eigenvalue() if self.variances is None else 2.0 * float(xp.mean(self.variances))
+        found = self.operator.mean_eigenvalue if self.variances is None else 2.0 * float(xp.mean(self.variances))
         return found + 2.0 * float(xp.mean(self.ridge))
 
     def within(self, subspaces: Subspaces) -> Squares:

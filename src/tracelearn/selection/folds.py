@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -81,13 +81,15 @@ class Folds:
 
     def tables(self, most: int) -> list[tuple[Array, Array]]:
         """What at most so many folds hold out as an index (F, m), and ones (F, m) where it is no padding; little is padded."""
-        tests, found = [test for _, test in self.splits], []
-        most = most if len(tests) * self.longest <= _PADDED * sum(map(len, tests)) else 1
+        tests, found = list(map(itemgetter(1), self.splits)), []
+        sizes = np.array(list(map(len, tests)))
+        most = most if sizes.max() <= _PADDED * sizes.mean() else 1
         for begin in range(0, len(tests), most):
-            some = tests[begin : begin + most]
-            longest = max(map(len, some))
-            index = [np.pad(test, (0, longest - len(test))) for test in some]
-            found.append((np.stack(index), np.stack([np.arange(longest) < len(test) for test in some])))
+            own = slice(begin, begin + most)
+            inside = np.arange(sizes[own].max()) < sizes[own, None]
+            index = np.zeros(inside.shape, dtype=int)
+            index[inside] = np.concatenate(tests[own])
+            found.append((index, inside))
         return found
 
     def masks(self, *, held: bool) -> Array:
@@ -195,18 +197,16 @@ class Principal:
         sample of zeros. Returns weights (A, F, K, p) and intercepts (A, F, K).
         """
         xp, X, Y, cross = array_namespace(self.rows), self.rows, self.Y, self.cross
-        left, target = (_gathered(all_rows, held) * inside[:, :, None] for all_rows in (X, Y))
-        F, m = held.shape
+        ones, (F, m) = inside[:, :, None], held.shape
+        left, target = _gathered(X, held) * ones, _gathered(Y, held) * ones
         known = xp.broadcast_to(xp.eye(m, dtype=X.dtype, device=device(X)), (F, m, m))
         if fit_intercept:
-            ones = inside[:, :, None]
             count = xp.full_like(ones[:, :1, :], float(X.shape[0]))
             last = xp.concat([xp.matrix_transpose(ones), count], axis=2)
             known = xp.concat([xp.concat([known, ones], axis=2), last], axis=1)
-            left, target = (  # and the sum of all samples
-                xp.concat([part, xp.broadcast_to(xp.sum(own, axis=0), (F, 1, own.shape[1]))], axis=1)
-                for part, own in ((left, X), (target, Y))
-            )
+            # And the sum of all samples.
+            left = xp.concat([left, xp.broadcast_to(xp.sum(X, axis=0), (F, 1, X.shape[1]))], axis=1)
+            target = xp.concat([target, xp.broadcast_to(xp.sum(Y, axis=0), (F, 1, Y.shape[1]))], axis=1)
         n = X.shape[0] - xp.sum(inside, axis=1)
         inverse = 1.0 / (self.squares + ridges[:, None, None] * n[:, None])  # (A, F, r)
         system = known - (left * inverse[:, :, None, :]) @ xp.matrix_transpose(left)
@@ -454,11 +454,13 @@ class Design:
         tables = self.folds.tables(len(self.folds)) if is_on_gpu(samples.like) and not samples.n_confounds else []
         return Together.of(next(iter(samples.blocks)), *tables[0]) if len(tables) == 1 else None
 
-    def held_by(self, folds: Sequence[int]) -> list[tuple[slice, Any]]:
+    def held_by(self, folds: Sequence[int]) -> Iterator[tuple[slice, Any]]:
         """List what some folds hold out: slices of these, each with samples of one fold or of all together, or elsewhere."""
         if self._together is not None and len(folds) == len(self.folds):
-            return [(slice(None), self._together)]
-        return [(slice(k, k + 1), self.held[f]) for k, f in enumerate(folds)]
+            yield slice(None), self._together
+            return
+        for k, f in enumerate(folds):
+            yield slice(k, k + 1), self.held[f]
 
     @property
     def is_small(self) -> bool:
