@@ -198,8 +198,7 @@ def cholesky_solver(matrix: Array, shift: float) -> Callable[[Array], Array]:
     Elsewhere than on a processor many small products wait for each other, and so do the rows of an inverse.
     """
     xp, p, here = array_namespace(matrix), matrix.shape[0], isinstance(matrix, np.ndarray)
-    eye = xp.eye(p, dtype=matrix.dtype, device=device(matrix))
-    matrix, L = matrix + shift * eye, None
+    matrix, L = _shifted(matrix, shift), None
     try:
         if here and p % 512 == 0:
             # Rows of a multiple of 4,096 bytes share cache lines, and eight more columns halve the time.
@@ -213,10 +212,20 @@ def cholesky_solver(matrix: Array, shift: float) -> Callable[[Array], Array]:
     if L is None or not bool(xp.all(xp.isfinite(L))):
         # Positive definite but for rounding: lift the spectrum by what that is worth.
         lift = 10 * p * float(xp.finfo(matrix.dtype).eps) * float(xp.max(xp.abs(xp.linalg.diagonal(matrix))))
-        L = xp.linalg.cholesky(matrix + lift * eye)
+        L = xp.linalg.cholesky(_shifted(matrix, lift))
     if p > (2 * _BLOCK if here else _LARGE):
         return _Substitution(L).solve
     return partial(_times_inverse, _invert_lower(L))
+
+
+def _shifted(matrix: Array, shift: float) -> Array:
+    """Add a number to the diagonal, with one copy of the matrix: large ones are most of the memory of a fit."""
+    xp, p = array_namespace(matrix), matrix.shape[0]
+    if isinstance(matrix, np.ndarray):
+        found = matrix.copy()
+        found.reshape(-1)[:: p + 1] += shift
+        return found
+    return matrix + shift * xp.eye(p, dtype=matrix.dtype, device=device(matrix))
 
 
 class _Substitution:

@@ -15,7 +15,9 @@ from functools import cached_property, partial
 from operator import attrgetter
 from typing import Any, ClassVar, Protocol, Self
 
-from tracelearn.arrays.array_api import Array, array_namespace, is_on_gpu, to_single
+import numpy as np
+
+from tracelearn.arrays.array_api import Array, array_namespace, is_on_gpu, move_to, to_numpy, to_single
 from tracelearn.arrays.linalg import cholesky_solver, positive_part
 from tracelearn.arrays.subspaces import Subspaces
 from tracelearn.moments import Moments
@@ -23,6 +25,7 @@ from tracelearn.problems.operators import Alike, Operator, Rows, compressed, lar
 
 __all__ = [
     "DataFit",
+    "Distinct",
     "Evaluation",
     "Gram",
     "InBasis",
@@ -199,6 +202,59 @@ class Span:
             return False
         rest = xp.matrix_transpose(self.rest) @ (self.rows - self.origin)
         return bool(xp.sum(rest**2) <= (100.0 * float(xp.finfo(rest.dtype).eps)) ** 2 * xp.sum(lengths**2))
+
+
+@dataclass(frozen=True, eq=False)
+class Distinct:
+    """Rows (n, p) whose entries are r different ones and copies of these, or what all rows have in common: an exact span.
+
+    Symmetric matrices have half of their entries twice, and images have a margin. Of q equal entries one is kept, times the
+    root of q, which changes neither products of rows nor lengths of weights.
+    """
+
+    is_exact: ClassVar[bool] = True
+    rows: Array
+    origin: Array
+    kept: Array  # (r,), places of the entries that differ, on the host
+    copied: Array  # (p,), which of these an entry is equal to; r where all rows are equal
+
+    @classmethod
+    def of(cls, rows: Array, origin: Array) -> Distinct | None:
+        """Look for copies; None where they are less than a quarter of all entries."""
+        xp, p = array_namespace(rows), rows.shape[1]
+        # Sums of some rows, entry by entry in the same order, are equal where entries are; all rows decide.
+        few = to_numpy(rows[:: -(-rows.shape[0] // 16), :])
+        keys = np.sum(np.sqrt(1.0 + np.arange(len(few)))[:, None] * few, axis=0)
+        _, first, groups = np.unique(keys, return_index=True, return_inverse=True)
+        likely = first[groups]
+        if len(first) > 0.75 * p:
+            return None
+        same = to_numpy(xp.all(rows == xp.take(rows, move_to(likely, rows), axis=1), axis=0))
+        place = np.where(same, likely, np.arange(p))
+        none = to_numpy(xp.all(rows - origin == 0, axis=0))
+        kept = np.flatnonzero((place == np.arange(p)) & ~none)
+        if not 0 < len(kept) <= 0.75 * p:
+            return None
+        copied = np.where(none[place], len(kept), np.searchsorted(kept, place))
+        return cls(rows, xp.take(origin, move_to(place, rows), axis=0), kept, copied)
+
+    @cached_property
+    def _roots(self) -> Array:
+        """The roots (r,) of the numbers of equal entries."""
+        counts = np.bincount(self.copied, minlength=len(self.kept) + 1)[: len(self.kept)]
+        return move_to(np.sqrt(counts), self.rows, self.rows.dtype)
+
+    @property
+    def coordinates(self) -> Array:
+        """The coordinates (n, r) of the rows."""
+        xp, kept = array_namespace(self.rows), move_to(self.kept, self.rows)
+        return (xp.take(self.rows, kept, axis=1) - xp.take(self.origin, kept, axis=0)) * self._roots
+
+    @cached_property
+    def basis(self) -> Array:
+        """The basis (p, r)."""
+        members = move_to(self.copied[:, None] == np.arange(len(self.kept)), self.rows, self.rows.dtype)
+        return members / self._roots
 
 
 def span(rows: Array) -> tuple[Array, Array]:

@@ -21,7 +21,7 @@ from tracelearn.errors import warn
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
 from tracelearn.problems.batch import Form, choose_form, datafit, origin_of, variances_about
-from tracelearn.problems.datafits import DataFit, Span, Squares
+from tracelearn.problems.datafits import DataFit, Distinct, Span, Squares
 from tracelearn.samples.samples import Samples
 
 __all__ = ["Design", "Folds", "Held", "Principal", "Together", "corrected_error", "folds_of"]
@@ -296,19 +296,31 @@ class Design:
     @cached_property
     def form(self) -> Form:
         """How the samples are kept; each fold is decomposed, so a basis is for all samples that are fewer than features."""
-        found, samples = choose_form(self.samples, self.loss), self.samples
-        if found.name != "moments" or not samples.in_memory or is_sparse(samples.like):
+        found, n, p = choose_form(self.samples, self.loss), self.folds.n, self.samples.n_features
+        if found.name != "moments" or not self.samples.in_memory or is_sparse(self.samples.like):
             return found
-        fewer = self.folds.n < samples.n_features
-        return Form("basis", f"{self.folds.n} samples are fewer than {samples.n_features} features") if fewer else found
+        if self._distinct is not None:
+            return Form("basis", f"{len(self._distinct.kept)} of {p} features differ")
+        return Form("basis", f"{n} samples are fewer than {p} features") if n < p else found
 
     @cached_property
-    def span(self) -> Span | None:
+    def _distinct(self) -> Distinct | None:
+        """The features that differ, where many are copies of others and samples are no fewer than these."""
+        rows = self.samples.checked().rows
+        found = Distinct.of(rows, self._origin)  # type: ignore[arg-type]
+        return found if found is not None and len(found.kept) <= self.folds.n else None
+
+    @property
+    def _origin(self) -> Array:
+        return origin_of(self.samples.checked(), fit_intercept=self.fit_intercept)
+
+    @cached_property
+    def span(self) -> Span | Distinct | None:
         """What the samples span, where they are kept by their coordinates."""
         if self.form.name != "basis":
             return None
-        samples = self.samples.checked()
-        return Span.of(samples.rows, origin_of(samples, fit_intercept=self.fit_intercept))  # type: ignore[arg-type]
+        distinct = self.__dict__.get("_distinct")  # not looked for where samples are far fewer than features
+        return distinct or Span.of(self.samples.checked().rows, self._origin)  # type: ignore[arg-type]
 
     @cached_property
     def reduced(self) -> Samples:
@@ -357,7 +369,7 @@ class Design:
         """All samples by their principal components, where the ridge regressions of all folds follow from these.
 
         One decomposition instead of one for each fold: what a fold holds out changes few rows. Not so with confounds or weights,
-        which differ from fold to fold, or where folds hold out more samples than there are features.
+        which differ from fold to fold, or where folds hold out many samples for each feature, which takes longer.
         """
         samples = self.reduced
         plain = samples.in_memory and not is_sparse(samples.like) and not samples.n_confounds
@@ -369,10 +381,14 @@ class Design:
         xp = array_namespace(block.X)
         # Differences are taken of numbers up to 1e6 times as large.
         is_double = bool(xp.finfo(block.X.dtype).eps < 1e-12)
-        if self.folds.longest >= block.X.shape[1] or not is_double or not bool(xp.all(block.weight == block.weight[0])):
+        if (
+            5 * self.folds.longest > 3 * block.X.shape[1]
+            or not is_double
+            or not bool(xp.all(block.weight == block.weight[0]))
+        ):
             return None
         rows, axes, origin = block.X, None, 0.0
-        if self.span is None:
+        if not isinstance(self.span, Span):
             origin = origin_of(samples, fit_intercept=self.fit_intercept)
             centred = rows - origin
             axes = xp.linalg.eigh(centred.T @ centred)[1]
