@@ -336,17 +336,13 @@ class Gram:
     has_factor: ClassVar[bool] = True
     matrix: Array
     spectral: bool = False
+    shares_shift: bool = field(init=False)  # whether all rows of one solve must have the same shift
+    n_groups: int = field(init=False)  # the number of matrices
     _last: dict[float, Rows] = field(default_factory=dict, init=False, repr=False)
 
-    @property
-    def shares_shift(self) -> bool:
-        """Whether all rows of one solve must have the same shift."""
-        return not self.spectral
-
-    @property
-    def n_groups(self) -> int:
-        """The number of matrices."""
-        return 1 if self.matrix.ndim == 2 else int(self.matrix.shape[0])
+    def __post_init__(self) -> None:
+        groups = 1 if self.matrix.ndim == 2 else int(self.matrix.shape[0])
+        self.__dict__.update(shares_shift=not self.spectral, n_groups=groups)
 
     def apply(self, rows: Array) -> Array:
         """Multiply every row by its matrix."""

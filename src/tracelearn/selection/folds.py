@@ -306,13 +306,14 @@ class Design:
     @cached_property
     def _distinct(self) -> Distinct | None:
         """The features that differ, where many are copies of others and samples are no fewer than these."""
-        rows = self.samples.checked().rows
-        found = Distinct.of(rows, self._origin)  # type: ignore[arg-type]
+        origin = origin_of(self.checked, fit_intercept=self.fit_intercept)
+        found = Distinct.of(self.checked.rows, origin)  # type: ignore[arg-type]
         return found if found is not None and len(found.kept) <= self.folds.n else None
 
-    @property
-    def _origin(self) -> Array:
-        return origin_of(self.samples.checked(), fit_intercept=self.fit_intercept)
+    @cached_property
+    def checked(self) -> Samples:
+        """The samples, with every number looked at, in the precision that solvers work in."""
+        return self.samples.checked()
 
     @cached_property
     def span(self) -> Span | Distinct | None:
@@ -320,16 +321,18 @@ class Design:
         if self.form.name != "basis":
             return None
         distinct = self.__dict__.get("_distinct")  # not looked for where samples are far fewer than features
-        return distinct or Span.of(self.samples.checked().rows, self._origin)  # type: ignore[arg-type]
+        if distinct is not None:
+            return distinct  # type: ignore[no-any-return]
+        origin = origin_of(self.checked, fit_intercept=self.fit_intercept)
+        return Span.of(self.checked.rows, origin)  # type: ignore[arg-type]
 
     @cached_property
     def reduced(self) -> Samples:
-        """The samples, where they have coordinates by these; in memory, with every number looked at, as solvers need them."""
-        samples = self.samples
-        if self.span is not None:
-            coordinates = self.span.coordinates
-            samples = samples.checked().with_rows(coordinates, (coordinates.shape[1],))
-        return samples.checked() if samples.in_memory else samples
+        """The samples, where they have coordinates by these; in memory, with every number looked at."""
+        if self.span is None:
+            return self.checked if self.samples.in_memory else self.samples
+        coordinates = self.span.coordinates
+        return self.checked.with_rows(coordinates, (coordinates.shape[1],)).checked()
 
     @cached_property
     def moments(self) -> _FoldMoments:
@@ -414,7 +417,7 @@ class Design:
         if self.span is not None:
             variances = array_namespace(self.span.basis).stack([self.whole.variances] * len(self.folds))
             return [self.coordinates.lifted(self.span.basis, self.span.origin, variances)]
-        checked, masks = self.samples.checked(), self.folds.masks(held=False)
+        checked, masks = self.checked, self.folds.masks(held=False)
         parts = [checked.take(mask) for mask in masks]
         return [self._datafit(part.residual(own)) for part, own in zip(parts, self._regressions, strict=True)]
 
@@ -430,8 +433,8 @@ class Design:
             if self.span is None:
                 return found
             origin = self.span.origin
-            return found.lifted(self.span.basis, origin, variances_about(self.samples.checked(), origin))
-        checked = self.samples.checked()
+            return found.lifted(self.span.basis, origin, variances_about(self.checked, origin))
+        checked = self.checked
         regression = checked.regression(centre=self.fit_intercept) if checked.n_confounds else None
         return self._datafit(checked.residual(regression))
 
