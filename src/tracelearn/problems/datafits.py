@@ -336,17 +336,13 @@ class Gram:
     has_factor: ClassVar[bool] = True
     matrix: Array
     spectral: bool = False
+    shares_shift: bool = field(init=False)  # whether all rows of one solve must have the same shift
+    n_groups: int = field(init=False)  # the number of matrices
     _last: dict[float, Rows] = field(default_factory=dict, init=False, repr=False)
 
-    @property
-    def shares_shift(self) -> bool:
-        """Whether all rows of one solve must have the same shift."""
-        return not self.spectral
-
-    @property
-    def n_groups(self) -> int:
-        """The number of matrices."""
-        return 1 if self.matrix.ndim == 2 else int(self.matrix.shape[0])
+    def __post_init__(self) -> None:
+        groups = 1 if self.matrix.ndim == 2 else int(self.matrix.shape[0])
+        self.__dict__.update(shares_shift=not self.spectral, n_groups=groups)
 
     def apply(self, rows: Array) -> Array:
         """Multiply every row by its matrix."""
@@ -395,12 +391,9 @@ class Gram:
             return float(array_namespace(self.matrix).max(self._eigen[0]))
         return largest_eigenvalue(lambda V: self.matrix @ V, self.matrix)
 
-    def mean_eigenvalue(self) -> float:
-        """Average the eigenvalues: the mean of the diagonal."""
-        return self._mean_eigenvalue
-
     @cached_property
-    def _mean_eigenvalue(self) -> float:
+    def mean_eigenvalue(self) -> float:
+        """The mean of the eigenvalues, which is that of the diagonal."""
         xp = array_namespace(self.matrix)
         return float(xp.mean(xp.linalg.diagonal(self.matrix)))
 
@@ -457,9 +450,10 @@ class InBasis:
         """Bound the largest eigenvalue from above, within a few per cent."""
         return self.inner.largest()
 
+    @property
     def mean_eigenvalue(self) -> float:
-        """Average the p eigenvalues, of which at most r are not zero."""
-        return self.inner.mean_eigenvalue() * float(self.basis.shape[1] / self.basis.shape[0])
+        """The mean of the p eigenvalues, of which at most r are not zero."""
+        return self.inner.mean_eigenvalue * float(self.basis.shape[1] / self.basis.shape[0])
 
     def smallest(self) -> float:
         """Return zero: with fewer samples than features there is a null space."""
@@ -651,7 +645,7 @@ class Squares:
     def mean_curvature(self) -> float:
         """Twice the mean variance of the features, which is the mean eigenvalue of the system, plus the ridge."""
         xp = array_namespace(self.ridge)
-        found = self.operator.mean_eigenvalue() if self.variances is None else 2.0 * float(xp.mean(self.variances))
+        found = self.operator.mean_eigenvalue if self.variances is None else 2.0 * float(xp.mean(self.variances))
         return found + 2.0 * float(xp.mean(self.ridge))
 
     def within(self, subspaces: Subspaces) -> Squares:

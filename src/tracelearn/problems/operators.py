@@ -63,8 +63,9 @@ class Operator(Protocol):
     def largest(self) -> float:
         """Bound the largest eigenvalue from above, within a few per cent."""
 
+    @property
     def mean_eigenvalue(self) -> float:
-        """Average the eigenvalues."""
+        """The mean of the eigenvalues."""
 
     def smallest(self) -> float:
         """Bound the smallest eigenvalue from below; zero where it is not known to be above rounding."""
@@ -92,8 +93,9 @@ class Diagonal:
         """Find the largest eigenvalue."""
         return float(array_namespace(self.diagonal).max(self.diagonal))
 
+    @property
     def mean_eigenvalue(self) -> float:
-        """Average the eigenvalues."""
+        """The mean of the eigenvalues."""
         return float(array_namespace(self.diagonal).mean(self.diagonal))
 
     def smallest(self) -> float:
@@ -148,8 +150,9 @@ class Passes:
         xp = array_namespace(self.mean)
         return largest_eigenvalue(lambda V: xp.matrix_transpose(self.apply(xp.matrix_transpose(V))), self.mean)
 
+    @cached_property
     def mean_eigenvalue(self) -> float:
-        """Average the eigenvalues: the mean variance of the features."""
+        """The mean of the eigenvalues, which is the mean variance of the features: one pass."""
         xp = array_namespace(self.mean)
         squares = self.total(lambda X, Y, share, z: share @ (X - self.mean) ** 2)
         return self.factor * float(xp.mean(squares))
@@ -193,9 +196,10 @@ class Centred:
         """Bound the largest eigenvalue."""
         return self.inner.largest()
 
+    @property
     def mean_eigenvalue(self) -> float:
-        """Average the eigenvalues of the matrix."""
-        return self.inner.mean_eigenvalue()
+        """The mean of the eigenvalues of the matrix."""
+        return self.inner.mean_eigenvalue
 
     def smallest(self) -> float:
         """Return zero: it does not see what all rows have in common."""
@@ -242,10 +246,11 @@ class Coupled:
         """Bound the largest eigenvalue."""
         return self.inner.largest()
 
+    @property
     def mean_eigenvalue(self) -> float:
-        """Average the eigenvalues, those outside the basis too."""
+        """The mean of the eigenvalues, those outside the basis too."""
         share = 1.0 if self.basis is None else self.basis.shape[1] / self.basis.shape[0]
-        return self.inner.mean_eigenvalue() * float(share)
+        return self.inner.mean_eigenvalue * float(share)
 
     def smallest(self) -> float:
         """Bound the smallest eigenvalue, which outside a basis is zero."""

@@ -88,7 +88,7 @@ def admm(
         return found
     W, split, operator = found.W, found.split, problems.fit.operator
     shares, review = operator.shares_shift, _REVIEW_EVERY
-    least = _LEAST_STEP * operator.mean_eigenvalue()
+    least = _LEAST_STEP * operator.mean_eigenvalue
     if step is None:
         rho = _first_rho(problems, found.rho, least)
     else:
@@ -160,7 +160,7 @@ def _first_rho(problems: Problems, known: Array | None, least: float) -> Array:
     xp, fit = array_namespace(problems.alpha), problems.fit
     if known is not None and bool(xp.all(known >= least)):
         return _shared(known, fit.operator.shares_shift)
-    damping = fit.operator.mean_eigenvalue()
+    damping = fit.operator.mean_eigenvalue
     inner = problems
     if isinstance(fit, Squares) and isinstance(fit.operator, InBasis):
         inner = replace(problems, fit=fit.in_coordinates)
