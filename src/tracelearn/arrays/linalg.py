@@ -38,8 +38,6 @@ __all__ = [
 
 _BLOCK = 128  # rows of a diagonal block of a Cholesky factor
 _LARGE, _LARGE_BLOCK = 4096, 2048  # of a factor elsewhere than on a processor: up to the first it is inverted
-# Of shrinkage by products in single precision: rows of all matrices, and what their squares may sum to, over the threshold's.
-_MANY, _MOST_ABOVE = 200, 1e3
 _SMALL = 500_000  # numbers in samples whose products one thread does about as fast
 
 
@@ -65,10 +63,8 @@ def shrink(M: Array, threshold: Array) -> Array:
             [0., 0.]]])
     """
     xp = array_namespace(M)
-    if isinstance(M, np.ndarray) and M.dtype == np.float32 and 6 <= M.shape[-2] <= 64 and M.shape[-2] * threshold.size >= _MANY:
-        size = np.max(np.sum(M**2, axis=(-2, -1)) / np.maximum(threshold, 1e-15) ** 2)
-        if size <= _MOST_ABOVE:
-            return _shrink_by_products(M, threshold[..., None, None])
+    if isinstance(M, np.ndarray) and M.dtype == np.float32 and _suits_products(M, threshold):
+        return _shrink_by_products(M, threshold[..., None, None])
     square, Q = _eigh(M @ xp.matrix_transpose(M))
     sigma = xp.sqrt(positive_part(square))
     level = threshold[..., None]
@@ -84,12 +80,18 @@ def shrink(M: Array, threshold: Array) -> Array:
     return ((Q * keep[..., None, :]) @ xp.matrix_transpose(Q)) @ M
 
 
+def _suits_products(M: Array, threshold: Array) -> bool:
+    """Tell whether matrices are many, not of a few rows, and their thresholds not tiny, where many steps would be needed."""
+    m = M.shape[-2]
+    return 6 <= m <= 64 and m * threshold.size >= 200 and bool(np.all(np.sum(M**2, axis=(-2, -1)) < 1e3 * threshold**2))
+
+
 def _shrink_by_products(M: Array, level: Array) -> Array:
     """Shrink singular values in single precision without decompositions, which for small matrices take twice as long.
 
     With x the eigenvalues of the gram over ``level**2``, those of ``H = max(x, 1) = (x + 1 + |x - 1|) / 2`` come from the matrix
-    sign of ``x - 1``, and what is left of each singular value is ``1 - H**-0.5``. Singular values within one per cent of the
-    level may be off by a quarter of that.
+    sign of ``x - 1``, and what is left of each singular value is ``1 - H**-0.5``: off by a quarter of a per cent of the level
+    at most, where it is within one per cent of it, which suits what single precision is for. Zero is exactly zero.
     """
     d = np.arange(M.shape[-2])  # of diagonals
     X = M @ np.matrix_transpose(M) / level**2
@@ -105,7 +107,9 @@ def _shrink_by_products(M: Array, level: Array) -> Array:
         sign = sign @ square
         np.matmul(sign, sign, out=square)
     root = (0.5 * size / (1.0 + size)) * (X + X @ sign)
-    root[..., d, d] += 1.0 / (1.0 + size[..., 0])  # H over its bound, and from here on to its root; its inverse comes along
+    root[..., d, d] += 1.0 / (
+        1.0 + size[..., 0]
+    )  # H over its bound, and from here on to its root; its inverse comes along
     inverse = None
     for a, b in _cubics((1.0 + most) ** -0.5):
         step = -b * (root if inverse is None else inverse @ root)
@@ -113,12 +117,15 @@ def _shrink_by_products(M: Array, level: Array) -> Array:
         inverse, root = step if inverse is None else step @ inverse, root @ step
     keep = inverse * -((1.0 + size) ** -0.5)
     keep[..., d, d] += 1.0
-    return keep @ M
+    some = np.sum(sign[..., d, d], axis=-1) > 1.0 - len(
+        d
+    )  # else all are below the level, and what is left is exactly zero
+    return (keep * some[..., None, None]) @ M
 
 
 def _cubics(least: float) -> Iterator[tuple[float, float]]:
     """Bring numbers from ``least`` to 1 near 1 by steps ``x (a - b x**2)``, the best of this form (Chen and Chow, 2014)."""
-    while least < 0.999:
+    while least < 0.9999:
         scale = math.sqrt(3.0 / (1.0 + least + least**2))
         a, b = 1.5 * scale, 0.5 * scale**3
         yield a, b
