@@ -65,14 +65,16 @@ def shrink(M: Array, threshold: Array) -> Array:
     xp = array_namespace(M)
     if isinstance(M, np.ndarray) and M.dtype == np.float32 and _suits_products(M, threshold):
         return _shrink_by_products(M, threshold[..., None, None])
-    square, Q = _eigh(M @ xp.matrix_transpose(M))
+    G = M @ xp.matrix_transpose(M)
+    in_kernel = is_on_gpu(G) and cuda.serves(G)
+    square, Q = cuda.eigh(G) if in_kernel else xp.linalg.eigh(G)
     sigma = xp.sqrt(positive_part(square))
     level = threshold[..., None]
     # Eigenvalues of the gram are exact to eps sigma_max^2, so singular values to sqrt(eps) sigma_max and no better.
     # A threshold of zero changes nothing, so it needs none. To ask a GPU costs more than the shrinkage, and the certificate
     # would see what is lost.
     coarse = math.sqrt(float(xp.finfo(M.dtype).eps)) * sigma[..., -1:]
-    if not (is_on_gpu(Q) and cuda.serves(Q)) and bool(xp.any((level < coarse) & (level > 0))):
+    if not in_kernel and bool(xp.any((level < coarse) & (level > 0))):
         U, sigma, Vt = xp.linalg.svd(M, full_matrices=False)
         return (U * positive_part(sigma - level)[..., None, :]) @ Vt
     left = positive_part(sigma - level)
@@ -107,9 +109,7 @@ def _shrink_by_products(M: Array, level: Array) -> Array:
         sign = sign @ square
         np.matmul(sign, sign, out=square)
     root = (0.5 * size / (1.0 + size)) * (X + X @ sign)
-    root[..., d, d] += 1.0 / (
-        1.0 + size[..., 0]
-    )  # H over its bound, and from here on to its root; its inverse comes along
+    root[..., d, d] += 1.0 / (1.0 + size[..., 0])  # H over its bound; from here on to its root, and the inverse of that
     inverse = None
     for a, b in _cubics((1.0 + most) ** -0.5):
         step = -b * (root if inverse is None else inverse @ root)
@@ -130,11 +130,6 @@ def _cubics(least: float) -> Iterator[tuple[float, float]]:
         a, b = 1.5 * scale, 0.5 * scale**3
         yield a, b
         least = least * (a - b * least**2)
-
-
-def _eigh(G: Array) -> tuple[Array, Array]:
-    """Decompose small symmetric matrices (..., m, m); on a GPU the eigenvalues come in no order."""
-    return cuda.eigh(G) if is_on_gpu(G) and cuda.serves(G) else array_namespace(G).linalg.eigh(G)
 
 
 def with_ones(X: Array) -> Array:
@@ -197,7 +192,8 @@ def trace_norms(M: Array) -> Array:
         wide = M.astype(np.float64)
         values = np.linalg.eigvalsh(wide @ np.matrix_transpose(wide))
         return (np.sum(np.sqrt(positive_part(values)), axis=-1) * scale[..., 0, 0]).astype(np.float32)
-    Q = _eigh(M @ xp.matrix_transpose(M))[1]
+    G = M @ xp.matrix_transpose(M)
+    Q = (cuda.eigh(G) if is_on_gpu(G) and cuda.serves(G) else xp.linalg.eigh(G))[1]
     lengths = xp.sqrt(xp.sum((xp.matrix_transpose(Q) @ M) ** 2, axis=-1))
     return xp.sum(lengths, axis=-1) * scale[..., 0, 0]
 

@@ -53,7 +53,7 @@ def newton(
     if bool(xp.all(found.gap <= tol)):
         return found
     W, inner, at = found.W, found, None
-    finish, spent, accuracy = Finish(problems, tol, exact_ranks), 0, 0.1
+    finish, spent, accuracy = Finish(tol, exact_ranks), 0, 0.1
     while True:
         found, done = finish.judge(problems, replace(found, n_iter=spent))
         if on_iteration is not None:
