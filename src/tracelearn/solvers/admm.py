@@ -150,7 +150,7 @@ def _forces(problems: Problems, rho: Array, found: Solution) -> Split:
     """
     level, strength = (repeated(values, found.W.shape[0]) for values in (rho, problems.alpha))
     gradient = problems.fit.at_zero.gradient
-    ridge = problems.fit.updater(rho)(problems.rows(found.W), 0.0 * gradient)
+    ridge = problems.fit.updater(rho)(problems.rows(found.W), 0.0)
     down = 2.0 * _SHARE * ridge - (1.0 - _SHARE) / repeated(rho, gradient.shape[0])[:, None] * gradient
     return problems.penalty.push(found.split, problems.tensors(down), strength, level, 1.0)
 
