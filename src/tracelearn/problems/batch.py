@@ -141,21 +141,15 @@ def datafit(
     return found.lifted(basis, origin, variances_about(samples, origin))
 
 
-def _modelled(samples: Samples, **options: Any) -> Squares:
+def _modelled(samples: Samples, **options: Any) -> Modelled:
     """Read samples whose moments are found in single precision: a model, while a product in double precision is a pass."""
     moments = samples.moments(single=True)
     rough, mean = Squares.of(moments, **options), moments.x_mean
-
-    def exact() -> Squares:
-        return Squares.of(samples.moments(), **options)
-
-    if not math.isfinite(rough.mean_curvature):  # products leave the range of single precision
-        return exact()
     centred = samples.in_passes().mapped_rows(lambda X: X - mean, samples.shape)
     found = {field.name: getattr(rough, field.name) for field in fields(rough)}
     found["operator"] = Passes(centred.total, 0.0 * mean, 2.0)
     error = _TF32_ERROR if is_on_gpu(mean) else _SINGLE_ERROR
-    return Modelled(**found, known=rough.operator, error=error, build=exact)
+    return Modelled(**found, known=rough.operator, error=error, build=lambda: Squares.of(samples.moments(), **options))
 
 
 def in_basis(samples: Samples, *, fit_intercept: bool) -> tuple[Array, Array, Samples]:

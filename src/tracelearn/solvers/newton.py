@@ -60,7 +60,7 @@ def newton(
         first, error = None if spent == 0 and start is None else inner, problems.fit.model_error
         goal = accuracy * max(error * min(float(found.gap[0]), 1.0), 3.0 * tol)
         inner, step = _stepped(problems, found.W, at, first, goal, max_iter - spent, ranks)
-        if inner.n_iter == 0:  # good enough for the model, which is more lenient than the loss
+        if inner.n_iter == 0 and step is not None:  # good enough for the model, which is more lenient than the loss
             accuracy *= 0.1
         spent += max(inner.n_iter, int(step is not None))
         if step is None and problems.fit.is_exact:
