@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Two BLAS threads per test worker would fight over the cores.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: search demo test test-slow test-all test-tools release-check properties format check paper bench suite panel experiments docs clean fuzz soak mutants coverage audit test-versions
+.PHONY: search demo test test-slow test-all test-tools release-check conda-check properties format check paper bench suite panel experiments docs clean fuzz soak mutants coverage audit test-versions
 
 demo: .venv/demo
 	$(BIN)/tracelearn reproduce --scale quick --out out/quick --force
@@ -111,6 +111,13 @@ release-check: .venv-release/ready
 	cd out/release && bin/python -c 'import tracelearn; print(tracelearn.__file__); tracelearn.TraceNormClassifierCV'
 	out/release/bin/tracelearn --version
 	.venv-release/bin/python -c 'from rattler_build import Stage0Recipe, VariantConfig; print(*Stage0Recipe.from_file("recipe/recipe.yaml").render(VariantConfig()))'
+
+# The conda package, built and tested as its recipe says; CHANNEL=local where conda-forge cannot be reached.
+conda-check:
+	rm -rf out/conda
+	$(PYTHON) -m venv out/conda/env
+	out/conda/env/bin/python -m pip install --quiet hatchling py-rattler-build '.[cli]'
+	out/conda/env/bin/python recipe/build.py $(or $(CHANNEL),conda-forge) out/conda
 
 clean:
 	rm -rf .venv .venv-release .venv-tools .venv-versions dist out

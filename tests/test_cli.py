@@ -21,7 +21,7 @@ from tracelearn import (
     load,
     save,
 )
-from tracelearn.cli import progress
+from tracelearn.cli import learning, progress
 from tracelearn.cli import stream as cli_stream
 from tracelearn.paper.reproduce import experiment, settings
 from tracelearn.streaming.run import Point
@@ -43,6 +43,15 @@ def call(capsys, *arguments):
 def test_version(capsys):
     code, out, _ = call(capsys, "--version")
     assert (code, out.strip()) == (0, f"tracelearn {__version__}")
+
+
+def test_python_runs_the_package_as_the_command():
+    words = [sys.executable, "-m", "tracelearn", "--version"]
+    assert (
+        subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip() == f"tracelearn {__version__}"
+    )
+    wrong = subprocess.run([*words[:-1], "fitt"], check=False, capture_output=True, text=True)
+    assert (wrong.returncode, wrong.stdout, wrong.stderr.count("\n")) == (2, "", 1)
 
 
 def test_help_names_the_command_and_its_options(capsys):
@@ -381,6 +390,29 @@ def test_a_line_of_bars_follows_the_numbers():
     assert progress.sparkline([0.0, 7.0, 0.0]) == "▁█▁"
     assert progress.sparkline([0.0, 7e-310, 0.0]) == "▁█▁"
     assert len(progress.sparkline([float(k) for k in range(1000)], width=40)) == 40
+
+
+def test_the_steps_of_a_fit_move_one_bar_that_never_runs_backwards():
+    console = rich.console.Console(file=io.StringIO(), force_terminal=True, width=100)
+    seen = []
+    with progress.Bar(console, steps=learning.STEPS) as bar:
+        for what, done, total in [
+            ("reading", 0, 360),
+            ("reading", 360, 360),
+            ("choosing alpha", 0, None),
+            ("choosing alpha", 71, 100),
+            ("choosing alpha", 45, 100),  # a message that comes late
+            ("scoring", 0, 5),
+            ("scoring", 5, 5),
+        ]:
+            bar.show(what, done, total)
+            (task,) = bar.tasks
+            seen.append(task.completed / task.total)
+            assert task.description.strip() == what
+    assert seen == sorted(seen)
+    assert 0.2 < seen[3] == seen[4] < seen[5] < seen[6] == 1.0
+    ends = [end for _, end in learning.STEPS.values()]
+    assert max(ends) == 1.0
 
 
 def test_on_a_terminal_a_panel_is_redrawn():

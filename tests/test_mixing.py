@@ -16,8 +16,7 @@ def ends_of(maps, rho, count):
     mixing, onward = Mixing(rho=rho), state(np.zeros((len(maps), 3)))
     for _ in range(count):
         end = state(np.stack([A @ w + b for (A, b), w in zip(maps, onward[0], strict=True)]))
-        mixing = mixing.after(onward, end, rho)
-        onward = mixing.onward(end)
+        mixing, onward = mixing.onward(onward, end, rho)
     return mixing, onward
 
 
@@ -46,29 +45,29 @@ def test_problems_that_are_left_go_on_with_what_they_remember(rng):
     mixing, onward = ends_of(maps, rho, 3)
     alone, begun = ends_of(maps[1:], rho[:1], 3)
     rest = rho[left]
-    mixing, onward = mixing.take(left, left, rest), taken(onward, left)
+    mixing, onward = mixing.take(left, left, rho, rest), taken(onward, left)
     (A, b), found = maps[1], []
     for memory, start, steps in ((mixing, onward, rest), (alone, begun, alone.rho)):
         end = state((A @ start[0][0] + b)[None])
-        found.append(memory.after(start, end, steps).onward(end)[0])
+        found.append(memory.onward(start, end, steps)[1][0])
     np.testing.assert_allclose(found[0], found[1], rtol=1e-8)
 
 
 def test_new_steps_begin_a_new_memory(rng):
     mixing, onward = ends_of(affine_maps(rng, 1), np.ones(1), 3)
     end = state(onward[0] + 1.0)
-    after = mixing.after(onward, end, np.full(1, 2.0))
+    after, begins = mixing.onward(onward, end, np.full(1, 2.0))
     assert after.ends == ()
-    assert after.onward(end) is end
+    assert begins is end
+    assert mixing.take(np.array([0]), np.array([0]), np.full(1, 2.0), np.ones(1)).ends == ()
 
 
 def test_a_problem_that_moves_further_than_before_goes_on_unmixed():
     rho = np.ones(1)
     mixing, onward = Mixing(rho=rho), state(np.zeros((1, 2)))
     for end in ([1.0, 0.0], [1.5, 0.1], [4.0, 0.0]):
-        begun, last = onward, state(onward[0] + np.array([end]))
-        mixing = mixing.after(begun, last, rho)
-        onward = mixing.onward(last)
+        last = state(onward[0] + np.array([end]))
+        mixing, onward = mixing.onward(onward, last, rho)
     np.testing.assert_array_equal(onward[0], last[0])
 
 
@@ -77,6 +76,5 @@ def test_a_mixture_far_from_all_ends_is_not_trusted():
     mixing, onward = Mixing(rho=rho), state(np.zeros((1, 1)))
     for end in (1.0, 1.999):  # moves of 1 and 0.999: the fixed point would be at 1,000
         last = state(np.array([[end]]))
-        mixing = mixing.after(onward, last, rho)
-        onward = mixing.onward(last)
+        mixing, onward = mixing.onward(onward, last, rho)
     np.testing.assert_array_equal(onward[0], last[0])

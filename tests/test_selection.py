@@ -327,7 +327,7 @@ def test_auto_mode_weights_try_equal_weights_and_each_mode_alone(problem):
 
 
 def test_candidates_in_one_batch_give_what_each_gives_alone(problem, monkeypatch):
-    monkeypatch.setattr(search, "_iterations", lambda fit: 500)  # all go to the end, in a batch or alone
+    monkeypatch.setattr(search, "_ITERATIONS", (500, 500))  # all go to the end, in a batch or alone
     monkeypatch.setattr(search, "_TOL", 0.0)
     X, y = problem
     folds = Folds(list(KFold(3).split(X)), len(y))

@@ -238,6 +238,8 @@ def test_cross_validation_chooses_the_same_from_every_source(source, data, tmp_p
     found = TraceNormClassifierCV(alphas=4, cv=3, views=None).fit(*SOURCES[source](X, labels, tmp_path / "labels"))
     assert_allclose(found.alpha_, expected.alpha_, rtol=1e-6)
     assert_allclose(found.coef_, expected.coef_, rtol=0, atol=1e-8)
+    assert_allclose(found.predict_proba(X), expected.predict_proba(X), rtol=0, atol=1e-6)
+    assert_allclose(found.score_path_, expected.score_path_, atol=1e-9)
 
 
 @pytest.mark.parametrize("source", FILES)

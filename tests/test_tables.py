@@ -125,7 +125,8 @@ def test_names_of_a_grid_are_names_and_coordinates_of_modes(data, tmp_path):
         channels, times = source.modes
         assert (channels.name, channels.values.tolist()) == ("mode 0", ["Fz", "Cz", "Oz"])
         assert (times.name, times.values.tolist()) == ("t", [0.5 * t for t in range(12)])
-    assert open_source(path, target="diagnosis", samples="Fz*").modes is None
+    (one,) = open_source(path, target="diagnosis", samples="Fz*").modes
+    assert (one.name, one.values.tolist()) == ("Fz_t", [0.5 * t for t in range(12)])
     assert [mode.name for mode in TraceNormClassifier().fit(path, "diagnosis").modes_] == ["mode 0", "t"]
 
 
@@ -142,11 +143,12 @@ def test_other_columns_are_left_out_by_name_or_by_pattern(write, data, tmp_path)
     table = wide(X, y).append_column("age", pa.array(np.arange(N))).append_column("w", pa.array(np.arange(N) + 1.0))
     path = write(table.append_column("site", pa.array(["x"] * N)), tmp_path / "d")
     with pytest.raises(
-        ValueError, match=r"^Expected numbers in the columns .*, got string in 'site': choose columns with"
+        ValueError,
+        match=r"^Expected numbers in the columns .*, got string in 'site' \('x' in row 0\): choose columns with",
     ):
         open_source(path, target="diagnosis")
     with pytest.raises(
-        ValueError, match=r"^Expected columns .* one grid, got 36 that do \(3 × 12\) and 'age', 'w', outside"
+        ValueError, match=r"^Expected columns .*, got 36 whose names form a grid of 3 × 12, and 'age', 'w': choose"
     ):
         open_source(path, target="diagnosis", ignore=("site",))
     assert open_source(path, target="diagnosis", ignore=("site",), tensor_shape=(38,)).sample_shape == (38,)
@@ -185,7 +187,7 @@ def test_a_column_outside_a_grid_is_refused_by_its_name(outsider, data, tmp_path
     table = wide(*data).add_column(0, outsider, pa.array(np.arange(N)))
     path = write_csv(table, tmp_path / "d")
     with pytest.raises(
-        ValueError, match=rf"^Expected columns .*, got 36 that do .* and '{outsider}', outside of it: choose"
+        ValueError, match=rf"^Expected columns .*, got 36 whose names form a grid .*, and '{outsider}': choose"
     ):
         open_source(path, target="diagnosis")
     assert open_source(path, target="diagnosis", ignore=(outsider,)).sample_shape == SHAPE
@@ -195,7 +197,88 @@ def test_a_column_outside_a_grid_is_refused_by_its_name(outsider, data, tmp_path
 def test_wavelengths_may_be_the_names_of_columns(axis, tmp_path):
     X = np.random.default_rng(0).normal(size=(N, 12))
     columns = {"y": X[:, 0] + X[:, 1]} | {f"{one:.1f}": values for one, values in zip(axis, X.T, strict=True)}
-    assert_array_equal(read(open_source(write_csv(pa.table(columns), tmp_path / "d")))[0], X)
+    source = open_source(write_csv(pa.table(columns), tmp_path / "d"))
+    assert_array_equal(read(source)[0], X)
+    (mode,) = source.modes
+    assert_allclose(mode.values, axis.round(1))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("{} nm", ("column", "nm")),
+        ("{}nm", ("column", "nm")),
+        ("{} cm-1", ("column", "cm-1")),
+        ("wl_{}", ("wl", None)),
+        ("{}.5", ("column", None)),  # no grid of what is before and after the dot
+        ("t{}.0", ("t", None)),
+        ("f{}", ("f", None)),
+    ],
+)
+def test_columns_along_one_axis_are_put_into_order_and_checked_at_predict(name, expected, tmp_path):
+    X = np.random.default_rng(0).normal(size=(N, 12))
+    names = [name.format(900 + 10 * i) for i in range(12)]
+    columns = {"y": X[:, 0] + X[:, 1]} | dict(zip(names, X.T, strict=True))
+    path = write_csv(pa.table(columns), tmp_path / "d")
+    source = open_source(path)
+    (mode,) = source.modes
+    assert source.sample_shape == (12,)
+    assert (mode.name, mode.unit) == expected
+    model = TraceNormRegressor(alpha=0.01).fit(path)
+    shuffled = ["y", *np.random.default_rng(1).permutation(names).tolist()]
+    other = write_parquet(
+        pa.table(columns).select(shuffled), tmp_path / "e"
+    )  # a CSV may have such numbers and no names
+    assert_allclose(model.predict(other), model.predict(path))
+    with pytest.raises(ValueError, match=rf"coordinates of {expected[0]} to be those of fit, got 1010.* for 900"):
+        model.predict(write_csv(pa.table(columns).select(["y", *names[::-1]]), tmp_path / "f"))
+    with pytest.raises(ValueError, match=r"got 11 for 12, none that is 930"):
+        model.predict(write_csv(pa.table(columns).drop_columns(names[3]), tmp_path / "h"))
+
+
+def test_columns_of_any_names_are_checked_at_predict(tmp_path):
+    rng = np.random.default_rng(0)
+    columns = {name: rng.normal(size=N) for name in ("age", "dose", "weight")} | {"y": rng.normal(size=N)}
+    model = TraceNormRegressor(alpha=0.01).fit(write_csv(pa.table(columns), tmp_path / "d"))
+    other = pa.table(columns).select(["dose", "age", "weight", "y"])
+    with pytest.raises(ValueError, match=r"of column to be those of fit, got dose for age at place 0"):
+        model.predict(write_csv(other, tmp_path / "e"))
+    more = pa.table(columns).append_column("height", pa.array(np.arange(N)))
+    with pytest.raises(ValueError, match=r"of column to be those of fit, got 4 for 3, also height"):
+        model.predict(write_csv(more, tmp_path / "f"))
+
+
+def test_a_result_next_to_wavelengths_is_refused_by_its_name(tmp_path):
+    columns = {str(one): np.random.default_rng(one).normal(size=N) for one in range(900, 1100, 10)}
+    path = write_csv(pa.table(columns | {"y": np.arange(N), "moisture": np.arange(N)}), tmp_path / "d")
+    with pytest.raises(
+        ValueError, match=r"^Expected columns .*, got 20 whose names are numbers, and 'moisture': choose"
+    ):
+        open_source(path)
+    assert open_source(path, ignore=("moisture",)).sample_shape == (20,)
+
+
+def test_a_target_that_is_misspelt_is_named(data, tmp_path):
+    path = write_csv(wide(*data), tmp_path / "d")
+    with pytest.raises(ValueError, match=r", \.\.\., .*'diagnosis', got 'Diagnosis' \(is 'diagnosis' meant\?\)"):
+        open_source(path, target="Diagnosis")
+    with pytest.raises(ValueError, match="save the sheet as CSV"):
+        open_source(path.rename(tmp_path / "d.xlsx"))
+
+
+def test_lines_above_the_names_and_text_among_numbers_are_shown(data, tmp_path):
+    path = write_csv(wide(*data), tmp_path / "d")
+    text = path.read_text()
+    path.write_text(f"Measured in March\n\n{text}")
+    with pytest.raises(
+        ValueError, match=r"^Expected names .* first line of .*, got 'Measured in March', .* line 3 .* 37"
+    ):
+        open_source(path, target="diagnosis")
+    lines = text.splitlines()
+    lines[4] = "n.d.," + lines[4].partition(",")[2]
+    path.write_text("\n".join(lines))
+    with pytest.raises(ValueError, match=r"got string in '.*' \('n\.d\.' in row 3\): choose"):
+        open_source(path, target="diagnosis")
 
 
 def test_lists_of_any_depth_are_samples(data, tmp_path):

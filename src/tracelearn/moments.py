@@ -272,7 +272,9 @@ class Fold:
     cross: Array
     target_sq: Array
     single: bool = False  # whether products of features are found in single precision; all else is exact
-    _buffers: dict[Any, Any] = field(default_factory=dict)
+    # Memory that all blocks share: fresh pages for every block cost more than the arithmetic.
+    _buffers: dict[str, Any] = field(default_factory=dict)
+    _squares: dict[Any, Any] = field(default_factory=dict)
     _excess: list[Any] = field(default_factory=list)
 
     @classmethod
@@ -306,7 +308,8 @@ class Fold:
         """Add samples (n, ...), targets (n, K) and weights (n,)."""
         xp = array_namespace(X)
         p = self.x_mean.shape[0]
-        _check_same((p, self.y_mean.shape[0]), (math.prod(X.shape[1:]), y.shape[1]))
+        if (p, self.y_mean.shape[0]) != (math.prod(X.shape[1:]), y.shape[1]):
+            raise _different(self.cross.shape, (math.prod(X.shape[1:]), y.shape[1]))
         if is_sparse(X):
             return self._add_sparse(X, y, sample_weight)
         rows = _block_rows(X, p, self.x_mean.dtype)
@@ -392,7 +395,12 @@ class Fold:
         xp, known = array_namespace(x), self.weight > 0.0
         # Two subtractions, the second of little, keep the digits that one would lose.
         shift = mean if known else xp.astype(x[0, :], mean.dtype)
-        rows = np.subtract(x, shift, out=self._buffer(use, x.shape)) if is_numpy_array(x) else x - shift
+        if is_numpy_array(x):
+            if use not in self._buffers or len(self._buffers[use]) < len(x):
+                self._buffers[use] = np.empty(x.shape, mean.dtype)
+            rows = np.subtract(x, shift, out=self._buffers[use][: len(x)])
+        else:
+            rows = x - shift
         kind = {"dtype": mean.dtype, "device": device(x)}
         share = xp.ones(x.shape[0], **kind) if weight is None else xp.astype(weight, mean.dtype)
         rest = (share @ rows) / total
@@ -405,7 +413,7 @@ class Fold:
     def _grow(self, rows: Array, sign: float = 1.0) -> None:
         """Add ``rows.T @ rows``: one rank-k update of BLAS where the library sees the symmetry, as NumPy does."""
         if is_numpy_array(rows):
-            square = np.matmul(rows.T, rows, out=self._buffer("square", self.gram.shape, rows.dtype))
+            square = self._squares[rows.dtype] = np.matmul(rows.T, rows, out=self._squares.get(rows.dtype))
         else:
             square = cuda.gram(rows) if is_on_gpu(rows) else rows.T @ rows
         if sign > 0:
@@ -413,17 +421,11 @@ class Fold:
         else:
             self.gram -= square
 
-    def _buffer(self, use: str, shape: tuple[int, ...], dtype: Any = np.float64) -> Any:
-        """Lend memory that the blocks of a fold share: fresh pages for every block cost more than the arithmetic."""
-        size, key = math.prod(shape), (use, shape[1:], dtype)
-        if key not in self._buffers or self._buffers[key].size < size:
-            self._buffers[key] = np.empty(size, dtype)
-        return self._buffers[key][:size].reshape(shape)
-
 
 def _check_alike(own: Moments, other: Moments) -> None:
     """Refuse moments of other samples, or of arrays that cannot be added to these."""
-    _check_same((own.n_features, own.n_targets), (other.n_features, other.n_targets))
+    if own.cross.shape != other.cross.shape:
+        raise _different(own.cross.shape, other.cross.shape)
     here, there = place(own.x_mean), place(other.x_mean)
     if here != there:
         raise ValueError(
@@ -431,13 +433,12 @@ def _check_alike(own: Moments, other: Moments) -> None:
         )
 
 
-def _check_same(known: tuple[int, int], found: tuple[int, int]) -> None:
-    """Refuse other numbers of features and targets."""
-    if found != known:
-        raise ValueError(
-            f"Expected moments of {known[0]} features and {known[1]} targets, got {found[0]} and {found[1]}: only summaries of "
-            "samples of one kind can be combined."
-        )
+def _different(known: tuple[int, int], found: tuple[int, int]) -> ValueError:
+    """Say that features and targets are not as many as they were."""
+    return ValueError(
+        f"Expected moments of {known[0]} features and {known[1]} targets, got {found[0]} and {found[1]}: only summaries of "
+        "samples of one kind can be combined."
+    )
 
 
 def _block_rows(X: Array, p: int, wide: Any) -> int:

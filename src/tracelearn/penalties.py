@@ -689,33 +689,25 @@ class Blocks:
 # --- what users type --------------------------------------------------------------------------------------------------
 
 
-def _modes(shape: tuple[int, ...], given: Sequence[float] | None, default: float) -> tuple[tuple[float, Nuclear], ...]:
-    """List the trace norms of all unfoldings with their weights."""
-    weights = [default] * len(shape) if given is None else [float(weight) for weight in given]
-    if len(weights) != len(shape):
-        raise ValueError(
-            f"Expected {len(shape)} mode weights for weights of shape {shape}, got {len(weights)}: give one for each mode."
-        )
-    return tuple(zip(weights, map(Nuclear, range(len(shape))), strict=True))
-
-
 def overlapped(shape: tuple[int, ...], mode_weights: Sequence[float] | None = None) -> Overlap:
     """Sum the trace norms of all unfoldings, by default each with weight 1/N (the paper's Eq. 2): low rank in every mode.
 
     At order 2 it is the matrix trace norm, at order 1 the length of a vector. A weight of zero leaves a mode free.
     """
-    return Overlap(_modes(shape, mode_weights, 1.0 / len(shape))).bound_to(shape)
+    weights = mode_weights or [1.0 / len(shape)] * len(shape)
+    return Overlap(tuple(zip(weights, map(Nuclear, range(len(shape))), strict=True))).bound_to(shape)
 
 
 def latent(shape: tuple[int, ...], mode_weights: Sequence[float] | None = None) -> Latent:
     """Share W out between the modes: a sum of tensors, each of low rank in one mode; by default each weight is 1."""
-    return Latent(_modes(shape, mode_weights, 1.0)).bound_to(shape)
+    weights = mode_weights or [1.0] * len(shape)
+    return Latent(tuple(zip(weights, map(Nuclear, range(len(shape))), strict=True))).bound_to(shape)
 
 
 def scaled_latent(shape: tuple[int, ...], mode_weights: Sequence[float] | None = None) -> Latent:
     """Weigh the latent norm by ``1 / sqrt(I_n)``, which does not favour the modes with few entries."""
-    terms = _modes(shape, mode_weights, 1.0)
-    return Latent(tuple((w / math.sqrt(shape[a.mode]), a) for w, a in terms)).bound_to(shape)
+    weights = mode_weights or [1.0] * len(shape)
+    return latent(shape, [weight / math.sqrt(size) for weight, size in zip(weights, shape, strict=True)])
 
 
 PENALTIES: dict[str, Callable[..., Any]] = {"overlapped": overlapped, "latent": latent, "scaled_latent": scaled_latent}
@@ -738,7 +730,12 @@ def as_penalty(given: Any, shape: tuple[int, ...], mode_weights: Sequence[float]
     ((1.0, Nuclear(mode=0)), (0.1, L1()))
     """
     if isinstance(given, str) and given in PENALTIES:
-        return PENALTIES[given](shape, mode_weights)
+        weights = None if mode_weights is None else list(map(float, mode_weights))
+        if weights is not None and len(weights) != len(shape):
+            raise ValueError(
+                f"Expected {len(shape)} mode weights for weights of shape {shape}, got {len(weights)}: give one for each mode."
+            )
+        return PENALTIES[given](shape, weights)
     if mode_weights is not None:
         raise ValueError(
             f"Expected mode_weights=None with penalty={given!r}, got {tuple(mode_weights)}: weigh the terms themselves."
@@ -763,4 +760,4 @@ def tensor_trace_norm(W: Array, mode_weights: Sequence[float] | None = None) -> 
     >>> round(tensor_trace_norm(np.array([3.0, 4.0])), 12)  # order 1: the length of a vector
     5.0
     """
-    return float(overlapped(tuple(W.shape), mode_weights).value(W[None, ...])[0])
+    return float(as_penalty("overlapped", tuple(W.shape), mode_weights).value(W[None, ...])[0])

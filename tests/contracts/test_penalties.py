@@ -312,7 +312,7 @@ def test_with_one_mode_penalised_the_proximal_point_is_one_shrinkage(rng, method
 )
 def test_mode_weights_that_make_no_norm_are_refused_in_a_sentence(name, weights, message):
     with pytest.raises(ValueError, match=message):
-        PENALTIES[name]((2, 3, 4), weights).value(np.zeros((1, 2, 3, 4)))
+        as_penalty(name, (2, 3, 4), weights).value(np.zeros((1, 2, 3, 4)))
 
 
 @pytest.mark.parametrize("name", ["latent", "scaled_latent"])

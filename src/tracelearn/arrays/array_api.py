@@ -42,7 +42,6 @@ __all__ = [
     "detached",
     "dtype_name",
     "free_memory",
-    "is_narrow",
     "is_non_numpy",
     "is_on_gpu",
     "is_on_processor",
@@ -226,12 +225,6 @@ def widest(like: Array) -> dict[str, Any]:
     except (TypeError, RuntimeError, ValueError):
         return {"dtype": xp.float32, "device": there}
     return {"dtype": xp.float64, "device": there}
-
-
-def is_narrow(X: Array) -> bool:
-    """Whether an array holds whole numbers, or floats of fewer than 32 bits, which sums would not survive."""
-    xp = array_namespace(X)
-    return not xp.isdtype(X.dtype, "real floating") or bool(xp.finfo(X.dtype).bits < 32)
 
 
 def as_dtype(X: Array, dtype: Any) -> Array:

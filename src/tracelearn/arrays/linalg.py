@@ -63,24 +63,21 @@ def shrink(M: Array, threshold: Array) -> Array:
             [0., 0.]]])
     """
     xp = array_namespace(M)
-    square, Q = _eigh(M @ xp.matrix_transpose(M))
+    G = M @ xp.matrix_transpose(M)
+    in_kernel = is_on_gpu(G) and cuda.serves(G)
+    square, Q = cuda.eigh(G) if in_kernel else xp.linalg.eigh(G)
     sigma = xp.sqrt(positive_part(square))
     level = threshold[..., None]
     # Eigenvalues of the gram are exact to eps sigma_max^2, so singular values to sqrt(eps) sigma_max and no better.
     # A threshold of zero changes nothing, so it needs none. To ask a GPU costs more than the shrinkage, and the certificate
     # would see what is lost.
     coarse = math.sqrt(float(xp.finfo(M.dtype).eps)) * sigma[..., -1:]
-    if not (is_on_gpu(Q) and cuda.serves(Q)) and bool(xp.any((level < coarse) & (level > 0))):
+    if not in_kernel and bool(xp.any((level < coarse) & (level > 0))):
         U, sigma, Vt = xp.linalg.svd(M, full_matrices=False)
         return (U * positive_part(sigma - level)[..., None, :]) @ Vt
     left = positive_part(sigma - level)
     keep = left / xp.where(left > 0, sigma, xp.ones_like(sigma))
     return ((Q * keep[..., None, :]) @ xp.matrix_transpose(Q)) @ M
-
-
-def _eigh(G: Array) -> tuple[Array, Array]:
-    """Decompose small symmetric matrices (..., m, m); on a GPU the eigenvalues come in no order."""
-    return cuda.eigh(G) if is_on_gpu(G) and cuda.serves(G) else array_namespace(G).linalg.eigh(G)
 
 
 def with_ones(X: Array) -> Array:
@@ -138,7 +135,8 @@ def trace_norms(M: Array) -> Array:
     """
     xp = array_namespace(M)
     M, scale = _scaled(M)
-    Q = _eigh(M @ xp.matrix_transpose(M))[1]
+    G = M @ xp.matrix_transpose(M)
+    Q = (cuda.eigh(G) if is_on_gpu(G) and cuda.serves(G) else xp.linalg.eigh(G))[1]
     lengths = xp.sqrt(xp.sum((xp.matrix_transpose(Q) @ M) ** 2, axis=-1))
     return xp.sum(lengths, axis=-1) * scale[..., 0, 0]
 

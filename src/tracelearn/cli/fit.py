@@ -200,7 +200,7 @@ def fit_command(
     from tracelearn.cli import learning, progress
     from tracelearn.report.model import gather
 
-    with progress.Bar(quiet=quiet or as_json) as bar:
+    with progress.Bar(quiet=quiet or as_json, steps=learning.STEPS) as bar:
         found = learning.read(source, grouped, data, bar)
         if confounding is not None:
             large = f"Expected samples that fit in memory with --confounds, got {data}: take some of them."

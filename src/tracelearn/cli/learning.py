@@ -31,13 +31,16 @@ from tracelearn.report.scores import Folds, compare
 from tracelearn.samples import Source
 from tracelearn.selection.folds import corrected_error
 
-__all__ = ["Dataset", "Task", "check_folds", "check_labels", "draw_folds", "find_task", "learn", "read"]
+__all__ = ["STEPS", "Dataset", "Task", "check_folds", "check_labels", "draw_folds", "find_task", "learn", "read"]
 
 Splits = list[tuple[NDArray[Any], NDArray[Any]]]
 
 _TASKS = ("auto", "classification", "regression")
 _MOST_COMPARED = 5_000_000  # numbers in samples that flat models are fitted to as well
 _MOST_CLASSES = 20  # of whole numbers; more are taken for numbers
+
+# What the bar shows, from one share of all work to another: flat models take most of the time on many sets.
+STEPS = {"reading": (0.0, 0.02), "choosing alpha": (0.02, 0.4), "learning": (0.02, 0.2), "scoring": (0.4, 1.0)}
 
 
 # --- samples ----------------------------------------------------------------------------------------------------------
@@ -137,11 +140,10 @@ def find_task(y: NDArray[Any], task: str) -> Task:
     if y.ndim > 1:
         return Task("regression", "the target is several numbers for each sample")
     count = len(np.unique(y))
-    few = count <= _MOST_CLASSES
-    if y.dtype.kind in "iu":
-        return Task("classification" if few else "regression", f"the target is {count:,} different whole numbers")
-    hint = " (labels? say --task classification)" if few else ""
-    return Task("regression", f"the target is {count:,} different decimal numbers{hint}")
+    if y.dtype.kind in "iu" or np.all(np.isfinite(y) & (y == np.round(y))):  # labels are often stored as 0.0 and 1.0
+        kind = "classification" if count <= _MOST_CLASSES else "regression"
+        return Task(kind, f"the target is {count:,} different whole numbers")
+    return Task("regression", f"the target is {count:,} different decimal numbers")
 
 
 # --- folds ------------------------------------------------------------------------------------------------------------
@@ -222,7 +224,10 @@ def _cross_validate(model: Any, data: Dataset, splits: Splits, task: Task, bar: 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of others' fits; their scores say what they are worth
             clean = data.cleaned(train) if rivals else data
-            others = [clean.predict(clean.fit(clone(rival), np.sort(train)), held) for rival in rivals.values()]
+            others: list[Any] = []
+            for rival in rivals.values():
+                bar.show("scoring", number + (1 + len(others)) / (1 + len(rivals)), len(splits))
+                others.append(clean.predict(clean.fit(clone(rival), np.sort(train)), held))
         scores.append([measure(truths[-1], found) for found in (alone, predictions[-1], *others)])
     guess, mean, *_ = np.mean(scores, axis=0)
     ratio = float(np.mean([len(test) / len(train) for train, test in splits]))

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from rich.console import Console, Group
 from rich.live import Live
 from rich.panel import Panel
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskProgressColumn, TimeRemainingColumn
 from rich.text import Text
 
 __all__ = ["Bar", "draw_curve", "sparkline", "stream_view", "summary"]
@@ -24,22 +26,50 @@ _LINE_SECONDS = 1.0  # a log file needs no more
 _MOST_POINTS = 2000
 
 
-class Bar(Progress):
-    """A bar with the time left, on a terminal; elsewhere, and where the console is quiet, nothing."""
+class _TimeLeft(ProgressColumn):
+    """The time left until work ``ends``, counted down while nothing is heard of it."""
 
-    def __init__(self, console: Console | None = None, *, quiet: bool = False) -> None:
+    def render(self, task: Task) -> Text:
+        ends = task.fields.get("ends")
+        left = "-:--:--" if ends is None else timedelta(seconds=max(0, round(ends - task.get_time())))
+        return Text(f"{left} left")
+
+
+class Bar(Progress):
+    """A bar with the time left, on a terminal; elsewhere, and where the console is quiet, nothing.
+
+    Work of several ``steps``, each from one share of all work to another, has one bar, which never runs backwards; without them
+    each has a bar of its own.
+    """
+
+    def __init__(
+        self,
+        console: Console | None = None,
+        *,
+        quiet: bool = False,
+        steps: Mapping[str, tuple[float, float]] = MappingProxyType({}),
+    ) -> None:
         console = Console(quiet=quiet) if console is None else console
-        self.is_shown = console.is_terminal and not console.quiet
-        columns = ("{task.description}", BarColumn(), TaskProgressColumn(), TimeRemainingColumn(), "left")
+        self.is_shown, self._steps = console.is_terminal and not console.quiet, steps
+        columns = ("{task.description}", BarColumn(), TaskProgressColumn(), _TimeLeft())
         super().__init__(*columns, console=console, transient=True, disable=not self.is_shown)
         self._task = self.add_task("", visible=False)
 
     def show(self, what: str, done: float = 0.0, total: float | None = None) -> None:
         """Show how far something is."""
-        if what != self.tasks[0].description:
-            self.remove_task(self._task)  # rich would show the time left of the last one for a while
+        if self._steps:
+            begin, end = self._steps[what]
+            share = begin + (end - begin) * done / total if total else begin
+            done, total = max(share, self.tasks[0].completed), 1.0
+            what = what.ljust(max(map(len, self._steps)))
+        elif what != self.tasks[0].description:
+            self.remove_task(self._task)  # the time left is counted from its start on
             self._task = self.add_task(what)
-        self.update(self._task, completed=done, total=total, visible=True)
+        # If all goes on as it did from the start on: steps are not equally fast, and the last ones alone say little.
+        task, ends = self.tasks[0], None
+        if done and total:
+            ends = task.get_time() + (task.elapsed or 0.0) * (total - done) / done
+        self.update(self._task, description=what, completed=done, total=total, visible=True, ends=ends)
 
     def follow(self, what: str, batches: Iterable[Any], total: int | None) -> Iterator[Any]:
         """Pass batches on, tuples that begin with samples, and show how many of all samples have passed."""

@@ -21,7 +21,6 @@ from tracelearn.arrays.array_api import (
     Array,
     array_namespace,
     as_dtype,
-    is_narrow,
     is_sparse,
     move_to,
     place,
@@ -37,7 +36,7 @@ from tracelearn.penalties import as_penalty
 from tracelearn.problems.batch import Form, Problems, Solution, choose_form, datafit, share_of_alpha_max
 from tracelearn.problems.datafits import DataFit, Squares, summed
 from tracelearn.samples.checks import (
-    check_overflow,
+    check_finite,
     check_place,
     check_total_weight,
     learning,
@@ -337,15 +336,15 @@ class TraceNormModel(WeightsInModes, BaseEstimator):
     def _fit_moments(self, moments: Moments, warm: bool, *, keep: bool = True) -> None:
         """Solve the problem of moments, with confounds where a sample has fewer features; keep them to go on learning."""
         xp, shape, joint = array_namespace(moments.gram), self.sample_shape_, moments
-        p, regression = math.prod(shape), None
-        if joint.n_features > p:
+        p, (n_features, K), regression = math.prod(shape), joint.cross.shape, None
+        if n_features > p:  # the last ones are confounds
             regression = Regression.of_joint(joint if self.fit_intercept else joint.uncentred(), p)
             moments = regression.residual_moments(joint)
         scales = mode_scales(xp.linalg.diagonal(moments.gram) / moments.weight, shape) if self.scaling else None
         past = moments if scales is None else moments.rescaled(scales)
         past = past if self.fit_intercept else past.uncentred()
-        fit = Squares.of(past, ridge=self.ridge, joint=self._joint(moments.n_targets))
-        W = self._solve(fit, moments.n_targets, warm, scales)
+        fit = Squares.of(past, ridge=self.ridge, joint=self._joint(K))
+        W = self._solve(fit, K, warm, scales)
         if regression is not None:
             self._weigh_confounds(regression, W)
         if keep:
@@ -436,7 +435,8 @@ class TraceNormModel(WeightsInModes, BaseEstimator):
         self.intercept_ = float(intercept[0]) if self._single else intercept
         self.coef_ = self._shaped(kept, (kept.shape[1],) if self._flat else self.sample_shape_)
         self._report(f"relative duality gap {self.dual_gap_:.1e} after {self.n_iter_} iterations")
-        self._warn()
+        if self.dual_gap_ > self.tol or not bool(xp.any(kept != 0)):
+            self._warn()
         return coef
 
     def _intercept(self, problems: Problems, W: Array, room: Array) -> tuple[Array, Array]:
@@ -456,8 +456,8 @@ class TraceNormModel(WeightsInModes, BaseEstimator):
         return (kept, cost) if fits else (found, xp.zeros_like(room))
 
     def _warn(self) -> None:
-        """Warn of an answer that is not proven, or that says nothing."""
-        xp, alpha = array_namespace(self.coef_), float(np.max(self.alpha_))
+        """Warn of an answer that is not proven, or of weights that are all zero."""
+        alpha = float(np.max(self.alpha_))
         if self.dual_gap_ > self.tol:
             advice = "increase max_iter, scale the features, or accept a larger tol."
             if alpha == 0.0:
@@ -470,7 +470,7 @@ class TraceNormModel(WeightsInModes, BaseEstimator):
                 f"{type(self).__name__} with alpha={alpha:g}: {advice}",
                 ConvergenceWarning,
             )
-        elif not bool(xp.any(self.coef_ != 0)):
+        else:
             why = (
                 f"with alpha={alpha:g}: it is too large for samples in these units, so decrease it, scale the samples, or let "
                 f"{type(self).__name__}CV choose it."
@@ -526,7 +526,7 @@ class TraceNormModel(WeightsInModes, BaseEstimator):
         rows, _ = read_samples(self, X, reset=False, any_library=True)
         xp = array_namespace(rows)
         coef = xp.reshape(self.coef_, (-1, rows.shape[1]))
-        dtype = coef.dtype if is_narrow(rows) else xp.result_type(rows.dtype, coef.dtype)
+        dtype = xp.result_type(rows.dtype, coef.dtype) if xp.isdtype(rows.dtype, "real floating") else coef.dtype
         # Confounds may be far from zero, as times of day are: their part and the intercept cancel, which single precision loses.
         within = dtype if confounds is None else xp.result_type(dtype, self.confound_coef_.dtype)
         shift = self.intercept_ if isinstance(self.intercept_, float) else as_dtype(self.intercept_, within)
@@ -535,7 +535,7 @@ class TraceNormModel(WeightsInModes, BaseEstimator):
             if confounds is not None:
                 weights = xp.reshape(self.confound_coef_, (coef.shape[0], -1))
                 scores = as_dtype(scores + move_to(confounds, rows, within) @ as_dtype(weights, within).T, dtype)
-        check_overflow(scores, "scores")
+        check_finite(scores, "scores", overflows=True)
         return scores
 
     @property

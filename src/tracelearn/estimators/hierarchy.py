@@ -24,7 +24,7 @@ from tracelearn.arrays.array_api import Array
 from tracelearn.confounds import Regression
 from tracelearn.estimators import TraceNormClassifier
 from tracelearn.moments import Moments
-from tracelearn.samples.checks import check_overflow, learning, read_confounds, read_labels, read_samples, read_weights
+from tracelearn.samples.checks import check_finite, learning, read_confounds, read_labels, read_samples, read_weights
 from tracelearn.samples.samples import Block, Samples, unnamed
 from tracelearn.samples.scikit_learn import Interval, StrOptions
 
@@ -383,7 +383,7 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         with np.errstate(over="ignore", invalid="ignore"):  # judged below
             steps = rows @ self.coef_.reshape(-1, rows.shape[1]).T + self.intercept_
             steps = steps if C is None else steps + C @ self.confound_coef_.T
-        check_overflow(steps, "scores")
+        check_finite(steps, "scores", overflows=True)
         scores = np.full((rows.shape[0], len(self.classes_)), -np.inf, steps.dtype)
         for k in self._seen:
             signs = np.array([(k in node.right) * 1.0 - (k in node.left) for node in self._models])

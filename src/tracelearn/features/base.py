@@ -32,7 +32,6 @@ from tracelearn.arrays.array_api import (
 )
 from tracelearn.samples.checks import (
     check_finite,
-    check_overflow,
     check_range,
     float_dtype,
     learning,
@@ -240,8 +239,9 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
         y : ignored
         sample_weight : array of shape (n_samples,), default=None
         """
-        kept = {name: value for name, value in vars(self).items() if name.startswith("_") or not name.endswith("_")}
-        self.__dict__ = kept
+        for name in list(vars(self)):  # what was learned before
+            if name.endswith("_") and not name.startswith("_"):
+                delattr(self, name)
         self._learn_named(X, sample_weight)
         return self
 
@@ -253,8 +253,8 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
 
     def _learn_named(self, X: Any, sample_weight: Any) -> None:
         """Learn, and keep names of modes where samples bring them."""
-        X, _, modes = unnamed(X, 0, getattr(self, "modes_", None))
-        self.__dict__.update({} if modes is None else {"modes_": modes})
+        if is_named(X):
+            X, _, self.modes_ = unnamed(X, 0, getattr(self, "modes_", None))
         self._learn(X, sample_weight)
 
     def _learn(self, X: Any, sample_weight: Any) -> None:
@@ -286,7 +286,7 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
                     for rows in self._blocks(T):
                         more = measure(T[rows, ...], weight[rows])
                         summary = more if summary is None else summary + more
-                largest = max((np.max(np.abs(part)) for part in summary.sums), default=1.0)
+                largest = max(map(np.max, map(np.abs, summary.sums)), default=1.0)
                 if not np.finfo(np.float64).tiny < largest < np.inf:
                     check_range(T, "X")
                 return summary  # type: ignore[no-any-return]
@@ -351,7 +351,7 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
                 else:
                     found[block] = part
         found = xp.concat(parts) if found is None else found
-        check_overflow(found, "transformed entries")
+        check_finite(found, "transformed entries", overflows=True)
         return xp.reshape(found, (found.shape[0], -1)) if flat else found
 
     # --- what scikit-learn asks --------------------------------------------------------------------------------------
@@ -432,7 +432,9 @@ class ModeTransformer(LinearTransformer):
 
     def _keep(self, summary: Summary) -> None:
         self.mean_ = summary.mean
-        self.mode_covariances_ = [scatter / summary.weight for scatter in summary.sums]
+        self.mode_covariances_ = []
+        for scatter in summary.sums:
+            self.mode_covariances_.append(scatter / summary.weight)
 
     def _known(self) -> tuple[Array, list[Array]]:
         return self.mean_, self.mode_covariances_

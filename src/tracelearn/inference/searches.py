@@ -53,15 +53,17 @@ def _alphas(design: Design, cv: Any, norm: Any, n_targets: int) -> Path:
     (fit,), shape = design.fits, design.samples.shape
     rough = fit.single()  # type: ignore[attr-defined]
     tops = to_numpy(alpha_max(design.whole, norm, shape)).reshape(-1, n_targets)
-    top = move_to(np.tile(np.repeat(np.max(tops, axis=1), n_targets), design.n_folds), rough.ridge, rough.ridge.dtype)
+    top = move_to(
+        np.tile(np.repeat(np.max(tops, axis=1), n_targets), len(design.folds)), rough.ridge, rough.ridge.dtype
+    )
     alphas, given = read_alphas(cv.alphas, cv.eps)
-    group = Group(rough, fit, norm, top, tuple(range(design.n_folds)), (0,))
+    group = Group(rough, fit, norm, top, tuple(range(len(design.folds))), (0,))
     return path(design, group, alphas, given=given, max_iter=cv.max_iter)
 
 
 def _best(walk: Path, design: Design, reading: Reading, scoring: Any, order: Array) -> tuple[Array, Array]:
     """Choose along a path for each set; return what selected (S,), and the held-out score of the choice (S,)."""
-    S, F, K = len(order), design.n_folds, reading.samples.n_targets
+    S, F, K = len(order), len(design.folds), reading.samples.n_targets
     statistics, shown = [], []
     for W, b in walk:
         common = -(W @ design.centre)  # folds are compared about one mean, as in the search

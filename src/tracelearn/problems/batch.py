@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -146,7 +146,7 @@ def _modelled(samples: Samples, **options: Any) -> Modelled:
     moments = samples.moments(single=True)
     rough, mean = Squares.of(moments, **options), moments.x_mean
     centred = samples.in_passes().mapped_rows(lambda X: X - mean, samples.shape)
-    found = {field.name: getattr(rough, field.name) for field in fields(rough)}
+    found = {own.name: getattr(rough, own.name) for own in fields(rough)}
     found["operator"] = Passes(centred.total, 0.0 * mean, 2.0)
     error = _TF32_ERROR if is_on_gpu(mean) else _SINGLE_ERROR
     return Modelled(**found, known=rough.operator, error=error, build=lambda: Squares.of(samples.moments(), **options))
@@ -379,7 +379,8 @@ class Problems:
         """
         if start is not None:
             return self.certified(start.W, start.split, 0, start.rho, proven=proven)
-        W = self.tensors(array_namespace(self.alpha).zeros_like(self.fit.at_zero.gradient))
+        xp = array_namespace(self.alpha)
+        W = xp.reshape(xp.zeros_like(self.fit.at_zero.gradient), (-1, *self.shape))
         if not zero:
             return self.certified(W, self.penalty.start(W), 0, proven=False)
         _, objective, gap = replayed(W, _proof, self.penalised, False, self, W, None)
@@ -409,6 +410,7 @@ def _proof(
     return W, *certify(at, penalty, W, split, problems.alpha, problems.scale, penalised=penalised, zero=zero)
 
 
+@dataclass(eq=False)
 class Finish:
     """Decides which problems are done, collects their answers as they come, and puts them back into order.
 
@@ -417,41 +419,42 @@ class Finish:
     bounded, and then the answer stands as it is.
     """
 
-    def __init__(self, problems: Problems, tol: float, exact_ranks: bool) -> None:
-        xp, alpha = array_namespace(problems.alpha), problems.alpha
-        self._tol, self._exact_ranks = tol, exact_ranks
-        self._deadline = xp.full_like(alpha, math.inf)
-        self._good: Solution | None = None
-        self._open = xp.arange(alpha.shape[0], device=device(alpha))
-        self._parts: list[tuple[Array, Solution]] = []
+    tol: float
+    exact_ranks: bool
+    _deadline: Array | None = None  # iterations (B,) after which answers of the open problems stand as they are
+    _good: Solution | None = None
+    _open: Array | None = None  # index (B,) of the open problems; None for all
+    _parts: list[tuple[Array, Solution]] = field(default_factory=list)
 
     def judge(self, problems: Problems, found: Solution) -> tuple[Solution, Array]:
         """Return the answers so far, tidied where that holds, and which of them (B,) are done."""
         xp = array_namespace(found.gap)
-        good = found.gap <= self._tol
+        good = found.gap <= self.tol
         if self._good is not None:  # a gap need not fall steadily: what was proven before stays proven
-            found = found.where(~good & (self._good.gap <= self._tol), self._good)
-        if not self._exact_ranks or not bool(xp.any(found.gap <= self._tol)):
+            found = found.where(~good & (self._good.gap <= self.tol), self._good)
+        if not self.exact_ranks or not bool(xp.any(found.gap <= self.tol)):
             return found, good
         self._good = found
         tidy = problems.certified(found.W, found.split, found.n_iter, found.rho, tidy=True)
-        exact = tidy.gap <= self._tol
+        exact = tidy.gap <= self.tol
         last_call = xp.full_like(found.gap, 1.25 * found.n_iter + 20.0)
-        self._deadline = xp.where(good, xp.minimum(self._deadline, last_call), self._deadline)
+        before = xp.full_like(found.gap, math.inf) if self._deadline is None else self._deadline
+        self._deadline = xp.where(good, xp.minimum(before, last_call), before)
         return found.where(exact, tidy), exact | (self._deadline <= found.n_iter)
 
     def keep(self, found: Solution, done: Array) -> Array:
         """Keep the answers that are done; return the index of the others, with which the solver goes on."""
         xp = array_namespace(done)
         ready, left = xp.nonzero(done)[0], xp.nonzero(~done)[0]
-        self._parts.append((self._open[ready], found.take(ready)))
-        self._open, self._deadline = self._open[left], self._deadline[left]
+        index = xp.arange(done.shape[0], device=device(done)) if self._open is None else self._open
+        self._parts.append((index[ready], found.take(ready)))
+        self._open, self._deadline = index[left], None if self._deadline is None else self._deadline[left]
         self._good = None if self._good is None else self._good.take(left)
         return left
 
     def all(self, found: Solution) -> Solution:
         """Return all answers in order, given the last of them."""
-        if not self._parts:
+        if self._open is None:
             return found
         xp, parts = array_namespace(self._open), [*self._parts, (self._open, found)]
         order = xp.argsort(xp.concat([index for index, _ in parts]))

@@ -251,17 +251,11 @@ def _against(rows: Array, table: Array) -> Array:
 # Solves are functions of arrays, without a memory of their own: a GPU can record them.
 
 
-def _times(rows: Array, matrix: Array) -> Array:
-    """Multiply rows by a matrix, or the rows of each group by its own of a stack."""
-    if matrix.ndim == 2:
-        return rows @ matrix
-    xp = array_namespace(rows)
-    return xp.reshape(xp.reshape(rows, (matrix.shape[0], -1, rows.shape[1])) @ matrix, rows.shape)
-
-
 def _in_eigenbasis(vectors: Array, divisor: Array, rows: Array) -> Array:
-    """Divide the coordinates of rows in eigenvectors."""
-    return _times(_times(rows, vectors) / divisor, array_namespace(rows).matrix_transpose(vectors))
+    """Divide the coordinates of rows in eigenvectors by divisors (R, p); or, group by group, (G, R / G, p)."""
+    xp = array_namespace(rows)
+    inside = xp.reshape(rows, divisor.shape) @ vectors
+    return xp.reshape((inside / divisor) @ xp.matrix_transpose(vectors), rows.shape)
 
 
 def _in_span(inner: Rows, basis: Array, shift: Array, rows: Array) -> Array:
@@ -309,7 +303,8 @@ class Gram:
 
     def apply(self, rows: Array) -> Array:
         """Multiply every row by its matrix."""
-        return _times(rows, self.matrix)
+        xp, groups = array_namespace(rows), self.matrix.shape[:-2]
+        return xp.reshape(xp.reshape(rows, (*groups, -1, rows.shape[1])) @ self.matrix, rows.shape)
 
     @cached_property
     def _eigen(self) -> tuple[Array, Array]:
@@ -335,8 +330,8 @@ class Gram:
                 self._last[level] = solve
             return solve  # not looked up again: another thread may have cleared
         values, vectors = self._eigen
-        groups = xp.reshape(values, (self.n_groups, 1, -1)) + xp.reshape(shift, (self.n_groups, -1, 1))
-        return partial(_in_eigenbasis, vectors, xp.reshape(groups, (shift.shape[0], -1)))
+        divisor = values[..., None, :] + xp.reshape(shift, (*self.matrix.shape[:-2], -1, 1))
+        return partial(_in_eigenbasis, vectors, divisor)
 
     def largest(self) -> float:
         """Bound the largest eigenvalue from above, within a few per cent."""
@@ -499,10 +494,9 @@ class Squares:
 
     @property
     def in_coordinates(self) -> Squares:
-        """The problems of coordinates again: what is not in their span takes no part in products."""
-        if not isinstance(self.operator, InBasis):
-            return self
-        return replace(self, operator=self.operator.inner, cross=self.cross @ self.operator.basis)
+        """The problems of coordinates again, of an operator in a basis: what is not in their span takes no part in products."""
+        operator: Any = self.operator
+        return replace(self, operator=operator.inner, cross=self.cross @ operator.basis)
 
     @classmethod
     def stacked(cls, parts: Sequence[Squares]) -> Squares:

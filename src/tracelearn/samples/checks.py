@@ -18,7 +18,6 @@ from tracelearn.arrays.array_api import (
     array_namespace,
     detached,
     dtype_name,
-    is_narrow,
     is_non_numpy,
     is_sparse,
     move_to,
@@ -35,7 +34,6 @@ from tracelearn.samples.scikit_learn import check_feature_names, check_n_feature
 __all__ = [
     "as_numpy",
     "check_finite",
-    "check_overflow",
     "check_place",
     "check_range",
     "float_dtype",
@@ -51,21 +49,39 @@ __all__ = [
     "small_on_one_thread",
 ]
 
-# Products of two numbers, and in double precision products of those, must neither overflow nor vanish.
-_RANGES = {32: (1e-15, 1e15), 64: (1e-50, 1e50)}
+# Products of two numbers, and in double precision products of those, must neither overflow nor vanish. What has 16 bits is
+# widened to double precision first.
+_RANGES = {16: (1e-50, 1e50), 32: (1e-15, 1e15), 64: (1e-50, 1e50)}
 _WEIGHT_RANGE = 1e-100, 1e100  # products of a weight with two numbers must not either
 
 
-def check_finite(values: Array, name: str, shape: tuple[int, ...] = ()) -> None:
-    """Refuse NaN and infinity, naming the place of the first; of sparse rows only the entries are looked at."""
-    entries = values.data if is_sparse(values) else array_namespace(values).reshape(values, (-1,))
-    index = _first_not_finite(entries)
-    if index is None:
+def check_finite(values: Array, name: str, shape: tuple[int, ...] = (), *, overflows: bool = False) -> None:
+    """Refuse NaN and infinity, naming the place of the first; of sparse rows only the entries are looked at.
+
+    With ``overflows`` the values are what finite samples were made into, and such a number has left the range of their dtype.
+    """
+    xp, entries = array_namespace(values), values.data if is_sparse(values) else values
+    if not xp.isdtype(entries.dtype, "real floating"):
         return
+    # One pass and no mask in the good case: a sum is finite unless a term is not, or it overflows.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if math.isfinite(float(xp.sum(entries))):
+            return
+    entries = xp.reshape(entries, (-1,))
+    bad = ~xp.isfinite(entries)
+    if not bool(xp.any(bad)):
+        return
+    index = int(xp.argmax(xp.astype(bad, xp.uint8)))
     if is_sparse(values):
         row, column = int(np.searchsorted(values.indptr, index, side="right")) - 1, int(values.indices[index])
     else:
         row, column = divmod(index, math.prod(values.shape[1:]))
+    if overflows:
+        wider = "" if dtype_name(values.dtype) == "float64" else "as float64, or "
+        raise InputError(
+            f"Expected samples whose {name} {dtype_name(values.dtype)} can hold, got an overflow at sample {row}: pass X "
+            f"{wider}in the units of the samples of fit."
+        )
     where = f", entry {tuple(int(i) for i in np.unravel_index(column, shape))}" if shape else ""
     kind = "NaN" if math.isnan(float(entries[index])) else "infinity"
     raise InputError(
@@ -92,31 +108,6 @@ def as_numpy(values: Any, name: str) -> Array:
     return found
 
 
-def check_overflow(values: Array, what: str) -> None:
-    """Refuse what finite samples were made into where it left the range of floating point."""
-    index = _first_not_finite(values)
-    if index is None:
-        return
-    wider = "" if dtype_name(values.dtype) == "float64" else "as float64, or "
-    raise InputError(
-        f"Expected samples whose {what} {dtype_name(values.dtype)} can hold, got an overflow at sample "
-        f"{index // math.prod(values.shape[1:])}: pass X {wider}in the units of the samples of fit."
-    )
-
-
-def _first_not_finite(values: Array) -> int | None:
-    """Find the first number that is NaN or infinite, counted in C order."""
-    xp = array_namespace(values)
-    if not xp.isdtype(values.dtype, "real floating"):
-        return None
-    # One pass and no mask in the good case: a sum is finite unless a term is not, or it overflows.
-    with np.errstate(over="ignore", invalid="ignore"):
-        if math.isfinite(float(xp.sum(values))):
-            return None
-    bad = xp.reshape(~xp.isfinite(values), (-1,))
-    return int(xp.argmax(xp.astype(bad, xp.uint8))) if bool(xp.any(bad)) else None
-
-
 def check_range(values: Array, name: str) -> None:
     """Refuse numbers so large or so small that their products overflow or vanish; all zeros are fine."""
     values = values.data if is_sparse(values) else values
@@ -124,7 +115,7 @@ def check_range(values: Array, name: str) -> None:
     if 0 in values.shape or not xp.isdtype(values.dtype, "real floating"):
         return  # whole numbers have products within the range of float64
     largest = max(float(xp.max(values)), -float(xp.min(values)))
-    low, high = _RANGES[64 if is_narrow(values) else xp.finfo(values.dtype).bits]  # what is narrow is widened
+    low, high = _RANGES[xp.finfo(values.dtype).bits]
     if largest > 0.0 and not low <= largest <= high:
         raise InputError(
             f"Expected the largest number in {name} to be between {low:g} and {high:g}, got {largest:.1e}: products of such "
@@ -188,7 +179,11 @@ def read_samples(
         )
     shape = sample_shape(X, estimator.tensor_shape)
     if not reset:
-        shape = _known_shape(estimator, shape, flat=len(np.shape(X)) == 2)
+        if shape != estimator.sample_shape_ and not (
+            len(np.shape(X)) == 2 and math.prod(shape) == math.prod(estimator.sample_shape_)
+        ):
+            raise _other_shape(estimator, shape)
+        shape = estimator.sample_shape_
     if getattr(getattr(X, "dtype", None), "kind", "f") in "SUVmM":
         raise InputError(f"Expected numbers in X, got {X.dtype} values: encode them as numbers first.")
     if non_numpy:
@@ -209,16 +204,13 @@ def read_samples(
     return rows, shape
 
 
-def _known_shape(estimator: Any, shape: tuple[int, ...], *, flat: bool) -> tuple[int, ...]:
-    """Return the shape of the samples of fit if these are of that shape, or flat and of that size."""
-    known: tuple[int, ...] = estimator.sample_shape_
-    count, expected = math.prod(shape), math.prod(known)
-    if shape != known and (count != expected or not flat):
-        hint = f"X has {count} features, but {type(estimator).__name__} is expecting {expected} features as input."
-        if count == expected:
-            hint = "bring the axes into the order of fit, or pass flat samples."
-        raise InputError(f"Expected samples of shape {known} as in fit, got samples of shape {shape}: {hint}")
-    return known
+def _other_shape(estimator: Any, shape: tuple[int, ...]) -> InputError:
+    """Say that samples are neither of the shape of those of fit, nor flat and of their size."""
+    known, count, expected = estimator.sample_shape_, math.prod(shape), math.prod(estimator.sample_shape_)
+    hint = f"X has {count} features, but {type(estimator).__name__} is expecting {expected} features as input."
+    if count == expected:
+        hint = "bring the axes into the order of fit, or pass flat samples."
+    return InputError(f"Expected samples of shape {known} as in fit, got samples of shape {shape}: {hint}")
 
 
 def _canonical(rows: Any) -> Any:
@@ -268,8 +260,10 @@ def _check_real(values: Array, name: str) -> None:
 
 
 def float_dtype(X: Array) -> Any:
-    """Find the dtype of what is learned from X: its own, or the widest of its device for narrow numbers."""
-    return widest(X)["dtype"] if is_narrow(X) else X.dtype
+    """Find the dtype of what is learned from X: its own, or for whole numbers and 16 bits the widest of its device."""
+    xp = array_namespace(X)
+    is_float = xp.isdtype(X.dtype, "real floating") and xp.finfo(X.dtype).bits >= 32  # sums would not survive fewer
+    return X.dtype if is_float else widest(X)["dtype"]
 
 
 def read_targets(y: Any, X: Array) -> Array:

@@ -23,6 +23,7 @@ from tracelearn.samples.tables import Table, from_row
 __all__ = ["table"]
 
 _LONGEST_LINE = 64 << 20  # bytes
+_MOST_ABOVE = 8  # lines that are looked at for names, after the first two
 
 
 @dataclass(frozen=True)
@@ -77,13 +78,27 @@ def _look_at(place: Place) -> _Text:
     """Find in the first two lines what separates values, and whether decimals have a comma."""
     with place.open("rb") as file:
         lines: list[bytes] = [file.readline(_LONGEST_LINE) for _ in range(2)]
+        more = [file.readline(_LONGEST_LINE) for _ in range(_MOST_ABOVE)]
     if len(lines[0]) == _LONGEST_LINE:
         raise InputError(
             f"Expected names of columns in the first line of '{place}', got a line without an end: correct it."
         )
+    _refuse_lines_above(place, [*lines, *more])
     delimiter = max(",;\t", key=lambda mark: lines[0].count(mark.encode()))
     decimal_point = "," if delimiter == ";" and b"," in lines[1] and b"." not in lines[1] else "."
     return _Text(place, delimiter, decimal_point, max(8 << 20, 16 * max(map(len, lines))))
+
+
+def _refuse_lines_above(place: Place, lines: Sequence[bytes]) -> None:
+    """Refuse a title or the like above the names of columns: one value, where a line below has several."""
+    counts = [max(line.count(mark) for mark in (b",", b";", b"\t")) for line in lines]
+    below = next((i for i, count in enumerate(counts) if count > 1), 0)
+    if below and not counts[0]:
+        first = lines[0].decode(errors="replace").strip()[:60]
+        raise InputError(
+            f"Expected names of columns in the first line of '{place}', got {first!r}, one value, where line {below + 1} has "
+            f"{counts[below] + 1}: delete the lines above the names."
+        )
 
 
 def _refuse_no_names(place: Place, names: Sequence[str]) -> None:

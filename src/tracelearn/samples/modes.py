@@ -314,7 +314,12 @@ def _difference(known: Array, given: Array) -> str:
         if values.dtype.kind in "iu" and np.array_equal(values, np.arange(len(values))):
             return ""
     if known.shape != given.shape:
-        return f"{len(given)} for {len(known)}"
+        sizes = f"{len(given)} for {len(known)}"
+        for more, fewer, word in ((given, known, "also"), (known, given, "none that is")):
+            new = [value for value in more.tolist() if value not in set(fewer.tolist())]
+            if new and len(more) > len(fewer):
+                return f"{sizes}, {word} {new[0]}"
+        return sizes
     if "U" in (known.dtype.kind, given.dtype.kind):
         other = known.astype(str) != given.astype(str)
     else:

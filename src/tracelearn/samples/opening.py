@@ -8,9 +8,13 @@ format of tables has one function instead, ``table(path, columns)``.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import partial
+from itertools import chain
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -34,6 +38,7 @@ from tracelearn.samples.source import (
 
 __all__ = ["as_source", "open_source"]
 
+_SHEETS = (".xlsx", ".xls", ".ods")
 _FORMATS = {
     ".npy": "npy",
     ".npz": "npy",
@@ -257,7 +262,7 @@ class _File:
         if name is None:
             raise InputError(
                 f"Expected a path that ends in {', '.join(_FORMATS)}, or a folder of Parquet files or images, got '{path}': "
-                "convert it to one of these."
+                f"{'save the sheet as CSV' if path.name.lower().endswith(_SHEETS) else 'convert it to one of these'}."
             )
         if not isinstance(path, Path) and name not in _REMOTE:
             raise InputError(
@@ -315,12 +320,24 @@ class _File:
             return column if shape is None else shaped(column, shape, f"'{self.path}'")
         from tracelearn.samples import tables  # noqa: PLC0415 - only formats of pyarrow need it
 
-        names, found, modes = tables.entries(self.schema, samples, others, shape, f"'{self.path}'", ignore)
+        names, found, modes = tables.entries(
+            self.schema, samples, others, shape, f"'{self.path}'", ignore, self._text_in
+        )
         column = self._open(names if len(found) else names[0])
         if len(found) == 1 and samples == "X":  # names that form a grid, or that were chosen, are those of measurements
             tables.warn_of_columns(names, *_first_rows(column, targets))
         wanted = shape if shape is not None else found
         return replace(shaped(column, wanted, f"'{self.path}'"), modes=modes) if len(wanted) else column
+
+    def _text_in(self, name: str) -> str:
+        """Show the first value of a column that is no number, and its row; nothing where it cannot be read."""
+        row = 0
+        with suppress(ValueError):
+            for value in chain.from_iterable(self._open(name).read(0, _LOOKED_AT)):
+                if not re.fullmatch(r"\s*[-+\d.,eE]*\s*", str(value)):
+                    return f" ({str(value)[:40]!r} in row {row})"
+                row += 1
+        return ""
 
     def _look_for_axis(self, X: Column, n: int, options: Any) -> None:
         """Where another axis is as long as the targets, it is the one that was meant."""
@@ -343,10 +360,14 @@ class _File:
     def _named(self, name: Any, role: str, **options: Any) -> Column:
         names = self.names or []
         if name not in names:
-            shown = ", ".join(repr(other) for other in names[:20]) + (", ..." if len(names) > 20 else "")
+            shown = [*map(repr, names)] if len(names) <= 20 else [*map(repr, names[:10]), "...", *map(repr, names[-5:])]
+            near = [other for other in names if other.lower() == str(name).lower()] or get_close_matches(
+                str(name), names, 1
+            )
+            meant = f" (is {near[0]!r} meant?)" if near else ""
             raise InputError(
-                f"Expected {role} to be one of the names in '{self.path}', which are {shown or 'none'}, got '{name}': choose "
-                f"one with open_source(path, {role}=...)."
+                f"Expected {role} to be one of the names in '{self.path}', which are {', '.join(shown) or 'none'}, got "
+                f"'{name}'{meant}: choose one with open_source(path, {role}=...)."
             )
         return self._open(name, **options)
 

@@ -29,6 +29,9 @@ _INDEX = re.compile(r"|Unnamed: \d+|__index_level_\d+__")  # what pandas calls t
 # Parts of a name such as ch1_t20 or ('Fz', 'alpha'). Where dots alone part names, as in x.1.2, none is that of a decimal number.
 _PARTS, _DECIMALS = re.compile(r"[^\W_]+"), re.compile(r"[^\W_]*\d\.\d+|[^\W_]+")
 _NUMBERED = re.compile(r"(\D*?)(\d+(?:\.\d+)?)")
+# Names along one axis: letters or none, a number, a unit or none, such as 1200, 1200.5 nm or f12.
+_ALONG = re.compile(r"([^\W\d](?:\D*[^-\d])?)?(-?\d+(?:\.\d+)?)(?: ?([^\W\d_]+(?:-?\d)?))?")
+_FEWEST_ALONG = 10  # numbers that are the names of columns: no other column is one of the same axis
 _FEWEST_ROWS = 10  # that tell what a column is
 _ADVICE = (
     "choose columns with open_source(path, samples=...), such as 'ch*', or leave some out with open_source(path, "
@@ -90,8 +93,13 @@ def entries(
     tensor_shape: Sequence[int] | None,
     place: str,
     ignore: Sequence[str] = (),
+    text_in: Callable[[str], str] = lambda name: "",
 ) -> tuple[tuple[str, ...], tuple[int, ...], tuple[Mode, ...] | None]:
-    """Find the columns of the samples, their shape, () for one column that holds whole samples, and what names say of modes."""
+    """Find the columns of the samples, their shape, () for one column that holds whole samples, and what names say of modes.
+
+    There are no modes for one column, nor for a ``tensor_shape`` that the names do not give. ``text_in`` shows some text of a
+    column that should be numbers.
+    """
     if len(set(schema.names)) < len(schema.names):
         twice = next(name for name in schema.names if schema.names.count(name) > 1)
         raise InputError(f"Expected columns of different names in {place}, got {twice!r} twice: rename one.")
@@ -99,10 +107,16 @@ def entries(
         return (samples,), (), None
     target, weight = others
     names = _chosen(schema, samples, {"y" if target is None else target, weight}, ignore, place)
+    for name in names:
+        if not _is_number(schema.field(name).type):
+            raise InputError(
+                f"Expected numbers in the columns of {place} that are entries of a sample, got {schema.field(name).type} in "
+                f"{name!r}{text_in(name)}: {_ADVICE}"
+            )
     grid, modes = _grid(names)
-    shape = tuple(len(mode.values) for mode in modes or ()) or (len(names),)
-    if tensor_shape is None and samples == "X" and modes is None:
-        _refuse_outsiders(names, place)
+    shape = tuple(len(mode.values) for mode in modes)
+    if tensor_shape is None and samples == "X":
+        _refuse_outsiders(names, modes, place)
     if tensor_shape is None or tuple(tensor_shape) == shape:
         return grid, shape, modes
     if len(shape) > 1:
@@ -119,7 +133,7 @@ def entries(
 
 
 def _chosen(schema: Any, samples: str | Sequence[str], apart: set[Any], ignore: Sequence[str], place: str) -> list[str]:
-    """Find the columns that are entries of samples, all of which must be numbers."""
+    """Find the columns that are entries of samples."""
     known = set(schema.names)
     unknown = [name for name in ignore if name not in known]
     if unknown:
@@ -136,30 +150,47 @@ def _chosen(schema: Any, samples: str | Sequence[str], apart: set[Any], ignore: 
             f"Expected samples to be one of the names in {place}, such as {', '.join(map(repr, left[:5])) or 'none'}, or a "
             f"pattern such as 'ch*', got {missing[0] if missing else samples!r}: choose some with open_source(path, samples=...)."
         )
-    for name in names:
-        if not _is_number(schema.field(name).type):
-            raise InputError(
-                f"Expected numbers in the columns of {place} that are entries of a sample, got {schema.field(name).type} in "
-                f"{name!r}: {_ADVICE}"
-            )
     return names
 
 
-def _grid(names: Sequence[str]) -> tuple[tuple[str, ...], tuple[Mode, ...] | None]:
-    """Put names into the order of a grid, if they form a full one, and name its modes."""
+def _grid(names: Sequence[str]) -> tuple[tuple[str, ...], tuple[Mode, ...]]:
+    """Put names into the order of a grid, if they form a full one, or of an axis, and name the modes."""
+    along, mode = _axis(names)
+    if mode.values.dtype.kind == "f" and not re.match(
+        r"\D*\.", names[0]
+    ):  # the dot is that of decimals, unlike in x.1.2
+        return along, (mode,)
     pattern = _DECIMALS if re.search(r"[^\w.]|_", names[0]) else _PARTS
     places = {tuple(pattern.findall(name)): name for name in names}
     if len(places) < len(names) or len(set(map(len, places))) > 1:
-        return tuple(names), None
+        return along, (mode,)
     axes = [_in_order(labels) for labels in zip(*places, strict=True)]
     modes = [_mode(axis, place) for place, axis in enumerate(axis for axis in axes if len(axis) > 1)]
     if len(modes) < 2 or prod(map(len, axes)) != len(names):
-        return tuple(names), None
+        return along, (mode,)
     return tuple(places[place] for place in product(*axes)), tuple(modes)
 
 
-def _refuse_outsiders(names: Sequence[str], place: str) -> None:
-    """Refuse a few columns, such as an identifier, without which the names of the others form a grid."""
+def _axis(names: Sequence[str]) -> tuple[tuple[str, ...], Mode]:
+    """Put names into the order of an axis such as wavelengths, up unless they come down; others stay, and are names."""
+    found = [match.groups() for match in map(_ALONG.fullmatch, names) if match]
+    numbers = np.array([float(number) for _, number, _ in found])
+    is_axis = len(found) == len(names) == len(np.unique(numbers)) and len({(a, unit) for a, _, unit in found}) == 1
+    if not is_axis:
+        return tuple(names), Mode("column", np.array(names))
+    (letters, _, unit), order = found[0], np.argsort(numbers)
+    order = order[::-1] if np.all(np.diff(numbers) < 0) else order
+    values = numbers if any("." in number for _, number, _ in found) else numbers.astype(int)
+    return tuple(names[i] for i in order), Mode((letters or "").rstrip(" _.:") or "column", values[order], unit)
+
+
+def _refuse_outsiders(names: Sequence[str], modes: Sequence[Mode], place: str) -> None:
+    """Refuse a few columns, such as an identifier, without which the names of the others form a grid or are numbers."""
+    if len(modes) > 1 or not modes[0].has_names:
+        return
+    numbers = [name for name in names if (match := _ALONG.fullmatch(name)) and match[1] is None]
+    if len(numbers) >= _FEWEST_ALONG and not _axis(numbers)[1].has_names:
+        _refuse_others(names, numbers, "are numbers", place)
     pattern = _DECIMALS if sum(bool(re.search(r"[^\w.]|_", name)) for name in names) > len(names) / 2 else _PARTS
     parts = {name: pattern.findall(name) for name in names}
     usual, _ = Counter(map(len, parts.values())).most_common(1)[0]
@@ -171,13 +202,19 @@ def _refuse_outsiders(names: Sequence[str], place: str) -> None:
         for name, found in alike.items()
         if all(count[label] > 1 for count, label in zip(counts, found, strict=True))
     ]
-    outside = [name for name in names if name not in set(inside)]
-    modes = _grid(inside)[1] if len(inside) > len(outside) > 0 else None
-    if modes is not None:
-        shape = " × ".join(str(len(mode.values)) for mode in modes)
+    found = _grid(inside)[1] if inside else ()
+    if len(found) > 1:
+        shape = " × ".join(str(len(mode.values)) for mode in found)
+        _refuse_others(names, inside, f"form a grid of {shape}", place)
+
+
+def _refuse_others(names: Sequence[str], inside: Sequence[str], what: str, place: str) -> None:
+    known = set(inside)
+    outside = [name for name in names if name not in known]
+    if len(inside) > len(outside):
         raise InputError(
-            f"Expected columns in {place} whose names form one grid, got {len(inside)} that do ({shape}) and "
-            f"{', '.join(map(repr, outside[:5]))}{', ...' if len(outside) > 5 else ''}, outside of it: {_ADVICE}"
+            f"Expected columns of one kind in {place}, got {len(inside)} whose names {what}, and "
+            f"{', '.join(map(repr, outside[:5]))}{', ...' if len(outside) > 5 else ''}: {_ADVICE}"
         )
 
 

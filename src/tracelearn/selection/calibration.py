@@ -20,14 +20,16 @@ from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
 from tracelearn.arrays.linalg import conjugate_gradients, with_ones
 from tracelearn.estimators.scores import r_squared
 from tracelearn.losses import Loss, Multinomial, softmax
-from tracelearn.selection.folds import Design, Held
+from tracelearn.selection.folds import Held
 
 __all__ = [
+    "MOST_HELD",
     "HeldOut",
     "Judge",
     "class_map",
     "confirmed",
     "factor",
+    "found_classes",
     "held_out",
     "log_losses",
     "softmax_regression",
@@ -42,7 +44,7 @@ _EVIDENCE = 2.0
 
 
 # Held-out samples that a factor and a map are learned from: more make no difference to K^2 numbers.
-_MOST = 4000
+MOST_HELD = 4000
 
 # Steps of Newton's method at most, and the share of the log-loss that a step lowers it by when that is enough.
 _STEPS, _ENOUGH = 50, 1e-6
@@ -58,13 +60,13 @@ class HeldOut:
     share: Array
 
 
-def held_out(scores: Sequence[Array], design: Design) -> list[HeldOut]:
+def held_out(scores: Sequence[Array], known: Sequence[Held], weights: Array) -> list[HeldOut]:
     """Gather the held-out scores of each fold, of many every second or third; two classes get a column each."""
     found, count = list[HeldOut](), 0
     for own in scores:
         count += own.shape[0]
-    every = -(-count // _MOST)
-    for own, held, weight in zip(scores, design.held, design.weights, strict=True):
+    every = -(-count // MOST_HELD)
+    for own, held, weight in zip(scores, known, weights, strict=True):
         xp = array_namespace(held.Y)
         rows = xp.nonzero(held.share)[0][::every]
         z, codes = xp.take(own, rows, axis=0), xp.take(held.Y, rows, axis=0)
@@ -220,8 +222,10 @@ def softmax_regression(
 
 def log_losses(parts: Sequence[HeldOut]) -> Array:
     """Find the log-loss of each fold, of scores times one factor."""
-    size = factor(parts)
-    return np.array([_log_loss(own, size * own.scores) for own in parts])
+    size, found = factor(parts), np.empty(len(parts))
+    for f, own in enumerate(parts):
+        found[f] = _log_loss(own, size * own.scores)
+    return found
 
 
 def class_map(parts: Sequence[HeldOut]) -> tuple[Array, Array]:

@@ -11,6 +11,7 @@ import time
 import warnings
 from dataclasses import replace
 from numbers import Integral, Real
+from operator import attrgetter
 from typing import Any, Self
 
 import numpy as np
@@ -34,7 +35,7 @@ from tracelearn.samples.scikit_learn import (
     raise_for_params,
     with_callbacks,
 )
-from tracelearn.selection.calibration import HeldOut, Judge, factor, held_out
+from tracelearn.selection.calibration import Judge, factor
 from tracelearn.selection.folds import folds_of
 from tracelearn.selection.found import SHOWN, FoundModel
 from tracelearn.selection.search import Table, cv_results, rising_end
@@ -73,7 +74,7 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
     _classifier: bool
 
     def _new_model(self, **chosen: Any) -> Any:
-        shared = {name: getattr(self, name) for name in _OF_MODEL}
+        shared = dict(zip(_OF_MODEL, attrgetter(*_OF_MODEL)(self), strict=True))
         if self._classifier:
             shared["class_weight"] = self.class_weight
             shared["loss"] = "squared" if self._asks_loss else self.loss
@@ -151,7 +152,7 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
                 "Expected samples that can be read more than once to choose by cross-validation, got an iterator: pass arrays, "
                 "files or a list of batches."
             )
-        raw = model._gathered(raw, loss)
+        raw = raw if raw.in_memory else model._gathered(raw, loss)
         samples = model._read(raw)
         loss = loss.for_targets(samples.n_targets)
         labels, weight = raw.all_targets()
@@ -192,10 +193,8 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
         model = self._last_fit(session, best, view)
         _warn_of_choice(best, at, model)
         self.features_, self.best_estimator_, self.view_ = view.features, model, best.candidate.view
-        here = self._classifier and session.samples.in_memory
-        self._calibrate(session, model, held_out(best.held[at], best.design) if here else None)
         self.sample_shape_, self._flat = session.samples.shape, session.model._flat
-        self._show(session.model)
+        self._show(session, best, at)
 
     def _describe(self, session: Session, best: Table, at: int) -> None:
         """Keep the results in scikit-learn's own form, one row for each candidate and alpha."""
@@ -250,32 +249,28 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
         model.sample_shape_ = view.samples.shape
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ZeroWeightsWarning)  # a search says it in its own words
-            if design.total is not None and view.features is None and not self.scaling and loss.has_moments:
-                model._fit_moments(design.total, warm=False, keep=self.keep_moments)
+            summed = design.form.name == "moments" and view.features is None and not self.scaling
+            if summed and loss.has_moments:
+                model._fit_moments(design.moments.whole, warm=False, keep=self.keep_moments)
             else:
                 known = None if self.scaling or chosen.logistic else design.exact(model.ridge)
                 model._learn_from(_for_softmax(samples) if chosen.logistic else samples, loss, known)
         return model
 
-    def _calibrate(self, session: Session, model: Any, parts: list[HeldOut] | None) -> None:
-        """Keep what makes probabilities of scores, unless the loss has its own."""
-        for name in ("calibration_", "class_map_"):
+    def _show(self, session: Session, best: Table, at: int) -> None:
+        """Show what was learned as attributes: what samples are like as they came, the rest of the model that was found."""
+        model = self.best_estimator_
+        for name in ("calibration_", "class_map_", *SHOWN):
             self.__dict__.pop(name, None)
+            source = session.model if name in SHOWN[:4] else model
+            if name in SHOWN and hasattr(source, name):
+                setattr(self, name, getattr(source, name))
         if session.class_map is not None:
             self.class_map_ = model._class_map = move_to(session.class_map, model.coef_, model.coef_.dtype)
-        if self._classifier and not model._loss().has_probabilities:
-            self.calibration_ = 1.0 if parts is None or session.class_map is not None else factor(parts)
-
-    def _show(self, model: Any) -> None:
-        """Show what was learned as attributes: what samples are like as they came, the rest of the model that was found."""
-        best = self.best_estimator_
-        for shown in SHOWN:
-            self.__dict__.pop(shown, None)
-            source = model if shown in SHOWN[:4] else best
-            if hasattr(source, shown):
-                setattr(self, shown, getattr(source, shown))
-        for name in ("alphas_", "ridges_", "score_path_", "score_path_se_") if is_non_numpy(best.coef_) else ():
-            setattr(self, name, move_to(getattr(self, name), best.coef_, widest(best.coef_)["dtype"]))
+        if self._classifier and not model._loss().has_probabilities:  # what makes probabilities of scores
+            self.calibration_ = 1.0 if session.class_map is not None else factor(best.held_out(at))
+        for name in ("alphas_", "ridges_", "score_path_", "score_path_se_") if is_non_numpy(model.coef_) else ():
+            setattr(self, name, move_to(getattr(self, name), model.coef_, widest(model.coef_)["dtype"]))
 
     # --- what scikit-learn asks ----------------------------------------------------------------------------------------
 
@@ -285,7 +280,9 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
         found = dict(process_routing(self, "fit", **params).splitter.split) if params else {}
         if groups is not None:
             found["groups"] = groups
-        return {name: to_numpy(value) if is_non_numpy(value) else value for name, value in found.items()}
+        for name, value in found.items():
+            found[name] = to_numpy(value) if is_non_numpy(value) else value
+        return found
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Tell scikit-learn who takes what: ``fit`` the weights of samples if asked to, the splitter its groups.
@@ -497,8 +494,8 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
         Fitted on all samples, as ``features_`` shows them. Its fitted attributes are attributes here too: ``coef_``,
         ``intercept_``, ``patterns_``, ``mode_factors_``, ``mode_ranks_``, ``dual_gap_``, ``objective_`` and ``n_iter_``.
     calibration_ : float
-        What scores are multiplied by before their softmax is ``predict_proba``, found on held-out folds; 1 where samples
-        are read in blocks; not there for losses that have probabilities of their own.
+        What scores are multiplied by before their softmax is ``predict_proba``, found on held-out folds, of many samples
+        on a few thousand; not there for losses that have probabilities of their own.
     class_map_ : array of shape (n_classes + 1, n_classes)
         Only where folds confirmed it: scores are ``(X coef_ + intercept_) @ class_map_[:-1] + class_map_[-1]``. ``coef_``,
         ``intercept_`` and ``dual_gap_`` are those of the convex problem, before the map.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from numbers import Integral
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from array_api_compat import device
 from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold, check_cv
 from sklearn.utils.multiclass import type_of_target
 
-from tracelearn.arrays.array_api import Array, array_namespace, is_sparse, move_to
+from tracelearn.arrays.array_api import Array, array_namespace, is_sparse
 from tracelearn.confounds import Regression
 from tracelearn.errors import warn
 from tracelearn.losses import Loss
@@ -52,7 +52,10 @@ class Folds:
     @property
     def ratio(self) -> float:
         """How many samples are held out for each one that is learned from, the mean over folds."""
-        return float(np.mean([len(test) / len(train) for train, test in self.splits]))
+        found = []
+        for train, test in self.splits:
+            found.append(len(test) / len(train))
+        return float(np.mean(found))
 
     def among(self, chosen: Array) -> Folds:
         """Keep the samples for which an array (n,) is true, numbered anew."""
@@ -70,15 +73,10 @@ class Folds:
                 return None
         return found if held == self.n and not np.any(found < 0) else None
 
-    @cached_property
-    def are_complements(self) -> bool:
-        """Whether every fold learns from exactly those samples that it does not hold out."""
-        return np.array_equal(self.masks(held=False), ~self.masks(held=True))
-
     @property
     def longest(self) -> int:
         """The largest number of samples that a fold holds out."""
-        return max(len(test) for _, test in self.splits)
+        return max(map(len, map(itemgetter(1), self.splits)))
 
     def masks(self, *, held: bool) -> Array:
         """Mark the training or the held-out samples of each fold, (F, n)."""
@@ -129,7 +127,9 @@ def folds_of(
             raise ValueError(
                 "Expected at least two groups to hold one out, got one: leave groups out, or pass a splitter as cv."
             )
-        splitters = [kind(count, shuffle=True, random_state=seed) for seed in range(repeats)]
+        splitters = []
+        for seed in range(repeats):
+            splitters.append(kind(count, shuffle=True, random_state=seed))
     folds = Folds([], len(y))
     for splitter in splitters:
         for train, test in splitter.split(np.zeros(len(y)), y, **metadata):
@@ -170,26 +170,10 @@ class Principal:
 
     rows: Array
     Y: Array
+    squares: Array  # the diagonal (r,) of the matrix of products
+    cross: Array  # the products (r, K) of coordinates and targets, which all folds share
     axes: Array | None = None  # (p, r), if these are not the coordinates of the design
     origin: Any = 0.0  # (p,)
-
-    @cached_property
-    def squares(self) -> Array:
-        """The diagonal (r,) of the matrix of products."""
-        return array_namespace(self.rows).sum(self.rows**2, axis=0)
-
-    @cached_property
-    def cross(self) -> Array:
-        """The products (r, K) of coordinates and targets, which all folds share."""
-        return array_namespace(self.rows).matrix_transpose(self.rows) @ self.Y
-
-    def total_variance(self, held: Array, *, fit_intercept: bool) -> float:
-        """Sum the variances of all coordinates, without some samples."""
-        xp, n = array_namespace(self.rows), self.rows.shape[0] - held.shape[0]
-        own = xp.take(self.rows, held, axis=0)
-        mean = (xp.sum(self.rows, axis=0) - xp.sum(own, axis=0)) / n
-        found = (xp.sum(self.squares) - xp.sum(own**2)) / n
-        return max(0.0, float(found - xp.sum(mean**2))) if fit_intercept else float(found)  # samples may be constant
 
     def without(self, held: Array, ridges: Array, *, fit_intercept: bool) -> tuple[Array, Array]:
         """Minimise ``|Y - X W' - b|^2 + ridge |W|^2`` without some samples, for each of A ridges: (A, K, p) and (A, K).
@@ -251,19 +235,9 @@ class Design:
     by_score: bool = False  # whether that selects, or the variance that is explained after calibration
 
     @property
-    def n_folds(self) -> int:
-        """The number of folds."""
-        return len(self.folds)
-
-    @property
-    def n_targets(self) -> int:
-        """The number K of targets."""
-        return self.samples.n_targets
-
-    @property
     def shape(self) -> tuple[int, ...]:
         """The shape of one weight tensor."""
-        return (self.n_targets, *self.samples.shape) if self.joint else self.samples.shape
+        return (self.samples.n_targets, *self.samples.shape) if self.joint else self.samples.shape
 
     @cached_property
     def form(self) -> Form:
@@ -283,20 +257,16 @@ class Design:
         return Span.of(samples.rows, origin_of(samples, fit_intercept=self.fit_intercept))  # type: ignore[arg-type]
 
     @cached_property
-    def checked(self) -> Samples:
-        """The samples by their coordinates, with every number looked at, in the precision that solvers work in."""
-        return self.reduced.checked()
-
-    @cached_property
     def reduced(self) -> Samples:
-        """The samples by their coordinates; else the samples themselves."""
-        if self.span is None:
-            return self.samples
-        coordinates = self.span.coordinates
-        return self.samples.checked().with_rows(coordinates, (coordinates.shape[1],))
+        """The samples, where they have coordinates by these; in memory, with every number looked at, as solvers need them."""
+        samples = self.samples
+        if self.span is not None:
+            coordinates = self.span.coordinates
+            samples = samples.checked().with_rows(coordinates, (coordinates.shape[1],))
+        return samples.checked() if samples.in_memory else samples
 
     @cached_property
-    def _moments(self) -> _FoldMoments:
+    def moments(self) -> _FoldMoments:
         """The moments of the samples by their coordinates; read once."""
         samples, folds, masks = self.reduced, self.folds, self.folds.masks(held=True)
         if folds.fold_of is not None:
@@ -318,21 +288,15 @@ class Design:
         """How confounds explain the training samples of each fold, by their coordinates where they have some; None without."""
         samples = self.reduced
         if not samples.n_confounds:
-            return [None] * self.n_folds
+            return [None] * len(self.folds)
         if self.form.name in ("moments", "basis"):
-            return list(map(self._regression, self._moments.training))
-        checked, masks = self.checked, self.folds.masks(held=False)
+            return list(map(self._regression, self.moments.training))
+        checked, masks = samples.checked(), self.folds.masks(held=False)
         return [checked.take(mask).regression(centre=self.fit_intercept) for mask in masks]
 
-    def _regression(self, moments: Moments) -> Regression | None:
-        samples = self.reduced
-        past = moments if self.fit_intercept else moments.uncentred()
-        return Regression.of_joint(past, samples.n_features) if samples.n_confounds else None
-
-    @property
-    def total(self) -> Moments | None:
-        """The moments of all samples, where they are those of the samples as they are."""
-        return self._moments.whole if self.form.name == "moments" else None
+    def _regression(self, moments: Moments) -> Regression:
+        """How confounds, which are the last features, explain the samples of some moments."""
+        return Regression.of_joint(moments if self.fit_intercept else moments.uncentred(), self.reduced.n_features)
 
     @cached_property
     def principal(self) -> Principal | None:
@@ -342,45 +306,35 @@ class Design:
         which differ from fold to fold, or where folds hold out more samples than there are features.
         """
         samples = self.reduced
-        plain = (
-            samples.in_memory and not is_sparse(samples.like) and not samples.n_confounds and self.folds.are_complements
-        )
+        plain = samples.in_memory and not is_sparse(samples.like) and not samples.n_confounds
         if not plain or self.form.name not in ("moments", "basis"):
             return None
-        (block,) = self.checked.blocks
+        if not np.array_equal(self.folds.masks(held=False), ~self.folds.masks(held=True)):
+            return None
+        (block,) = samples.blocks
         xp = array_namespace(block.X)
         # Differences are taken of numbers up to 1e6 times as large.
         is_double = bool(xp.finfo(block.X.dtype).eps < 1e-12)
         if self.folds.longest >= block.X.shape[1] or not is_double or not bool(xp.all(block.weight == block.weight[0])):
             return None
-        if self.span is not None:
-            return Principal(block.X, block.Y)
-        origin = origin_of(self.checked, fit_intercept=self.fit_intercept)
-        centred = block.X - origin
-        axes = xp.linalg.eigh(centred.T @ centred)[1]
-        return Principal(centred @ axes, block.Y, axes, origin)
-
-    @cached_property
-    def total_variance(self) -> float:
-        """The largest sum of the variances of all features, of the training parts."""
-        if self.principal is not None:
-            found = 0.0
-            for _, test in self.folds.splits:
-                held = move_to(test, self.principal.rows)
-                found = max(found, self.principal.total_variance(held, fit_intercept=self.fit_intercept))
-            return found
-        xp = array_namespace(self.coordinates.variances)
-        return float(xp.max(xp.sum(self.coordinates.variances, axis=-1)))
+        rows, axes, origin = block.X, None, 0.0
+        if self.span is None:
+            origin = origin_of(samples, fit_intercept=self.fit_intercept)
+            centred = rows - origin
+            axes = xp.linalg.eigh(centred.T @ centred)[1]
+            rows = centred @ axes
+        return Principal(rows, block.Y, xp.sum(rows**2, axis=0), xp.matrix_transpose(rows) @ block.Y, axes, origin)
 
     def _squares(self, moments: Moments) -> Squares:
-        regression = self._regression(moments)
-        moments = moments if regression is None else regression.residual_moments(moments)
+        """State the problems of some moments, without what confounds explain."""
+        if self.samples.n_confounds:
+            moments = self._regression(moments).residual_moments(moments)
         return Squares.of(moments if self.fit_intercept else moments.uncentred(), joint=self.joint)
 
     @cached_property
     def coordinates(self) -> Squares:
         """The training parts of all folds as one data fit of coordinates, for ridge regression."""
-        return Squares.stacked(list(map(self._squares, self._moments.training)))
+        return Squares.stacked(list(map(self._squares, self.moments.training)))
 
     @cached_property
     def fits(self) -> list[DataFit]:
@@ -388,7 +342,7 @@ class Design:
         if self.form.name == "moments":
             return [self.coordinates]
         if self.span is not None:
-            variances = array_namespace(self.span.basis).stack([self.whole.variances] * self.n_folds)
+            variances = array_namespace(self.span.basis).stack([self.whole.variances] * len(self.folds))
             return [self.coordinates.lifted(self.span.basis, self.span.origin, variances)]
         checked, masks = self.samples.checked(), self.folds.masks(held=False)
         parts = [checked.take(mask) for mask in masks]
@@ -402,7 +356,7 @@ class Design:
     def whole(self) -> Any:
         """The data fit of all samples."""
         if self.form.name in ("moments", "basis"):
-            found = self._squares(self._moments.whole)
+            found = self._squares(self.moments.whole)
             if self.span is None:
                 return found
             origin = self.span.origin
@@ -423,14 +377,14 @@ class Design:
         """What each fold holds out: rows, targets and shares in memory, else moments, or samples where they are."""
         samples, found = self.reduced, []
         if self.form.name == "moments" and not samples.in_memory:
-            pairs = zip(self._moments.held, self._regressions, strict=True)
+            pairs = zip(self.moments.held, self._regressions, strict=True)
             return [part if own is None else own.residual_moments(part) for part, own in pairs]
-        samples = self.checked
+        samples = samples.checked()
         if not samples.in_memory:
             parts = zip(self.folds.masks(held=True), self._regressions, strict=True)
             return [samples.take(mask).residual(own) for mask, own in parts]
         for (_, index), own in zip(self.folds.splits, self._regressions, strict=True):
-            (block,) = samples.residual(own).blocks
+            (block,) = samples.blocks if own is None else samples.residual(own).blocks
             kept = block.take(index)
             found.append(Held(kept.X, kept.Y, kept.weight / kept.total_weight, index, kept.total_weight))
         return found
@@ -438,7 +392,7 @@ class Design:
     @property
     def is_small(self) -> bool:
         """Whether logistic regression is soon done: few weights, and few numbers read for each of them."""
-        weights = self.reduced.n_features * max(2, self.n_targets)
+        weights = self.reduced.n_features * max(2, self.samples.n_targets)
         return weights <= _MOST_WEIGHTS and weights * self.folds.n <= _MOST_PRODUCTS
 
     @cached_property
@@ -451,10 +405,10 @@ class Design:
     def centre(self) -> Array:
         """The mean of all samples, as coordinates."""
         if self.principal is not None:
-            (block,) = self.checked.blocks
+            (block,) = self.reduced.blocks
             return array_namespace(block.X).mean(block.X, axis=0)
         if self.form.name in ("moments", "basis"):
-            return self._moments.whole.x_mean[: self.reduced.n_features]
+            return self.moments.whole.x_mean[: self.reduced.n_features]
         return self.whole.x_mean + getattr(self.whole, "origin", 0.0)
 
     def scores(self, f: int, W: Array, b: Array) -> Array | None:
@@ -469,7 +423,7 @@ class Design:
         For each row of W the means of predictions and targets, their variances about these, and their covariance.
         """
         held, xp = self.held[f], array_namespace(W)
-        link, count = self.loss.inverse_link, W.shape[0] // self.n_targets
+        link, count = self.loss.inverse_link, W.shape[0] // self.samples.n_targets
         if isinstance(held, Moments):
             cross = xp.concat([held.cross] * count, axis=1)
             y_mean, yy = (xp.concat([a] * count) for a in (held.y_mean, held.target_sq))

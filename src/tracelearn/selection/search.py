@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,8 +19,16 @@ from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_t
 from tracelearn.penalties import Nuclear, Overlap, as_penalty, is_overlapped
 from tracelearn.problems.batch import Problems, Solution, alpha_max
 from tracelearn.problems.datafits import Squares
-from tracelearn.selection.calibration import held_out, log_losses, softmax_regression
-from tracelearn.selection.folds import Design, corrected_error
+from tracelearn.samples.samples import Block
+from tracelearn.selection.calibration import (
+    MOST_HELD,
+    HeldOut,
+    found_classes,
+    held_out,
+    log_losses,
+    softmax_regression,
+)
+from tracelearn.selection.folds import Design, Held, corrected_error
 from tracelearn.solvers import SOLVERS
 
 __all__ = [
@@ -37,6 +45,7 @@ __all__ = [
     "walk",
     "walk_logistic",
     "walk_ridges",
+    "with_held_out_classes",
 ]
 
 # Numbers in the weights of one batch: more would leave the cache without fewer calls.
@@ -44,6 +53,7 @@ _LARGEST_BATCH = 2_000_000
 
 # Held-out scores differ by far more than this between neighbouring alphas: paths need no tighter gap to choose one.
 _TOL = 2e-3
+_ITERATIONS = 4, 60  # for an alpha of our own grid, at least and at most
 _GIVEN = 120  # iterations for an alpha that was given, and may be far from the one before
 
 # Ridges that are tried alone, as shares of the total variance of the features.
@@ -160,33 +170,27 @@ class Table:
     ridges: Array  # (A,)
     scores: Array  # (A, F), higher is better; NaN where a fold has none
     selecting: Array  # (A,), higher is better
-    held: list[list[Any]]  # for each alpha and fold the scores of what is held out, (n_f, K); None if not in memory
+    held: list[list[Any]]  # for each alpha and fold the scores of what is held out, (n_f, K); a model if not in memory
+    few: list[Held] | None = None  # where only some held-out samples have scores: these
+    means: Array = field(init=False)  # (A,), the mean scores; a fold that has none for some alpha is left out for all
+    best: int = field(init=False)  # the alpha that selects itself; of equal ones the largest
+    value: float = field(init=False)  # what selects there, averaged with its neighbours: 1, 2, 1
 
-    @cached_property
-    def means(self) -> Array:
-        """The mean score for each alpha; a fold that has none for some alpha is left out for all."""
-        return _mean(self.scores, self.design.weights)
+    def __post_init__(self) -> None:
+        smoothed = np.convolve(np.pad(self.selecting, 1, mode="edge"), [0.25, 0.5, 0.25], mode="valid")
+        best = int(np.argmax(np.round(smoothed, 9)))
+        found = {"means": _mean(self.scores, self.design.weights), "best": best, "value": float(smoothed[best])}
+        self.__dict__.update(found)  # frozen from now on
+
+    def held_out(self, at: int) -> list[HeldOut]:
+        """Gather the held-out scores of classes at one alpha."""
+        return held_out(self.held[at], self.design.held if self.few is None else self.few, self.design.weights)
 
     @cached_property
     def errors(self) -> Array:
         """The standard error of the mean score, for each alpha, corrected for training sets that overlap."""
         known = self.scores[:, ~np.any(np.isnan(self.scores), axis=0)]
         return corrected_error(known, self.design.folds.ratio) if known.shape[1] else np.zeros(len(self.scores))
-
-    @cached_property
-    def smoothed(self) -> Array:
-        """What selects, averaged with its neighbours: 1, 2, 1."""
-        return np.convolve(np.pad(self.selecting, 1, mode="edge"), [0.25, 0.5, 0.25], mode="valid")
-
-    @cached_property
-    def best(self) -> int:
-        """The alpha that selects itself; of equal ones the largest."""
-        return int(np.argmax(np.round(self.smoothed, 9)))
-
-    @property
-    def value(self) -> float:
-        """What selects, at the best alpha."""
-        return float(self.smoothed[self.best])
 
 
 def _mean(values: Array, weights: Array) -> Array:
@@ -243,7 +247,7 @@ def walk(
                 yield point
                 done = next(work) * len(group.folds) * len(own)
                 # No sooner: where groups of samples differ, the held-out error has several minima.
-                if progress(done / (len(alphas) * C * design.n_folds)):
+                if progress(done / (len(alphas) * C * len(design.folds))):
                     return
 
         found.judge(group.folds, own, points())
@@ -261,44 +265,40 @@ def _groups(design: Design, candidates: Sequence[Candidate], penalty: Any) -> It
     """Put folds and candidates together as far as their operators allow it, and as batches are not too large."""
     stacked, most = len(design.fits) == 1, 1
     if stacked and is_overlapped(penalty):
-        most = max(1, _LARGEST_BATCH // (design.n_folds * design.n_targets * design.fits[0].n_features))
+        most = max(1, _LARGEST_BATCH // (len(design.folds) * design.samples.n_targets * design.fits[0].n_features))
     for begin in range(0, len(candidates), most):
         own = candidates[begin : begin + most]
+        xp, order = array_namespace(design.whole.ridge), len(design.shape)
+        ridges, tops, weights = [], [], list[Any]()
+        for candidate in own:
+            norm = as_penalty(penalty, design.shape, candidate.mode_weights)
+            tops.append(float(xp.max(alpha_max(design.whole, norm, design.shape))))
+            ridges.append(candidate.ridge)
+            weights.append(candidate.mode_weights or (1.0 / order,) * order)
         for f, fit in enumerate(design.fits):
-            folds = tuple(range(design.n_folds)) if stacked else (f,)
-            yield _group(design, fit, folds, begin, own, penalty)
-
-
-def _group(
-    design: Design, fit: Any, folds: tuple[int, ...], begin: int, own: Sequence[Candidate], penalty: Any
-) -> Group:
-    F, order = len(folds), len(design.shape)
-    each = fit.n_problems // F  # problems of one fold and candidate
-    xp = array_namespace(fit.ridge)
-    if len(own) > 1:
-        index = np.tile(np.arange(F * each).reshape(F, 1, each), (1, len(own), 1)).ravel()
-        fit = fit.take(xp.asarray(index, device=device(fit.ridge)))
-    ridges, tops, weights = [], [], list[Any]()
-    for candidate in own:
-        norm = as_penalty(penalty, design.shape, candidate.mode_weights)
-        tops.append(float(xp.max(alpha_max(design.whole, norm, design.shape))))
-        ridges.append(candidate.ridge)
-        weights.append(candidate.mode_weights or (1.0 / order,) * order)
-    kind = {"dtype": fit.ridge.dtype, "device": device(fit.ridge)}
-    fit = replace(fit, ridge=xp.asarray(np.tile(np.repeat(ridges, each), F), **kind))
-    rough = fit.single() if fit.path_solver == "admm" and isinstance(fit, Squares) else fit
-    kind = {"dtype": rough.ridge.dtype, "device": device(rough.ridge)}
-    if order > 2 and len(set(weights)) > 1:  # each problem weighs the modes as its candidate does
-        columns = xp.asarray(np.tile(np.repeat(weights, each, axis=0), (F, 1)).T, **kind)  # (N, B)
-        norm = Overlap(tuple((columns[n, ...], Nuclear(n)) for n in range(order)))
-    top = xp.asarray(np.tile(np.repeat(tops, each), F), **kind)
-    return Group(rough, fit, norm, top, folds, tuple(range(begin, begin + len(own))))
+            folds = tuple(range(len(design.folds))) if stacked else (f,)
+            F, each = len(folds), fit.n_problems // len(folds)  # problems of one fold and candidate
+            exact: Any = fit
+            if len(own) > 1:
+                index = np.tile(np.arange(F * each).reshape(F, 1, each), (1, len(own), 1)).ravel()
+                exact = exact.take(xp.asarray(index, device=device(exact.ridge)))
+            kind = {"dtype": exact.ridge.dtype, "device": device(exact.ridge)}
+            exact = replace(exact, ridge=xp.asarray(np.tile(np.repeat(ridges, each), F), **kind))
+            rough = exact.single() if exact.path_solver == "admm" and isinstance(exact, Squares) else exact
+            kind = {"dtype": rough.ridge.dtype, "device": device(rough.ridge)}
+            if order > 2 and len(set(weights)) > 1:  # each problem weighs the modes as its candidate does
+                columns = xp.asarray(np.tile(np.repeat(weights, each, axis=0), (F, 1)).T, **kind)  # (N, B)
+                norm = Overlap(tuple((columns[n, ...], Nuclear(n)) for n in range(order)))
+            top = xp.asarray(np.tile(np.repeat(tops, each), F), **kind)
+            yield Group(rough, exact, norm, top, folds, tuple(range(begin, begin + len(own))))
 
 
 def path(design: Design, group: Group, alphas: Array, *, given: bool, max_iter: int) -> Iterator[tuple[Array, Array]]:
     """Solve for each alpha in turn, from the one before; yield rows of coordinates (B K, r) and intercepts (B K,)."""
     fit, span = group.fit, design.span
-    limit = min(max_iter, _GIVEN if given else _iterations(fit))
+    # On our own grid: the more features, the fewer iterations, since each costs their square.
+    most = int(np.clip(4e6 / fit.n_features**2, *_ITERATIONS)) if fit.path_solver == "admm" else 12
+    limit = min(max_iter, _GIVEN if given else most)
     # Few iterations from the alpha before are enough to choose by, and a certificate would end none of them.
     options = {"check_every": 10 if limit > 10 else None} if fit.path_solver == "admm" else {}
     found: Solution | None = None
@@ -318,11 +318,6 @@ def path(design: Design, group: Group, alphas: Array, *, given: bool, max_iter: 
         yield (W, b) if span is None else (W @ span.basis, b + W @ span.origin)
 
 
-def _iterations(fit: Any) -> int:
-    """Bound the iterations for each alpha on our own grid: the more features, the fewer, since each costs their square."""
-    return int(np.clip(4e6 / fit.n_features**2, 4, 60)) if fit.path_solver == "admm" else 12
-
-
 # --- ridge and logistic regression ---------------------------------------------------------------------------------------
 
 
@@ -330,13 +325,27 @@ def walk_ridges(design: Design, view: str) -> Table:
     """Try ridge regression alone, squared loss only."""
     ridges = ridges_for(design)
     found = _Found.empty(design, len(ridges), 1)
-    found.judge(range(design.n_folds), [0], ridge_path(design, ridges))
+    found.judge(range(len(design.folds)), [0], ridge_path(design, ridges))
     return found.table(0, Candidate(view), np.zeros(len(ridges)), ridges)
 
 
 def ridges_for(design: Design) -> Array:
-    """Return the ridges that are tried, as shares of the total variance of the features."""
-    return np.asarray(_RIDGES * (design.total_variance or 1.0))
+    """Return the ridges that are tried: shares of the total variance of the features, the largest of the training parts."""
+    whole, largest = design.principal, 0.0
+    if whole is None:
+        variances = design.coordinates.variances
+        xp = array_namespace(variances)
+        return np.asarray(_RIDGES * (float(xp.max(xp.sum(variances, axis=-1))) or 1.0))
+    xp = array_namespace(whole.rows)
+    total, squares = xp.sum(whole.rows, axis=0), xp.sum(whole.squares)
+    for train, test in design.folds.splits:
+        held = xp.take(whole.rows, move_to(test, whole.rows), axis=0)
+        variance = (squares - xp.sum(held**2)) / len(train)
+        if design.fit_intercept:
+            mean = (total - xp.sum(held, axis=0)) / len(train)
+            variance = variance - xp.sum(mean**2)
+        largest = max(largest, float(variance))  # which is below zero by rounding where samples are constant
+    return np.asarray(_RIDGES * (largest or 1.0))
 
 
 def ridge_path(design: Design, ridges: Array) -> Iterator[tuple[Array, Array]]:
@@ -352,7 +361,7 @@ def ridge_path(design: Design, ridges: Array) -> Iterator[tuple[Array, Array]]:
             yield W, fit.intercept(W)
         return
     whole, splits = design.principal, design.folds.splits
-    longest = (design.folds.longest + design.n_targets) * whole.rows.shape[1]
+    longest = (design.folds.longest + design.samples.n_targets) * whole.rows.shape[1]
     most, xp = max(1, _LARGEST_BATCH // longest), array_namespace(whole.rows)
     for begin in range(0, len(ridges), most):
         parts = []
@@ -372,7 +381,7 @@ def walk_logistic(design: Design, view: str) -> Table | None:
     """
     if not design.is_small or design.judge is None:
         return None
-    (block,) = design.checked.blocks
+    (block,) = design.reduced.blocks
     X, codes, xp = block.X, block.Y, array_namespace(block.X)
     share, two = block.weight / xp.sum(block.weight), codes.shape[1] == 1
     Y = xp.concat([-codes, codes], axis=1) if two else codes
@@ -381,7 +390,7 @@ def walk_logistic(design: Design, view: str) -> Table | None:
     train = share * move_to(design.folds.masks(held=False), share, share.dtype)
     shares, Y = train / xp.sum(train, axis=1, keepdims=True), xp.astype(Y > 0, X.dtype)
     paths = softmax_regression(centred, Y, shares, ridges.tolist(), fit_intercept=design.fit_intercept)
-    held, scores = np.full((len(ridges), design.n_folds), None), np.empty((len(ridges), design.n_folds))
+    held, scores = np.full((len(ridges), len(design.folds)), None), np.empty((len(ridges), len(design.folds)))
     for f, (_, test) in enumerate(design.folds.splits):
         rows = xp.take(centred, move_to(test, X), axis=0)
         for a, A in enumerate(paths):
@@ -390,7 +399,7 @@ def walk_logistic(design: Design, view: str) -> Table | None:
         scores[:, f] = design.judge(design.held[f], xp.stack(held[:, f].tolist(), axis=1))
     losses = np.empty(len(ridges))
     for a, row in enumerate(held.tolist()):
-        losses[a] = design.weights @ log_losses(held_out(row, design))
+        losses[a] = design.weights @ log_losses(held_out(row, design.held, design.weights))
     if two:  # they have one row of weights, twice as long as each of two
         ridges = 0.5 * ridges
     return Table(Candidate(view, logistic=True), design, 0.0 * ridges, ridges, scores, -losses, held.tolist())
@@ -406,13 +415,13 @@ class _Found:
     design: Design
     scores: Array  # (A, C, F)
     statistics: Array  # (A, C, F, K, 5)
-    held: Array  # (A, C, F), of arrays (n_f, K)
+    held: Array  # (A, C, F), of arrays (n_f, K), or of models: weights (K, r) and intercepts (K,)
 
     @classmethod
     def empty(cls, design: Design, n_alphas: int, n_candidates: int) -> _Found:
         """Begin with nothing."""
-        shape = (n_alphas, n_candidates, design.n_folds)
-        statistics = np.full((*shape, design.n_targets, 5), np.nan)
+        shape = (n_alphas, n_candidates, len(design.folds))
+        statistics = np.full((*shape, design.samples.n_targets, 5), np.nan)
         return cls(design, np.full(shape, np.nan), statistics, np.full(shape, None))
 
     def judge(self, folds: Sequence[int], own: list[int], points: Iterable[tuple[Array, Array]]) -> None:
@@ -424,10 +433,10 @@ class _Found:
         longest = len(folds) * design.centre.shape[0]
         if design.samples.in_memory:
             longest = max(longest, design.folds.longest)
-        most = max(1, _LARGEST_BATCH // (len(own) * design.n_targets * longest))
+        most = max(1, _LARGEST_BATCH // (len(own) * design.samples.n_targets * longest))
         while some := list(itertools.islice(points, most)):
             rows, offsets = zip(*some, strict=True)
-            xp, shape = array_namespace(rows[0]), (len(some), len(folds), len(own) * design.n_targets)
+            xp, shape = array_namespace(rows[0]), (len(some), len(folds), len(own) * design.samples.n_targets)
             W, b = xp.reshape(xp.stack(rows), (*shape, -1)), xp.reshape(xp.stack(offsets), shape)
             for i, f in enumerate(folds):
                 at = slice(first, first + len(some))
@@ -437,15 +446,23 @@ class _Found:
 
     def _judge_fold(self, f: int, at: slice, own: list[int], rows: Array, offset: Array) -> None:
         """Judge models of one fold, points x candidates x K rows of coordinates with their intercepts."""
-        design, xp, C, K = self.design, array_namespace(rows), len(own), self.design.n_targets
+        design, xp, C, K = self.design, array_namespace(rows), len(own), self.design.samples.n_targets
         scores = design.scores(f, rows, offset)
         # Predictions of all folds are compared about one common mean: what folds differ in by their intercepts alone
         # says nothing about how well samples are told apart. With a link the intercept belongs to the prediction.
         linked = design.loss.curvature is None
         shift = offset if linked else -(rows @ design.centre)
         moved = scores if scores is None or linked else scores + (shift - offset)
-        self.statistics[at, own, f] = to_numpy(design.statistics(f, rows, shift, moved)).reshape(-1, C, K, 5)
-        if scores is None:
+        known = to_numpy(design.statistics(f, rows, shift, moved)).reshape(-1, C, K, 5)
+        self.statistics[at, own, f] = known
+        if scores is None:  # classes are found in one pass when all models are known
+            if design.numbers:
+                mean, target, ss, yy, sy = np.moveaxis(known, -1, 0)
+                bias = mean - target - to_numpy(shift - offset).reshape(-1, C, K)
+                self.scores[at, own, f] = _explained(ss + bias**2, yy, sy)
+            W, b = xp.reshape(rows, (-1, K, rows.shape[1])), xp.reshape(offset, (-1, K))
+            for m in range(W.shape[0]):
+                self.held[at.start + m // C, own[m % C], f] = (W[m, ...], b[m, ...])
             return
         models = xp.reshape(scores, (scores.shape[0], -1, K))
         if design.judge is not None:
@@ -462,11 +479,52 @@ class _Found:
             selecting = _mean(scores, design.weights)
         else:
             selecting = calibrated(statistics, design.weights, numbers=design.numbers)
-            if np.all(np.isnan(scores)):  # samples that are not in memory
-                _, _, ss, yy, sy = np.moveaxis(statistics, -1, 0)
-                ranked = np.where(yy > 0, sy**2 / np.where(ss * yy > 0, ss * yy, 1.0), 0.0).mean(axis=-1)
-                scores = _explained(ss, yy, sy) if design.numbers else ranked
         return Table(candidate, design, alphas[:upto], ridges[:upto], scores, selecting, self.held[:upto, c].tolist())
+
+
+def with_held_out_classes(tables: Sequence[Table]) -> list[Table]:
+    """Score what each fold holds out by the models of all tables, in one pass over samples that are not in memory.
+
+    The share of classes that are found is that of all samples. Scores themselves are kept of a few thousand, which is enough
+    for what is learned from them.
+    """
+    design, K = tables[0].design, tables[0].design.samples.n_targets
+    folds, samples, masks = design.folds, design.reduced.checked(), design.folds.masks(held=True)
+    every = -(-int(np.sum(masks)) // MOST_HELD)
+    kept = np.zeros_like(masks)
+    for f, mask in enumerate(masks):
+        kept[f, np.flatnonzero(mask)[::every]] = True
+    models = [[row[f] for table in tables for row in table.held] for f in range(len(folds))]
+    rows = [np.concatenate([to_numpy(W) for W, _ in own]) for own in models]
+    offsets = [np.concatenate([to_numpy(b) for _, b in own]) for own in models]
+    regressions = design._regressions
+
+    def part(block: Block) -> list[tuple[Array, Array, Array, Array]]:
+        found, here = [], slice(block.first, block.first + block.X.shape[0])
+        for f, own in enumerate(regressions):
+            some: Any = block.take(np.flatnonzero(masks[f, here]))
+            X = some.X if own is None else own.residual(some.X, some.confounds)
+            z = (X @ rows[f].T + offsets[f]).reshape(X.shape[0], len(models[f]), K)
+            right = some.weight @ (found_classes(z) == found_classes(some.Y)[:, None])
+            few = kept[f, here][masks[f, here]]
+            found.append((right, z[few], some.Y[few], some.weight[few]))
+        return found
+
+    parts = samples.execution.gather(samples.execution.view(part, samples.blocks))
+    shares, scores, few = np.empty((len(models[0]), len(folds))), [], []
+    for f in range(len(folds)):
+        right, z, Y, weight = zip(*(own[f] for own in parts), strict=True)
+        weight, index, total = np.concatenate(weight), np.flatnonzero(kept[f]), float(design.held[f].weight)
+        shares[:, f] = np.sum(right, axis=0) / total
+        scores.append(np.concatenate(z))
+        few.append(Held(np.empty((len(index), 0)), np.concatenate(Y), weight / weight.sum(), index, total))
+    found, first = list[Table](), 0
+    for table in tables:
+        at = range(first, first + len(table.held))
+        held = [[own[:, a, :] for own in scores] for a in at]
+        found.append(replace(table, scores=shares[at.start : at.stop], held=held, few=few))
+        first = at.stop
+    return found
 
 
 _CHOICES = ("view", "mode_weights", "ridge", "target_mode", "loss")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import groupby, product
+from itertools import groupby, product, repeat, starmap
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
@@ -32,9 +32,18 @@ from tracelearn.features import (
 )
 from tracelearn.penalties import Blocks, as_penalty, is_overlapped
 from tracelearn.samples.samples import Samples
-from tracelearn.selection.calibration import Judge, class_map, confirmed, held_out, log_losses
+from tracelearn.selection.calibration import Judge, class_map, confirmed, log_losses
 from tracelearn.selection.folds import Design, Folds
-from tracelearn.selection.search import Candidate, Table, read_alphas, read_strengths, walk, walk_logistic, walk_ridges
+from tracelearn.selection.search import (
+    Candidate,
+    Table,
+    read_alphas,
+    read_strengths,
+    walk,
+    walk_logistic,
+    walk_ridges,
+    with_held_out_classes,
+)
 
 __all__ = ["VIEWS", "Progress", "Session", "View", "choose", "parts_of", "possible_views", "see", "shares_of"]
 
@@ -106,7 +115,7 @@ def possible_views(
     if len(shape) < 2:
         return ["raw", "log"] if positive else ["raw"], "samples have one mode"
     names = ["raw", "log"] if positive else ["raw"]
-    if sum(n * math.prod(shape) * size + 10 * size**3 for size in shape) <= _MOST_WHITENED:
+    if n * math.prod(shape) * sum(shape) + 10 * sum(map(pow, shape, repeat(3))) <= _MOST_WHITENED:
         names.append("whitened")
     axis, reason = (None, "time_axis=None") if time_axis is None else find_time_axis(shape, time_axis)
     if axis is None:
@@ -155,8 +164,10 @@ def see(label: str, samples: Samples, options: Any, known: Mapping[str, View] = 
             f"Expected views among {', '.join(VIEWS)}, got {min(unknown)!r}: join those of one problem by +, as raw+whitened."
         )
     if name == "raw":
-        return View(samples.rescaled(samples.checked().mode_scales() if options.scaling else None))
-    transformers = [VIEWS[one](-1 if axis is None else axis) for one in names]
+        return View(samples.rescaled(samples.checked().mode_scales()) if options.scaling else samples)
+    transformers: list[Any] = []
+    for one in names:
+        transformers.append(VIEWS[one](-1 if axis is None else axis))
     (block,) = samples.checked().blocks
     T = array_namespace(block.X).reshape(block.X, (-1, *samples.shape))
     if len(names) == 1:
@@ -258,9 +269,9 @@ class Session:
         """Keep what was found, and say what is best of it."""
         self.tables += tables
         best = max(tables, key=attrgetter("value"))
-        self.model._report(
-            f"{what} on {best.candidate.view}: {best.means[best.best]:.4g} held out, {best.value:.4g} selects"
-        )
+        shown = best.means[best.best]  # of classes in blocks known after the search
+        held = f"{shown:.4g} held out, " if math.isfinite(shown) else ""
+        self.model._report(f"{what} on {best.candidate.view}: {held}{best.value:.4g} selects")
 
     def walk(
         self,
@@ -294,7 +305,9 @@ class Session:
                     max_iter=options.max_iter,
                     n_jobs=options.n_jobs,
                     progress=partial(
-                        self.progress.reach_within, begin, end if grid is alphas else begin, f"trace norm on {label}"
+                        self.progress.reach,
+                        message=f"trace norm on {label}",
+                        within=(begin, end if grid is alphas else begin),
                     ),
                 )
             found = np.max(np.concatenate(list(map(attrgetter("selecting"), tables))))
@@ -329,6 +342,10 @@ def choose(session: Session) -> Table:
         tables += session.walk(alone, _candidates(session, alone), _PATH, _ALONE, best.value, in_doubt=True)
         best = max(tables, key=attrgetter("value"))
     best = _by_log_loss(session, best) if _asks_more(session, best) else best
+    if session.model._learns_classes and not session.samples.in_memory:
+        chosen = session.tables.index(best)
+        session.tables = with_held_out_classes(session.tables)
+        best = session.tables[chosen]
     progress.pace = 1.0
     progress.reach(_CHOSEN, f"chosen: {best.candidate.view}")
     return best
@@ -347,21 +364,21 @@ def _asks_more(session: Session, best: Table) -> bool:
 def _by_log_loss(session: Session, best: Table) -> Table:
     """Take logistic regression, or a map between the scores of all classes, where held-out folds confirm it."""
     design, label = best.design, best.candidate.view
-    parts = held_out(best.held[best.best], design)
+    parts = best.held_out(best.best)
     before = log_losses(parts)
     shown, found = None, {}
-    if design.n_targets > 2:
+    if design.samples.n_targets > 2:
         shown, found["map"] = class_map(parts)
     other = walk_logistic(design, label)
     if other is not None:
         session.keep([other], "logistic regression")
-        found["logistic"] = log_losses(held_out(other.held[other.best], design))
-    right = {name: float(after.mean()) for name, after in found.items() if confirmed(before, after)}
-    chosen = min(right, key=right.__getitem__, default="")
-    losses = ", ".join(f"{name} {after.mean():.4g}" for name, after in found.items())
-    session.model._report(
-        f"held-out log-loss: one factor {before.mean():.4g}, {losses}; {chosen or 'one factor'} it is"
-    )
+        found["logistic"] = log_losses(other.held_out(other.best))
+    chosen, least, losses = "", math.inf, f"one factor {before.mean():.4g}"
+    for name, after in found.items():
+        losses += f", {name} {after.mean():.4g}"
+        if confirmed(before, after) and after.mean() < least:
+            chosen, least = name, after.mean()
+    session.model._report(f"held-out log-loss: {losses}; {chosen or 'one factor'} it is")
     if chosen == "map":
         session.class_map = shown
     return other if chosen == "logistic" and other is not None else best
@@ -401,10 +418,11 @@ def _screen(session: Session, names: list[str]) -> str:
         values[name] = table.value
         scores.append(np.concatenate(list(map(to_numpy, table.held[table.best]))))
         progress.reach(_SCREENED * len(values) / len(names), f"{name}: {table.value:.4g} selects")
-    share = shares_of(scores, np.concatenate([to_numpy(held.Y) for held in some.design(names[0]).held]))
+    targets = map(attrgetter("Y"), some.design(names[0]).held)
+    share = shares_of(scores, np.concatenate(list(map(to_numpy, targets))))
     session.first_order = _first_order(values, explains=session.options.scoring is None)
     order, best = np.argsort(-share), int(np.argmax(share))
-    session.view_shares = {names[i]: float(share[i]) for i in order}
+    session.view_shares = dict(zip(map(names.__getitem__, order), share[order].tolist(), strict=True))
     chosen, n, entries = [best], session.folds.n, some.view(names[best]).samples.n_features
     for i in order[1:MOST_VIEWS]:
         more = entries + some.view(names[i]).samples.n_features
@@ -412,15 +430,16 @@ def _screen(session: Session, names: list[str]) -> str:
         # Multiplications of sums of squares, and of eigenvectors in every fold.
         if share[i] > LEAST_SHARE and n * more * rank + 10 * len(session.repeats) * rank**3 <= _MOST_WORK:
             chosen, entries = [*chosen, i], more
-    session.model._report("shares of views: " + ", ".join(f"{names[i]} {share[i]:.2f}" for i in chosen))
+    shown, shares = list(map(names.__getitem__, chosen)), share[chosen]
+    session.model._report("shares of views: " + ", ".join(map("{} {:.2f}".format, shown, shares)))
     if len(chosen) == 1:
         return names[best]
-    return f"{'+'.join(names[i] for i in chosen)} {':'.join(f'{share[i] / share[best]:.3g}' for i in chosen)}"
+    return f"{'+'.join(shown)} {':'.join(map('{:.3g}'.format, shares / share[best]))}"
 
 
 def _first_order(values: dict[str, float], *, explains: bool) -> str:
     """Name the best view that keeps the modes of a sample, given what selects each; none where it is far behind another."""
-    best = max((name for name in values if name in FIRST_ORDER), key=values.__getitem__, default="")
+    best = max(filter(FIRST_ORDER.__contains__, values), key=values.__getitem__, default="")
     # A score of the user's is no share of the variance that is explained.
     far = explains and best != "" and 1.0 - values[best] > _HOPELESS * (1.0 - max(values.values()))
     return "" if far else best
@@ -432,10 +451,10 @@ def _candidates(session: Session, label: str) -> list[Candidate]:
     joints = [False, True] if isinstance(options.target_mode, str) else [bool(options.target_mode)]
     ridges = read_strengths(0.0 if isinstance(options.ridges, str) else options.ridges, "ridges")
     # Several classes are one mode more of one tensor, and not of the blocks of several views.
-    can_join, found = session.samples.n_targets > 1 and view.penalty is None, []
+    can_join, found = session.samples.n_targets > 1 and view.penalty is None, list[Candidate]()
     for joint in joints if can_join else [False]:
         weights = _mode_weights(options, len(view.samples.shape) + joint) if label in FIRST_ORDER else [None]
-        found += [Candidate(label, own, ridge, joint) for own, ridge in product(weights, ridges.tolist())]
+        found += starmap(Candidate, product([label], weights, ridges.tolist(), [joint]))
     return found
 
 
@@ -454,7 +473,10 @@ def _mode_weights(options: Any, order: int) -> list[tuple[float, ...] | None]:
 
 def shares_of(scores: list[Array], Y: Array) -> Array:
     """Combine held-out scores of several views with weights that are not negative; return their shares."""
-    centred = np.stack([(part - part.mean(axis=0)).ravel() for part in scores], axis=1)
+    parts = []
+    for part in scores:
+        parts.append((part - part.mean(axis=0)).ravel())
+    centred = np.stack(parts, axis=1)
     size = centred.std(axis=0)
     found, _ = nnls(centred / np.where(size > 0, size, 1.0), (Y - Y.mean(axis=0)).ravel())
     return np.asarray(found / found.sum() if found.sum() > 0 else np.arange(len(scores)) == 0, dtype=float)
@@ -494,9 +516,10 @@ class Progress:
         """End the search as if its time were up."""
         self.deadline = -math.inf
 
-    def reach(self, share: float, message: str) -> bool:
-        """Say what was done, and what share of all work that makes; return whether the search is over."""
-        self.done = max(self.done, self.pace * share)
+    def reach(self, share: float, message: str, within: tuple[float, float] = (0.0, 1.0)) -> bool:
+        """Say what was done, and what share of all work that makes, or of a part of it; return whether the search is over."""
+        begin, end = within
+        self.done = max(self.done, self.pace * (begin + share * (end - begin)))
         if self.say is not None:
             left = (time.monotonic() - self._began) * (1.0 - self.done) / max(self.done, 1e-9)
             words = f"{message}; {self.done:.0%} done" + (f", about {left:.1f} s left" if self.done > 0 else "")
@@ -508,10 +531,6 @@ class Progress:
             if step.call_on_fit_task_end(estimator=self._estimator):
                 self.end()
         return self.is_over()
-
-    def reach_within(self, begin: float, end: float, message: str, share: float) -> bool:
-        """Say what share of one part of the work is done; return whether the search is over."""
-        return self.reach(begin + share * (end - begin), message)
 
     @contextmanager
     def shown_to_callbacks(self, estimator: Any) -> Iterator[None]:

@@ -14,7 +14,7 @@ from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.arrays.linalg import replayed
 from tracelearn.penalties import Split
 from tracelearn.problems.batch import CHECK_EVERY, Finish, Problems, Solution, Watcher
-from tracelearn.problems.datafits import Squares, repeated
+from tracelearn.problems.datafits import InBasis, Squares, repeated
 
 __all__ = ["BreakdownError", "Mixing", "State", "admm", "guarded", "taken"]
 
@@ -98,7 +98,7 @@ def admm(
     else:
         rho = xp.full_like(problems.alpha, max(step, least))
         split = split if start is not None else _forces(problems, rho, found)
-    finish = Finish(problems, tol, exact_ranks)
+    finish = Finish(tol, exact_ranks)
     iteration, check, update, mixing = 0, first_check or every, None, Mixing()
     while True:
         if update is None:  # the step is new
@@ -112,7 +112,6 @@ def admm(
             rho, update = (better, None) if bool(xp.any(better != rho)) else (rho, update)
             # A new step costs a factorisation, about a hundred iterations' worth, unless the operator is spectral.
             review = 2 * review if shares else review + _REVIEW_EVERY
-        mixing = mixing.after(begun, (W, split), rho)
         if iteration in (check, max_iter):
             check += every
             point = _merged(problems, W, split) if merge else W
@@ -121,12 +120,13 @@ def admm(
                 on_iteration(found)
             if bool(xp.all(done)) or iteration == max_iter:
                 return finish.all(found)
-            if bool(xp.any(done)) and problems.fit.n_groups == 1:  # the problems of several groups stay together
+            if bool(xp.any(done)) and operator.n_groups == 1:  # the problems of several groups stay together
                 left = finish.keep(found, done)
                 tensors = found.tensors_of(left)
+                begun, (W, split), before_rho = taken(begun, tensors), taken((W, split), tensors), rho
                 problems, rho, update = problems.take(left), rho[left], None
-                mixing, (W, split) = mixing.take(left, tensors, rho), taken((W, split), tensors)
-        W, split = mixing.onward((W, split))
+                mixing = mixing.take(left, tensors, before_rho, rho)
+        mixing, (W, split) = mixing.onward(begun, (W, split), rho)
 
 
 def _iterated(
@@ -134,7 +134,8 @@ def _iterated(
 ) -> tuple[Split, Array, Split]:
     """Make one iteration; return the split before it, the weights and the split."""
     penalty, level = problems.penalty, repeated(rho, W.shape[0])
-    W = problems.tensors(update(problems.rows(W), problems.rows(penalty.pull(split, level))))
+    rows = update(problems.rows(W), problems.rows(penalty.pull(split, level)))
+    W = array_namespace(W).reshape(rows, W.shape)
     return split, W, penalty.push(split, W, repeated(problems.alpha, W.shape[0]), level, _RELAX)
 
 
@@ -164,7 +165,9 @@ def _first_rho(problems: Problems, known: Array | None, least: float) -> Array:
     if known is not None and bool(xp.all(known >= least)):
         return _shared(known, fit.operator.shares_shift)
     damping = fit.operator.mean_eigenvalue()
-    inner = replace(problems, fit=fit.in_coordinates) if isinstance(fit, Squares) else problems
+    inner = problems
+    if isinstance(fit, Squares) and isinstance(fit.operator, InBasis):
+        inner = replace(problems, fit=fit.in_coordinates)
     norm, longest = replayed(problems.alpha, _few_steps, inner, xp.full_like(problems.alpha, damping))
     force, unit = problems.penalty.force(problems.shape), damping if damping > 0 else 1.0
     floor = 1e-8 * damping if damping > 0 else 1.0
@@ -230,33 +233,35 @@ class Mixing:
     rho: Array | None = None  # the steps, (B,)
     left: int = _LAST
 
-    def after(self, start: State, end: State, rho: Array) -> Mixing:
-        """Remember a block, and the steps rho (B,) to go on with.
+    def take(self, problems: Array, tensors: Array, before: Array, rho: Array) -> Mixing:
+        """Keep some of the problems, given their index (B',), that of their tensors (T',), and the steps of all and of them.
 
-        New steps begin a new memory. The first block of all is not remembered: its start may come from another solver.
+        Where those of all are new, nothing is remembered.
         """
-        if rho is not self.rho or self.left == 0:
-            return Mixing(rho=rho, left=self.left)
-        move = _rows(end, rho) - _rows(start, rho)
-        return Mixing((*self.ends, end)[-_MOST:], (*self.moves, move)[-_MOST:], rho, self.left - 1)
-
-    def take(self, problems: Array, tensors: Array, rho: Array) -> Mixing:
-        """Keep some of the problems, given their index (B',), that of their tensors (T',) and their steps."""
+        if self.rho is not before:
+            return Mixing(left=self.left)
         ends = tuple(taken(end, tensors) for end in self.ends)
         return Mixing(
             ends, tuple(array_namespace(rho).take(move, problems, axis=0) for move in self.moves), rho, self.left
         )
 
-    def onward(self, end: State) -> State:
-        """Find the state to go on from after the last block: its end, or where there are several a mixture of their ends."""
-        if len(self.ends) < 2:
-            return end
-        xp = array_namespace(*self.moves)
-        moves = xp.stack(self.moves, axis=1)
+    def onward(self, start: State, end: State, rho: Array) -> tuple[Mixing, State]:
+        """Remember a block; find the state to go on from: its end, or where there are several blocks a mixture of their ends.
+
+        New steps rho (B,) begin a new memory. The first block of all is not remembered: its start may come from another solver.
+        """
+        if rho is not self.rho or self.left == 0:
+            return Mixing(rho=rho, left=self.left), end
+        ends, own = (*self.ends, end)[-_MOST:], _rows(end, rho) - _rows(start, rho)
+        found = Mixing(ends, (*self.moves, own)[-_MOST:], rho, self.left - 1)
+        if len(ends) < 2:
+            return found, end
+        xp = array_namespace(own)
+        moves = xp.stack(found.moves, axis=1)
         gram = moves @ xp.matrix_transpose(moves)
         squares = xp.linalg.diagonal(gram)
         total = xp.sum(squares, axis=1)[:, None, None]
-        eye = xp.eye(len(self.moves), dtype=gram.dtype, device=device(gram))
+        eye = xp.eye(len(ends), dtype=gram.dtype, device=device(gram))
         # Moves may be nearly the same: the last places do not decide.
         system = gram / xp.where(total > 0, total, xp.ones_like(total)) + 100.0 * float(xp.finfo(gram.dtype).eps) * eye
         shares = xp.linalg.solve(system, xp.ones_like(gram[:, :, :1]))[:, :, 0]
@@ -264,9 +269,9 @@ class Mixing:
         steady = squares[:, -1:] <= _GROWTH**2 * xp.min(squares, axis=1, keepdims=True)
         near = xp.sum(xp.abs(shares), axis=1, keepdims=True) <= _LARGEST  # far from all ends nothing is known
         shares = xp.where(steady & near, shares, eye[-1:, :])
-        weights, splits = zip(*self.ends, strict=True)
+        weights, splits = zip(*ends, strict=True)
         each = xp.repeat(shares, weights[0].shape[0] // shares.shape[0], axis=0)
-        return _mixed(each, 0, *weights), splits[0].map(partial(_mixed, each, 1), *splits[1:])
+        return found, (_mixed(each, 0, *weights), splits[0].map(partial(_mixed, each, 1), *splits[1:]))
 
 
 def _mixed(shares: Array, axis: int, *arrays: Array) -> Array:

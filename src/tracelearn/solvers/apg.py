@@ -119,7 +119,7 @@ def _apg(
     if bool(xp.all(found.gap <= tol)):
         return found
     W, split = found.W, None if start is None else found.split
-    finish = Finish(problems, tol, exact_ranks)
+    finish = Finish(tol, exact_ranks)
     curvature = problems.fit.lipschitz()
     curvature = curvature if curvature > 0 else 1.0
     strength = repeated(problems.alpha, W.shape[0])

@@ -50,7 +50,7 @@ def newton(
     inner, at = found, problems.fit.at_zero if start is None else problems.fit.evaluate(problems.rows(found.W))
     # What has the exact ranks of a model that is nearly exact is looked at once, and a look may be a pass.
     ranks = exact_ranks and problems.fit.model_error < 1.0
-    finish, spent, accuracy = Finish(problems, tol, exact_ranks and not ranks), 0, 0.1
+    finish, spent, accuracy = Finish(tol, exact_ranks and not ranks), 0, 0.1
     while True:
         found, done = finish.judge(problems, replace(found, n_iter=spent))
         if on_iteration is not None:
