@@ -52,7 +52,7 @@ CHECK_EVERY = 5  # iterations between certificates, which cost about one iterati
 _ROUNDING = 8.0  # what sums of many rounded terms are off by, in units of the last place of their largest
 _PER_FEATURE, _MOST_ON_DISK = 8, 32_768  # samples for each feature, and features, of moments in a file
 _MOST_PASSES = 10  # over samples on a cluster for these moments: weights in subspaces take about as many
-_LEAST_FEATURES, _LEAST_ON_GPU = 500, 4000  # of samples whose moments are found in single precision
+_LEAST_FEATURES, _LEAST_ON_GPU = 700, 8000  # of samples whose moments are found in single precision
 _SINGLE_ERROR, _TF32_ERROR = 1e-6, 1e-3  # of these moments, about
 _SMALL_MATRIX = 64 << 20  # bytes of a square matrix that fits anywhere; for larger ones the free memory is asked for
 
