@@ -118,7 +118,7 @@ def test_samples_of_another_order_or_with_other_mode_sizes_are_refused_at_predic
     model = make().fit(X, y)
     shapes = "samples of shape (3, 2, 2) as in fit, got samples of shape "
     refusal(lambda: model.predict(X[:, 0]), shapes + "(2, 2)", "X has 4 features", "expecting 12 features")
-    refusal(lambda: model.predict(X[0]), shapes + "(2, 2)")  # a single sample
+    refusal(lambda: model.predict(X[0]), shapes + "(2, 2)", "of a single sample pass X[None]")
     refusal(lambda: model.predict(X[:, :, :1]), shapes + "(3, 1, 2)", "X has 6 features")
     refusal(lambda: model.predict(np.swapaxes(X, 1, 2)), shapes + "(2, 3, 2)", "order of fit")
     refusal(lambda: model.predict(X.reshape(N, 6, 2)), shapes + "(6, 2)", "order of fit")

@@ -4,8 +4,14 @@ import importlib.util
 import os
 import subprocess
 import sys
+from functools import partial
 
+import numpy as np
 import pytest
+from numpy.testing import assert_allclose
+from sklearn.model_selection import GroupKFold
+
+from tracelearn import TraceNormClassifierCV, TraceNormRegressorCV
 
 KERNEL = """
 import torch
@@ -93,9 +99,12 @@ def _problems(torch, spectral):
 def test_what_is_recorded_depends_on_its_arguments_alone(spectral):
     torch = pytest.importorskip("torch", reason="needs PyTorch")
     from tracelearn.arrays.cuda import _apart, _together
+    from tracelearn.arrays.linalg import _conjugate
     from tracelearn.losses import Logistic, _pulls
     from tracelearn.problems.batch import _penalised, _proof
+    from tracelearn.problems.operators import Alike, _in_common
     from tracelearn.problems.sample_loss import _conjugates, _forces
+    from tracelearn.selection.calibration import _curved, _evaluated, _factor_step, _force, _Softmax
     from tracelearn.solvers.admm import _balanced, _few_steps, _iterated
 
     problems = _problems(torch, spectral)
@@ -106,7 +115,20 @@ def test_what_is_recorded_depends_on_its_arguments_alone(spectral):
     before, W, split = _iterated(*iteration)
     gradient = problems.fit.at_zero.gradient
     Y, z, share = torch.sign(torch.randn(20, 2)), torch.randn(20, 2), torch.full((20,), 0.05)
+    D, true = torch.randn(3, 2, 4), (torch.rand(2, 20) > 0.5).to(torch.float32)
+    softmax = _Softmax(
+        torch.randn(20, 4), torch.randn(3, 2, 20), true, torch.full((3, 1, 20), 0.05), torch.ones(3, 1, 4)
+    )
+    P = _evaluated(softmax, D)[1]
+    force, diagonal, weights = _force(softmax, D, P)
+    none = torch.zeros_like(force[:, 0])
+    solve = Alike.of(torch.eye(4).expand(3, 4, 4) + 0.1 * torch.ones(3, 1, 1)).solver(torch.ones(6))
     calls = {
+        _conjugate: (partial(_curved, softmax, P, weights), none, diagonal, none, 0 * force, force, force, none + 1.0),
+        _evaluated: (softmax, D),
+        _factor_step: (torch.randn(1, 2, 20), true[0], softmax.shares[:, 0, :], none, none),
+        _force: (softmax, D, P),
+        _in_common: (*solve.args, torch.randn(6, 4)),
         _penalised: (False, problems.penalty, W, split, problems.alpha, gradient, torch.zeros_like(rho)),
         _pulls: (Logistic(), z[0], Y, z, share),
         _forces: (Logistic(), z[0], Y, share, z),
@@ -148,3 +170,45 @@ def test_elsewhere_a_call_is_a_call_and_repeats_what_is_carried():
 
     found = replayed(np.ones(2), lambda step, x: (x + step,), 3.0, np.ones(2), carried=1, count=4)
     np.testing.assert_array_equal(found[0], [13.0, 13.0])
+
+
+@pytest.fixture
+def as_on_a_gpu(monkeypatch):
+    """Let searches batch what they do as on a GPU; nothing is recorded."""
+    from tracelearn.problems import datafits
+    from tracelearn.selection import calibration, folds, search
+
+    for module in (calibration, datafits, folds, search):
+        monkeypatch.setattr(module, "is_on_gpu", lambda X: True)
+    monkeypatch.setattr(datafits, "_WAITS", 8)
+
+
+SEARCHES = {  # samples, the search
+    "classes": (600, {}),
+    "fewer samples than features": (40, {"cv": 4}),
+    "numbers": (600, {"numbers": True}),
+    "a scorer": (200, {"scoring": "balanced_accuracy"}),
+    "folds of several sizes": (200, {"cv": GroupKFold(3)}),
+}
+
+
+@pytest.mark.parametrize("case", SEARCHES)
+def test_a_search_that_is_batched_as_on_a_gpu_is_the_same(case, request):
+    n, options = SEARCHES[case]
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 5, 4, 3))
+    signal = X[:, 0, 0, :] @ [[1.0, 0.0, 0.5], [0.0, 1.0, 0.5], [0.2, 0.0, -1.0]] + 0.5 * rng.normal(size=(n, 3))
+    groups = np.repeat([0, 1, 2], [n // 2, n // 4, n - n // 2 - n // 4])
+    numbers = options.get("numbers", False)
+    chosen = {name: value for name, value in options.items() if name != "numbers"}
+    y, make = (signal, TraceNormRegressorCV) if numbers else (np.argmax(signal, axis=1), TraceNormClassifierCV)
+    given = {"groups": groups} if "cv" in chosen and not isinstance(chosen["cv"], int) else {}
+    alone = make(**chosen).fit(X, y, **given)
+    request.getfixturevalue("as_on_a_gpu")
+    found = make(**chosen).fit(X, y, **given)
+    assert found.alpha_ == pytest.approx(alone.alpha_)
+    assert found.view_ == alone.view_
+    assert_allclose(found.cv_results_["mean_test_score"], alone.cv_results_["mean_test_score"], atol=2 / n)
+    assert_allclose(found.coef_, alone.coef_, rtol=0, atol=1e-4 * np.max(np.abs(alone.coef_)))
+    if not numbers:
+        assert_allclose(found.predict_proba(X), alone.predict_proba(X), rtol=0, atol=1e-3)

@@ -20,7 +20,7 @@ from tracelearn.moments import Fold
 from tracelearn.penalties import as_penalty
 from tracelearn.problems import sample_loss
 from tracelearn.problems.batch import Finish, Form, Problems, datafit
-from tracelearn.problems.datafits import Gram, InBasis, Span, Squares, short_basis, span
+from tracelearn.problems.datafits import Distinct, Gram, InBasis, Span, Squares, short_basis, span
 from tracelearn.problems.sample_loss import SampleLoss, _Share
 from tracelearn.samples import samples as samples_module
 from tracelearn.samples.samples import Block, Samples
@@ -168,7 +168,7 @@ def test_covariances_of_samples_take_any_weights_and_solve(n, centre):
         matrix, row = (deviations.T * weight) @ deviations, rng.normal(size=(1, 12))
         assert_allclose(system.apply(row), row @ matrix, rtol=0, atol=1e-10)
         assert_allclose(system.solver(shift)(row @ matrix + 0.3 * row), row, rtol=0, atol=1e-9)
-        assert_allclose(system.mean_eigenvalue(), np.trace(matrix) / 12, rtol=1e-10)
+        assert_allclose(system.mean_eigenvalue, np.trace(matrix) / 12, rtol=1e-10)
 
 
 READERS = {
@@ -196,7 +196,7 @@ def test_squares_are_the_same_however_the_samples_are_read(problem, rng, reader,
             assert_allclose(one, same, rtol=1e-9)
     assert_allclose(found.variances, expected.variances, rtol=1e-9)
     assert_allclose(found.intercept(W), expected.intercept(W), atol=1e-10)
-    assert_allclose(found.operator.mean_eigenvalue(), expected.operator.mean_eigenvalue(), rtol=1e-9)
+    assert_allclose(found.operator.mean_eigenvalue, expected.operator.mean_eigenvalue, rtol=1e-9)
     assert_allclose(found.lipschitz(), expected.lipschitz(), rtol=0.05)
 
 
@@ -536,6 +536,30 @@ def test_a_span_says_whether_it_holds_its_rows_exactly(rng, smallest, exact):
     off = float(np.abs(found.coordinates @ found.basis.T + 3.0 - rows).max())
     assert found.is_exact == exact
     assert off <= (1e-12 if smallest != 1e-7 else 1e-6)
+
+
+def test_entries_that_differ_hold_rows_with_copies_exactly(rng):
+    A = rng.standard_normal((40, 6, 6))
+    margin = np.full((40, 6, 2), 7.0)
+    rows = np.concatenate([A + np.swapaxes(A, 1, 2), margin], axis=2).reshape(40, 48)
+    found = Distinct.of(rows, rows.mean(axis=0))
+    assert found.coordinates.shape == (40, 21)  # of a symmetric matrix, and nothing of what never varies
+    np.testing.assert_allclose(found.basis.T @ found.basis, np.eye(21), atol=1e-15)
+    np.testing.assert_allclose(found.coordinates @ found.basis.T + found.origin, rows, atol=1e-14)
+
+
+def test_entries_that_are_copies_in_most_rows_alone_are_kept(rng):
+    rows = np.repeat(rng.standard_normal((40, 10)), 3, axis=1)
+    rows[1, 5] += 1e-9
+    found = Distinct.of(rows, np.zeros(30))
+    assert found.coordinates.shape == (40, 11)
+    np.testing.assert_allclose(found.coordinates @ found.basis.T, rows, atol=1e-15)
+
+
+def test_rows_with_few_copies_are_left_as_they_are(rng):
+    rows = rng.standard_normal((40, 30))
+    rows[:, 3] = rows[:, 4]
+    assert Distinct.of(rows, np.zeros(30)) is None
 
 
 def test_problems_in_coordinates_are_those_in_their_span(rng):

@@ -700,6 +700,16 @@ def test_thresholds_of_convolutions_are_multiples_of_their_typical_size(rng):
     np.testing.assert_allclose(view.transform(noise).reshape(-1, 2).mean(axis=0), [0.75, 0.25], atol=0.02)
 
 
+def test_every_second_waveform_of_convolutions_sees_small_ripples_between_rare_jumps(rng):
+    resting = np.zeros((40, 1, 200))
+    resting[np.arange(40), 0, rng.integers(20, 180, 40)] = 400.0
+    rippled = resting + rng.standard_normal(resting.shape)
+    view = Convolutions(dilations=1).fit(np.concatenate([resting, rippled]))
+    apart = (view.transform(rippled) - view.transform(resting)).mean(axis=0).reshape(84, 8)
+    assert np.abs(apart[1::2]).max() > 0.2
+    assert np.abs(apart[::2]).max() < 0.1
+
+
 def test_convolutions_do_not_depend_on_units_and_levels(series):
     expected = Convolutions().fit_transform(series)
     other = series * np.array([1e-6, 3.0, 1e4])[:, None] + np.array([5.0, -2e-3, 0.0])[:, None]

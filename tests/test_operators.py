@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.linalg import eigvalsh
 
 from tracelearn.arrays.linalg import _BLOCK, conjugate_gradients
 from tracelearn.problems.datafits import Gram, InBasis, stacked
-from tracelearn.problems.operators import Centred, Coupled, Diagonal, Passes
+from tracelearn.problems.operators import Alike, Centred, Coupled, Diagonal, Passes
 from tracelearn.samples.samples import Block, Samples
 
 P, R = 6, 3  # features, and rows that are solved together
@@ -114,7 +115,7 @@ def test_an_operator_knows_its_largest_its_mean_and_a_bound_of_its_smallest_eige
     if name in ("gram", "spectral gram", "stacked", "coupled", "diagonal"):
         assert system.smallest() == pytest.approx(values[0], rel=1e-10)
     mean = np.mean(values) * (R / (R - 1) if name == "centred" else 1.0)  # the deviations' own
-    assert system.mean_eigenvalue() == pytest.approx(mean)
+    assert system.mean_eigenvalue == pytest.approx(mean)
 
 
 def test_the_smallest_eigenvalue_of_a_singular_matrix_is_zero_whatever_rounding_says(rng):
@@ -174,3 +175,34 @@ def test_rows_of_a_stack_are_those_of_each_group_alone(rng):
         assert_allclose(system.apply(rows)[own], rows[own] @ part)
         expected = [np.linalg.solve(part + s * np.eye(P), row) for s, row in zip(shift[own], rows[own], strict=True)]
         assert_allclose(system.solver(shift)(rows)[own], expected)
+
+
+def _folds(rng, n, p=30, n_folds=5):
+    X = rng.normal(size=(n, p)) * np.geomspace(1.0, 1e-3, p)
+    X[:, -1] = 0.0  # an entry that never varies
+    return np.stack(
+        [part.T @ part / len(part) for part in (np.delete(X, np.s_[f::n_folds], 0) for f in range(n_folds))]
+    )
+
+
+def test_one_decomposition_solves_the_systems_of_all_folds_of_many_samples(rng):
+    matrices, rows = _folds(rng, 600), rng.normal(size=(10, 30))
+    alike, shift = Alike.of(matrices), np.geomspace(1e-6, 10.0, 10)
+    exact = Gram(matrices, spectral=True).solver(shift)(rows)
+    size = np.abs(exact).max(axis=1, keepdims=True)
+    assert_allclose(alike.solver(shift)(rows) / size, exact / size, rtol=0, atol=2e-9)
+    rough = alike.single().solver(np.float32(shift))(np.float32(rows))
+    assert rough.dtype == np.float32
+    assert_allclose(rough / size, exact / size, rtol=0, atol=1e-4)
+    assert len(alike.single().turns) < len(alike.turns) <= 12
+
+
+def test_the_distance_of_matrices_from_their_mean_is_bounded_from_above_and_closely(rng):
+    matrices = _folds(rng, 600)[:, :-1, :-1]
+    mean = matrices.mean(axis=0)
+    true = max(np.max(np.abs(eigvalsh(own - mean, mean))) for own in matrices)
+    assert true <= Alike.of(matrices).distance <= 1.2 * true
+
+
+def test_matrices_far_from_their_mean_are_not_taken_for_alike(rng):
+    assert Alike.of(_folds(rng, 40)) is None

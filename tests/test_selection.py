@@ -81,9 +81,9 @@ def test_held_out_scores_are_those_of_separate_fits(problem, n, fit_intercept):
 
 
 RIDGES = {  # samples, folds, whether samples have weights, whether one decomposition serves all folds
-    "folds of fewer samples than features": (90, KFold(3), False, True),
+    "folds of few samples": (90, KFold(5), False, True),
     "fewer samples than features": (20, KFold(3), False, True),
-    "folds of more samples than features": (90, KFold(2), False, False),
+    "folds of many samples for each feature": (90, KFold(3), False, False),
     "folds that leave samples out of both": (
         20,
         ShuffleSplit(4, test_size=0.3, train_size=0.5, random_state=0),
@@ -721,6 +721,41 @@ def test_views_that_would_make_one_problem_too_large_are_left_out_of_it(monkeypa
     assert model.view_ == next(iter(model.view_shares_))
 
 
+def test_second_order_is_left_out_where_it_would_take_long_and_that_is_said():
+    assert "second_order_two_windows" in possible_views((28, 28), "auto", n=500)[0]
+    names, reason = possible_views((28, 28), "auto", n=5000)
+    assert "second_order_difference" in names
+    assert "second_order_two_windows" not in names
+    assert "without second_order_two_windows" in reason
+
+
+def test_of_many_samples_some_choose_and_all_are_learned_from(monkeypatch, caplog):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 5, 8)), np.arange(200) % 2
+    X[:, 1, :3] += y[:, None]
+    monkeypatch.setattr(session, "_MOST_SEARCHED", session._work(60, 40, 40) + 1.0)
+    with caplog.at_level(logging.INFO, logger="tracelearn"):
+        model = TraceNormClassifierCV(views=None, verbose=1).fit(X, y)
+    (said,) = (record.getMessage() for record in caplog.records if "drawn at random" in record.getMessage())
+    count = int(said.partition(" of 200 samples")[0].split()[-1])
+    assert 50 < count <= 60
+    assert model.dual_gap_ < 1e-6
+    again = TraceNormClassifier(model.alpha_, ridge=model.ridge_).fit(X, y)
+    assert_allclose(model.coef_, again.coef_, atol=1e-5)
+    strengths = [best for best in (model.alpha_, model.ridge_) if best > 0]
+    grid = np.concatenate([model.alphas_, model.ridges_])
+    assert all(np.min(np.abs(grid * np.sqrt(count / 200) - best)) < 1e-9 * best for best in strengths)
+
+
+def test_where_folds_or_alphas_are_given_all_samples_choose(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 5, 8)), np.arange(200) % 2
+    monkeypatch.setattr(session, "_MOST_SEARCHED", 1e6)
+    for given in ({"cv": KFold(4)}, {"alphas": [0.1, 0.01]}):
+        model = TraceNormClassifierCV(views=None, **given).fit(X, y)
+        assert np.min(np.abs(np.append(model.alphas_, model.ridges_) - max(model.alpha_, model.ridge_))) == 0.0
+
+
 @pytest.mark.slow
 def test_numbers_that_samples_hardly_tell_are_predicted_no_worse_than_by_their_mean():
     found = []
@@ -731,3 +766,15 @@ def test_numbers_that_samples_hardly_tell_are_predicted_no_worse_than_by_their_m
         y = 0.2 * signal / signal.std() + rng.standard_normal(560)
         found.append(TraceNormRegressorCV().fit(X[:60], y[:60]).score(X[60:], y[60:]))
     assert np.mean(found) > -0.05
+
+
+def test_a_search_that_tells_classes_apart_never_ends_without_weights():
+    rng = np.random.default_rng(0)
+    label = np.arange(80) % 2
+    course = np.exp(-(((np.arange(60) / 100 - 0.27) / 0.05) ** 2))
+    X = 6.0 * rng.standard_normal((80, 8, 60)) + 5.0 * label[:, None, None] * np.outer(rng.uniform(-1, 1, 8), course)
+    for options in ({}, {"scoring": "roc_auc"}, {"one_standard_error": True}):
+        model = TraceNormClassifierCV(views="raw", cv=3, **options).fit(X, label, groups=np.arange(80) // 10)
+        assert model.best_score_ > 0.75
+        assert np.any(model.coef_ != 0)
+        assert model.alpha_ < model.alphas_[0]

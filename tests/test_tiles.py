@@ -50,7 +50,7 @@ def test_problems_from_a_file_are_those_from_memory(small_tiles, monkeypatch, fi
         level = np.full(2, shift)
         np.testing.assert_allclose(one.solver(level)(rows), exact.operator.solver(level)(rows), rtol=1e-8)
         np.testing.assert_allclose(one.apply(rows), exact.operator.apply(rows), rtol=1e-10)
-    assert one.mean_eigenvalue() == pytest.approx(exact.operator.mean_eigenvalue())
+    assert one.mean_eigenvalue == pytest.approx(exact.operator.mean_eigenvalue)
     assert one.largest() == pytest.approx(exact.operator.largest(), rel=1e-6)
 
 

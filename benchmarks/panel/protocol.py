@@ -16,6 +16,7 @@ from benchmarks.panel.data import DataSet
 from benchmarks.panel.entries import ENTRIES, Folds, score
 
 OUTER, INNER = 5, 5
+SMALL, DRAWS = 100, 5  # sets of so few samples are split so often: one split says little about them
 
 
 @dataclass(frozen=True)
@@ -44,9 +45,9 @@ def folds(data: DataSet, rows: np.ndarray, count: int, seed: int) -> Folds:
 
 
 def tasks(data: DataSet, repeats: int, entries: list[str] | None = None) -> Iterator[tuple[str, int, int]]:
-    """List what is to be run, the outer folds of one entry together; small sets are split twice."""
+    """List what is to be run, the outer folds of one entry together; small sets are split more often."""
     for entry in entries or ENTRIES:
-        for repeat in range(max(repeats, 2 if len(data.y) <= 100 else 1)):
+        for repeat in range(max(repeats, DRAWS if len(data.y) <= SMALL else 1)):
             for fold in range(OUTER):
                 yield entry, repeat, fold
 

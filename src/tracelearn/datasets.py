@@ -108,7 +108,7 @@ class Epochs(NamedTuple):
 
 
 # Of each source: place on the ring and width there in radians, frequency and width in hertz, strength. The first one is
-# what the conditions differ in; the second, beside it in space and frequency and stronger, is there to mislead.
+# what the conditions differ in; the second, next to it in space and frequency and stronger, is there to mislead.
 _SOURCES = (
     (1.0, 0.25, 12.0, 1.5, 1.0),
     (1.7, 0.5, 10.0, 1.0, 2.0),

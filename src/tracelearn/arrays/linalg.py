@@ -198,13 +198,12 @@ def cholesky_solver(matrix: Array, shift: float) -> Callable[[Array], Array]:
     Elsewhere than on a processor many small products wait for each other, and so do the rows of an inverse.
     """
     xp, p, here = array_namespace(matrix), matrix.shape[0], isinstance(matrix, np.ndarray)
-    eye = xp.eye(p, dtype=matrix.dtype, device=device(matrix))
-    matrix = matrix + shift * eye
+    matrix = _shifted(matrix, shift)
     L = _factor(matrix)
     if L is None:
         # Positive definite but for rounding: lift the spectrum by what that is worth.
         lift = 10 * p * float(xp.finfo(matrix.dtype).eps) * float(xp.max(xp.abs(xp.linalg.diagonal(matrix))))
-        L = _factor(matrix + lift * eye)
+        L = _factor(_shifted(matrix, lift))
     if L is None:
         raise np.linalg.LinAlgError("matrix is not positive definite")
     if p > (2 * _BLOCK if here else _LARGE):
@@ -226,6 +225,16 @@ def _factor(matrix: Array) -> Array | None:
     except (ArithmeticError, RuntimeError, ValueError):  # NumPy, PyTorch and JAX each have their own word for it
         return None
     return L if bool(xp.all(xp.isfinite(L))) else None
+
+
+def _shifted(matrix: Array, shift: float) -> Array:
+    """Add a number to the diagonal, with one copy of the matrix: large ones are most of the memory of a fit."""
+    xp, p = array_namespace(matrix), matrix.shape[0]
+    if isinstance(matrix, np.ndarray):
+        found = matrix.copy()
+        found.reshape(-1)[:: p + 1] += shift
+        return found
+    return matrix + shift * xp.eye(p, dtype=matrix.dtype, device=device(matrix))
 
 
 class _Substitution:
@@ -332,10 +341,12 @@ def conjugate_gradients(
     diagonal: Array,
     start: Array | None = None,
     tol: float = 1e-10,
+    look_every: int = 1,
 ) -> Array:
     """Solve ``(operator + shift I) w = r`` for every row r by conjugate gradients, scaled by a ``diagonal`` (R, p).
 
-    The residual ends at ``tol`` times that of ``start``, which by default is zero, or at rounding.
+    The residual ends at ``tol`` times that of ``start``, which by default is zero, or at rounding. It is looked at after so many
+    steps: on a device a look waits for all of them.
     """
     xp = array_namespace(rows)
     W = xp.zeros_like(rows) if start is None else start
@@ -343,19 +354,33 @@ def conjugate_gradients(
     scaled = residual / diagonal
     direction, square = scaled, xp.sum(residual * scaled, axis=1)
     goal = tol**2 * square + float(xp.finfo(rows.dtype).eps) ** 2 * xp.sum(rows**2 / diagonal, axis=1)
-    for _ in range(200):
+    for _ in range(0, 200, look_every):
         if bool(xp.all(square <= goal)):
             break
-        image = apply(direction) + shift[:, None] * direction
-        curvature = xp.sum(direction * image, axis=1)
-        # A row that is done rests: what is left of it is rounding, which a singular operator would make ever larger.
-        goes = (square > goal) & (curvature > 0)
-        size = xp.where(goes, square / xp.where(goes, curvature, xp.ones_like(curvature)), xp.zeros_like(square))[
-            :, None
-        ]
-        W, residual = W + size * direction, residual - size * image
-        scaled = residual / diagonal
-        before, square = square, xp.sum(residual * scaled, axis=1)
-        turn = xp.where(goes, square / xp.where(goes, before, xp.ones_like(before)), xp.zeros_like(square))
-        direction = scaled + turn[:, None] * direction
+        state, fixed = (W, residual, direction, square), (apply, shift, diagonal, goal)
+        W, residual, direction, square = replayed(rows, _conjugate, *fixed, *state, carried=4, count=look_every)
     return W
+
+
+def _conjugate(
+    apply: Callable[[Array], Array],
+    shift: Array,
+    diagonal: Array,
+    goal: Array,
+    W: Array,
+    residual: Array,
+    direction: Array,
+    square: Array,
+) -> tuple[Array, Array, Array, Array]:
+    """Make one step of conjugate gradients."""
+    xp = array_namespace(W)
+    image = apply(direction) + shift[:, None] * direction
+    curvature = xp.sum(direction * image, axis=1)
+    # A row that is done rests: what is left of it is rounding, which a singular operator would make ever larger.
+    goes = (square > goal) & (curvature > 0)
+    size = xp.where(goes, square / xp.where(goes, curvature, xp.ones_like(curvature)), xp.zeros_like(square))[:, None]
+    W, residual = W + size * direction, residual - size * image
+    scaled = residual / diagonal
+    before, square = square, xp.sum(residual * scaled, axis=1)
+    turn = xp.where(goes, square / xp.where(goes, before, xp.ones_like(before)), xp.zeros_like(square))
+    return W, residual, scaled + turn[:, None] * direction, square

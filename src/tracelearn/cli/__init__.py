@@ -62,6 +62,6 @@ def main(arguments: list[str] | None = None) -> None:
     traceback where the mistake is ours.
     """
     for output in (sys.stdout, sys.stderr):
-        if hasattr(output, "reconfigure"):  # a locale may have no way to write a multiplication sign
+        if hasattr(output, "reconfigure"):  # a locale may not be able to write a multiplication sign
             output.reconfigure(errors="backslashreplace")
     sys.exit(_run(sys.argv[1:] if arguments is None else arguments))

@@ -90,7 +90,20 @@ class Survey:
     options: dict[str, Any] = field(default_factory=dict)  # of ``_block``
 
 
-class TraceNormModel(WeightsInModes, BaseEstimator):
+class TensorInput(BaseEstimator):
+    """Tells scikit-learn which samples an estimator takes: tensors of any array library, and sparse ones without scaling."""
+
+    scaling: Any
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        tags.input_tags.sparse = self.scaling is None  # the zeros of a sparse matrix would say nothing of scale
+        tags.array_api_support = True
+        return tags
+
+
+class TraceNormModel(WeightsInModes, TensorInput):
     """What regressor and classifier share: reading, solving, certifying."""
 
     _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 - scikit-learn's convention
@@ -551,13 +564,6 @@ class TraceNormModel(WeightsInModes, BaseEstimator):
             for name in ("_solution", "_solved"):
                 state.pop(name, None)
         return state
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.three_d_array = True
-        tags.input_tags.sparse = self.scaling is None  # the zeros of a sparse matrix would say nothing of scale
-        tags.array_api_support = True
-        return tags
 
 
 def _with_confounds(block: Block, confounds: Array) -> Block:

@@ -43,6 +43,7 @@ class Convolutions(TensorTransformer):
     channel and dilation, a column for each waveform and threshold. Waveforms and shares are those of MiniRocket (Dempster,
     Schmidt and Webb, 2021). Thresholds are multiples of the typical size of each convolution instead of values drawn from
     some samples: nothing is drawn, units do not matter, and what is learned, the autocovariances of channels, adds up.
+    For signals of one channel every second waveform has smaller multiples, since some rest most of the time and then jump.
 
     Parameters
     ----------
@@ -52,7 +53,8 @@ class Convolutions(TensorTransformer):
         Number of dilations at most: steps between the points of a waveform, from 1 to an eighth of the times, in equal ratios.
         "auto" is 12 for one channel and 8 for several.
     thresholds : int or "auto", default="auto"
-        Number of thresholds: quantiles of a normal distribution, times the root of the mean power of the convolution.
+        Number of thresholds: quantiles of a normal distribution, times the root of the mean power of the convolution. For one
+        channel those of every second waveform are times their own size as well, relative to the largest.
         "auto" is 8 for one channel and 4 for several.
     tensor_shape : sequence of ints, default=None
         The shape of a sample when X comes flat, as (n_samples, n_features).
@@ -170,7 +172,10 @@ class Convolutions(TensorTransformer):
         self.autocovariances_ = summary.mean
         self.time_axis_, self.dilations_ = self._time(), self._steps()
         power = np.clip(self.autocovariances_ @ _LAGGED.T, 0.0, None)  # (channels, dilations, waveforms)
-        places = ndtri((np.arange(self._n_thresholds) + 0.5) / self._n_thresholds)
+        normal = ndtri((np.arange(self._n_thresholds) + 0.5) / self._n_thresholds)
+        small = normal * np.abs(normal) / max(normal[-1], np.finfo(np.float64).tiny)
+        second = (np.arange(len(WAVEFORMS)) % 2 == 1) & (self._channels == 1)
+        places = np.where(second[:, None, None], small, normal)
         self.thresholds_ = np.moveaxis(np.sqrt(power), 0, -1)[..., None] * places
 
     def _map(self, T: Array) -> Array:

@@ -50,7 +50,7 @@ class ModePCA(ModeTransformer):
     ``transform`` subtracts the mean tensor and multiplies each mode n by the ``r_n`` leading eigenvectors of the mode's
     covariance ``mean of (X - mean)_(n) (X - mean)_(n)'``: the truncated higher-order singular value decomposition of the
     centred samples (De Lathauwer et al., 2000). It needs the mean and one I_n by I_n matrix for each mode, never p by p:
-    a way to a trace norm model for tensors whose p is too large. What is lost is at most the sum of what the modes lose.
+    so trace norm models can be fitted where p is too large for them. What is lost is at most the sum of what the modes lose.
     A signal outside the leading directions is lost too: compress as little as memory asks for.
 
     Parameters

@@ -187,6 +187,11 @@ class SecondOrder(TensorTransformer):
     def _copies(self) -> int:
         return (1 + self.difference) * (1 + self.lags)
 
+    def sizes(self, channels: int) -> tuple[int, int]:
+        """Count the entries of a transformed sample of so many channels, and those that differ: matrices are symmetric."""
+        c = self._copies * channels + bool(self.mean)
+        return self.windows * c * c, self.windows * c * (c + 1) // 2
+
     def _shape_out(self) -> tuple[int, ...]:
         kept, channels, _ = self._axes()
         c = self._copies * math.prod(self.sample_shape_[mode] for mode in channels) + bool(self.mean)
@@ -274,7 +279,8 @@ class SecondOrder(TensorTransformer):
         S = R @ S @ xp.matrix_transpose(R) + move_to(self._unseen, S, S.dtype)
         values, vectors = xp.linalg.eigh((S + xp.matrix_transpose(S)) / 2)
         logs = xp.log(xp.clip(values, min=self._smallest))
-        return (vectors * logs[..., None, :]) @ xp.matrix_transpose(vectors)
+        found = (vectors * logs[..., None, :]) @ xp.matrix_transpose(vectors)
+        return (found + xp.matrix_transpose(found)) / 2  # exactly symmetric, so that half of the entries tell all
 
     # --- reading a weight --------------------------------------------------------------------------------------------
 

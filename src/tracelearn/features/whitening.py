@@ -26,7 +26,7 @@ class ModeWhitener(OneToOneFeatureMixin, ModeTransformer):
     Parameters
     ----------
     power : float, default=-0.5
-        -1/2 whitens each mode, -1/4 goes half of the way, 0 leaves the samples as they are.
+        -1/2 whitens each mode, -1/4 whitens half as much, 0 leaves the samples as they are.
     shrinkage : float between 0 and 1, default=0.05
     modes : int, sequence of ints or None, default=None
         The modes to whiten, counted from 0; None: all.

@@ -258,7 +258,7 @@ def _made(name: str, state: dict[str, Any], known: dict[str, type]) -> Any:
 _KEYS = {"str": str, "str_": str, "int": int, "float": float, "int64": int, "int32": int, "float64": float}
 # What a solver kept to start from: a model that goes on learning starts anew, and ends at the same weights.
 _GONE_1 = ("LatentTraceNorm", "OverlappedTraceNorm", "ScaledLatentTraceNorm", "Solution", "Split")
-_LEFT_OUT_1 = ("_solution", "_solved", "cv_results_", "mse_path_")  # the last two told of a search in another form
+_LEFT_OUT_1 = ("_solution", "_solved", "cv_results_", "mse_path_")  # the last two described a search in another form
 _RENAMED_1 = {"class_mode": "target_mode", "class_mode_": "target_mode_"}
 
 

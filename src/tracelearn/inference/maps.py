@@ -167,7 +167,7 @@ def map_test(
     samples = reading.part(np.arange(reading.n), order)
     W, _ = solve(reading, samples, len(order))
     maps = to_numpy(W if what == "weights" else reading.samples.covariance_times(W)).reshape(len(order), K, -1)
-    # Over all sets, that of the true targets among them: then no set is treated in another way than the others.
+    # Over all sets, that of the true targets among them: then no set is treated differently from the others.
     spread = np.sqrt(np.mean(maps**2, axis=0))
     floor = _LEAST_SPREAD * float(np.max(spread))
     statistic = maps / (spread + (floor or 1.0))

@@ -15,14 +15,17 @@ from functools import cached_property, partial
 from operator import attrgetter
 from typing import Any, ClassVar, Protocol, Self
 
-from tracelearn.arrays.array_api import Array, array_namespace, to_single
+import numpy as np
+
+from tracelearn.arrays.array_api import Array, array_namespace, is_on_gpu, move_to, to_numpy, to_single
 from tracelearn.arrays.linalg import cholesky_solver, positive_part
 from tracelearn.arrays.subspaces import Subspaces
 from tracelearn.moments import Moments
-from tracelearn.problems.operators import Operator, Rows, compressed, largest_eigenvalue
+from tracelearn.problems.operators import Alike, Operator, Rows, compressed, largest_eigenvalue
 
 __all__ = [
     "DataFit",
+    "Distinct",
     "Evaluation",
     "Gram",
     "InBasis",
@@ -36,6 +39,8 @@ __all__ = [
     "stacked",
     "summed",
 ]
+
+_WAITS = 256  # rows of a matrix whose eigendecomposition takes a GPU milliseconds, one matrix after the other
 
 
 class Evaluation(Protocol):
@@ -211,6 +216,59 @@ class Span:
         return bool(xp.sum(rest**2) <= (100.0 * float(xp.finfo(rest.dtype).eps)) ** 2 * xp.sum(lengths**2))
 
 
+@dataclass(frozen=True, eq=False)
+class Distinct:
+    """Rows (n, p) whose entries are r different ones and copies of these, or what all rows have in common: an exact span.
+
+    Symmetric matrices have half of their entries twice, and images have a margin. Of q equal entries one is kept, times the
+    root of q, which changes neither products of rows nor lengths of weights.
+    """
+
+    is_exact: ClassVar[bool] = True
+    rows: Array
+    origin: Array
+    kept: Array  # (r,), places of the entries that differ, on the host
+    copied: Array  # (p,), which of these an entry is equal to; r where all rows are equal
+
+    @classmethod
+    def of(cls, rows: Array, origin: Array) -> Distinct | None:
+        """Look for copies; None where they are less than a quarter of all entries."""
+        xp, p = array_namespace(rows), rows.shape[1]
+        # Sums of some rows, entry by entry in the same order, are equal where entries are; all rows decide.
+        few = to_numpy(rows[:: -(-rows.shape[0] // 16), :])
+        keys = np.sum(np.sqrt(1.0 + np.arange(len(few)))[:, None] * few, axis=0)
+        _, first, groups = np.unique(keys, return_index=True, return_inverse=True)
+        likely = first[groups]
+        if len(first) > 0.75 * p:
+            return None
+        same = to_numpy(xp.all(rows == xp.take(rows, move_to(likely, rows), axis=1), axis=0))
+        place = np.where(same, likely, np.arange(p))
+        none = to_numpy(xp.all(rows - origin == 0, axis=0))
+        kept = np.flatnonzero((place == np.arange(p)) & ~none)
+        if not 0 < len(kept) <= 0.75 * p:
+            return None
+        copied = np.where(none[place], len(kept), np.searchsorted(kept, place))
+        return cls(rows, xp.take(origin, move_to(place, rows), axis=0), kept, copied)
+
+    @cached_property
+    def _roots(self) -> Array:
+        """The roots (r,) of the numbers of equal entries."""
+        counts = np.bincount(self.copied, minlength=len(self.kept) + 1)[: len(self.kept)]
+        return move_to(np.sqrt(counts), self.rows, self.rows.dtype)
+
+    @property
+    def coordinates(self) -> Array:
+        """The coordinates (n, r) of the rows."""
+        xp, kept = array_namespace(self.rows), move_to(self.kept, self.rows)
+        return (xp.take(self.rows, kept, axis=1) - xp.take(self.origin, kept, axis=0)) * self._roots
+
+    @cached_property
+    def basis(self) -> Array:
+        """The basis (p, r)."""
+        members = move_to(self.copied[:, None] == np.arange(len(self.kept)), self.rows, self.rows.dtype)
+        return members / self._roots
+
+
 def span(rows: Array) -> tuple[Array, Array]:
     """Find an orthonormal basis (p, r) of rows (n, p) and their coordinates (n, r), r at most the smaller of n and p.
 
@@ -283,23 +341,20 @@ class Gram:
     """A p by p matrix for p up to some thousands, or a stack (G, p, p) of them, one for each group of rows.
 
     One Cholesky factorisation for each shift, kept for the last shift; or, with ``spectral=True``, one eigendecomposition
-    for all shifts, each row with its own: more expensive at first, and then a path, its folds and its ridges share it.
+    for all shifts, each row with its own: more expensive at first, and then a path, its folds and its ridges share it. On a GPU
+    the eigendecompositions of a stack wait for each other: there one is enough, where the matrices are alike.
     """
 
     has_factor: ClassVar[bool] = True
     matrix: Array
     spectral: bool = False
+    shares_shift: bool = field(init=False)  # whether all rows of one solve must have the same shift
+    n_groups: int = field(init=False)  # the number of matrices
     _last: dict[float, Rows] = field(default_factory=dict, init=False, repr=False)
 
-    @property
-    def shares_shift(self) -> bool:
-        """Whether all rows of one solve must have the same shift."""
-        return not self.spectral
-
-    @property
-    def n_groups(self) -> int:
-        """The number of matrices."""
-        return 1 if self.matrix.ndim == 2 else int(self.matrix.shape[0])
+    def __post_init__(self) -> None:
+        groups = 1 if self.matrix.ndim == 2 else int(self.matrix.shape[0])
+        self.__dict__.update(shares_shift=not self.spectral, n_groups=groups)
 
     def apply(self, rows: Array) -> Array:
         """Multiply every row by its matrix."""
@@ -311,11 +366,18 @@ class Gram:
         values, vectors = array_namespace(self.matrix).linalg.eigh(self.matrix)
         return positive_part(values), vectors
 
+    @cached_property
+    def _alike(self) -> Alike | None:
+        many = self.n_groups > 2 and self.matrix.shape[-1] >= _WAITS
+        return Alike.of(self.matrix) if many and is_on_gpu(self.matrix) else None
+
     def single(self) -> Gram:
         """Return the same in single precision; what is decomposed is decomposed in double first."""
         found = Gram(to_single(self.matrix), self.spectral)
         if self.spectral:
-            found.__dict__["_eigen"] = tuple(map(to_single, self._eigen))
+            found.__dict__["_alike"] = None if self._alike is None else self._alike.single()
+            if self._alike is None:
+                found.__dict__["_eigen"] = tuple(map(to_single, self._eigen))
         return found
 
     def solver(self, shift: Array) -> Rows:
@@ -329,6 +391,8 @@ class Gram:
                 self._last.clear()
                 self._last[level] = solve
             return solve  # not looked up again: another thread may have cleared
+        if self._alike is not None:
+            return self._alike.solver(shift)
         values, vectors = self._eigen
         divisor = values[..., None, :] + xp.reshape(shift, (*self.matrix.shape[:-2], -1, 1))
         return partial(_in_eigenbasis, vectors, divisor)
@@ -339,8 +403,9 @@ class Gram:
             return float(array_namespace(self.matrix).max(self._eigen[0]))
         return largest_eigenvalue(lambda V: self.matrix @ V, self.matrix)
 
+    @cached_property
     def mean_eigenvalue(self) -> float:
-        """Average the eigenvalues: the mean of the diagonal."""
+        """The mean of the eigenvalues, which is that of the diagonal."""
         xp = array_namespace(self.matrix)
         return float(xp.mean(xp.linalg.diagonal(self.matrix)))
 
@@ -397,9 +462,10 @@ class InBasis:
         """Bound the largest eigenvalue from above, within a few per cent."""
         return self.inner.largest()
 
+    @property
     def mean_eigenvalue(self) -> float:
-        """Average the p eigenvalues, of which at most r are not zero."""
-        return self.inner.mean_eigenvalue() * float(self.basis.shape[1] / self.basis.shape[0])
+        """The mean of the p eigenvalues, of which at most r are not zero."""
+        return self.inner.mean_eigenvalue * float(self.basis.shape[1] / self.basis.shape[0])
 
     def smallest(self) -> float:
         """Return zero: with fewer samples than features there is a null space."""
@@ -564,6 +630,17 @@ class Squares:
         solve = self.operator.solver(repeated(2.0 * self.ridge + shift, constant.shape[0]))
         return partial(_solved, solve, constant)
 
+    def with_ridges(self, ridges: Array) -> tuple[Array, Array]:
+        """Minimise with each of A ridges and no penalty: rows (A, B K, p) and intercepts (A, B K); the operator is spectral."""
+        xp, (count, p), G = array_namespace(ridges), self.cross.shape, self.n_groups
+        each = (G, ridges.shape[0], count // G)
+        shift = xp.broadcast_to(2.0 * ridges[:, None], each)
+        force = xp.broadcast_to(xp.reshape(2.0 * self.cross, (G, 1, -1, p)), (*each, p))
+        W = self.operator.solver(xp.reshape(shift, (-1,)))(xp.reshape(force, (-1, p)))
+        b = xp.reshape(self.y_mean, (G, 1, -1)) - xp.reshape(_against(W, self.x_mean), each)
+        W = xp.moveaxis(xp.reshape(W, (*each, p)), 1, 0)
+        return xp.reshape(W, (-1, count, p)), xp.reshape(xp.moveaxis(b, 1, 0), (-1, count))
+
     def lipschitz(self) -> float:
         """Return twice the largest eigenvalue of C, plus the ridge: the tight constant."""
         return self.operator.largest() + 2.0 * float(array_namespace(self.ridge).max(self.ridge))
@@ -594,7 +671,7 @@ class Squares:
     def mean_curvature(self) -> float:
         """Twice the mean variance of the features, which is the mean eigenvalue of the system, plus the ridge."""
         xp = array_namespace(self.ridge)
-        found = self.operator.mean_eigenvalue() if self.variances is None else 2.0 * float(xp.mean(self.variances))
+        found = self.operator.mean_eigenvalue if self.variances is None else 2.0 * float(xp.mean(self.variances))
         return found + 2.0 * float(xp.mean(self.ridge))
 
     def within(self, subspaces: Subspaces) -> Squares:

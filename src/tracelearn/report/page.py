@@ -1,4 +1,4 @@
-"""The page of one model: sentences and tables as HTML, numbers for the drawings as JSON beside a small script."""
+"""The page of one model: sentences and tables as HTML, numbers for the drawings as JSON with a small script."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ORDINALS = {2: "nd", 3: "rd"}
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """Predictions beside the truth, and words for the samples; folds where each was predicted without its own fold."""
+    """Predictions and the truth, and words for the samples; folds where each was predicted without its own fold."""
 
     result: Confusion | Residuals
     samples: str

@@ -123,7 +123,7 @@ def _picture(found: Any, options: dict[str, Any]) -> str:
 
 
 def _shown(value: Any) -> str:
-    """Write a number, a text, or an array, of which a large one is told by its shape and its range."""
+    """Write a number, a text, or an array, of which a large one is described by its shape and its range."""
     if isinstance(value, Mode):
         first, last = (str(end) if value.has_names else f"{end:.4g}" for end in value.values[[0, -1]])
         return escape(f"{value.label}, from {first} to {last}")

@@ -128,7 +128,7 @@ class Residuals:
 
 
 def compare(model: Any, truth: Any, predicted: Any) -> Confusion | Residuals:
-    """Set predictions beside the truth: labels as a table of counts, numbers as residuals."""
+    """Compare predictions with the truth: labels as a table of counts, numbers as residuals."""
     truth, predicted = to_numpy(truth), to_numpy(predicted)
     if not hasattr(model, "classes_"):
         table = np.asarray(predicted, dtype=float).reshape(len(predicted), -1)

@@ -208,7 +208,9 @@ def _other_shape(estimator: Any, shape: tuple[int, ...]) -> InputError:
     """Say that samples are neither of the shape of those of fit, nor flat and of their size."""
     known, count, expected = estimator.sample_shape_, math.prod(shape), math.prod(estimator.sample_shape_)
     hint = f"X has {count} features, but {type(estimator).__name__} is expecting {expected} features as input."
-    if count == expected:
+    if shape == known[1:]:
+        hint = f"of a single sample pass X[None], whose first axis counts samples; {hint}"
+    elif count == expected:
         hint = "bring the axes into the order of fit, or pass flat samples."
     return InputError(f"Expected samples of shape {known} as in fit, got samples of shape {shape}: {hint}")
 

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -16,11 +17,11 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import get_scorer
 from sklearn.utils.metaestimators import available_if
 
-from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
-from tracelearn.arrays.linalg import conjugate_gradients, with_ones
+from tracelearn.arrays.array_api import Array, array_namespace, is_on_gpu, to_numpy
+from tracelearn.arrays.linalg import conjugate_gradients, replayed, with_ones
 from tracelearn.estimators.scores import r_squared
 from tracelearn.losses import Loss, Multinomial, softmax
-from tracelearn.selection.folds import Held
+from tracelearn.selection.folds import Held, Together
 
 __all__ = [
     "MOST_HELD",
@@ -99,21 +100,31 @@ def _factors(held: HeldOut, shares: Array) -> Array:
 
     As much as a thousandth of its square speaks for a factor of one, so that it does not run away where all classes are found.
     """
-    xp = array_namespace(shares)
+    xp, every = array_namespace(shares), _look_every(shares)
     z, true = xp.matrix_transpose(held.scores)[None, ...], xp.sum(held.members * held.scores, axis=1)
-    log = xp.zeros_like(shares[:, 0])
-    for _ in range(_STEPS):
-        size = xp.exp(log)
-        P = softmax(size[:, None, None] * z)[1]
-        mean = xp.sum(P * z, axis=1)
-        slope = size * xp.sum(shares * (mean - true), axis=1)
-        spread = size**2 * xp.sum(shares * (xp.sum(P * z**2, axis=1) - mean**2), axis=1)
-        # The second derivative but for the sign of the slope: a step goes down where that derivative is negative, too.
-        step = -(slope + 2e-3 * log) / (spread + xp.abs(slope) + 2e-3)
-        log = log + xp.clip(step, min=-1.0, max=1.0)
+    log = step = xp.zeros_like(shares[:, 0])
+    for _ in range(0, _STEPS, every):
+        step, log = replayed(log, _factor_step, z, true, shares, step, log, carried=2, count=every)
         if bool(xp.all(xp.abs(step) < 1e-6)):
             break
     return xp.exp(log)
+
+
+def _factor_step(z: Array, true: Array, shares: Array, before: Array, log: Array) -> tuple[Array, Array]:
+    """Return a step of Newton's method, and where it leads."""
+    xp, size = array_namespace(log), array_namespace(log).exp(log)
+    P = softmax(size[:, None, None] * z)[1]
+    mean = xp.sum(P * z, axis=1)
+    slope = size * xp.sum(shares * (mean - true), axis=1)
+    spread = size**2 * xp.sum(shares * (xp.sum(P * z**2, axis=1) - mean**2), axis=1)
+    # The second derivative but for the sign of the slope: a step goes down where that derivative is negative, too.
+    step = -(slope + 2e-3 * log) / (spread + xp.abs(slope) + 2e-3)
+    return step, log + xp.clip(step, min=-1.0, max=1.0)
+
+
+def _look_every(like: Array) -> int:
+    """After how many steps of an iteration to look whether it is done: a look waits for a device."""
+    return 4 if is_on_gpu(like) else 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,39 +137,22 @@ class _Softmax:
     shares: Array  # (B, 1, n)
     pull: Array  # twice the ridge of each column of the weights, (B, 1, r)
 
-    def evaluate(self, D: Array) -> tuple[Array, Array]:
-        """Return the objectives (B,) and the probabilities (B, K, n)."""
-        xp = array_namespace(D)
-        z = self.given + D @ xp.matrix_transpose(self.rows)
-        logs, P = softmax(z)
-        loss = xp.sum(self.shares[:, 0, :] * (logs[:, 0, :] - xp.sum(self.true * z, axis=1)), axis=1)
-        return loss + 0.5 * xp.sum(self.pull * D**2, axis=(1, 2)), P
-
     def step(self, D: Array, P: Array) -> tuple[Array, Array]:
         """Return a step of Newton's method by conjugate gradients, and by how much it should lower the objective (B,)."""
-        xp, rows = array_namespace(D), self.rows
-        columns, weights, flat = xp.matrix_transpose(rows), P * self.shares, (D.shape[0], D.shape[1] * D.shape[2])
-        gradient = ((P - self.true) * self.shares) @ rows + self.pull * D
-
-        def curved(V: Array) -> Array:
-            V = xp.reshape(V, D.shape)
-            z = V @ columns
-            return xp.reshape((weights * (z - xp.sum(P * z, axis=1, keepdims=True))) @ rows + self.pull * V, flat)
-
-        # The rows are along their principal axes, where the curvature of a class is nearly diagonal.
-        diagonal = xp.reshape(xp.clip((weights * (1.0 - P)) @ rows**2 + self.pull, min=1e-12), flat)
-        force = xp.reshape(-gradient, flat)
-        found = conjugate_gradients(curved, force, xp.zeros_like(force[:, 0]), diagonal, tol=0.25)
+        xp = array_namespace(D)
+        force, diagonal, weights = replayed(D, _force, self, D, P)
+        apply, none = partial(_curved, self, P, weights), xp.zeros_like(force[:, 0])
+        found = conjugate_gradients(apply, force, none, diagonal, tol=0.25, look_every=_look_every(D))
         return xp.reshape(found, D.shape), 0.5 * xp.sum(force * found, axis=1)
 
     def solved(self, D: Array) -> Array:
         """Minimise from D on, by Newton's method; a step is halved until the objective falls."""
         xp = array_namespace(D)
-        value, P = self.evaluate(D)
+        value, P = replayed(D, _evaluated, self, D)
         for _ in range(_STEPS):
             step, fall = self.step(D, P)
             for _ in range(_STEPS):
-                after, P = self.evaluate(D + step)
+                after, P = replayed(D, _evaluated, self, D + step)
                 rises = after > value + 1e-14
                 if not bool(xp.any(rises)):
                     break
@@ -167,6 +161,33 @@ class _Softmax:
             if bool(xp.all(fall <= _ENOUGH * value + _NOTHING)):
                 break
         return D
+
+
+def _evaluated(fit: _Softmax, D: Array) -> tuple[Array, Array]:
+    """Return the objectives (B,) and the probabilities (B, K, n)."""
+    xp = array_namespace(D)
+    z = fit.given + D @ xp.matrix_transpose(fit.rows)
+    logs, P = softmax(z)
+    loss = xp.sum(fit.shares[:, 0, :] * (logs[:, 0, :] - xp.sum(fit.true * z, axis=1)), axis=1)
+    return loss + 0.5 * xp.sum(fit.pull * D**2, axis=(1, 2)), P
+
+
+def _force(fit: _Softmax, D: Array, P: Array) -> tuple[Array, Array, Array]:
+    """Return what pulls at D, as rows (B, K r), the diagonal of the curvature, and what samples weigh in it (B, K, n)."""
+    xp, flat, weights = array_namespace(D), (D.shape[0], -1), P * fit.shares
+    gradient = ((P - fit.true) * fit.shares) @ fit.rows + fit.pull * D
+    # The rows are along their principal axes, where the curvature of a class is nearly diagonal.
+    diagonal = xp.clip((weights * (1.0 - P)) @ fit.rows**2 + fit.pull, min=1e-12)
+    return xp.reshape(-gradient, flat), xp.reshape(diagonal, flat), weights
+
+
+def _curved(fit: _Softmax, P: Array, weights: Array, V: Array) -> Array:
+    """Multiply rows (B, K r) by the curvature."""
+    xp, rows = array_namespace(V), fit.rows
+    V = xp.reshape(V, (V.shape[0], -1, rows.shape[1]))
+    z = V @ xp.matrix_transpose(rows)
+    found = (weights * (z - xp.sum(P * z, axis=1, keepdims=True))) @ rows + fit.pull * V
+    return xp.reshape(found, (V.shape[0], -1))
 
 
 def softmax_regression(
@@ -222,10 +243,7 @@ def softmax_regression(
 
 def log_losses(parts: Sequence[HeldOut]) -> Array:
     """Find the log-loss of each fold, of scores times one factor."""
-    size, found = factor(parts), np.empty(len(parts))
-    for f, own in enumerate(parts):
-        found[f] = _log_loss(own, size * own.scores)
-    return found
+    return _log_losses(parts, list(map(attrgetter("scores"), parts)), factor(parts))
 
 
 def class_map(parts: Sequence[HeldOut]) -> tuple[Array, Array]:
@@ -245,12 +263,15 @@ def class_map(parts: Sequence[HeldOut]) -> tuple[Array, Array]:
     centre = size[:, None, None] * eye
     (maps,) = softmax_regression(whole.scores, whole.members, shares, [_PULL / size**2], centre=centre)
     scores = [own.scores @ maps[f, :-1, :] + maps[f, -1, :] for f, own in enumerate(parts)]
-    return maps[-1, ...], np.array([_log_loss(own, z) for own, z in zip(parts, scores, strict=True)])
+    return maps[-1, ...], _log_losses(parts, scores)
 
 
-def _log_loss(own: HeldOut, scores: Array) -> float:
-    share = own.share / array_namespace(own.share).sum(own.share)
-    return float(share @ Multinomial().value(own.members, scores)[:, 0])
+def _log_losses(parts: Sequence[HeldOut], scores: Sequence[Array], size: float = 1.0) -> Array:
+    """Find the mean log-loss of each fold, given its scores, which are multiplied by a size."""
+    xp, found = array_namespace(scores[0]), []
+    for own, z in zip(parts, scores, strict=True):
+        found.append(own.share @ Multinomial().value(own.members, size * z)[:, 0] / xp.sum(own.share))
+    return to_numpy(xp.stack(found))
 
 
 def confirmed(before: Array, after: Array) -> bool:
@@ -324,17 +345,23 @@ class Judge:
         """Keep the samples for which an array (n,) is true."""
         return replace(self, labels=self.labels[chosen], weight=None if self.weight is None else self.weight[chosen])
 
-    def __call__(self, held: Held, scores: Array) -> Array:
-        """Judge the scores (n_f, M, K) that M models give to what a fold holds out: (M,), higher is better."""
+    def __call__(self, held: Held | Together, scores: Array) -> Array:
+        """Judge the scores (n_f, M, K) that M models give to what a fold holds out: (M,), higher is better.
+
+        Or the scores (G, m, M, K) of what several folds hold out together: (G, M).
+        """
+        if self.scoring is None and self.model._learns_classes:
+            right = found_classes(scores) == found_classes(held.Y)[..., None]
+            share = held.share[..., None, :]
+            return to_numpy((share @ array_namespace(scores).astype(right, share.dtype))[..., 0, :])
+        if isinstance(held, Together):
+            return np.stack([self(own, scores[g, : len(own.index), ...]) for g, own in enumerate(held.parts)])
         models = range(scores.shape[1])
         if self.scoring is not None:
             weight = None if self.weight is None else self.weight[held.index]
             known = [with_scores(self.model, self.loss, to_numpy(scores[:, m, :])) for m in models]
             return np.array([_scored(self.scoring, one, self.labels[held.index], weight) for one in known])
-        if not self.model._learns_classes:
-            return np.array([r_squared(held.Y, self.loss.inverse_link(scores[:, m, :]), held.share) for m in models])
-        right = found_classes(scores) == found_classes(held.Y)[:, None]
-        return to_numpy(held.share @ array_namespace(scores).astype(right, held.share.dtype))
+        return np.array([r_squared(held.Y, self.loss.inverse_link(scores[:, m, :]), held.share) for m in models])
 
 
 def _scored(scoring: Any, known: Any, labels: Array, weight: Array | None) -> float:

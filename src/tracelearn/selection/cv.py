@@ -17,7 +17,6 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.exceptions import UndefinedMetricWarning
-from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
 from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, move_to, to_numpy, widest
@@ -59,7 +58,7 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
         "alphas": ["array-like", Interval(Integral, 1, None, closed="left")],
         "eps": [Interval(Real, 0, 1, closed="neither")],
         "views": ["array-like", str, None],
-        "time_axis": [Integral, StrOptions({"auto"}), None],
+        "time_axis": [Integral, str, None],
         "ridges": ["array-like", StrOptions({"auto"})],
         "mode_weights": ["array-like", StrOptions({"auto"}), None],
         "target_mode": ["boolean", StrOptions({"auto"})],
@@ -171,7 +170,7 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
         progress = Progress(until, model._report if self.verbose else None)
         judge = Judge(self.scoring, model, loss, labels, weight)
         once = replace(folds, splits=folds.splits[: len(folds) // repeats])
-        session = Session(self, model, samples, once, judge, folds, progress)
+        session = Session(self, model, samples, once, judge, folds, progress).drawn()
         with progress.shown_to_callbacks(self):
             with progress.ended_by_interrupt():
                 best = choose(session)
@@ -187,13 +186,14 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
         numbers = session.view_shares is not None and not self._classifier and self.scoring is None
         is_chance = numbers and best.means[at] < 0.5 * best.errors[at]
         if self.one_standard_error or is_chance:
-            at = int(np.argmax(best.means >= best.means[at] - best.errors[at]))
+            at = best.with_weights(int(np.argmax(best.means >= best.means[at] - best.errors[at])))
         self._describe(session, best, at)
-        view = session.view(best.candidate.view)
+        whole = session.whole or session
+        view = whole.view(best.candidate.view)
         model = self._last_fit(session, best, view)
         _warn_of_choice(best, at, model)
         self.features_, self.best_estimator_, self.view_ = view.features, model, best.candidate.view
-        self.sample_shape_, self._flat = session.samples.shape, session.model._flat
+        self.sample_shape_, self._flat = whole.samples.shape, session.model._flat
         self._show(session, best, at)
 
     def _describe(self, session: Session, best: Table, at: int) -> None:
@@ -202,8 +202,8 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
         self.__dict__.pop("view_shares_", None)
         if session.view_shares is not None:
             self.view_shares_ = session.view_shares
-        self.alpha_, self.alphas_ = float(best.alphas[at]), best.alphas
-        self.ridge_, self.ridges_ = float(best.ridges[at]), best.ridges
+        self.alpha_, self.alphas_ = session.shrinking * float(best.alphas[at]), best.alphas
+        self.ridge_, self.ridges_ = session.shrinking * float(best.ridges[at]), best.ridges
         self.mode_weights_, self.target_mode_ = chosen.mode_weights, chosen.target_mode
         self.score_path_, self.score_path_se_ = best.scores, best.errors
         self.best_score_, self.best_score_se_ = float(best.means[at]), float(best.errors[at])
@@ -239,7 +239,7 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
         for attribute in ("classes_", "_single", "_dtype", "_flat", "n_features_in_", "feature_names_in_", "modes_"):
             if hasattr(read, attribute):
                 setattr(model, attribute, getattr(read, attribute))
-        samples, design = session.samples, best.design
+        samples, design = (session.whole or session).samples, best.design if session.whole is None else None
         if view.features is not None:
             model.tensor_shape, model.scaling = None, None
             model._flat, model.n_features_in_ = False, math.prod(view.samples.shape)
@@ -249,11 +249,11 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
         model.sample_shape_ = view.samples.shape
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ZeroWeightsWarning)  # a search says it in its own words
-            summed = design.form.name == "moments" and view.features is None and not self.scaling
-            if summed and loss.has_moments:
+            summed = design is not None and design.form.name == "moments" and view.features is None
+            if design is not None and summed and not self.scaling and loss.has_moments:
                 model._fit_moments(design.moments.whole, warm=False, keep=self.keep_moments)
             else:
-                known = None if self.scaling or chosen.logistic else design.exact(model.ridge)
+                known = None if design is None or self.scaling or chosen.logistic else design.exact(model.ridge)
                 model._learn_from(_for_softmax(samples) if chosen.logistic else samples, loss, known)
         return model
 
@@ -298,13 +298,6 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
             router.add(splitter=self.cv, method_mapping=MethodMapping().add(caller="fit", callee="split"))
         return router
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.three_d_array = True
-        tags.input_tags.sparse = self.scaling is None  # the zeros of a sparse matrix would say nothing of scale
-        tags.array_api_support = True
-        return tags
-
 
 def _warn_of_choice(table: Table, at: int, model: Any) -> None:
     """Warn where no weights are best; or where the best alpha is the first or the last, and what selects still rises to it."""
@@ -347,9 +340,9 @@ class TraceNormRegressorCV(MultiOutputMixin, RegressorMixin, SelectionCV):
         waveforms). "auto" tries all that suit the samples; a list tries those. The ones
         that add something are put into one convex problem, each with a norm of its own. "raw+whitened" is such a problem by
         hand, "raw+whitened 1:0.5" one with strengths. None is "raw".
-    time_axis : int, "auto" or None, default="auto"
-        The mode of a sample that is time, for second order; "auto" takes a mode that is long enough and has few enough
-        channels. None: there is none.
+    time_axis : int, name of a mode, "auto" or None, default="auto"
+        The mode of a sample that is time, for second order; "auto" takes the mode that is called time, or one that is long enough
+        and has few enough channels. None: there is none.
     ridges : "auto" or sequence of floats, default="auto"
         "auto" compares the trace norm with ridge regression alone; else strengths of the squared norm to add to it.
     loss, penalty, scaling, fit_intercept, tensor_shape, tol, max_iter, keep_moments, verbose

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -15,20 +15,23 @@ from array_api_compat import device
 from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold, check_cv
 from sklearn.utils.multiclass import type_of_target
 
-from tracelearn.arrays.array_api import Array, array_namespace, is_sparse
+from tracelearn.arrays.array_api import Array, array_namespace, is_on_gpu, is_sparse, move_to, to_numpy
 from tracelearn.confounds import Regression
 from tracelearn.errors import warn
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
 from tracelearn.problems.batch import Form, choose_form, datafit, origin_of, variances_about
-from tracelearn.problems.datafits import DataFit, Span, Squares
+from tracelearn.problems.datafits import DataFit, Distinct, Span, Squares
 from tracelearn.samples.samples import Samples
 
-__all__ = ["Design", "Folds", "Held", "Principal", "corrected_error", "folds_of"]
+__all__ = ["Design", "Folds", "Held", "Principal", "Together", "corrected_error", "folds_of"]
 
 
 # Logistic regression is tried up to so many weights, and so many numbers read for each of them.
 _MOST_WEIGHTS, _MOST_PRODUCTS = 2048, 5_000_000
+
+# Folds are solved for together where the longest one is at most so many times as long as the mean.
+_PADDED = 1.25
 
 # By whether targets are classes and whether there are groups.
 _SPLITTERS = {
@@ -52,10 +55,8 @@ class Folds:
     @property
     def ratio(self) -> float:
         """How many samples are held out for each one that is learned from, the mean over folds."""
-        found = []
-        for train, test in self.splits:
-            found.append(len(test) / len(train))
-        return float(np.mean(found))
+        train, test = zip(*self.splits, strict=True)
+        return float(np.mean(np.divide(list(map(len, test)), list(map(len, train)))))
 
     def among(self, chosen: Array) -> Folds:
         """Keep the samples for which an array (n,) is true, numbered anew."""
@@ -77,6 +78,19 @@ class Folds:
     def longest(self) -> int:
         """The largest number of samples that a fold holds out."""
         return max(map(len, map(itemgetter(1), self.splits)))
+
+    def tables(self, most: int) -> list[tuple[Array, Array]]:
+        """What at most so many folds hold out as an index (F, m), and ones (F, m) where it is no padding; little is padded."""
+        tests, found = list(map(itemgetter(1), self.splits)), []
+        sizes = np.array(list(map(len, tests)))
+        most = most if sizes.max() <= _PADDED * sizes.mean() else 1
+        for begin in range(0, len(tests), most):
+            own = slice(begin, begin + most)
+            inside = np.arange(sizes[own].max()) < sizes[own, None]
+            index = np.zeros(inside.shape, dtype=int)
+            index[inside] = np.concatenate(tests[own])
+            found.append((index, inside))
+        return found
 
     def masks(self, *, held: bool) -> Array:
         """Mark the training or the held-out samples of each fold, (F, n)."""
@@ -175,27 +189,37 @@ class Principal:
     axes: Array | None = None  # (p, r), if these are not the coordinates of the design
     origin: Any = 0.0  # (p,)
 
-    def without(self, held: Array, ridges: Array, *, fit_intercept: bool) -> tuple[Array, Array]:
-        """Minimise ``|Y - X W' - b|^2 + ridge |W|^2`` without some samples, for each of A ridges: (A, K, p) and (A, K).
+    def without(self, held: Array, inside: Array, ridges: Array, *, fit_intercept: bool) -> tuple[Array, Array]:
+        """Minimise ``|Y - X W' - b|^2 / n + ridge |W|^2`` without the samples of each row of a table (F, m), for A ridges.
 
         Samples that are left out get an unknown in their target each, so that they fit themselves and pull at nothing. With the
-        intercept that is one system of so many unknowns, besides the diagonal one of the coordinates.
+        intercept that is one system of so many unknowns, besides the diagonal one of the coordinates. What pads the table is a
+        sample of zeros. Returns weights (A, F, K, p) and intercepts (A, F, K).
         """
         xp, X, Y, cross = array_namespace(self.rows), self.rows, self.Y, self.cross
-        left, target = xp.take(X, held, axis=0), xp.take(Y, held, axis=0)
-        known = xp.eye(held.shape[0], dtype=X.dtype, device=device(X))
+        ones, (F, m) = inside[:, :, None], held.shape
+        left, target = _gathered(X, held) * ones, _gathered(Y, held) * ones
+        known = xp.broadcast_to(xp.eye(m, dtype=X.dtype, device=device(X)), (F, m, m))
         if fit_intercept:
-            ones = xp.ones_like(left[:, :1])
-            count = xp.full_like(ones[:1, :], float(X.shape[0]))
-            known = xp.concat([xp.concat([known, ones], axis=1), xp.concat([ones.T, count], axis=1)])
-            left = xp.concat([left, xp.sum(X, axis=0, keepdims=True)])
-            target = xp.concat([target, xp.sum(Y, axis=0, keepdims=True)])
-        inverse = 1.0 / (self.squares + ridges[:, None])
-        system = known - (left * inverse[:, None, :]) @ left.T
-        unknown = xp.linalg.solve(system, target - left @ (inverse[:, :, None] * cross))
-        W = xp.matrix_transpose(inverse[:, :, None] * (cross - left.T @ unknown))
-        b = unknown[:, -1, :] if fit_intercept else xp.zeros_like(W[..., 0])
+            count = xp.full_like(ones[:, :1, :], float(X.shape[0]))
+            last = xp.concat([xp.matrix_transpose(ones), count], axis=2)
+            known = xp.concat([xp.concat([known, ones], axis=2), last], axis=1)
+            # And the sum of all samples.
+            left = xp.concat([left, xp.broadcast_to(xp.sum(X, axis=0), (F, 1, X.shape[1]))], axis=1)
+            target = xp.concat([target, xp.broadcast_to(xp.sum(Y, axis=0), (F, 1, Y.shape[1]))], axis=1)
+        n = X.shape[0] - xp.sum(inside, axis=1)
+        inverse = 1.0 / (self.squares + ridges[:, None, None] * n[:, None])  # (A, F, r)
+        system = known - (left * inverse[:, :, None, :]) @ xp.matrix_transpose(left)
+        unknown = xp.linalg.solve(system, target - left @ (inverse[..., None] * cross))
+        W = xp.matrix_transpose(inverse[..., None] * (cross - xp.matrix_transpose(left) @ unknown))
+        b = unknown[..., -1, :] if fit_intercept else xp.zeros_like(W[..., 0])
         return (W, b) if self.axes is None else ((V := W @ self.axes.T), b - V @ self.origin)
+
+
+def _gathered(rows: Array, held: Array) -> Array:
+    """Take the rows that a table (F, m) names: (F, m, r)."""
+    xp = array_namespace(rows)
+    return xp.reshape(xp.take(rows, xp.reshape(held, (-1,)), axis=0), (*held.shape, -1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,6 +231,36 @@ class Held:
     share: Array
     index: Array
     weight: float
+
+    def scores(self, W: Array, b: Array) -> Array:
+        """Score the samples by rows of coordinates (R, r): (n_f, R)."""
+        return self.rows @ array_namespace(W).matrix_transpose(W) + b
+
+
+@dataclass(frozen=True, eq=False)
+class Together:
+    """What G folds hold out, as one: rows (G, m, r), targets (G, m, K) and shares (G, m), which are zero where it is padded."""
+
+    rows: Array
+    Y: Array
+    share: Array
+    parts: list[Held]  # the folds
+
+    @classmethod
+    def of(cls, block: Any, index: Array, inside: Array) -> Together:
+        """Take from a block what a table (G, m) of folds names."""
+        xp, there = array_namespace(block.Y), move_to(index, block.Y)
+        weight = _gathered(block.weight[:, None], there)[..., 0] * move_to(inside, block.Y, block.Y.dtype)
+        total = xp.sum(weight, axis=1)
+        rows, Y, share = _gathered(block.X, there), _gathered(block.Y, there), weight / total[:, None]
+        parts = []
+        for g, (count, own) in enumerate(zip(inside.sum(axis=1).tolist(), to_numpy(total).tolist(), strict=True)):
+            parts.append(Held(rows[g, :count, :], Y[g, :count, :], share[g, :count], index[g, :count], own))
+        return cls(rows, Y, share, parts)
+
+    def scores(self, W: Array, b: Array) -> Array:
+        """Score the samples of each fold by its own rows of coordinates (G, R, r): (G, m, R)."""
+        return self.rows @ array_namespace(W).matrix_transpose(W) + b[:, None, :]
 
 
 class _FoldMoments(NamedTuple):
@@ -242,28 +296,43 @@ class Design:
     @cached_property
     def form(self) -> Form:
         """How the samples are kept; each fold is decomposed, so a basis is for all samples that are fewer than features."""
-        found, samples = choose_form(self.samples, self.loss), self.samples
-        if found.name != "moments" or not samples.in_memory or is_sparse(samples.like):
+        found, n, p = choose_form(self.samples, self.loss), self.folds.n, self.samples.n_features
+        if found.name != "moments" or not self.samples.in_memory or is_sparse(self.samples.like):
             return found
-        fewer = self.folds.n < samples.n_features
-        return Form("basis", f"{self.folds.n} samples are fewer than {samples.n_features} features") if fewer else found
+        if self._distinct is not None:
+            return Form("basis", f"{len(self._distinct.kept)} of {p} features differ")
+        return Form("basis", f"{n} samples are fewer than {p} features") if n < p else found
 
     @cached_property
-    def span(self) -> Span | None:
+    def _distinct(self) -> Distinct | None:
+        """The features that differ, where many are copies of others and samples are no fewer than these."""
+        origin = origin_of(self.checked, fit_intercept=self.fit_intercept)
+        found = Distinct.of(self.checked.rows, origin)  # type: ignore[arg-type]
+        return found if found is not None and len(found.kept) <= self.folds.n else None
+
+    @cached_property
+    def checked(self) -> Samples:
+        """The samples, with every number looked at, in the precision that solvers work in."""
+        return self.samples.checked()
+
+    @cached_property
+    def span(self) -> Span | Distinct | None:
         """What the samples span, where they are kept by their coordinates."""
         if self.form.name != "basis":
             return None
-        samples = self.samples.checked()
-        return Span.of(samples.rows, origin_of(samples, fit_intercept=self.fit_intercept))  # type: ignore[arg-type]
+        distinct = self.__dict__.get("_distinct")  # not looked for where samples are far fewer than features
+        if distinct is not None:
+            return distinct  # type: ignore[no-any-return]
+        origin = origin_of(self.checked, fit_intercept=self.fit_intercept)
+        return Span.of(self.checked.rows, origin)  # type: ignore[arg-type]
 
     @cached_property
     def reduced(self) -> Samples:
-        """The samples, where they have coordinates by these; in memory, with every number looked at, as solvers need them."""
-        samples = self.samples
-        if self.span is not None:
-            coordinates = self.span.coordinates
-            samples = samples.checked().with_rows(coordinates, (coordinates.shape[1],))
-        return samples.checked() if samples.in_memory else samples
+        """The samples, where they have coordinates by these; in memory, with every number looked at."""
+        if self.span is None:
+            return self.checked if self.samples.in_memory else self.samples
+        coordinates = self.span.coordinates
+        return self.checked.with_rows(coordinates, (coordinates.shape[1],)).checked()
 
     @cached_property
     def moments(self) -> _FoldMoments:
@@ -303,7 +372,7 @@ class Design:
         """All samples by their principal components, where the ridge regressions of all folds follow from these.
 
         One decomposition instead of one for each fold: what a fold holds out changes few rows. Not so with confounds or weights,
-        which differ from fold to fold, or where folds hold out more samples than there are features.
+        which differ from fold to fold, or where folds hold out many samples for each feature, which takes longer.
         """
         samples = self.reduced
         plain = samples.in_memory and not is_sparse(samples.like) and not samples.n_confounds
@@ -315,10 +384,14 @@ class Design:
         xp = array_namespace(block.X)
         # Differences are taken of numbers up to 1e6 times as large.
         is_double = bool(xp.finfo(block.X.dtype).eps < 1e-12)
-        if self.folds.longest >= block.X.shape[1] or not is_double or not bool(xp.all(block.weight == block.weight[0])):
+        if (
+            5 * self.folds.longest > 3 * block.X.shape[1]
+            or not is_double
+            or not bool(xp.all(block.weight == block.weight[0]))
+        ):
             return None
         rows, axes, origin = block.X, None, 0.0
-        if self.span is None:
+        if not isinstance(self.span, Span):
             origin = origin_of(samples, fit_intercept=self.fit_intercept)
             centred = rows - origin
             axes = xp.linalg.eigh(centred.T @ centred)[1]
@@ -344,7 +417,7 @@ class Design:
         if self.span is not None:
             variances = array_namespace(self.span.basis).stack([self.whole.variances] * len(self.folds))
             return [self.coordinates.lifted(self.span.basis, self.span.origin, variances)]
-        checked, masks = self.samples.checked(), self.folds.masks(held=False)
+        checked, masks = self.checked, self.folds.masks(held=False)
         parts = [checked.take(mask) for mask in masks]
         return [self._datafit(part.residual(own)) for part, own in zip(parts, self._regressions, strict=True)]
 
@@ -360,8 +433,8 @@ class Design:
             if self.span is None:
                 return found
             origin = self.span.origin
-            return found.lifted(self.span.basis, origin, variances_about(self.samples.checked(), origin))
-        checked = self.samples.checked()
+            return found.lifted(self.span.basis, origin, variances_about(self.checked, origin))
+        checked = self.checked
         regression = checked.regression(centre=self.fit_intercept) if checked.n_confounds else None
         return self._datafit(checked.residual(regression))
 
@@ -375,7 +448,7 @@ class Design:
     @cached_property
     def held(self) -> list[Any]:
         """What each fold holds out: rows, targets and shares in memory, else moments, or samples where they are."""
-        samples, found = self.reduced, []
+        samples = self.reduced
         if self.form.name == "moments" and not samples.in_memory:
             pairs = zip(self.moments.held, self._regressions, strict=True)
             return [part if own is None else own.residual_moments(part) for part, own in pairs]
@@ -383,11 +456,30 @@ class Design:
         if not samples.in_memory:
             parts = zip(self.folds.masks(held=True), self._regressions, strict=True)
             return [samples.take(mask).residual(own) for mask, own in parts]
+        if self._together is not None:
+            return self._together.parts
+        found = []
         for (_, index), own in zip(self.folds.splits, self._regressions, strict=True):
             (block,) = samples.blocks if own is None else samples.residual(own).blocks
             kept = block.take(index)
-            found.append(Held(kept.X, kept.Y, kept.weight / kept.total_weight, index, kept.total_weight))
+            total = kept.total_weight
+            found.append(Held(kept.X, kept.Y, kept.weight / total, index, total))
         return found
+
+    @cached_property
+    def _together(self) -> Together | None:
+        """What all folds hold out, as one: on a GPU, where calls cost more than products."""
+        samples = self.reduced
+        tables = self.folds.tables(len(self.folds)) if is_on_gpu(samples.like) and not samples.n_confounds else []
+        return Together.of(next(iter(samples.blocks)), *tables[0]) if len(tables) == 1 else None
+
+    def held_by(self, folds: Sequence[int]) -> Iterator[tuple[slice, Any]]:
+        """List what some folds hold out: slices of these, each with samples of one fold or of all together, or elsewhere."""
+        if self._together is not None and len(folds) == len(self.folds):
+            yield slice(None), self._together
+            return
+        for k, f in enumerate(folds):
+            yield slice(k, k + 1), self.held[f]
 
     @property
     def is_small(self) -> bool:
@@ -411,19 +503,13 @@ class Design:
             return self.moments.whole.x_mean[: self.reduced.n_features]
         return self.whole.x_mean + getattr(self.whole, "origin", 0.0)
 
-    def scores(self, f: int, W: Array, b: Array) -> Array | None:
-        """Score the held-out samples of a fold by rows of coordinates (R, r): (n_f, R); None if not in memory."""
-        if not isinstance(self.held[f], Held):
-            return None
-        return self.held[f].rows @ array_namespace(W).matrix_transpose(W) + b
-
-    def statistics(self, f: int, W: Array, b: Array, scores: Array | None) -> Array:
-        """Find what held-out predictions and targets of a fold have in common: (R, 5), from whatever is held.
+    def statistics(self, held: Any, W: Array, b: Array, scores: Array | None) -> Array:
+        """Find what held-out predictions and targets have in common, of a fold (R, 5) or of several (G, R, 5).
 
         For each row of W the means of predictions and targets, their variances about these, and their covariance.
         """
-        held, xp = self.held[f], array_namespace(W)
-        link, count = self.loss.inverse_link, W.shape[0] // self.samples.n_targets
+        xp = array_namespace(W)
+        link, count = self.loss.inverse_link, W.shape[-2] // self.samples.n_targets
         if isinstance(held, Moments):
             cross = xp.concat([held.cross] * count, axis=1)
             y_mean, yy = (xp.concat([a] * count) for a in (held.y_mean, held.target_sq))
@@ -431,19 +517,19 @@ class Design:
             return xp.stack([W @ held.x_mean + b, y_mean, ss / held.weight, yy / held.weight, sy / held.weight], axis=1)
 
         def sums(Y: Array, share: Array, z: Array) -> Array:
-            predicted, targets = link(z), xp.concat([Y] * count, axis=1)
+            predicted, targets, share = link(z), xp.concat([Y] * count, axis=-1), share[..., None, :]
             means, squares = [share @ predicted, share @ targets], [share @ predicted**2, share @ targets**2]
-            return xp.stack([*means, *squares, share @ (predicted * targets)])
+            return xp.concat([*means, *squares, share @ (predicted * targets)], axis=-2)
 
-        if isinstance(held, Held):
+        if isinstance(held, Held | Together):
             found = sums(held.Y, held.share, scores)
         else:
             # The targets of many models are those of one, repeated: passes are shared by all of them.
             scored = held.execution.map(_times(W), held.blocks)
             found = held.total(lambda X, Y, share, z: sums(Y, share, z + b), scored)
-        means, squares = found[:2, :], found[2:4, :] - found[:2, :] ** 2
-        covariance = found[4:, :] - found[:1, :] * found[1:2, :]
-        return xp.matrix_transpose(xp.concat([means, squares, covariance]))
+        means, squares = found[..., :2, :], found[..., 2:4, :] - found[..., :2, :] ** 2
+        covariance = found[..., 4:, :] - found[..., :1, :] * found[..., 1:2, :]
+        return xp.matrix_transpose(xp.concat([means, squares, covariance], axis=-2))
 
 
 def _times(W: Array) -> Any:

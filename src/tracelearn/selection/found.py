@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, is_sparse
+from tracelearn.estimators.base import TensorInput
 from tracelearn.estimators.online import has_moments
 from tracelearn.estimators.weights import NamedWeights
 from tracelearn.features import SecondOrder, Views
@@ -57,7 +57,7 @@ def _learned(name: str) -> Any:
     return property(shown, doc=f"As in ``best_estimator_``: its ``{name}``.")
 
 
-class FoundModel(NamedWeights, BaseEstimator):
+class FoundModel(NamedWeights, TensorInput):
     """The model that a search found, ``best_estimator_``, and what shows it samples, ``features_``."""
 
     best_estimator_: Any

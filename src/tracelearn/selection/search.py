@@ -15,7 +15,7 @@ import numpy as np
 from array_api_compat import device
 from joblib import Parallel, delayed
 
-from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, to_numpy
+from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_on_gpu, move_to, to_numpy
 from tracelearn.penalties import Nuclear, Overlap, as_penalty, is_overlapped
 from tracelearn.problems.batch import Problems, Solution, alpha_max
 from tracelearn.problems.datafits import Squares
@@ -28,7 +28,7 @@ from tracelearn.selection.calibration import (
     log_losses,
     softmax_regression,
 )
-from tracelearn.selection.folds import Design, Held, corrected_error
+from tracelearn.selection.folds import Design, Held, Together, corrected_error
 from tracelearn.solvers import SOLVERS
 
 __all__ = [
@@ -46,10 +46,12 @@ __all__ = [
     "walk_logistic",
     "walk_ridges",
     "with_held_out_classes",
+    "with_weights",
 ]
 
-# Numbers in the weights of one batch: more would leave the cache without fewer calls.
-_LARGEST_BATCH = 2_000_000
+# Numbers in the weights of one batch: more would leave the cache without fewer calls. Of folds that could be solved for one by
+# one, too, so many are solved for together on a processor, where calls cost little.
+_LARGEST_BATCH, _LARGEST_TOGETHER = 2_000_000, 250_000
 
 # Held-out scores differ by far more than this between neighbouring alphas: paths need no tighter gap to choose one.
 _TOL = 2e-3
@@ -172,13 +174,14 @@ class Table:
     selecting: Array  # (A,), higher is better
     held: list[list[Any]]  # for each alpha and fold the scores of what is held out, (n_f, K); a model if not in memory
     few: list[Held] | None = None  # where only some held-out samples have scores: these
+    begins_at_zero: bool = False  # whether all samples have no weights at the first alpha
     means: Array = field(init=False)  # (A,), the mean scores; a fold that has none for some alpha is left out for all
     best: int = field(init=False)  # the alpha that selects itself; of equal ones the largest
     value: float = field(init=False)  # what selects there, averaged with its neighbours: 1, 2, 1
 
     def __post_init__(self) -> None:
         smoothed = np.convolve(np.pad(self.selecting, 1, mode="edge"), [0.25, 0.5, 0.25], mode="valid")
-        best = int(np.argmax(np.round(smoothed, 9)))
+        best = self.with_weights(int(np.argmax(np.round(smoothed, 9))))
         found = {"means": _mean(self.scores, self.design.weights), "best": best, "value": float(smoothed[best])}
         self.__dict__.update(found)  # frozen from now on
 
@@ -191,6 +194,30 @@ class Table:
         """The standard error of the mean score, for each alpha, corrected for training sets that overlap."""
         known = self.scores[:, ~np.any(np.isnan(self.scores), axis=0)]
         return corrected_error(known, self.design.folds.ratio) if known.shape[1] else np.zeros(len(self.scores))
+
+    def with_weights(self, at: int) -> int:
+        """Take the second alpha for the first, see ``with_weights``, where all samples have no weights at that."""
+        design = self.design
+        if not self.begins_at_zero:
+            return at
+        return int(with_weights(np.array(at), self.selecting, design, by_score=design.by_score))
+
+
+def with_weights(at: Array, selecting: Array, design: Design, *, by_score: bool) -> Array:
+    """Take the second alpha for the first, which has no weights, where classes are told apart by more than chance.
+
+    Training parts may have weights where all samples have none, and however small, these tell classes apart. Of numbers the
+    size counts too: such weights are worth nothing.
+
+    Parameters
+    ----------
+    at : array (...) of places in ``selecting``, (n_alphas, ...)
+    by_score : whether that is a score; else the share of the variance that is explained
+    """
+    if design.numbers or len(selecting) < 2:
+        return at
+    chance = -np.inf if by_score else 4.0 / design.folds.n  # two standard errors of a correlation, squared
+    return np.where((at == 0) & (selecting[1] > chance), 1, at)
 
 
 def _mean(values: Array, weights: Array) -> Array:
@@ -257,7 +284,8 @@ def walk(
     tables = []
     for c, candidate in enumerate(candidates):
         own = np.asarray(alphas) * (1.0 if given else tops[c])
-        tables.append(found.table(c, candidate, own, np.full(len(own), candidate.ridge)))
+        table = found.table(c, candidate, own, np.full(len(own), candidate.ridge))
+        tables.append(replace(table, begins_at_zero=not given))
     return tables
 
 
@@ -331,47 +359,43 @@ def walk_ridges(design: Design, view: str) -> Table:
 
 def ridges_for(design: Design) -> Array:
     """Return the ridges that are tried: shares of the total variance of the features, the largest of the training parts."""
-    whole, largest = design.principal, 0.0
+    whole = design.principal
     if whole is None:
         variances = design.coordinates.variances
         xp = array_namespace(variances)
         return np.asarray(_RIDGES * (float(xp.max(xp.sum(variances, axis=-1))) or 1.0))
     xp = array_namespace(whole.rows)
-    total, squares = xp.sum(whole.rows, axis=0), xp.sum(whole.squares)
-    for train, test in design.folds.splits:
-        held = xp.take(whole.rows, move_to(test, whole.rows), axis=0)
-        variance = (squares - xp.sum(held**2)) / len(train)
-        if design.fit_intercept:
-            mean = (total - xp.sum(held, axis=0)) / len(train)
-            variance = variance - xp.sum(mean**2)
-        largest = max(largest, float(variance))  # which is below zero by rounding where samples are constant
+    train = move_to(design.folds.masks(held=False), whole.rows, whole.rows.dtype)
+    n = xp.sum(train, axis=1)
+    variance = train @ xp.sum(whole.rows**2, axis=1) / n
+    if design.fit_intercept:
+        variance = variance - xp.sum((train @ whole.rows / n[:, None]) ** 2, axis=1)
+    largest = max(0.0, float(xp.max(variance)))  # below zero by rounding where samples are constant
     return np.asarray(_RIDGES * (largest or 1.0))
 
 
 def ridge_path(design: Design, ridges: Array) -> Iterator[tuple[Array, Array]]:
     """Solve ridge regression in every fold; yield rows of coordinates (F K, r) and intercepts (F K,) for each ridge.
 
-    From one decomposition of all samples, where a fold changes few rows of it, else from one of each fold.
+    From one decomposition of all samples, where a fold changes few rows of it, else from those of the folds.
     """
-    if design.principal is None:
-        fit = design.coordinates
-        for ridge in ridges:
-            shift = array_namespace(fit.target).full_like(fit.target, 2.0 * float(ridge))
-            W = fit.operator.solver(shift)(2.0 * fit.cross)
-            yield W, fit.intercept(W)
-        return
-    whole, splits = design.principal, design.folds.splits
-    longest = (design.folds.longest + design.samples.n_targets) * whole.rows.shape[1]
-    most, xp = max(1, _LARGEST_BATCH // longest), array_namespace(whole.rows)
+    whole, folds, r, K = design.principal, design.folds, design.reduced.n_features, design.samples.n_targets
+    like = design.coordinates.cross if whole is None else whole.rows
+    xp, each = array_namespace(like), r * K * len(folds) if whole is None else r * (K + folds.longest)
+    most = max(1, _LARGEST_BATCH // each)
     for begin in range(0, len(ridges), most):
-        parts = []
-        for train, test in splits:
-            own = move_to(len(train) * ridges[begin : begin + most], whole.rows, whole.rows.dtype)
-            parts.append(whole.without(move_to(test, whole.rows), own, fit_intercept=design.fit_intercept))
-        rows, offsets = zip(*parts, strict=True)
-        W, b = xp.concat(rows, axis=1), xp.concat(offsets, axis=1)
-        for a in range(W.shape[0]):
-            yield W[a, ...], b[a, ...]
+        own = move_to(ridges[begin : begin + most], like, like.dtype)
+        if whole is None:
+            W, b = design.coordinates.with_ridges(own)
+        else:
+            parts, together = [], _LARGEST_BATCH if is_on_gpu(like) else _LARGEST_TOGETHER
+            for index, inside in folds.tables(max(1, together // (each * own.shape[0]))):
+                table = move_to(index, like), move_to(inside, like, like.dtype)
+                parts.append(whole.without(*table, own, fit_intercept=design.fit_intercept))
+            rows, offsets = zip(*parts, strict=True)
+            W, b = xp.concat(rows, axis=1), xp.concat(offsets, axis=1)
+        for a in range(own.shape[0]):
+            yield xp.reshape(W[a, ...], (-1, W.shape[-1])), xp.reshape(b[a, ...], (-1,))
 
 
 def walk_logistic(design: Design, view: str) -> Table | None:
@@ -438,37 +462,45 @@ class _Found:
             rows, offsets = zip(*some, strict=True)
             xp, shape = array_namespace(rows[0]), (len(some), len(folds), len(own) * design.samples.n_targets)
             W, b = xp.reshape(xp.stack(rows), (*shape, -1)), xp.reshape(xp.stack(offsets), shape)
-            for i, f in enumerate(folds):
-                at = slice(first, first + len(some))
-                own_rows, own_offsets = xp.reshape(W[:, i, ...], (-1, W.shape[-1])), xp.reshape(b[:, i, ...], (-1,))
-                self._judge_fold(f, at, own, own_rows, own_offsets)
+            for own_folds, held in design.held_by(folds):
+                # Folds first: (G, points x candidates x K, r).
+                part, offset = xp.moveaxis(W[:, own_folds, ...], 1, 0), xp.moveaxis(b[:, own_folds, :], 1, 0)
+                part = xp.reshape(part, (part.shape[0], -1, part.shape[-1]))
+                offset = xp.reshape(offset, (offset.shape[0], -1))
+                at = slice(first, first + len(some)), own, folds[own_folds]
+                self._judge_held(held, at, part, offset)
             first += len(some)
 
-    def _judge_fold(self, f: int, at: slice, own: list[int], rows: Array, offset: Array) -> None:
-        """Judge models of one fold, points x candidates x K rows of coordinates with their intercepts."""
-        design, xp, C, K = self.design, array_namespace(rows), len(own), self.design.samples.n_targets
-        scores = design.scores(f, rows, offset)
+    def _judge_held(self, held: Any, at: tuple[slice, list[int], Sequence[int]], rows: Array, offset: Array) -> None:
+        """Judge models of some folds, rows of coordinates (G, points x candidates x K, r) with their intercepts."""
+        design, xp, (points, own, folds) = self.design, array_namespace(rows), at
+        C, K, together = len(own), design.samples.n_targets, isinstance(held, Together)
+        filled = points, own, slice(folds[0], folds[-1] + 1)
+        rows, offset = (rows, offset) if together else (rows[0, ...], offset[0, :])
+        scores = held.scores(rows, offset) if together or isinstance(held, Held) else None
         # Predictions of all folds are compared about one common mean: what folds differ in by their intercepts alone
         # says nothing about how well samples are told apart. With a link the intercept belongs to the prediction.
         linked = design.loss.curvature is None
         shift = offset if linked else -(rows @ design.centre)
-        moved = scores if scores is None or linked else scores + (shift - offset)
-        known = to_numpy(design.statistics(f, rows, shift, moved)).reshape(-1, C, K, 5)
-        self.statistics[at, own, f] = known
+        moved = scores if scores is None or linked else scores + (shift - offset)[..., None, :]
+        known = to_numpy(design.statistics(held, rows, shift, moved)).reshape(len(folds), -1, C, K, 5)
+        known = self.statistics[filled] = np.moveaxis(known, 0, 2)
         if scores is None:  # classes are found in one pass when all models are known
             if design.numbers:
                 mean, target, ss, yy, sy = np.moveaxis(known, -1, 0)
-                bias = mean - target - to_numpy(shift - offset).reshape(-1, C, K)
-                self.scores[at, own, f] = _explained(ss + bias**2, yy, sy)
+                bias = mean - target - to_numpy(shift - offset).reshape(-1, C, 1, K)
+                self.scores[filled] = _explained(ss + bias**2, yy, sy)
             W, b = xp.reshape(rows, (-1, K, rows.shape[1])), xp.reshape(offset, (-1, K))
             for m in range(W.shape[0]):
-                self.held[at.start + m // C, own[m % C], f] = (W[m, ...], b[m, ...])
+                self.held[points.start + m // C, own[m % C], folds[0]] = (W[m, ...], b[m, ...])
             return
-        models = xp.reshape(scores, (scores.shape[0], -1, K))
+        models = xp.reshape(scores, (*scores.shape[:-1], -1, K))
         if design.judge is not None:
-            self.scores[at, own, f] = design.judge(design.held[f], models).reshape(-1, C)
-        for m in range(models.shape[1]):
-            self.held[at.start + m // C, own[m % C], f] = models[:, m, :]
+            self.scores[filled] = np.moveaxis(design.judge(held, models).reshape(len(folds), -1, C), 0, 2)
+        for g, f in enumerate(folds):
+            one = models[g, : len(held.parts[g].index), ...] if together else models
+            for m in range(one.shape[1]):
+                self.held[points.start + m // C, own[m % C], f] = one[:, m, :]
 
     def table(self, c: int, candidate: Candidate, alphas: Array, ridges: Array) -> Table:
         """Gather what was found of a candidate."""

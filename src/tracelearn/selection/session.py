@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby, product, repeat, starmap
+from numbers import Integral
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
@@ -45,7 +46,18 @@ from tracelearn.selection.search import (
     with_held_out_classes,
 )
 
-__all__ = ["VIEWS", "Progress", "Session", "View", "choose", "parts_of", "possible_views", "see", "shares_of"]
+__all__ = [
+    "VIEWS",
+    "Progress",
+    "Session",
+    "View",
+    "choose",
+    "named_time",
+    "parts_of",
+    "possible_views",
+    "see",
+    "shares_of",
+]
 
 # Views of a sample whose share in the best combination of all is below this are left out, and so are all but the best few.
 LEAST_SHARE, MOST_VIEWS = 0.1, 4
@@ -80,8 +92,11 @@ VIEWS: dict[str, Any] = {
     "convolutions": Convolutions,
 }
 
-# Views are added to the best one as long as one search takes no more multiplications than this.
+# Views of second order are tried, and views added to the best one, as long as one search takes no more multiplications than this.
 _MOST_WORK = 3e11
+
+# A search that takes more multiplications than this for the samples as they are looks at some of them.
+_MOST_SEARCHED = 5e11
 
 # A mode is whitened by the eigenvectors of its covariance: not where sums and eigenvectors take more multiplications than this.
 _MOST_WHITENED = 1e11
@@ -104,7 +119,8 @@ def possible_views(
     shape: tuple[int, ...], time_axis: Any, *, n: int = 0, positive: bool = False
 ) -> tuple[list[str], str]:
     """List the views that suit n samples: logarithms where all entries are positive; whitened modes unless one is very long;
-    where a mode can be time, second order, and convolutions where channels and samples are few.
+    where a mode can be time, second order unless samples and entries are many, and convolutions where channels and samples
+    are few.
 
     Examples
     --------
@@ -121,15 +137,47 @@ def possible_views(
     if axis is None:
         return names, reason
     times, channels = shape[axis], math.prod(shape) // shape[axis]
-    names.append("second_order")
+    second = ["second_order"]
     if channels <= 48:  # copies of channels make matrices larger by their square
-        names += ["second_order_difference", "second_order_two_windows"]
+        second += ["second_order_difference", "second_order_two_windows"]
     if channels <= 16:
-        names += ["second_order_three_windows", "second_order_lags"]
-        names += ["second_order_slow_lags"] if times >= 40 else []
+        second += ["second_order_three_windows", "second_order_lags"]
+        second += ["second_order_slow_lags"] if times >= 40 else []
+    short = [name for name in second if _work(n, *VIEWS[name](axis).sizes(channels)) <= _MOST_WORK]
+    names += short
     if channels <= _MOST_CONVOLVED and n <= _MOST_SAMPLES:
         names.append("convolutions")
-    return names, reason
+    left = f"; without {', '.join(name for name in second if name not in short)}, which would take long"
+    return names, reason + (left if len(short) < len(second) else "")
+
+
+def _work(n: int, entries: int, distinct: int, folds: int = 5) -> float:
+    """Count the multiplications of sums of squares, and of eigenvectors in every fold."""
+    rank = min(n, distinct)
+    return n * entries * rank + 10 * folds * rank**3
+
+
+def named_time(time_axis: Any, modes: Any) -> Any:
+    """Say which mode is time, by its number: that of a name, or with "auto" the one that is called time, where modes have names.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.samples.modes import Mode
+    >>> from tracelearn.selection.session import named_time
+    >>> modes = (Mode("time", np.arange(40)), Mode("channel", np.arange(30)))
+    >>> named_time("auto", modes), named_time("channel", modes), named_time("auto", None)
+    (0, 1, 'auto')
+    """
+    if not isinstance(time_axis, str):
+        return time_axis
+    names, wanted = [mode.name for mode in modes or ()], "time" if time_axis == "auto" else time_axis
+    if wanted not in names and time_axis != "auto":
+        raise ValueError(
+            f"Expected time_axis to be a number, 'auto', None or the name of a mode ({', '.join(names) or 'they have none'}), "
+            f"got {time_axis!r}: choose one of these."
+        )
+    return names.index(wanted) if wanted in names else time_axis
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +195,9 @@ def parts_of(label: str) -> tuple[str, tuple[float, ...]]:
     return name, tuple(float(s) for s in ratio.split(":")) if ratio else ()
 
 
-def see(label: str, samples: Samples, options: Any, known: Mapping[str, View] = MappingProxyType({})) -> View:
+def see(
+    label: str, samples: Samples, options: Any, known: Mapping[str, View] = MappingProxyType({}), modes: Any = None
+) -> View:
     """See samples as a view does, or as several do; what a view learns it learns without targets.
 
     Parameters
@@ -155,9 +205,10 @@ def see(label: str, samples: Samples, options: Any, known: Mapping[str, View] = 
     label : see ``parts_of``
     options : the estimator whose parameters say what is searched
     known : views of these samples that need not be made again, by their labels
+    modes : of a sample, where they have names
     """
     name, strengths = parts_of(label)
-    names, time_axis = name.split("+"), options.time_axis
+    names, time_axis = name.split("+"), named_time(options.time_axis, modes)
     axis = None if time_axis is None else find_time_axis(samples.shape, time_axis)[0]
     if unknown := set(names) - set(VIEWS):
         raise ValueError(
@@ -214,7 +265,8 @@ class Session:
     view_shares: dict[str, float] | None = None  # of the views that were screened
     class_map: Array | None = None  # between the scores of all classes, where folds confirm it
     tables: list[Table] = field(default_factory=list)
-    _of: tuple[Session, Array] | None = None  # the session of all samples, and which (n,) of them these are
+    whole: Session | None = None  # of all samples, where some of them were drawn to choose by
+    _of: tuple[Session, Array] | None = None  # the session whose samples these are, and which (n,) of them
     _views: dict[str, View] = field(default_factory=dict)
     _designs: dict[tuple[str, bool], Design] = field(default_factory=dict)
 
@@ -222,7 +274,8 @@ class Session:
         """See the samples as a view does, once."""
         if label not in self._views:
             if self._of is None:
-                self._views[label] = see(label, self.samples, self.options, self._views)
+                modes = getattr(self.model, "modes_", None)
+                self._views[label] = see(label, self.samples, self.options, self._views, modes)
             else:
                 whole, chosen = self._of
                 seen = whole.view(label)
@@ -253,17 +306,46 @@ class Session:
         n = self.folds.n
         if n <= count:
             return replace(self, folds=self.repeats, _designs={})
-        chosen = np.zeros(n, dtype=bool)
-        chosen[np.random.default_rng(0).permutation(n)[:count]] = True
-        return replace(
+        found, chosen = self._some(count)
+        return replace(found, folds=found.repeats, _of=(self, chosen) if n <= 2 * count else None)
+
+    def drawn(self) -> Session:
+        """Begin a session with as many samples, drawn at random, as can be decomposed in every fold in some seconds.
+
+        What is chosen is then learned from all samples. Where alphas, ridges or folds are given, all of them choose, too.
+        """
+        n, p, options = self.folds.n, self.samples.n_features, self.options
+        here = self.samples.in_memory and not is_sparse(self.samples.like) and self.judge.loss.has_moments
+        given = not isinstance(options.alphas, Integral) or not isinstance(options.cv, Integral)
+        if not here or given or not isinstance(options.ridges, str):
+            return self
+        count = n
+        while _work(count, p, p, len(self.folds)) > _MOST_SEARCHED:
+            count -= max(1, count // 50)
+        if count == n:
+            return self
+        self.model._report(f"{count} of {n} samples, drawn at random, choose: all of them would take long")
+        return replace(self._some(count)[0], whole=self)
+
+    def _some(self, count: int) -> tuple[Session, Array]:
+        """Begin a session with some samples, drawn at random, and say which (n,)."""
+        chosen = np.zeros(self.folds.n, dtype=bool)
+        chosen[np.random.default_rng(0).permutation(self.folds.n)[:count]] = True
+        found = replace(
             self,
             samples=self.samples.take(chosen),
-            folds=self.repeats.among(chosen),
+            folds=self.folds.among(chosen),
+            repeats=self.repeats.among(chosen),
             judge=self.judge.among(chosen),
-            _of=(self, chosen) if n <= 2 * count else None,
             _views={},
             _designs={},
         )
+        return found, chosen
+
+    @property
+    def shrinking(self) -> float:
+        """What strengths are multiplied by when more samples are learned from: optimal ones fall at least so fast."""
+        return 1.0 if self.whole is None else math.sqrt(self.folds.n / self.whole.folds.n)
 
     def keep(self, tables: list[Table], what: str) -> None:
         """Keep what was found, and say what is best of it."""
@@ -392,7 +474,8 @@ def _choose_views(session: Session) -> str:
     if isinstance(options.views, str) and options.views == "auto":
         rows: Any = samples.rows
         positive = bool(array_namespace(rows).all(rows > 0))
-        names, reason = possible_views(samples.shape, options.time_axis, n=session.folds.n, positive=positive)
+        time_axis = named_time(options.time_axis, getattr(session.model, "modes_", None))
+        names, reason = possible_views(samples.shape, time_axis, n=session.folds.n, positive=positive)
     else:
         names, reason = [options.views] if isinstance(options.views, str) else list(map(str, options.views)), "as given"
     if not names:
@@ -426,9 +509,7 @@ def _screen(session: Session, names: list[str]) -> str:
     chosen, n, entries = [best], session.folds.n, some.view(names[best]).samples.n_features
     for i in order[1:MOST_VIEWS]:
         more = entries + some.view(names[i]).samples.n_features
-        rank = min(n, more)
-        # Multiplications of sums of squares, and of eigenvectors in every fold.
-        if share[i] > LEAST_SHARE and n * more * rank + 10 * len(session.repeats) * rank**3 <= _MOST_WORK:
+        if share[i] > LEAST_SHARE and _work(n, more, more, len(session.repeats)) <= _MOST_WORK:
             chosen, entries = [*chosen, i], more
     shown, shares = list(map(names.__getitem__, chosen)), share[chosen]
     session.model._report("shares of views: " + ", ".join(map("{} {:.2f}".format, shown, shares)))

@@ -88,11 +88,11 @@ def admm(
     xp = array_namespace(problems.alpha)
     every, proven = check_every or max_iter, check_every is not None
     found = problems.begin(start, proven=proven, zero=not merge)
-    if bool(xp.all(found.gap <= tol)):
+    if (proven or start is None) and bool(xp.all(found.gap <= tol)):  # to ask a device costs more than an iteration
         return found
     W, split, operator = found.W, found.split, problems.fit.operator
     shares, review = operator.shares_shift, _REVIEW_EVERY
-    least = _LEAST_STEP * operator.mean_eigenvalue()
+    least = _LEAST_STEP * operator.mean_eigenvalue
     if step is None:
         rho = _first_rho(problems, found.rho, least)
     else:
@@ -118,9 +118,9 @@ def admm(
             found, done = finish.judge(problems, problems.certified(point, split, iteration, rho, proven=proven))
             if on_iteration is not None:
                 on_iteration(found)
-            if bool(xp.all(done)) or iteration == max_iter:
+            if iteration == max_iter or bool(xp.all(done)):
                 return finish.all(found)
-            if bool(xp.any(done)) and operator.n_groups == 1:  # the problems of several groups stay together
+            if operator.n_groups == 1 and bool(xp.any(done)):  # the problems of several groups stay together
                 left = finish.keep(found, done)
                 tensors = found.tensors_of(left)
                 begun, (W, split), before_rho = taken(begun, tensors), taken((W, split), tensors), rho
@@ -164,7 +164,7 @@ def _first_rho(problems: Problems, known: Array | None, least: float) -> Array:
     xp, fit = array_namespace(problems.alpha), problems.fit
     if known is not None and bool(xp.all(known >= least)):
         return _shared(known, fit.operator.shares_shift)
-    damping = fit.operator.mean_eigenvalue()
+    damping = fit.operator.mean_eigenvalue
     inner = problems
     if isinstance(fit, Squares) and isinstance(fit.operator, InBasis):
         inner = replace(problems, fit=fit.in_coordinates)

@@ -67,7 +67,7 @@ def stream(
     on_refresh: Callable[[StreamReport], None] | None = None,
     trusted: Iterable[type] = (),
 ) -> StreamReport:
-    """Learn from a source of batches, endless or not, and measure how well on the way.
+    """Learn from a source of batches, endless or not, and measure how well, batch by batch.
 
     Each batch is first predicted with the weights of the moment, then its moments are added, as in ``partial_fit``; now and
     then the weights are solved for again. At the end - of the source, at ``max_samples``, or at Ctrl-C - they are solved for

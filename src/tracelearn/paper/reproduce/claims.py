@@ -174,7 +174,7 @@ _CLAIMS: dict[str, Callable[[Results], Measured]] = {
 
 
 def judge(results: Results) -> list[dict[str, str]]:
-    """Put each claim beside what was measured; a verdict is ``agree``, ``partly``, ``not`` or ``open``."""
+    """Compare each claim with what was measured; a verdict is ``agree``, ``partly``, ``not`` or ``open``."""
     found = []
     for claim, measure in _CLAIMS.items():
         text, holds = measure(results)

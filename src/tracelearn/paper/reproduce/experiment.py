@@ -129,7 +129,7 @@ def follow(
     points_per_decade: int,
     on_time: Share = lambda seconds: None,
 ) -> dict[str, Any]:
-    """Let an algorithm learn for ``budget`` seconds and score it at geometrically spaced times on the way.
+    """Let an algorithm learn for ``budget`` seconds and score it at geometrically spaced times.
 
     Only the time that the iterator of models takes counts. The first and the last model are always among the points;
     a step of the curve is an iteration, or an update where an algorithm learns online.
@@ -304,7 +304,7 @@ def run(
     """Run the whole experiment and return its results, which are also in ``out / "results.json"``.
 
     The file is written anew after every algorithm: an interruption loses only the algorithm that was running.
-    ``on_progress`` is told the stage, the seconds that are over and those of all stages, as expected, and what came out of a
+    ``on_progress`` is given the stage, the seconds that are over and those of all stages, as expected, and what came out of a
     stage that has ended.
     """
     results = describe(settings)

@@ -98,7 +98,7 @@ def _above(excess: float) -> str:
 
 
 def _values(results: Results) -> Results:
-    """Gather what the template asks for, beside the results themselves."""
+    """Gather what the template asks for in addition to the results."""
     curves, bounds = results["algorithms"], results.get("lipschitz", {})
     excess = [
         f"{name} ended with an objective {_above(curve['excess_objective'])} the optimum"
