@@ -45,6 +45,7 @@ from tracelearn.samples.checks import (
     read_numbers,
     read_samples,
     sample_shape,
+    warn_of_grid,
 )
 from tracelearn.samples.samples import Block, Raw, Samples, as_raw, is_dask, naming, unnamed
 from tracelearn.samples.scikit_learn import Interval, StrOptions
@@ -193,6 +194,8 @@ class TraceNormModel(WeightsInModes, TensorInput):
             ((_, X, y, weight),) = raw.batches
             if not reset:
                 check_place(self, X, "partial_fit")
+            elif self.tensor_shape is None and hasattr(X, "columns"):  # a data frame
+                warn_of_grid(X.columns)
             block, shape = self._block(X, y, weight, reset=reset, **known)
             block = block if raw.confounds is None else _with_confounds(block, raw.confounds)
             if reset:
