@@ -519,6 +519,13 @@ class Squares:
     x_mean: Array
     y_mean: Array
     variances: Array | None = None  # of the features (p,); not known of a model of second order, which proves nothing
+    n_groups: int = field(init=False)  # of problems whose operators differ
+    n_problems: int = field(init=False)
+    n_features: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        B, p = int(self.ridge.shape[0]), int(self.cross.shape[1])
+        self.__dict__.update(n_groups=self.operator.n_groups, n_problems=B, n_features=p)
 
     @classmethod
     def of(
@@ -565,21 +572,6 @@ class Squares:
         return cls(**found)
 
     @property
-    def n_groups(self) -> int:
-        """The number of groups of problems whose operators differ."""
-        return self.operator.n_groups
-
-    @property
-    def n_problems(self) -> int:
-        """The number B of problems."""
-        return int(self.ridge.shape[0])
-
-    @property
-    def n_features(self) -> int:
-        """The number p of features."""
-        return int(self.cross.shape[1])
-
-    @property
     def best_solver(self) -> str:
         """ADMM, where the system can be factored."""
         return "admm" if self.operator.has_factor else "subspaces"
@@ -592,7 +584,7 @@ class Squares:
     @property  # not kept: it knows the squares, and memory that a circle holds is free only when Python looks for circles
     def at_zero(self) -> SquaresEvaluation:
         """The evaluation at W = 0: the variance of the targets."""
-        value = summed(self.target, self.ridge.shape[0])
+        value = summed(self.target, self.n_problems)
         return SquaresEvaluation(value, -2.0 * self.cross, value, self)
 
     @cached_property
@@ -609,7 +601,7 @@ class Squares:
         slope = self.target - fit
         # |r|^2 = <w, Cw - h> - <h, w> + v, and never below zero but for rounding.
         value = positive_part(xp.sum(W * half, axis=1) + slope)
-        value, slope = summed(value, self.ridge.shape[0]), summed(slope, self.ridge.shape[0])
+        value, slope = summed(value, self.n_problems), summed(slope, self.n_problems)
         return SquaresEvaluation(value, 2.0 * half, slope, self, W)
 
     def updater(self, shift: Array) -> Callable[[Array, Array], Array]:

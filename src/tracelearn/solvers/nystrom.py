@@ -9,7 +9,7 @@ all samples, so what the summary leaves out is in it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -101,7 +101,7 @@ def _summarised(fit: Squares, directions: int) -> _Summarised:
     probes = xp.matrix_transpose(xp.linalg.qr(xp.matrix_transpose(left[:_PROBES, :]))[0])
     left = fit.operator.apply(probes) - summary.apply(probes)
     rest = float(xp.max(xp.linalg.eigvalsh(probes @ xp.matrix_transpose(left))))
-    values = {name: getattr(fit, name) for name in Squares.__dataclass_fields__}
+    values = {own.name: getattr(fit, own.name) for own in fields(Squares) if own.init}
     return _Summarised(**values, summary=summary, rest=_MARGIN * max(rest, 0.0))
 
 
