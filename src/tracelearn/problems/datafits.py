@@ -522,10 +522,14 @@ class Squares:
     n_groups: int = field(init=False)  # of problems whose operators differ
     n_problems: int = field(init=False)
     n_features: int = field(init=False)
+    best_solver: str = field(init=False)  # ADMM, where the system can be factored
+    path_solver: str = field(init=False)  # ADMM, or gradients: a path is for choosing, and each costs one pass
 
     def __post_init__(self) -> None:
-        B, p = int(self.ridge.shape[0]), int(self.cross.shape[1])
-        self.__dict__.update(n_groups=self.operator.n_groups, n_problems=B, n_features=p)
+        B, p, operator = int(self.ridge.shape[0]), int(self.cross.shape[1]), self.operator
+        best, path = ("admm", "admm") if operator.has_factor else ("subspaces", "apg-adm")
+        found = {"n_groups": operator.n_groups, "n_problems": B, "n_features": p}
+        self.__dict__.update(found, best_solver=best, path_solver=path)
 
     @classmethod
     def of(
@@ -570,16 +574,6 @@ class Squares:
             )  # one row for each group, or for each problem
             found[name] = stacked(own) if name == "operator" else tables(own)
         return cls(**found)
-
-    @property
-    def best_solver(self) -> str:
-        """ADMM, where the system can be factored."""
-        return "admm" if self.operator.has_factor else "subspaces"
-
-    @property
-    def path_solver(self) -> str:
-        """ADMM, or gradients: a path is for choosing, and each costs one pass."""
-        return "admm" if self.operator.has_factor else "apg-adm"
 
     @property  # not kept: it knows the squares, and memory that a circle holds is free only when Python looks for circles
     def at_zero(self) -> SquaresEvaluation:
