@@ -10,7 +10,7 @@ alpha means the same for any number of samples. The intercept is eliminated here
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from operator import attrgetter
 from typing import Any, ClassVar, Protocol, Self
@@ -29,6 +29,7 @@ __all__ = [
     "Evaluation",
     "Gram",
     "InBasis",
+    "Modelled",
     "Squares",
     "least_value",
     "mean_row",
@@ -120,6 +121,17 @@ class DataFit(Protocol):
 
     def model(self, W: Array, at: Any) -> Squares | None:
         """Expand to second order around W, where ``at`` is the evaluation; None where that is too large."""
+
+    @property
+    def model_error(self) -> float:
+        """What a model is off by, as a share of what it predicts: how well it is worth solving."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether models are as good as they can be."""
+
+    def exact(self) -> DataFit:
+        """State the same problems with models as good as they can be."""
 
     @property
     def mean_curvature(self) -> float:
@@ -441,7 +453,7 @@ class InBasis:
         """Return the solve inside the span; outside the shift alone divides."""
         if self.inner.spectral and self.n_groups == 1:  # one basis of eigenvectors instead of two changes of basis
             values, principal = self.inner._eigen[0], self._principal
-            if values.dtype == array_namespace(values).float32:
+            if values.ndim == 1 and values.dtype == array_namespace(values).float32:
                 # Eigenvalues ascend. Most are too small to matter beside the shift, and what they do is left to the certificate.
                 first = _count(values < _SMALL_SHARE * array_namespace(shift).min(shift))
                 values, principal = values[first:], principal[:, first:]
@@ -634,6 +646,20 @@ class Squares:
         return self
 
     @property
+    def model_error(self) -> float:
+        """Zero: it is its own model."""
+        return 0.0
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether there are no better models."""
+        return True
+
+    def exact(self) -> Squares:
+        """Return this."""
+        return self
+
+    @property
     def mean_curvature(self) -> float:
         """Twice the mean variance of the features, which is the mean eigenvalue of the system, plus the ridge."""
         xp = array_namespace(self.ridge)
@@ -668,3 +694,53 @@ class Squares:
         return replace(
             self, cross=pick(self.cross), target=pick(self.target), ridge=self.ridge[problems], y_mean=pick(self.y_mean)
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Modelled(Squares):
+    """Squares whose operator is expensive to apply, and that know a cheap model of it which can be factored.
+
+    ``rest`` bounds the largest eigenvalue of what the operator has more than its model. ``build`` makes the same problems with an
+    operator that needs no model, where there is room for it.
+    """
+
+    known: Any = None
+    rest: float = 0.0
+    error: float = 1.0
+    build: Callable[[], Squares] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.__dict__["best_solver"] = "newton"  # with the model in place of the Hessian
+
+    @classmethod
+    def around(cls, squares: Squares, **known: Any) -> Modelled:
+        """Add to squares what is known of a model of their operator."""
+        own = {one.name: getattr(squares, one.name) for one in fields(Squares) if one.init}
+        return cls(**(own | known))
+
+    @property
+    def model_error(self) -> float:
+        """What the model is off by."""
+        return self.error
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether there is nothing better than the model."""
+        return self.build is None
+
+    def exact(self) -> Squares:
+        """State the same problems with their operator as a matrix."""
+        return self if self.build is None else self.build()
+
+    def model(self, W: Array, at: Evaluation) -> Squares:
+        """Touch the squares at W, from above where what the model leaves out is known."""
+        xp = array_namespace(W)
+        ridge = self.ridge + 0.5 * self.rest
+        half = 0.5 * self.known.apply(W) + repeated(ridge, W.shape[0])[:, None] * W
+        cross = half - 0.5 * at.gradient
+        # A constant changes neither answer nor gap; this one keeps the model positive, as the dual of squares needs.
+        constant = at.value + xp.sum(W * (half - at.gradient)) + 10.0 * self.at_zero.value
+        nothing = xp.zeros_like(W[:, 0])
+        target = (nothing + 1.0) * constant / W.shape[0]
+        return Squares(self.known, cross, target, ridge, nothing, nothing)
