@@ -19,7 +19,6 @@ from array_api_compat import device
 from tracelearn.arrays.array_api import (
     Array,
     array_namespace,
-    dtype_name,
     free_memory,
     is_on_gpu,
     is_sparse,
@@ -111,10 +110,11 @@ def choose_form(  # noqa: PLR0911 - a form a line
 
 def _gains_by_single(samples: Samples) -> bool:
     """Tell whether products in single precision save more than the passes cost that correct them."""
-    like, p, least = samples.like, samples.n_features, _LEAST_FEATURES
-    if like is None or not multiplies_singles_faster(like) or is_sparse(like) or dtype_name(like.dtype) != "float32":
+    rows = samples.rows
+    if rows is None or rows.dtype != array_namespace(rows).float32 or samples.n_targets > 1 or samples.n_confounds:
         return False
-    return samples.n_targets == 1 and not samples.n_confounds and p >= (_LEAST_ON_GPU if is_on_gpu(like) else least)
+    least = _LEAST_ON_GPU if is_on_gpu(rows) else _LEAST_FEATURES
+    return multiplies_singles_faster(rows) and samples.n_features >= least
 
 
 def datafit(
