@@ -258,3 +258,16 @@ def test_what_is_kept_does_not_grow_with_the_samples():
     for part in batches(600, 100):
         model.partial_fit(X[part], y[part])
     assert len(pickle.dumps(model)) <= before + 200
+
+
+def test_few_samples_are_solved_for_in_their_span_and_go_on_learning_all_the_same(caplog):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 6, 20))
+    y = X[:, 0, 3] + 0.1 * rng.normal(size=60)
+    with caplog.at_level("INFO", logger="tracelearn"):
+        model = TraceNormRegressor(alpha=0.1, keep_moments=True, tol=1e-9, verbose=1).fit(X[:30], y[:30])
+    assert "basis:" in caplog.text
+    np.testing.assert_allclose(model.moments_.gram, Moments.of(X[:30].reshape(30, -1), y[:30]).gram, atol=1e-9)
+    model.partial_fit(X[30:], y[30:])
+    expected = TraceNormRegressor(alpha=0.1, tol=1e-9).fit(X, y)
+    np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-4)

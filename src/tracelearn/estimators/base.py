@@ -33,7 +33,7 @@ from tracelearn.estimators.weights import WeightsInModes
 from tracelearn.losses import Loss, as_loss
 from tracelearn.moments import Moments
 from tracelearn.penalties import as_penalty
-from tracelearn.problems.batch import Form, Problems, Solution, choose_form, datafit, share_of_alpha_max
+from tracelearn.problems.batch import Problems, Solution, choose_form, datafit, share_of_alpha_max
 from tracelearn.problems.datafits import DataFit, Squares, summed
 from tracelearn.samples.checks import (
     check_finite,
@@ -278,8 +278,6 @@ class TraceNormModel(WeightsInModes, TensorInput):
         plain = known is None and self.fit_intercept and not self.scaling and not self.keep_moments
         single = plain and isinstance(self.solver, str) and self.solver == "auto" and self.alpha != 0
         form = choose_form(samples, loss, disk=True, single=single)
-        if self.keep_moments and form.name == "basis" and samples.n_features <= _MANY_ENTRIES:
-            form = Form("moments", "keep_moments asks for them")
         self._report(f"{form.name}: {form.reason}")
         if self.scaling and samples.in_memory and is_sparse(samples.like):
             raise ValueError(
@@ -294,6 +292,10 @@ class TraceNormModel(WeightsInModes, TensorInput):
             W = self._solve(model, 1, self.warm_start)
             self.patterns_ = self._shaped(narrowed(0.5 * model.operator.apply(W), self._dtype), self.sample_shape_)
             return
+        if self.keep_moments and form.name == "basis" and samples.n_features <= _MANY_ENTRIES:
+            self.moments_ = (
+                samples.moments()
+            )  # to go on learning; few samples are solved for in their span all the same
         samples = (samples.in_passes() if form.name == "matrix-free" else samples).checked()
         regression = samples.regression(centre=self.fit_intercept) if samples.n_confounds else None
         samples = samples.residual(regression)
