@@ -1,6 +1,7 @@
 """Bad input of every kind gets one sentence: what was expected, what came, what to do."""
 
 import re
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -395,3 +396,17 @@ def test_labels_of_two_kinds_are_refused():
 
 def test_one_group_cannot_be_held_out():
     refusal(lambda: TraceNormClassifierCV().fit(X, LABELS, groups=np.ones(N)), "at least two groups", "got one")
+
+
+def test_a_frame_whose_columns_form_a_grid_asks_for_its_shape():
+    names = [f"s{c}_t{k}" for c in range(3) for k in range(4)]
+    frame = pd.DataFrame(X.reshape(N, -1), columns=names)
+    with pytest.warns(UserWarning, match=r"^Expected tensor_shape=\(3, 4\), as the names of columns from 's0_t0'"):
+        TraceNormRegressor().fit(frame, Y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = TraceNormRegressor(tensor_shape=(3, 4)).fit(frame, Y)
+        model.predict(frame)
+        TraceNormRegressor().fit(frame[names[::-1]], Y)  # not in the order of a tensor
+        for other in ([*names[:11], "age"], [f"f{i}" for i in range(12)], range(12)):
+            TraceNormRegressor().fit(frame.set_axis(list(other), axis=1), Y)

@@ -124,7 +124,7 @@ def test_a_fit_from_a_file_is_certified_and_that_from_memory(small_tiles, monkey
     np.save(tmp_path / "X.npy", X)
     np.save(tmp_path / "y.npy", y)
     exact = TraceNormRegressor(0.01, tol=1e-9).fit(X, y)
-    monkeypatch.setattr(base, "choose_form", lambda samples, loss, disk: Form("tiles", "asked for"))
+    monkeypatch.setattr(base, "choose_form", lambda samples, loss, **asked: Form("tiles", "asked for"))
     found = TraceNormRegressor(0.01, tol=1e-9).fit(tmp_path / "X.npy", tmp_path / "y.npy")
     assert found.dual_gap_ <= 1e-9
     np.testing.assert_allclose(found.coef_, exact.coef_, atol=1e-5)

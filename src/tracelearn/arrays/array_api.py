@@ -44,8 +44,10 @@ __all__ = [
     "free_memory",
     "is_non_numpy",
     "is_on_gpu",
+    "is_on_processor",
     "is_sparse",
     "move_to",
+    "multiplies_singles_faster",
     "place",
     "same_place",
     "take_rows",
@@ -127,6 +129,11 @@ def is_on_gpu(X: Array) -> bool:
     return type(X) is not np.ndarray and is_torch_array(X) and bool(device(X).type == "cuda")
 
 
+def is_on_processor(X: Array) -> bool:
+    """Whether the numbers of an array are in the memory of the processor."""
+    return is_numpy_array(X) or "cpu" in str(device(X)).lower()
+
+
 def same_place(first: Array, second: Array) -> bool:
     """Whether two arrays are of one library and on one device, so that they can meet in a product."""
     if not is_non_numpy(first) or not is_non_numpy(second):
@@ -185,7 +192,7 @@ def at_host(value: Any) -> Any:
 def move_to(X: Any, like: Array, dtype: Any = None) -> Array:
     """Bring an array to the library and the device of another, and there to ``dtype`` where one is given."""
     if not is_non_numpy(like):
-        X = to_numpy(X)
+        X = X if type(X) is np.ndarray else to_numpy(X)
         return X if dtype is None else X.astype(dtype, copy=False)
     xp, there = array_namespace(like), device(like)
     if is_non_numpy(X) and array_namespace(X) is xp:
@@ -225,6 +232,11 @@ def as_dtype(X: Array, dtype: Any) -> Array:
     if is_sparse(X):
         return X.astype(dtype, copy=False)
     return array_namespace(X).astype(X, dtype, copy=False)
+
+
+def multiplies_singles_faster(X: Array) -> bool:
+    """Whether large products in single precision take at most half the time: with NumPy, and PyTorch, which has TF32 on GPUs."""
+    return is_numpy_array(X) or is_torch_array(X)
 
 
 def to_single(X: Array) -> Array:

@@ -255,9 +255,24 @@ def cholesky_solver(matrix: Array, shift: float) -> Callable[[Array], Array]:
     Elsewhere than on a processor many small products wait for each other, and so do the rows of an inverse.
     """
     xp, p, here = array_namespace(matrix), matrix.shape[0], isinstance(matrix, np.ndarray)
-    matrix, L = _shifted(matrix, shift), None
+    matrix = _shifted(matrix, shift)
+    L = _factor(matrix)
+    if L is None:
+        # Positive definite but for rounding: lift the spectrum by what that is worth.
+        lift = 10 * p * float(xp.finfo(matrix.dtype).eps) * float(xp.max(xp.abs(xp.linalg.diagonal(matrix))))
+        L = _factor(_shifted(matrix, lift))
+    if L is None:
+        raise np.linalg.LinAlgError("matrix is not positive definite")
+    if p > (2 * _BLOCK if here else _LARGE):
+        return _Substitution(L).solve
+    return partial(_times_inverse, _invert_lower(L))
+
+
+def _factor(matrix: Array) -> Array | None:
+    """Find the Cholesky factor of a matrix; None where it has none."""
+    xp, p = array_namespace(matrix), matrix.shape[0]
     try:
-        if here and p % 512 == 0:
+        if isinstance(matrix, np.ndarray) and p % 512 == 0:
             # Rows of a multiple of 4,096 bytes share cache lines, and eight more columns halve the time.
             padded = np.eye(p + 8, dtype=matrix.dtype)
             padded[:p, :p] = matrix
@@ -265,14 +280,8 @@ def cholesky_solver(matrix: Array, shift: float) -> Callable[[Array], Array]:
         else:
             L = xp.linalg.cholesky(matrix)
     except (ArithmeticError, RuntimeError, ValueError):  # NumPy, PyTorch and JAX each have their own word for it
-        pass
-    if L is None or not bool(xp.all(xp.isfinite(L))):
-        # Positive definite but for rounding: lift the spectrum by what that is worth.
-        lift = 10 * p * float(xp.finfo(matrix.dtype).eps) * float(xp.max(xp.abs(xp.linalg.diagonal(matrix))))
-        L = xp.linalg.cholesky(_shifted(matrix, lift))
-    if p > (2 * _BLOCK if here else _LARGE):
-        return _Substitution(L).solve
-    return partial(_times_inverse, _invert_lower(L))
+        return None
+    return L if bool(xp.all(xp.isfinite(L))) else None
 
 
 def _shifted(matrix: Array, shift: float) -> Array:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, ClassVar, Protocol
 
@@ -117,10 +117,14 @@ class Passes:
     total: Callable[[Callable[[Array, Array, Array, Array], Any]], Any]
     mean: Array
     factor: float
+    _last: list[tuple[Array, Array]] = field(default_factory=list, init=False, repr=False)  # rows, and what they became
 
     def apply(self, rows: Array) -> Array:
-        """Multiply every row by the covariance, in one pass."""
+        """Multiply every row by the covariance, in one pass; the last product is remembered."""
         xp = array_namespace(rows)
+        for known, found in self._last:
+            if known.shape == rows.shape and bool(xp.all(known == rows)):
+                return found
         offset = (rows @ self.mean)[:, None]
 
         def products(X: Array, Y: Array, share: Array, z: Array) -> tuple[Array, Array]:
@@ -128,7 +132,9 @@ class Passes:
             return scores @ X, xp.sum(scores, axis=1, keepdims=True)
 
         total, weight = self.total(products)
-        return self.factor * (total - weight * self.mean)
+        found = self.factor * (total - weight * self.mean)
+        self._last[:] = [(rows, found)]
+        return found
 
     def compressed(self, subspaces: Subspaces) -> Array:
         """Find the matrix that this is for cores in subspaces, in one pass: only cores are multiplied with each other."""

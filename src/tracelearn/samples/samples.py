@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import starmap
 from operator import attrgetter
@@ -23,6 +23,7 @@ from tracelearn.arrays.array_api import (
     array_namespace,
     as_dtype,
     available_memory,
+    is_on_processor,
     is_sparse,
     move_to,
     take_rows,
@@ -44,7 +45,8 @@ Function = Callable[[Any], Any]
 # It returns an array, moments, or a tuple of those.
 Term = Callable[[Array, Array, Array, Array], Any]
 
-_BLOCK_BYTES = 16 << 20  # blocks of samples in memory stay in cache
+_BLOCK_BYTES = 2 << 20  # blocks of samples in memory stay in cache
+_DEVICE_BLOCK_BYTES = 512 << 20  # elsewhere than on a processor they keep a device busy
 _BLOCK_ROWS = 16  # at least: sums over blocks are as long as a sample
 
 
@@ -254,11 +256,11 @@ class Block:
             check_range(self.X, "X")
             check_range(self.Y, "y")
 
-    def add_to(self, fold: Fold | None, shape: tuple[int, ...]) -> Fold:
+    def add_to(self, fold: Fold | None, shape: tuple[int, ...], *, single: bool = False) -> Fold:
         """Add the samples, and their confounds as features after theirs, to moments in the making, or begin these."""
         xp, X = array_namespace(self.Y), self.X
         X = X if self.confounds is None else xp.concat([as_dtype(X, self.Y.dtype), self.confounds], axis=1)
-        fold = Fold.empty(X.shape[1], self.Y.shape[1], X) if fold is None else fold
+        fold = replace(Fold.empty(X.shape[1], self.Y.shape[1], X), single=single) if fold is None else fold
         if X.shape[0] == 0:
             return fold
         with np.errstate(over="ignore", invalid="ignore"):  # judged below, by a look at p numbers instead of n p
@@ -295,30 +297,21 @@ class Samples:
     columns: Array | None = None  # the targets that were kept, of all
     n_confounds: int = 0
     is_checked: bool = False  # every number, wherever a block is read
+    n_features: int = field(init=False)  # the number p of entries of a sample
+    # Of samples in memory: some array of their library and device, and all rows, where they are one array that is not sparse.
+    like: Array | None = field(init=False)
+    rows: Array | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        like: Any = next(iter(self.blocks)).X if self.in_memory else None
+        whole = self.in_memory and not is_sparse(like) and like.shape[0] == self.n_samples
+        self.__dict__.update(n_features=math.prod(self.shape), like=like, rows=like if whole else None)
 
     @classmethod
     def of(cls, block: Block, shape: tuple[int, ...]) -> Samples:
         """See one block in memory as all samples."""
         n, K, q = block.X.shape[0], int(block.Y.shape[1]), 0 if block.confounds is None else block.confounds.shape[1]
         return cls([block], shape, K, block.total_weight, n, in_memory=True, n_confounds=q)
-
-    @property
-    def rows(self) -> Array | None:
-        """All rows, where they are one array in memory that is not sparse."""
-        if not self.in_memory:
-            return None
-        X = next(iter(self.blocks)).X
-        return None if is_sparse(X) or X.shape[0] != self.n_samples else X
-
-    @property
-    def like(self) -> Array | None:
-        """Some array of the library and device of the samples; None for those that are not in memory, which are NumPy's."""
-        return next(iter(self.blocks)).X if self.in_memory else None
-
-    @property
-    def n_features(self) -> int:
-        """The number p of entries of a sample."""
-        return math.prod(self.shape)
 
     def _mapped(self, function: Callable[[Block], Block]) -> Samples:
         """Change every block: at once in memory, else whenever it is read."""
@@ -361,7 +354,8 @@ class Samples:
         if not self.in_memory or self.rows is None:
             return self
         (block,) = self.blocks
-        rows = max(_BLOCK_ROWS, _BLOCK_BYTES // (8 * self.n_features))
+        size = _BLOCK_BYTES if is_on_processor(block.X) else _DEVICE_BLOCK_BYTES
+        rows = max(_BLOCK_ROWS, size // (8 * self.n_features))
         n = block.X.shape[0]  # the standard has no slices that end beyond an array
         cuts = [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
         own, more = block.weight, block.confounds
@@ -419,9 +413,12 @@ class Samples:
         found = self._mapped(lambda b: replace(b, X=regression.residual(b.X, b.confounds), confounds=None))
         return replace(found, n_confounds=0)
 
-    def moments(self, past: Moments | None = None) -> Moments:
-        """Summarise the samples, and their confounds as features after theirs, added to what was summarised before."""
-        add = partial(Block.add_to, shape=self.shape)
+    def moments(self, past: Moments | None = None, *, single: bool = False) -> Moments:
+        """Summarise the samples, and their confounds as features after theirs, added to what was summarised before.
+
+        With ``single``, products of features are found in single precision, and are only a model of what they are.
+        """
+        add = partial(Block.add_to, shape=self.shape, single=single)
         if past is not None and isinstance(self.execution, Local):  # elsewhere every block begins at nothing
             return self.execution.folded(add, Fold.freeze, self.blocks, Fold.thaw(past))  # type: ignore[no-any-return]
         found: Moments = self.execution.folded(add, Fold.freeze, self.blocks)

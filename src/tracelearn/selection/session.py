@@ -109,9 +109,10 @@ _MANY_WEIGHTS, _GAIN = 125_000, 0.02
 _MOST_CONVOLVED, _MOST_SAMPLES = 9, 1000
 
 # The share of all work that is done after each part of a search: as it was on real sets of some seconds.
-_SCREENED, _RIDGES, _PATH, _ALONE, _CHOSEN = 0.25, 0.45, 0.57, 0.68, 0.71
-# Where logistic regression is tried on more samples than features, it takes about as long as all that comes before it.
-_PACE = 0.5
+_SCREENED, _RIDGES, _PATH = 0.23, 0.43, 0.72
+_CONVOLVED = 6  # views that take as long to screen as convolutions do
+# Where logistic regression is tried on more samples than features, it takes longer than all that comes before it.
+_PACE = 0.2
 _STEPS = 20  # that scikit-learn's callbacks are shown
 
 
@@ -171,7 +172,7 @@ def named_time(time_axis: Any, modes: Any) -> Any:
     """
     if not isinstance(time_axis, str):
         return time_axis
-    names, wanted = [mode.name for mode in modes or ()], "time" if time_axis == "auto" else time_axis
+    names, wanted = list(map(attrgetter("name"), modes or ())), "time" if time_axis == "auto" else time_axis
     if wanted not in names and time_axis != "auto":
         raise ValueError(
             f"Expected time_axis to be a number, 'auto', None or the name of a mode ({', '.join(names) or 'they have none'}), "
@@ -266,6 +267,7 @@ class Session:
     class_map: Array | None = None  # between the scores of all classes, where folds confirm it
     tables: list[Table] = field(default_factory=list)
     whole: Session | None = None  # of all samples, where some of them were drawn to choose by
+    shrinking: float = 1.0  # times which strengths are learned from all samples: optimal ones fall at least so fast
     _of: tuple[Session, Array] | None = None  # the session whose samples these are, and which (n,) of them
     _views: dict[str, View] = field(default_factory=dict)
     _designs: dict[tuple[str, bool], Design] = field(default_factory=dict)
@@ -325,7 +327,7 @@ class Session:
         if count == n:
             return self
         self.model._report(f"{count} of {n} samples, drawn at random, choose: all of them would take long")
-        return replace(self._some(count)[0], whole=self)
+        return replace(self._some(count)[0], whole=self, shrinking=math.sqrt(count / n))
 
     def _some(self, count: int) -> tuple[Session, Array]:
         """Begin a session with some samples, drawn at random, and say which (n,)."""
@@ -341,11 +343,6 @@ class Session:
             _designs={},
         )
         return found, chosen
-
-    @property
-    def shrinking(self) -> float:
-        """What strengths are multiplied by when more samples are learned from: optimal ones fall at least so fast."""
-        return 1.0 if self.whole is None else math.sqrt(self.folds.n / self.whole.folds.n)
 
     def keep(self, tables: list[Table], what: str) -> None:
         """Keep what was found, and say what is best of it."""
@@ -389,7 +386,7 @@ class Session:
                     progress=partial(
                         self.progress.reach,
                         message=f"trace norm on {label}",
-                        within=(begin, end if grid is alphas else begin),
+                        within=(begin, end),  # of a look, too: most paths end with it
                     ),
                 )
             found = np.max(np.concatenate(list(map(attrgetter("selecting"), tables))))
@@ -421,7 +418,7 @@ def choose(session: Session) -> Table:
     alone = session.first_order
     best = max(tables, key=attrgetter("value"))
     if alone not in ("", label) and not progress.is_over():
-        tables += session.walk(alone, _candidates(session, alone), _PATH, _ALONE, best.value, in_doubt=True)
+        tables += session.walk(alone, _candidates(session, alone), _PATH, _PATH, best.value, in_doubt=True)
         best = max(tables, key=attrgetter("value"))
     best = _by_log_loss(session, best) if _asks_more(session, best) else best
     if session.model._learns_classes and not session.samples.in_memory:
@@ -429,7 +426,7 @@ def choose(session: Session) -> Table:
         session.tables = with_held_out_classes(session.tables)
         best = session.tables[chosen]
     progress.pace = 1.0
-    progress.reach(_CHOSEN, f"chosen: {best.candidate.view}")
+    progress.reach(_PATH, f"chosen: {best.candidate.view}")
     return best
 
 
@@ -500,7 +497,8 @@ def _screen(session: Session, names: list[str]) -> str:
         table = walk_ridges(some.design(name), name)
         values[name] = table.value
         scores.append(np.concatenate(list(map(to_numpy, table.held[table.best]))))
-        progress.reach(_SCREENED * len(values) / len(names), f"{name}: {table.value:.4g} selects")
+        seen, all_views = (len(own) + (_CONVOLVED - 1) * ("convolutions" in own) for own in (values, names))
+        progress.reach(_SCREENED * seen / all_views, f"{name}: {table.value:.4g} selects")
     targets = map(attrgetter("Y"), some.design(names[0]).held)
     share = shares_of(scores, np.concatenate(list(map(to_numpy, targets))))
     session.first_order = _first_order(values, explains=session.options.scoring is None)

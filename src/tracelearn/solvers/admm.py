@@ -16,7 +16,7 @@ from tracelearn.penalties import Split
 from tracelearn.problems.batch import CHECK_EVERY, Finish, Problems, Solution, Watcher
 from tracelearn.problems.datafits import InBasis, Squares, repeated
 
-__all__ = ["Mixing", "State", "admm", "guarded", "taken"]
+__all__ = ["BreakdownError", "Mixing", "State", "admm", "guarded", "taken"]
 
 _RELAX = 1.6  # over-relaxation
 _REVIEW_EVERY = 10  # iterations before the step is looked at
@@ -33,6 +33,10 @@ _GROWTH = 2.0  # times the shortest move so far: who moves further goes on witho
 State = tuple[Array, Split]  # what an iteration of ADMM goes on from: W and its split
 
 
+class BreakdownError(ValueError):
+    """A solver met numbers that it cannot represent, or a system that is not positive."""
+
+
 def guarded(solver: Callable[..., Solution]) -> Callable[..., Solution]:
     """Let a solver refuse in a sentence what it cannot represent, instead of going on with infinity and NaN."""
 
@@ -42,7 +46,7 @@ def guarded(solver: Callable[..., Solution]) -> Callable[..., Solution]:
             with np.errstate(over="raise", invalid="raise", divide="raise"):
                 return solver(*args, **options)
         except (FloatingPointError, np.linalg.LinAlgError) as error:
-            raise ValueError(
+            raise BreakdownError(
                 f"Expected numbers that stay in the range of floating point while solving, got {str(error).lower()!r}: scale "
                 "the features to about one, or ask for a larger alpha or ridge."
             ) from error
