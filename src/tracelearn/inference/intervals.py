@@ -50,12 +50,20 @@ class Bootstrap:
     - "coefs", "patterns": those of the same model with the same alpha and endlessly many samples. The penalty shrinks these
       too: they are not the weights of a model without one. Where a sample has more entries than there are samples, large
       weights are covered less often than promised, as a fit to few samples shrinks them more; patterns are not affected.
-      Large patterns vary more upwards than downwards, as variances do, which percentiles of few groups miss: in a simulation
-      with 40 groups of 4 samples that depend on each other, intervals of 90 % covered 88 % of all patterns, and 84 % of the
-      largest one.
+      Large patterns of few groups vary more upwards than downwards, as variances do.
     - "scores": the mean score on new samples of models fitted to as many samples drawn with replacement. These have about 63 %
       of the samples, so it is below the score of the model of all samples where more samples help: see ``learning_curve``.
+      What all draws share, that these samples teach more or less than others would, is not in their spread.
     - "angles": no true value, which would be zero; they are how far the subspaces of most draws turn.
+
+    In simulations (``coverage`` in ``tests/test_intervals.py``) intervals of 90 % covered
+
+    ================================================  =======  ========  ===============  ======
+    200 studies of                                    weights  patterns  largest pattern  scores
+    ================================================  =======  ========  ===============  ======
+    160 samples                                       90 %     92 %      92 %             83 %
+    40 groups of 4 samples that depend on each other  91 %     88 %      84 %             87 %
+    ================================================  =======  ========  ===============  ======
 
     Attributes
     ----------
