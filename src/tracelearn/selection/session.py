@@ -304,10 +304,13 @@ class Session:
         )
         return found, chosen
 
-    @property
-    def shrinking(self) -> float:
-        """What strengths are multiplied by when more samples are learned from: optimal ones fall at least so fast."""
-        return 1.0 if self.whole is None else math.sqrt(self.folds.n / self.whole.folds.n)
+    def for_all(self, best: Table) -> Table:
+        """Restate what some samples have found for all of them: optimal strengths fall at least as the root of their number."""
+        if self.whole is None:
+            return best
+        ratio, at = math.sqrt(self.folds.n / self.whole.folds.n), self.tables.index(best)
+        self.tables = [replace(one, alphas=ratio * one.alphas, ridges=ratio * one.ridges) for one in self.tables]
+        return self.tables[at]
 
     def keep(self, tables: list[Table], what: str) -> None:
         """Keep what was found, and say what is best of it."""
