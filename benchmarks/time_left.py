@@ -24,8 +24,8 @@ def said(one: data.DataSet) -> list[float]:
     points: list[tuple[float, float]] = []
     reach = Progress.reach
 
-    def watched(self: Progress, share: float, message: str) -> bool:
-        over = reach(self, share, message)
+    def watched(self: Progress, *given: Any, **options: Any) -> bool:
+        over = reach(self, *given, **options)
         now = time.monotonic()
         if self.done > 0:
             points.append((now, (now - self._began) * (1.0 - self.done) / self.done))

@@ -1,6 +1,7 @@
 """Bad input of every kind gets one sentence: what was expected, what came, what to do."""
 
 import re
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -118,7 +119,7 @@ def test_samples_of_another_order_or_with_other_mode_sizes_are_refused_at_predic
     model = make().fit(X, y)
     shapes = "samples of shape (3, 2, 2) as in fit, got samples of shape "
     refusal(lambda: model.predict(X[:, 0]), shapes + "(2, 2)", "X has 4 features", "expecting 12 features")
-    refusal(lambda: model.predict(X[0]), shapes + "(2, 2)")  # a single sample
+    refusal(lambda: model.predict(X[0]), shapes + "(2, 2)", "of a single sample pass X[None]")
     refusal(lambda: model.predict(X[:, :, :1]), shapes + "(3, 1, 2)", "X has 6 features")
     refusal(lambda: model.predict(np.swapaxes(X, 1, 2)), shapes + "(2, 3, 2)", "order of fit")
     refusal(lambda: model.predict(X.reshape(N, 6, 2)), shapes + "(6, 2)", "order of fit")
@@ -395,3 +396,17 @@ def test_labels_of_two_kinds_are_refused():
 
 def test_one_group_cannot_be_held_out():
     refusal(lambda: TraceNormClassifierCV().fit(X, LABELS, groups=np.ones(N)), "at least two groups", "got one")
+
+
+def test_a_frame_whose_columns_form_a_grid_asks_for_its_shape():
+    names = [f"s{c}_t{k}" for c in range(3) for k in range(4)]
+    frame = pd.DataFrame(X.reshape(N, -1), columns=names)
+    with pytest.warns(UserWarning, match=r"^Expected tensor_shape=\(3, 4\), as the names of columns from 's0_t0'"):
+        TraceNormRegressor().fit(frame, Y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = TraceNormRegressor(tensor_shape=(3, 4)).fit(frame, Y)
+        model.predict(frame)
+        TraceNormRegressor().fit(frame[names[::-1]], Y)  # not in the order of a tensor
+        for other in ([*names[:11], "age"], [f"f{i}" for i in range(12)], range(12)):
+            TraceNormRegressor().fit(frame.set_axis(list(other), axis=1), Y)

@@ -62,7 +62,7 @@ def test_moments_that_a_file_gathers_from_workers_give_the_answer_of_one_process
     X, y = data
     model = TraceNormRegressor(alpha=0.05, tol=1e-10)
     expected = model.fit(X, y).coef_
-    monkeypatch.setattr(base, "choose_form", lambda samples, loss, disk: Form("tiles", "asked for"))
+    monkeypatch.setattr(base, "choose_form", lambda samples, loss, **asked: Form("tiles", "asked for"))
     monkeypatch.setattr(Dask, "memory", lambda self: 8 * tiles._SHARE * 1000)  # 1,000 of 3,600 numbers in each pass
     found = model.fit(*(da.from_array(a, chunks=(100, *a.shape[1:])) for a in (X, y)))
     assert found.dual_gap_ <= 1e-10

@@ -59,6 +59,30 @@ def test_on_a_gpu_a_fit_is_that_of_the_processor(loss):
     torch.testing.assert_close(found.coef_.cpu(), torch.asarray(exact), rtol=0, atol=1e-5 * abs(exact).max())
 
 
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_on_a_gpu_products_in_tf32_lead_to_the_same_answer(loss, monkeypatch):
+    torch = pytest.importorskip("torch", reason="needs PyTorch")
+    if not torch.cuda.is_available():
+        pytest.skip("needs a GPU")
+    from tracelearn import TraceNormClassifier
+    from tracelearn.arrays import cuda
+    from tracelearn.datasets import make_low_rank_regression
+    from tracelearn.problems import batch, sample_loss
+
+    monkeypatch.setattr(batch, "_LEAST_ON_GPU", 1)
+    monkeypatch.setattr(sample_loss, "_MANY", 1)
+    seen, gram = [], cuda.gram
+    monkeypatch.setattr(cuda, "gram", lambda rows: seen.append(rows.dtype) or gram(rows))
+    X, y, _ = make_low_rank_regression(2000, (6, 5, 4), rank=1, random_state=0)
+    X, y = torch.asarray(X, dtype=torch.float32), (y > 0).astype(int)
+    model = TraceNormClassifier(alpha=0.02, loss=loss, tol=1e-9)
+    found = model.fit(X.to("cuda"), torch.asarray(y, device="cuda")).coef_
+    assert model.dual_gap_ <= 1e-9
+    assert seen[0] == torch.float32
+    exact = model.fit(X.double().numpy(), y).coef_
+    torch.testing.assert_close(found.double().cpu(), torch.asarray(exact), rtol=0, atol=1e-4 * abs(exact).max())
+
+
 def _problems(torch, spectral):
     from tracelearn import Moments
     from tracelearn.penalties import as_penalty

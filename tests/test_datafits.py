@@ -168,7 +168,7 @@ def test_covariances_of_samples_take_any_weights_and_solve(n, centre):
         matrix, row = (deviations.T * weight) @ deviations, rng.normal(size=(1, 12))
         assert_allclose(system.apply(row), row @ matrix, rtol=0, atol=1e-10)
         assert_allclose(system.solver(shift)(row @ matrix + 0.3 * row), row, rtol=0, atol=1e-9)
-        assert_allclose(system.mean_eigenvalue(), np.trace(matrix) / 12, rtol=1e-10)
+        assert_allclose(system.mean_eigenvalue, np.trace(matrix) / 12, rtol=1e-10)
 
 
 READERS = {
@@ -196,7 +196,7 @@ def test_squares_are_the_same_however_the_samples_are_read(problem, rng, reader,
             assert_allclose(one, same, rtol=1e-9)
     assert_allclose(found.variances, expected.variances, rtol=1e-9)
     assert_allclose(found.intercept(W), expected.intercept(W), atol=1e-10)
-    assert_allclose(found.operator.mean_eigenvalue(), expected.operator.mean_eigenvalue(), rtol=1e-9)
+    assert_allclose(found.operator.mean_eigenvalue, expected.operator.mean_eigenvalue, rtol=1e-9)
     assert_allclose(found.lipschitz(), expected.lipschitz(), rtol=0.05)
 
 

@@ -996,3 +996,21 @@ def test_a_pipe_in_the_place_of_a_model_is_not_waited_for(tmp_path, within_secon
     for read in (load, read_header):
         with within_seconds(10), pytest.raises(DamagedFileError, match="which is a pipe or a device"):
             read(tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [TraceNormClassifier, lambda **more: TraceNormClassifierCV(cv=3, **more), TensorStandardScaler],
+    ids=["model", "search", "transformer"],
+)
+def test_what_was_fitted_to_a_data_frame_is_saved_with_the_names_of_its_columns(make, tmp_path):
+    pandas = pytest.importorskip("pandas", reason="names come from a data frame here")
+    frame = pandas.DataFrame(X.reshape(60, -1), columns=[f"c{i}" for i in range(12)])
+    model = make(tensor_shape=SHAPE).fit(frame, pandas.Series(labels))
+    save(model, tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert again.feature_names_in_.tolist() == list(frame.columns)
+    method = "transform" if isinstance(model, TensorStandardScaler) else "predict"
+    np.testing.assert_array_equal(getattr(again, method)(frame), getattr(model, method)(frame))
+    with pytest.raises(ValueError, match="same order"):
+        getattr(again, method)(frame[frame.columns[::-1]])

@@ -79,6 +79,26 @@ def test_shrinking_by_more_than_the_largest_singular_value_leaves_an_exact_zero(
     assert not shrink(np.zeros((1, 2, 3)), np.array([0.0])).any()
 
 
+@pytest.mark.parametrize("shape", [(40, 8, 20), (2, 30, 12, 12), (20, 17, 40), (8, 40, 64)])
+@pytest.mark.parametrize("share", [1.1, 0.9, 0.3, 0.05, 1e-4, 0.0])
+def test_many_matrices_in_single_precision_are_shrunk_by_products_as_by_decompositions(rng, shape, share):
+    M = rng.standard_normal(shape) * 10.0 ** rng.integers(-3, 3, (*shape[:-2], 1, 1))
+    threshold = share * spectral_norms(M)
+    found = shrink(M.astype(np.float32), threshold.astype(np.float32))
+    off = np.linalg.norm(found - shrink(M, threshold), ord=2, axis=(-2, -1))
+    assert found.dtype == np.float32
+    assert np.all(off <= np.maximum(3e-3 * threshold, 3e-6 * spectral_norms(M)))
+    if share > 1.0:
+        assert not np.any(found)
+
+
+@pytest.mark.parametrize("size", [1e-15, 1.0, 1e15])
+def test_single_precision_knows_trace_norms_to_its_last_places(rng, size):
+    M = (size * _with_spectrum(rng, 6, 20, [3.0, 2.0, 1e-3, 0.0, 0.0, 0.0])[None]).astype(np.float32)
+    assert trace_norms(M)[0] == pytest.approx(5.001 * size, rel=1e-6)
+    assert trace_norms(M).dtype == np.float32
+
+
 def test_shrinking_lowers_the_rank_exactly(rng):
     M = _with_spectrum(rng, 4, 6, np.array([4.0, 3.0, 1.0, 0.5]))
     assert np.linalg.matrix_rank(shrink(M[None], np.array([2.0]))[0]) == 2
@@ -186,6 +206,15 @@ def test_spectral_operators_solve_every_row_with_its_own_shift(rng, kind):
         np.testing.assert_allclose((A.T @ A + shift * np.eye(7)) @ w, row, atol=1e-10)
 
 
+def test_in_single_precision_a_solve_leaves_out_only_what_is_small_against_the_shift(rng):
+    A = rng.standard_normal((30, 70)) * np.logspace(-3, 1, 30)[:, None]
+    rows, shifts = rng.standard_normal((3, 70)), np.array([0.1, 1.0, 30.0])
+    found = _in_basis(A, True).single().solver(shifts.astype(np.float32))(rows.astype(np.float32))
+    left = found @ (A.T @ A) + shifts[:, None] * found - rows
+    assert np.all(np.linalg.norm(left, axis=1) <= 0.01 * np.linalg.norm(rows, axis=1))
+    assert np.linalg.norm(left[1]) > 1e-5  # something was left out
+
+
 def test_a_gram_that_is_singular_and_not_shifted_still_factors(rng):
     A = rng.standard_normal((2, 5))
     matrix = A.T @ A
@@ -214,7 +243,7 @@ def test_the_largest_eigenvalue_of_nothing_is_zero():
 @pytest.mark.parametrize("n", [3, 20])
 def test_the_mean_eigenvalue_counts_the_zeros(rng, n):
     for system, matrix in _operators(rng, np, 6, n):
-        assert system.mean_eigenvalue() == pytest.approx(np.linalg.eigvalsh(matrix).mean())
+        assert system.mean_eigenvalue == pytest.approx(np.linalg.eigvalsh(matrix).mean())
 
 
 @pytest.mark.parametrize("shape", [(4,), (2, 3), (2, 3, 4)])

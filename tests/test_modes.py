@@ -304,6 +304,36 @@ def test_epochs_in_time_and_frequency_have_three_modes_and_spectra_two():
     assert [mode.name for mode in TensorStandardScaler().fit(spectra).modes_] == ["channel", "frequency"]
 
 
+def test_the_mode_that_is_called_time_is_time_wherever_it_is():
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(80, 24, 20))
+    values[::2, :, 1] = (
+        0.9 * values[::2, :, 0] + 0.4 * values[::2, :, 1]
+    )  # half of the samples have two correlated sensors
+    samples, label = xarray.DataArray(values, dims=("trial", "time", "sensor")), np.arange(80) % 2
+    plain, auto, given = (
+        TraceNormClassifierCV(views="second_order", cv=3, alphas=4, time_axis=axis).fit(found, label)
+        for found, axis in ((values, "auto"), (samples, "auto"), (samples, "sensor"))
+    )
+    assert [model.features_.time_axis_ for model in (plain, auto, given)] == [1, 0, 1]
+    assert auto.best_score_ > plain.best_score_
+    with pytest.raises(ValueError, match=r"name of a mode \(time, sensor\), got 'times'"):
+        TraceNormClassifierCV(time_axis="times").fit(samples, label)
+    with pytest.raises(ValueError, match="they have none"):
+        TraceNormClassifierCV(time_axis="times").fit(values, label)
+
+
+def test_times_to_decode_are_known_by_name():
+    from tracelearn.inference import decode_over_time
+
+    model, turned = TraceNormClassifier(), named().transpose("trial", "time", "channel")
+    found = decode_over_time(model, turned, LABELS, axis="time")
+    np.testing.assert_allclose(found.scores, decode_over_time(model, X, LABELS).scores)
+    assert (found.mode.name, found.mode.values.tolist()) == ("time", TIMES.tolist())
+    with pytest.raises(ValueError, match=r"name of a mode \(time, channel\), got 'times'"):
+        decode_over_time(model, turned, LABELS, axis="times")
+
+
 def test_evidence_is_that_of_the_plain_array():
     from tracelearn.inference import compare, permutation_test
 

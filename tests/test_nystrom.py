@@ -26,7 +26,7 @@ def smooth(n=300, seed=0):
 def test_the_operator_is_between_the_summary_and_the_summary_with_the_rest(directions):
     fit = Squares.of(Moments.of(*smooth()))
     found, C = _summarised(fit, directions), fit.operator.matrix
-    N, scale = found.summary.apply(np.eye(120)), np.linalg.eigvalsh(C)[-1]
+    N, scale = found.known.apply(np.eye(120)), np.linalg.eigvalsh(C)[-1]
     assert np.linalg.matrix_rank(N, 1e-8 * scale) <= directions
     assert np.linalg.eigvalsh(C - N)[0] > -1e-10 * scale
     assert np.linalg.eigvalsh(N + found.rest * np.eye(120) - C)[0] > -1e-10 * scale

@@ -115,7 +115,7 @@ def test_an_operator_knows_its_largest_its_mean_and_a_bound_of_its_smallest_eige
     if name in ("gram", "spectral gram", "stacked", "coupled", "diagonal"):
         assert system.smallest() == pytest.approx(values[0], rel=1e-10)
     mean = np.mean(values) * (R / (R - 1) if name == "centred" else 1.0)  # the deviations' own
-    assert system.mean_eigenvalue() == pytest.approx(mean)
+    assert system.mean_eigenvalue == pytest.approx(mean)
 
 
 def test_the_smallest_eigenvalue_of_a_singular_matrix_is_zero_whatever_rounding_says(rng):

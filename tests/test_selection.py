@@ -768,3 +768,15 @@ def test_numbers_that_samples_hardly_tell_are_predicted_no_worse_than_by_their_m
         y = 0.2 * signal / signal.std() + rng.standard_normal(560)
         found.append(TraceNormRegressorCV().fit(X[:60], y[:60]).score(X[60:], y[60:]))
     assert np.mean(found) > -0.05
+
+
+def test_a_search_that_tells_classes_apart_never_ends_without_weights():
+    rng = np.random.default_rng(0)
+    label = np.arange(80) % 2
+    course = np.exp(-(((np.arange(60) / 100 - 0.27) / 0.05) ** 2))
+    X = 6.0 * rng.standard_normal((80, 8, 60)) + 5.0 * label[:, None, None] * np.outer(rng.uniform(-1, 1, 8), course)
+    for options in ({}, {"scoring": "roc_auc"}, {"one_standard_error": True}):
+        model = TraceNormClassifierCV(views="raw", cv=3, **options).fit(X, label, groups=np.arange(80) // 10)
+        assert model.best_score_ > 0.75
+        assert np.any(model.coef_ != 0)
+        assert model.alpha_ < model.alphas_[0]

@@ -232,7 +232,7 @@ def test_a_sparse_gram_is_the_weighted_covariance_and_solves_it(rows, centre):
     matrix = (deviations.T * weight) @ deviations
     values = np.linalg.eigvalsh(matrix)
     assert_allclose(system.apply(right), right @ matrix, rtol=0, atol=1e-12 * values[-1] * np.abs(right).max())
-    assert_allclose(system.mean_eigenvalue(), values.mean(), rtol=1e-12)
+    assert_allclose(system.mean_eigenvalue, values.mean(), rtol=1e-12)
     assert values[-1] <= system.largest() <= 1.2 * values[-1]
     assert system.smallest() <= max(values[0], 0.0) + 1e-12 * values[-1]
     for level in (1e-3, 10.0):

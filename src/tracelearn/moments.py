@@ -16,7 +16,16 @@ import numpy as np
 from array_api_compat import device, is_numpy_array
 
 from tracelearn.arrays import cuda
-from tracelearn.arrays.array_api import Array, array_namespace, is_on_gpu, is_sparse, place, widest
+from tracelearn.arrays.array_api import (
+    Array,
+    array_namespace,
+    is_on_gpu,
+    is_on_processor,
+    is_sparse,
+    place,
+    to_single,
+    widest,
+)
 from tracelearn.arrays.linalg import weighted_gram
 
 __all__ = ["Fold", "Moments"]
@@ -262,9 +271,10 @@ class Fold:
     gram: Array
     cross: Array
     target_sq: Array
+    single: bool = False  # whether products of features are found in single precision; all else is exact
     # Memory that all blocks share: fresh pages for every block cost more than the arithmetic.
     _buffers: dict[str, Any] = field(default_factory=dict)
-    _square: Any = None
+    _squares: dict[Any, Any] = field(default_factory=dict)
     _excess: list[Any] = field(default_factory=list)
 
     @classmethod
@@ -313,7 +323,8 @@ class Fold:
         """Add a block: one that weighs no more than all before about their mean, any other about its own.
 
         The first is off its own mean by some step, of which the correction takes back at most half the square: no digits are
-        lost, and the block is passed over once less than to centre it.
+        lost, and the block is passed over once less than to centre it. In single precision every block is centred, since there
+        what is taken back would be digits that are lost.
         """
         xp = array_namespace(x)
         wide = self.x_mean.dtype
@@ -323,17 +334,17 @@ class Fold:
         total = float(x.shape[0]) if weight is None else float(xp.sum(xp.astype(weight, wide)))
         if total == 0.0:
             return
-        merged, is_heavy = self.weight + total, total > self.weight
+        merged, is_heavy = self.weight + total, self.single or total > self.weight
         rows, x_step = self._shifted("x", x, self.x_mean, weight, total, centre=is_heavy)
         y_rows, y_step = self._shifted("y", y, self.y_mean, weight, total, centre=is_heavy)
         factor = (self.weight if is_heavy else -total) / merged * total  # Chan's, or what it leaves of the step
-        self._grow(rows)
+        self._grow(to_single(rows) if self.single else rows)
         self.cross = self.cross + (rows.T @ y_rows + factor * x_step[:, None] * y_step[None, :])
         self.target_sq = self.target_sq + (xp.sum(y_rows**2, axis=0) + factor * y_step**2)
         move = math.sqrt(abs(factor)) * x_step
-        if factor > 0.0:
+        if factor > 0.0 and not self.single:
             self._grow(move[None, :])
-        elif factor < 0.0:
+        elif factor != 0.0:
             self._excess.append(move)
         if len(self._excess) == _EXCESS:
             self._settle()
@@ -370,8 +381,8 @@ class Fold:
         return self
 
     def _settle(self) -> None:
-        """Take back what blocks were off their means by: many at once cost as much as one."""
-        self._grow(array_namespace(self.x_mean).stack(self._excess), -1.0)
+        """Take back what blocks were off their means by, or add it where they were centred: many at once cost as much as one."""
+        self._grow(array_namespace(self.x_mean).stack(self._excess), 1.0 if self.single else -1.0)
         self._excess.clear()
 
     def _shifted(
@@ -402,7 +413,7 @@ class Fold:
     def _grow(self, rows: Array, sign: float = 1.0) -> None:
         """Add ``rows.T @ rows``: one rank-k update of BLAS where the library sees the symmetry, as NumPy does."""
         if is_numpy_array(rows):
-            square = self._square = np.matmul(rows.T, rows, out=self._square)
+            square = self._squares[rows.dtype] = np.matmul(rows.T, rows, out=self._squares.get(rows.dtype))
         else:
             square = cuda.gram(rows) if is_on_gpu(rows) else rows.T @ rows
         if sign > 0:
@@ -432,8 +443,5 @@ def _different(known: tuple[int, int], found: tuple[int, int]) -> ValueError:
 
 def _block_rows(X: Array, p: int, wide: Any) -> int:
     """Count the rows of a block."""
-    if is_numpy_array(X):
-        return max(1, _BLOCK_BYTES // (8 * p))
-    here = "cpu" in str(device(X)).lower()
-    rows = max(1, (_BLOCK_BYTES if here else _DEVICE_BLOCK_BYTES) // (8 * p))
+    rows = max(1, (_BLOCK_BYTES if is_on_processor(X) else _DEVICE_BLOCK_BYTES) // (8 * p))
     return rows if array_namespace(X).finfo(wide).bits > 32 else min(rows, _SINGLE_ROWS)

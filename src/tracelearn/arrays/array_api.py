@@ -44,8 +44,10 @@ __all__ = [
     "free_memory",
     "is_non_numpy",
     "is_on_gpu",
+    "is_on_processor",
     "is_sparse",
     "move_to",
+    "multiplies_singles_faster",
     "place",
     "same_place",
     "take_rows",
@@ -125,6 +127,11 @@ def place(X: Any) -> str:
 def is_on_gpu(X: Array) -> bool:
     """Whether X is an array of PyTorch on a CUDA device, where a launch costs more than most of our sums."""
     return type(X) is not np.ndarray and is_torch_array(X) and bool(device(X).type == "cuda")
+
+
+def is_on_processor(X: Array) -> bool:
+    """Whether the numbers of an array are in the memory of the processor."""
+    return is_numpy_array(X) or "cpu" in str(device(X)).lower()
 
 
 def same_place(first: Array, second: Array) -> bool:
@@ -225,6 +232,11 @@ def as_dtype(X: Array, dtype: Any) -> Array:
     if is_sparse(X):
         return X.astype(dtype, copy=False)
     return array_namespace(X).astype(X, dtype, copy=False)
+
+
+def multiplies_singles_faster(X: Array) -> bool:
+    """Whether large products in single precision take at most half the time: with NumPy, and PyTorch, which has TF32 on GPUs."""
+    return is_numpy_array(X) or is_torch_array(X)
 
 
 def to_single(X: Array) -> Array:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import types
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import fields, is_dataclass
 from functools import cache, partial
 from threading import RLock
@@ -101,15 +102,32 @@ def eigh(G: Array) -> tuple[Array, Array]:
 
 
 def gram(rows: Array) -> Array:
-    """Multiply ``rows.T @ rows``, the lower half of it, and mirror that."""
+    """Multiply ``rows.T @ rows``, the lower half of it, and mirror that; rows in single precision in TF32, four times as fast."""
     p = rows.shape[1]
     size = max(_LEAST_BLOCK, -(-p // _BLOCKS))
     found = rows.new_empty((p, p))
-    for first in range(0, p, size):
-        last = min(first + size, p)
-        found[first:last, :last] = rows[:, first:last].T @ rows[:, :last]
-        found[:first, first:last] = found[first:last, :first].T
+    with _tf32() if rows.itemsize == 4 else nullcontext():
+        for first in range(0, p, size):
+            last = min(first + size, p)
+            found[first:last, :last] = rows[:, first:last].T @ rows[:, :last]
+            found[:first, first:last] = found[first:last, :first].T
     return found
+
+
+@contextmanager
+def _tf32() -> Iterator[None]:
+    """Allow products in TF32 and then what was allowed before; one caller at a time, since the setting is the process's."""
+    import torch
+
+    products: Any = torch.backends.cuda.matmul
+    name, fast = ("fp32_precision", "tf32") if hasattr(products, "fp32_precision") else ("allow_tf32", True)
+    with _lock:
+        before = getattr(products, name)
+        setattr(products, name, fast)
+        try:
+            yield
+        finally:
+            setattr(products, name, before)
 
 
 # --- recorded functions ---------------------------------------------------------------------------------------------------

@@ -45,6 +45,7 @@ from tracelearn.samples.checks import (
     read_numbers,
     read_samples,
     sample_shape,
+    warn_of_grid,
 )
 from tracelearn.samples.samples import Block, Raw, Samples, as_raw, is_dask, naming, unnamed
 from tracelearn.samples.scikit_learn import Interval, StrOptions
@@ -193,6 +194,8 @@ class TraceNormModel(WeightsInModes, TensorInput):
             ((_, X, y, weight),) = raw.batches
             if not reset:
                 check_place(self, X, "partial_fit")
+            elif self.tensor_shape is None and hasattr(X, "columns"):  # a data frame
+                warn_of_grid(X.columns)
             block, shape = self._block(X, y, weight, reset=reset, **known)
             block = block if raw.confounds is None else _with_confounds(block, raw.confounds)
             if reset:
@@ -271,7 +274,7 @@ class TraceNormModel(WeightsInModes, TensorInput):
 
     def _learn_from(self, samples: Samples, loss: Loss, known: DataFit | None = None) -> None:
         """Solve the problem of checked samples, in the form that suits them; a search may know their data fit."""
-        form = choose_form(samples, loss, disk=True)
+        form = choose_form(samples, loss, disk=True, single=known is None and self._may_model)
         if self.keep_moments and form.name == "basis" and samples.n_features <= _MANY_ENTRIES:
             form = Form("moments", "keep_moments asks for them")
         self._report(f"{form.name}: {form.reason}")
@@ -282,6 +285,11 @@ class TraceNormModel(WeightsInModes, TensorInput):
             )
         if form.name == "moments":
             self._fit_moments(samples.moments(), self.warm_start, keep=self.keep_moments)
+            return
+        if form.name == "single":
+            model = datafit(samples, loss, form, ridge=self.ridge, joint=False, fit_intercept=True)
+            W = self._solve(model, 1, self.warm_start)
+            self.patterns_ = self._shaped(narrowed(0.5 * model.operator.apply(W), self._dtype), self.sample_shape_)
             return
         samples = (samples.in_passes() if form.name == "matrix-free" else samples).checked()
         regression = samples.regression(centre=self.fit_intercept) if samples.n_confounds else None
@@ -294,6 +302,12 @@ class TraceNormModel(WeightsInModes, TensorInput):
         if regression is not None:
             self._weigh_confounds(regression, W)
         self.patterns_ = self._shaped(narrowed(samples.covariance_times(W), self._dtype), self.sample_shape_)
+
+    @property
+    def _may_model(self) -> bool:
+        """Whether moments may be a model: nobody keeps them, and what is asked of them is asked of the solver alone."""
+        plain = self.fit_intercept and not self.scaling and not self.keep_moments
+        return plain and isinstance(self.solver, str) and self.solver == "auto" and self.alpha != 0
 
     def _gathered(self, raw: Raw, loss: Loss) -> Raw:
         """Read samples on disk into memory where every iteration would read them again."""

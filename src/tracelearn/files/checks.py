@@ -89,7 +89,7 @@ def _curve(value: Any) -> bool:
 
 _FORMS: dict[str, Callable[[Any], bool]] = {
     "sample_shape_": _shape, "n_features_in_": _whole, "n_samples_seen_": _size, "classes_": _labels,
-    "mean_scale_": _size,
+    "mean_scale_": _size, "feature_names_in_": lambda value: value.dtype.kind == "U" and value.ndim == 1,
     "coef_": _numbers, "intercept_": lambda value: _number(value) or _row(value), "patterns_": _numbers,
     "confound_coef_": _numbers,
     "n_iter_": _whole, "objective_": _number, "dual_gap_": _size, "_convergence": _curve, "_flat": _truth, "_single": _truth,

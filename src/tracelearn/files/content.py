@@ -137,6 +137,8 @@ def _plain(thing: Any, members: dict[int, tuple[str, Any]], left_out: tuple[str,
 
     thing = thing.item() if isinstance(thing, np.generic) else thing
     kind = type(thing)
+    if kind is np.ndarray and thing.dtype.kind == "O" and all(type(item) is str for item in thing.flat):
+        thing = thing.astype(str)  # names of columns, which scikit-learn keeps as objects
     if thing is None or kind in (bool, int, float, str):
         return thing
     if kind in (list, tuple):

@@ -110,7 +110,7 @@ def decode_over_time(
     X: Any,
     y: Any = None,
     *,
-    axis: int = -1,
+    axis: int | str = -1,
     window: int = 1,
     step: int = 1,
     generalize: bool = False,
@@ -130,8 +130,8 @@ def decode_over_time(
         A ``TraceNormClassifier`` or ``TraceNormRegressor``; others, and other losses, are fitted position by position.
     X : array of shape (n_samples, I1, ..., IN), or epochs of MNE
     y : targets; epochs bring their events
-    axis : int, default=-1
-        The axis of X along which to decode, such as time; not 0, which is samples.
+    axis : int or str, default=-1
+        The axis of X along which to decode, such as time; not 0, which is samples. Modes that have names are known by these too.
     window : int, default=1
         Entries of a window. A window of one entry leaves the mode out of the sample, a longer one keeps it.
     step : int, default=1
@@ -165,6 +165,13 @@ def decode_over_time(
     shape, entries = _entries(X)
     check_count(window, "window")
     check_count(step, "step")
+    if isinstance(axis, str):
+        named = [mode.name for mode in modes or ()]
+        if axis not in named:
+            raise ValueError(
+                f"Expected axis to be a number or the name of a mode ({', '.join(named) or 'they have none'}), got {axis!r}."
+            )
+        axis = named.index(axis) + 1
     mode = axis - 1 if axis > 0 else axis + len(shape)
     if not 0 <= mode < len(shape) or axis == 0:
         raise ValueError(

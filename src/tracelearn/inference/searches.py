@@ -14,7 +14,7 @@ from tracelearn.penalties import as_penalty
 from tracelearn.problems.batch import alpha_max
 from tracelearn.samples.samples import Samples
 from tracelearn.selection.folds import Design, Folds
-from tracelearn.selection.search import Group, calibrated, path, read_alphas, ridge_path, ridges_for
+from tracelearn.selection.search import Group, calibrated, path, read_alphas, ridge_path, ridges_for, with_weights
 from tracelearn.selection.session import see
 
 __all__ = ["best_scores", "can_repeat"]
@@ -39,8 +39,10 @@ def best_scores(cv: Any, X: Any, y: Any, confounds: Array | None, folds: Folds, 
         samples = Samples.of(replace(block, Y=targets.Y), seen.shape)
         numbers = not reading.model._learns_classes
         design = Design(samples, folds, reading.loss, joint=False, fit_intercept=cv.fit_intercept, numbers=numbers)
-        walks = (ridge_path(design, ridges_for(design)), _alphas(design, cv, norm, seen.n_targets))
-        values, scores = zip(*(_best(walk, design, reading, scoring, order[own]) for walk in walks), strict=True)
+        at_zero = not read_alphas(cv.alphas, cv.eps)[1]
+        walks = ((ridge_path(design, ridges_for(design)), False), (_alphas(design, cv, norm, seen.n_targets), at_zero))
+        best = [_best(walk, design, reading, scoring, order[own], at_zero=zero) for walk, zero in walks]
+        values, scores = zip(*best, strict=True)
         found.append(np.where(values[0] >= values[1], *scores))
     return np.concatenate(found)
 
@@ -61,8 +63,13 @@ def _alphas(design: Design, cv: Any, norm: Any, n_targets: int) -> Path:
     return path(design, group, alphas, given=given, max_iter=cv.max_iter)
 
 
-def _best(walk: Path, design: Design, reading: Reading, scoring: Any, order: Array) -> tuple[Array, Array]:
-    """Choose along a path for each set; return what selected (S,), and the held-out score of the choice (S,)."""
+def _best(
+    walk: Path, design: Design, reading: Reading, scoring: Any, order: Array, *, at_zero: bool
+) -> tuple[Array, Array]:
+    """Choose along a path for each set; return what selected (S,), and the held-out score of the choice (S,).
+
+    A path may begin where all samples have no weights, ``at_zero``.
+    """
     S, F, K = len(order), len(design.folds), reading.samples.n_targets
     statistics, shown = [], []
     for W, b in walk:
@@ -83,5 +90,6 @@ def _best(walk: Path, design: Design, reading: Reading, scoring: Any, order: Arr
     values = np.stack(shown if scoring is not None else selecting)
     edged = np.concatenate([values[:1], values, values[-1:]])
     smooth = np.round(0.25 * edged[:-2] + 0.5 * edged[1:-1] + 0.25 * edged[2:], 9)
-    at = np.argmax(smooth, axis=0)[None]
+    at = np.argmax(smooth, axis=0)
+    at = (with_weights(at, values, design, by_score=scoring is not None) if at_zero else at)[None]
     return np.take_along_axis(smooth, at, axis=0)[0], np.take_along_axis(np.stack(shown), at, axis=0)[0]

@@ -208,7 +208,7 @@ class Pace:
         """
         xp, count = array_namespace(found.gap), found.gap.shape[0]
         if self.step is not None and self.first_check is None:
-            self.first_check = 1 + sum(int(xp.sum(xp.astype(gap > tol, xp.int64))) > 0.4 * count for gap in gaps)
+            self.first_check = 1 + sum(int(xp.sum(xp.astype(gap > tol, xp.int64))) > 0.25 * count for gap in gaps)
         if self.step is None and found.rho is not None:
             self.step = float(xp.exp(xp.mean(xp.log(found.rho))))
 

@@ -9,18 +9,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from array_api_compat import device
 
-from tracelearn.arrays.array_api import Array, array_namespace, free_memory, is_sparse
+from tracelearn.arrays.array_api import (
+    Array,
+    array_namespace,
+    dtype_name,
+    free_memory,
+    is_on_gpu,
+    is_sparse,
+    multiplies_singles_faster,
+)
 from tracelearn.arrays.linalg import positive_part, replayed, squared
 from tracelearn.losses import Loss
 from tracelearn.penalties import Penalty, Split
-from tracelearn.problems.datafits import DataFit, Evaluation, Squares, mean_row, span
+from tracelearn.problems.datafits import DataFit, Evaluation, Modelled, Squares, mean_row, span
 from tracelearn.problems.operators import Operator, Passes
 from tracelearn.problems.sample_loss import SampleLoss
 from tracelearn.problems.sparse import FEW, SparseGram
@@ -44,6 +52,8 @@ CHECK_EVERY = 5  # iterations between certificates, which cost about one iterati
 _ROUNDING = 8.0  # what sums of many rounded terms are off by, in units of the last place of their largest
 _PER_FEATURE, _MOST_ON_DISK = 8, 32_768  # samples for each feature, and features, of moments in a file
 _MOST_PASSES = 10  # over samples on a cluster for these moments: weights in subspaces take about as many
+_LEAST_FEATURES, _LEAST_ON_GPU = 700, 8000  # of samples whose moments are found in single precision
+_SINGLE_ERROR, _TF32_ERROR = 1e-6, 1e-3  # of these moments, about
 _SMALL_MATRIX = 64 << 20  # bytes of a square matrix that fits anywhere; for larger ones the free memory is asked for
 
 
@@ -57,12 +67,15 @@ class Form(NamedTuple):
     reason: str
 
 
-def choose_form(samples: Samples, loss: Loss, memory: int | None = None, *, disk: bool = False) -> Form:
+def choose_form(  # noqa: PLR0911 - a form a line
+    samples: Samples, loss: Loss, memory: int | None = None, *, disk: bool = False, single: bool = False
+) -> Form:
     """Choose how to learn from samples, once for all: from their number n, their p entries and the memory.
 
     Moments need p by p numbers and no further look at the samples; a basis of the span of fewer samples than entries needs
     n by p. A loss without moments needs the samples anyway. A pass over sparse samples costs less than a product with a large
-    square matrix, so for them moments are only for few features. With ``disk``, moments too large for memory may be in a file.
+    square matrix, so for them moments are only for few features. With ``disk``, moments too large for memory may be in a file;
+    with ``single``, those of samples in single precision may be a model, which takes half the time.
     """
     n, p = samples.n_samples, samples.n_features
     n = 1 << 62 if n is None else n
@@ -89,7 +102,19 @@ def choose_form(samples: Samples, loss: Loss, memory: int | None = None, *, disk
     # Below about half as many samples as features their span is smaller and its products are cheaper.
     if 2 * n < p or (n < p and 4 * gram > memory):
         return Form("basis", f"{n} samples span at most {n} of {p} dimensions, so all products are taken there")
+    if single and _gains_by_single(samples):
+        return Form(
+            "single", f"{p} by {p} moments in single precision are a model, corrected by passes in double precision"
+        )
     return Form("moments", f"{p} by {p} moments hold all that the samples say about a linear model")
+
+
+def _gains_by_single(samples: Samples) -> bool:
+    """Tell whether products in single precision save more than the passes cost that correct them."""
+    like, p, least = samples.like, samples.n_features, _LEAST_FEATURES
+    if like is None or not multiplies_singles_faster(like) or is_sparse(like) or dtype_name(like.dtype) != "float32":
+        return False
+    return samples.n_targets == 1 and not samples.n_confounds and p >= (_LEAST_ON_GPU if is_on_gpu(like) else least)
 
 
 def datafit(
@@ -100,6 +125,8 @@ def datafit(
     if form.name == "moments":
         moments = samples.moments()
         return Squares.of(moments if fit_intercept else moments.uncentred(), spectral=spectral, **options)
+    if form.name == "single":
+        return _modelled(samples, **options)
     if form.name == "tiles":
         return tiled_squares(samples, fit_intercept=fit_intercept, **options)
     free = form.name == "matrix-free"
@@ -112,6 +139,17 @@ def datafit(
     moments = coordinates.moments()
     found = Squares.of(moments if fit_intercept else moments.uncentred(), spectral=spectral, **options)
     return found.lifted(basis, origin, variances_about(samples, origin))
+
+
+def _modelled(samples: Samples, **options: Any) -> Modelled:
+    """Read samples whose moments are found in single precision: a model, while a product in double precision is a pass."""
+    moments = samples.moments(single=True)
+    rough, mean = Squares.of(moments, **options), moments.x_mean
+    centred = samples.in_passes().mapped_rows(lambda X: X - mean, samples.shape)
+    found = {own.name: getattr(rough, own.name) for own in fields(rough)}
+    found["operator"] = Passes(centred.total, 0.0 * mean, 2.0)
+    error = _TF32_ERROR if is_on_gpu(mean) else _SINGLE_ERROR
+    return Modelled(**found, known=rough.operator, error=error, build=lambda: Squares.of(samples.moments(), **options))
 
 
 def in_basis(samples: Samples, *, fit_intercept: bool) -> tuple[Array, Array, Samples]:
@@ -352,6 +390,14 @@ class Problems:
         """Keep some of the problems."""
         reference, alpha = self.scale[problems], self.alpha[problems]
         return Problems(self.fit.take(problems), self.penalty.take(problems), alpha, self.shape, reference)
+
+    def one_by_one(self, solve: Callable[..., Solution], start: Solution | None, **options: Any) -> Solution:
+        """Solve each problem apart from the others."""
+        parts = []
+        for k in range(self.fit.n_problems):
+            own = array_namespace(self.alpha).asarray([k], device=device(self.alpha))
+            parts.append(solve(self.take(own), start=None if start is None else start.take(own), **options))
+        return Solution.joined(parts)
 
 
 def _proof(

@@ -9,17 +9,16 @@ from typing import Any
 
 from array_api_compat import device
 
-from tracelearn.arrays.array_api import Array, array_namespace, is_sparse
+from tracelearn.arrays.array_api import Array, array_namespace, is_sparse, multiplies_singles_faster
 from tracelearn.arrays.linalg import coupled_gram, positive_part, replayed, squared, with_ones
 from tracelearn.arrays.subspaces import Subspaces
 from tracelearn.losses import Loss
-from tracelearn.moments import Moments
+from tracelearn.moments import Fold, Moments
 from tracelearn.problems.datafits import (
     Gram,
     InBasis,
     Squares,
     least_value,
-    mean_row,
     repeated,
     short_basis,
     span,
@@ -43,6 +42,8 @@ _LEAST_CURVATURE = 1e-100
 # Up to this size a Hessian that couples targets is factored in milliseconds. Measured on paths of real data, to a gap of
 # 1e-3: at 264 Newton took a quarter of the time of ADMM, at 640 as long, at 2,160 seventeen times as long.
 _SMALL_HESSIAN = 800
+# Features from which a Hessian is found in single precision, if their mean squares are so far from the ends of its range.
+_MANY, _SMALLEST = 200, 1e-12
 
 # Weights (m, K) of the samples of a block, from their targets, shares and scores.
 Weigh = Callable[[Array, Array, Array], Array]
@@ -174,6 +175,7 @@ class SampleLoss:
     y_origin: Array | None = None  # and from the targets (K,)
     fit_intercept: bool = True
     matrix_free: bool = False
+    single: bool = False  # whether models of second order are found in single precision, which leads to the same answer
     n_groups: int = 1
 
     @classmethod
@@ -189,10 +191,12 @@ class SampleLoss:
     ) -> SampleLoss:
         """Read samples: one problem for each target where the loss is separable, unless ``joint``."""
         samples = samples.in_small_blocks() if matrix_free else samples
-        mean, squares, y_mean = samples.total(lambda X, Y, share, z: (share @ X, share @ squared(X), share @ Y))
+        cut = samples.in_small_blocks()
+        mean, squares, y_mean = cut.total(lambda X, Y, share, z: (share @ X, share @ squared(X), share @ Y))
         xp, rows = array_namespace(mean), samples.rows
         if rows is not None:
-            mean = mean_row(rows, samples.total(lambda X, Y, share, z: share))
+            first = rows[0, :]
+            mean = first + cut.total(lambda X, Y, share, z: share @ (X - first))
         mean = mean if fit_intercept else 0.0 * mean
         origin, y_origin = 0.0 * mean, y_mean if fit_intercept and loss.is_shift_invariant else None
         far = fit_intercept and _is_far(mean, squares) and not (samples.like is not None and is_sparse(samples.like))
@@ -203,7 +207,24 @@ class SampleLoss:
             squares = samples.total(lambda X, Y, share, z: share @ squared(X))
         single = joint or not loss.is_separable
         ridges = xp.full((1 if single else samples.n_targets,), ridge, dtype=mean.dtype, device=device(mean))
-        return cls(loss, samples, ridges, mean, squares, origin, y_origin, fit_intercept, matrix_free)
+        in_range = _SMALLEST < float(xp.min(squares)) and float(xp.max(squares)) < 1.0 / _SMALLEST
+        many = loss.is_separable and mean.shape[0] >= _MANY
+        single = many and in_range and multiplies_singles_faster(mean)
+        return cls(loss, samples, ridges, mean, squares, origin, y_origin, fit_intercept, matrix_free, single)
+
+    @property
+    def model_error(self) -> float:
+        """Models are about right: the loss is no square."""
+        return 1.0
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether models are in double precision."""
+        return not self.single
+
+    def exact(self) -> SampleLoss:
+        """State the same problems with models in double precision."""
+        return replace(self, single=False) if self.single else self
 
     @property
     def n_problems(self) -> int:
@@ -395,10 +416,13 @@ class SampleLoss:
 
     def _curved(self, at: LossEvaluation) -> list[Any]:
         """Build for each target the weighted covariance of the features, about their weighted mean with an intercept."""
-        shift = at.shift
-        return self._covariances(lambda Y, share, z: self._curvatures(Y, z + shift) * share[:, None], at.scores)
 
-    def _covariances(self, weigh: Weigh, scores: Any = None) -> list[Any]:
+        def weigh(Y: Array, share: Array, z: Array) -> Array:
+            return self._curvatures(Y, z + at.shift) * share[:, None]
+
+        return self._covariances(weigh, at.scores, single=self.single)
+
+    def _covariances(self, weigh: Weigh, scores: Any = None, *, single: bool = False) -> list[Any]:
         """Sum ``w (x - m)(x - m)'`` for each column of weights w, m the weighted mean, or with no intercept zero."""
         samples, centre = self.samples, self.fit_intercept
         like, basis = samples.like, self._basis
@@ -408,7 +432,9 @@ class SampleLoss:
 
         def moments(X: Array, Y: Array, share: Array, z: Array) -> tuple[Moments, ...]:
             weights, x = weigh(Y, share, z), X if basis is None else basis[1]
-            return tuple(Moments.of(x, weights[:, k], weights[:, k]) for k in range(weights.shape[1]))
+            folds = [replace(Fold.empty(x.shape[1], 1, x), single=single) for _ in range(weights.shape[1])]
+            own = [weights[:, k : k + 1] for k in range(weights.shape[1])]
+            return tuple(fold.add(x, w, w[:, 0]).freeze() for fold, w in zip(folds, own, strict=True))
 
         grams = [Gram(one.gram if centre else one.second_moment) for one in samples.total(moments, scores)]
         return grams if basis is None else [InBasis(gram, basis[0]) for gram in grams]

@@ -100,8 +100,9 @@ class SparseGram:
         """Bound the largest eigenvalue from above, within a few per cent."""
         return largest_eigenvalue(lambda V: self.apply(V.T).T, self.mean)
 
+    @property
     def mean_eigenvalue(self) -> float:
-        """Average the eigenvalues: the mean of the diagonal."""
+        """The mean of the eigenvalues, which is that of the diagonal."""
         return float(np.mean(self.diagonal))
 
     def smallest(self) -> float:

@@ -202,8 +202,9 @@ class Tiles:
         """Bound the largest eigenvalue from above, within a few per cent."""
         return largest_eigenvalue(lambda V: self.apply(V.T).T, self.matrix)
 
+    @property
     def mean_eigenvalue(self) -> float:
-        """Average the eigenvalues: the mean of the diagonal."""
+        """The mean of the eigenvalues, which is that of the diagonal."""
         return float(self.diagonal.mean())
 
     def smallest(self) -> float:

@@ -28,7 +28,7 @@ from tracelearn.arrays.array_api import (
     widest,
 )
 from tracelearn.arrays.linalg import few_threads
-from tracelearn.errors import InputError
+from tracelearn.errors import InputError, warn
 from tracelearn.samples.scikit_learn import check_feature_names, check_n_features, fit_context
 
 __all__ = [
@@ -47,12 +47,14 @@ __all__ = [
     "read_weights",
     "sample_shape",
     "small_on_one_thread",
+    "warn_of_grid",
 ]
 
 # Products of two numbers, and in double precision products of those, must neither overflow nor vanish. What has 16 bits is
 # widened to double precision first.
 _RANGES = {16: (1e-50, 1e50), 32: (1e-15, 1e15), 64: (1e-50, 1e50)}
 _WEIGHT_RANGE = 1e-100, 1e100  # products of a weight with two numbers must not either
+_MANY_COLUMNS = 12  # of a frame: fewer are hardly a grid
 
 
 def check_finite(values: Array, name: str, shape: tuple[int, ...] = (), *, overflows: bool = False) -> None:
@@ -204,11 +206,30 @@ def read_samples(
     return rows, shape
 
 
+def warn_of_grid(columns: Any) -> None:
+    """Warn where columns of a frame are in the order of a grid such as ch1_t20: flat samples have no rank."""
+    if len(columns) < _MANY_COLUMNS:
+        return
+    from tracelearn.samples.names import grid  # noqa: PLC0415 - needed for frames alone
+
+    names = [name for name in columns if isinstance(name, str)]
+    ordered, modes = grid(names) if len(names) == len(columns) else ((), ())
+    if len(modes) < 2 or list(ordered) != names or all(mode.has_names for mode in modes):
+        return
+    shape = tuple(len(mode.values) for mode in modes)
+    warn(
+        f"Expected tensor_shape={shape}, as the names of columns from {names[0]!r} to {names[-1]!r} say, got None: samples are "
+        "taken as flat, and their weights have no rank, so pass tensor_shape."
+    )
+
+
 def _other_shape(estimator: Any, shape: tuple[int, ...]) -> InputError:
     """Say that samples are neither of the shape of those of fit, nor flat and of their size."""
     known, count, expected = estimator.sample_shape_, math.prod(shape), math.prod(estimator.sample_shape_)
     hint = f"X has {count} features, but {type(estimator).__name__} is expecting {expected} features as input."
-    if count == expected:
+    if shape == known[1:]:
+        hint = f"of a single sample pass X[None], whose first axis counts samples; {hint}"
+    elif count == expected:
         hint = "bring the axes into the order of fit, or pass flat samples."
     return InputError(f"Expected samples of shape {known} as in fit, got samples of shape {shape}: {hint}")
 

@@ -23,6 +23,7 @@ from tracelearn.arrays.array_api import (
     array_namespace,
     as_dtype,
     available_memory,
+    is_on_processor,
     is_sparse,
     move_to,
     take_rows,
@@ -44,7 +45,8 @@ Function = Callable[[Any], Any]
 # It returns an array, moments, or a tuple of those.
 Term = Callable[[Array, Array, Array, Array], Any]
 
-_BLOCK_BYTES = 16 << 20  # blocks of samples in memory stay in cache
+_BLOCK_BYTES = 2 << 20  # blocks of samples in memory stay in cache
+_DEVICE_BLOCK_BYTES = 512 << 20  # elsewhere than on a processor they keep a device busy
 _BLOCK_ROWS = 16  # at least: sums over blocks are as long as a sample
 
 
@@ -254,11 +256,11 @@ class Block:
             check_range(self.X, "X")
             check_range(self.Y, "y")
 
-    def add_to(self, fold: Fold | None, shape: tuple[int, ...]) -> Fold:
+    def add_to(self, fold: Fold | None, shape: tuple[int, ...], *, single: bool = False) -> Fold:
         """Add the samples, and their confounds as features after theirs, to moments in the making, or begin these."""
         xp, X = array_namespace(self.Y), self.X
         X = X if self.confounds is None else xp.concat([as_dtype(X, self.Y.dtype), self.confounds], axis=1)
-        fold = Fold.empty(X.shape[1], self.Y.shape[1], X) if fold is None else fold
+        fold = replace(Fold.empty(X.shape[1], self.Y.shape[1], X), single=single) if fold is None else fold
         if X.shape[0] == 0:
             return fold
         with np.errstate(over="ignore", invalid="ignore"):  # judged below, by a look at p numbers instead of n p
@@ -361,7 +363,8 @@ class Samples:
         if not self.in_memory or self.rows is None:
             return self
         (block,) = self.blocks
-        rows = max(_BLOCK_ROWS, _BLOCK_BYTES // (8 * self.n_features))
+        size = _BLOCK_BYTES if is_on_processor(block.X) else _DEVICE_BLOCK_BYTES
+        rows = max(_BLOCK_ROWS, size // (8 * self.n_features))
         n = block.X.shape[0]  # the standard has no slices that end beyond an array
         cuts = [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
         own, more = block.weight, block.confounds
@@ -419,9 +422,12 @@ class Samples:
         found = self._mapped(lambda b: replace(b, X=regression.residual(b.X, b.confounds), confounds=None))
         return replace(found, n_confounds=0)
 
-    def moments(self, past: Moments | None = None) -> Moments:
-        """Summarise the samples, and their confounds as features after theirs, added to what was summarised before."""
-        add = partial(Block.add_to, shape=self.shape)
+    def moments(self, past: Moments | None = None, *, single: bool = False) -> Moments:
+        """Summarise the samples, and their confounds as features after theirs, added to what was summarised before.
+
+        With ``single``, products of features are found in single precision, and are only a model of what they are.
+        """
+        add = partial(Block.add_to, shape=self.shape, single=single)
         if past is not None and isinstance(self.execution, Local):  # elsewhere every block begins at nothing
             return self.execution.folded(add, Fold.freeze, self.blocks, Fold.thaw(past))  # type: ignore[no-any-return]
         found: Moments = self.execution.folded(add, Fold.freeze, self.blocks)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
-from itertools import product
 from math import prod
 from typing import Any
 
@@ -20,17 +19,13 @@ from pyarrow import types
 
 from tracelearn.errors import InputError, warn
 from tracelearn.samples.modes import Mode
+from tracelearn.samples.names import ALONG, DECIMALS, PARTS, axis, grid
 from tracelearn.samples.places import Place
 from tracelearn.samples.source import Column, check_length
 
 __all__ = ["Table", "column", "entries", "from_row", "layout", "unpack", "warn_of_columns"]
 
 _INDEX = re.compile(r"|Unnamed: \d+|__index_level_\d+__")  # what pandas calls the names of rows
-# Parts of a name such as ch1_t20 or ('Fz', 'alpha'). Where dots alone part names, as in x.1.2, none is that of a decimal number.
-_PARTS, _DECIMALS = re.compile(r"[^\W_]+"), re.compile(r"[^\W_]*\d\.\d+|[^\W_]+")
-_NUMBERED = re.compile(r"(\D*?)(\d+(?:\.\d+)?)")
-# Names along one axis: letters or none, a number, a unit or none, such as 1200, 1200.5 nm or f12.
-_ALONG = re.compile(r"([^\W\d](?:\D*[^-\d])?)?(-?\d+(?:\.\d+)?)(?: ?([^\W\d_]+(?:-?\d)?))?")
 _FEWEST_ALONG = 10  # numbers that are the names of columns: no other column is one of the same axis
 _FEWEST_ROWS = 10  # that tell what a column is
 _ADVICE = (
@@ -113,12 +108,12 @@ def entries(
                 f"Expected numbers in the columns of {place} that are entries of a sample, got {schema.field(name).type} in "
                 f"{name!r}{text_in(name)}: {_ADVICE}"
             )
-    grid, modes = _grid(names)
+    ordered, modes = grid(names)
     shape = tuple(len(mode.values) for mode in modes)
     if tensor_shape is None and samples == "X":
         _refuse_outsiders(names, modes, place)
     if tensor_shape is None or tuple(tensor_shape) == shape:
-        return grid, shape, modes
+        return ordered, shape, modes
     if len(shape) > 1:
         raise InputError(
             f"Expected tensor_shape to be {shape}, as the names of the columns of {place} say, got {tuple(tensor_shape)}: leave "
@@ -153,45 +148,14 @@ def _chosen(schema: Any, samples: str | Sequence[str], apart: set[Any], ignore: 
     return names
 
 
-def _grid(names: Sequence[str]) -> tuple[tuple[str, ...], tuple[Mode, ...]]:
-    """Put names into the order of a grid, if they form a full one, or of an axis, and name the modes."""
-    along, mode = _axis(names)
-    if mode.values.dtype.kind == "f" and not re.match(
-        r"\D*\.", names[0]
-    ):  # the dot is that of decimals, unlike in x.1.2
-        return along, (mode,)
-    pattern = _DECIMALS if re.search(r"[^\w.]|_", names[0]) else _PARTS
-    places = {tuple(pattern.findall(name)): name for name in names}
-    if len(places) < len(names) or len(set(map(len, places))) > 1:
-        return along, (mode,)
-    axes = [_in_order(labels) for labels in zip(*places, strict=True)]
-    modes = [_mode(axis, place) for place, axis in enumerate(axis for axis in axes if len(axis) > 1)]
-    if len(modes) < 2 or prod(map(len, axes)) != len(names):
-        return along, (mode,)
-    return tuple(places[place] for place in product(*axes)), tuple(modes)
-
-
-def _axis(names: Sequence[str]) -> tuple[tuple[str, ...], Mode]:
-    """Put names into the order of an axis such as wavelengths, up unless they come down; others stay, and are names."""
-    found = [match.groups() for match in map(_ALONG.fullmatch, names) if match]
-    numbers = np.array([float(number) for _, number, _ in found])
-    is_axis = len(found) == len(names) == len(np.unique(numbers)) and len({(a, unit) for a, _, unit in found}) == 1
-    if not is_axis:
-        return tuple(names), Mode("column", np.array(names))
-    (letters, _, unit), order = found[0], np.argsort(numbers)
-    order = order[::-1] if np.all(np.diff(numbers) < 0) else order
-    values = numbers if any("." in number for _, number, _ in found) else numbers.astype(int)
-    return tuple(names[i] for i in order), Mode((letters or "").rstrip(" _.:") or "column", values[order], unit)
-
-
 def _refuse_outsiders(names: Sequence[str], modes: Sequence[Mode], place: str) -> None:
     """Refuse a few columns, such as an identifier, without which the names of the others form a grid or are numbers."""
     if len(modes) > 1 or not modes[0].has_names:
         return
-    numbers = [name for name in names if (match := _ALONG.fullmatch(name)) and match[1] is None]
-    if len(numbers) >= _FEWEST_ALONG and not _axis(numbers)[1].has_names:
+    numbers = [name for name in names if (match := ALONG.fullmatch(name)) and match[1] is None]
+    if len(numbers) >= _FEWEST_ALONG and not axis(numbers)[1].has_names:
         _refuse_others(names, numbers, "are numbers", place)
-    pattern = _DECIMALS if sum(bool(re.search(r"[^\w.]|_", name)) for name in names) > len(names) / 2 else _PARTS
+    pattern = DECIMALS if sum(bool(re.search(r"[^\w.]|_", name)) for name in names) > len(names) / 2 else PARTS
     parts = {name: pattern.findall(name) for name in names}
     usual, _ = Counter(map(len, parts.values())).most_common(1)[0]
     alike = {name: found for name, found in parts.items() if len(found) == usual}
@@ -202,7 +166,7 @@ def _refuse_outsiders(names: Sequence[str], modes: Sequence[Mode], place: str) -
         for name, found in alike.items()
         if all(count[label] > 1 for count, label in zip(counts, found, strict=True))
     ]
-    found = _grid(inside)[1] if inside else ()
+    found = grid(inside)[1] if inside else ()
     if len(found) > 1:
         shape = " × ".join(str(len(mode.values)) for mode in found)
         _refuse_others(names, inside, f"form a grid of {shape}", place)
@@ -235,27 +199,6 @@ def warn_of_columns(names: Sequence[str], X: NDArray[Any], y: NDArray[Any] | Non
                 f"Expected measurements in the columns of samples, got {names[found[0]]!r}, which {what}, as the first "
                 f"{len(X)} rows say: leave it out with open_source(path, ignore=...) if it is no measurement."
             )
-
-
-def _numbered(labels: Sequence[str]) -> list[tuple[str, str]] | None:
-    """Take labels apart where all end in a number after the same letters."""
-    found = [(match[1], match[2]) for match in map(_NUMBERED.fullmatch, labels) if match]
-    return found if len(found) == len(labels) and len({letters for letters, _ in found}) == 1 else None
-
-
-def _in_order(labels: Sequence[str]) -> list[str]:
-    """List different labels, by number where they have one, else as they come."""
-    found = list(dict.fromkeys(labels))
-    numbers = _numbered(found)
-    return found if numbers is None else [found[i] for i in np.argsort([float(number) for _, number in numbers])]
-
-
-def _mode(labels: Sequence[str], place: int) -> Mode:
-    numbers = _numbered(labels)
-    if numbers is None:
-        return Mode(f"mode {place}", np.array(labels))
-    kind = float if any("." in number for _, number in numbers) else int
-    return Mode(numbers[0][0] or f"mode {place}", np.array([kind(number) for _, number in numbers]))
 
 
 # --- values -----------------------------------------------------------------------------------------------------------

@@ -243,8 +243,7 @@ def softmax_regression(
 
 def log_losses(parts: Sequence[HeldOut]) -> Array:
     """Find the log-loss of each fold, of scores times one factor."""
-    size = factor(parts)
-    return _log_losses(parts, [size * own.scores for own in parts])
+    return _log_losses(parts, list(map(attrgetter("scores"), parts)), factor(parts))
 
 
 def class_map(parts: Sequence[HeldOut]) -> tuple[Array, Array]:
@@ -267,11 +266,11 @@ def class_map(parts: Sequence[HeldOut]) -> tuple[Array, Array]:
     return maps[-1, ...], _log_losses(parts, scores)
 
 
-def _log_losses(parts: Sequence[HeldOut], scores: Sequence[Array]) -> Array:
-    """Find the mean log-loss of each fold, given its scores."""
+def _log_losses(parts: Sequence[HeldOut], scores: Sequence[Array], size: float = 1.0) -> Array:
+    """Find the mean log-loss of each fold, given its scores, which are multiplied by a size."""
     xp, found = array_namespace(scores[0]), []
     for own, z in zip(parts, scores, strict=True):
-        found.append(own.share @ Multinomial().value(own.members, z)[:, 0] / xp.sum(own.share))
+        found.append(own.share @ Multinomial().value(own.members, size * z)[:, 0] / xp.sum(own.share))
     return to_numpy(xp.stack(found))
 
 

@@ -58,7 +58,7 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
         "alphas": ["array-like", Interval(Integral, 1, None, closed="left")],
         "eps": [Interval(Real, 0, 1, closed="neither")],
         "views": ["array-like", str, None],
-        "time_axis": [Integral, StrOptions({"auto"}), None],
+        "time_axis": [Integral, str, None],
         "ridges": ["array-like", StrOptions({"auto"})],
         "mode_weights": ["array-like", StrOptions({"auto"}), None],
         "target_mode": ["boolean", StrOptions({"auto"})],
@@ -186,7 +186,7 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
         numbers = session.view_shares is not None and not self._classifier and self.scoring is None
         is_chance = numbers and best.means[at] < 0.5 * best.errors[at]
         if self.one_standard_error or is_chance:
-            at = int(np.argmax(best.means >= best.means[at] - best.errors[at]))
+            at = best.with_weights(int(np.argmax(best.means >= best.means[at] - best.errors[at])))
         self._describe(session, best, at)
         whole = session.whole or session
         view = whole.view(best.candidate.view)
@@ -340,9 +340,9 @@ class TraceNormRegressorCV(MultiOutputMixin, RegressorMixin, SelectionCV):
         waveforms). "auto" tries all that suit the samples; a list tries those. The ones
         that add something are put into one convex problem, each with a norm of its own. "raw+whitened" is such a problem by
         hand, "raw+whitened 1:0.5" one with strengths. None is "raw".
-    time_axis : int, "auto" or None, default="auto"
-        The mode of a sample that is time, for second order; "auto" takes a mode that is long enough and has few enough
-        channels. None: there is none.
+    time_axis : int, name of a mode, "auto" or None, default="auto"
+        The mode of a sample that is time, for second order; "auto" takes the mode that is called time, or one that is long enough
+        and has few enough channels. None: there is none.
     ridges : "auto" or sequence of floats, default="auto"
         "auto" compares the trace norm with ridge regression alone; else strengths of the squared norm to add to it.
     loss, penalty, scaling, fit_intercept, tensor_shape, tol, max_iter, keep_moments, verbose

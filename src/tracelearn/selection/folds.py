@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -81,13 +81,15 @@ class Folds:
 
     def tables(self, most: int) -> list[tuple[Array, Array]]:
         """What at most so many folds hold out as an index (F, m), and ones (F, m) where it is no padding; little is padded."""
-        tests, found = [test for _, test in self.splits], []
-        most = most if len(tests) * self.longest <= _PADDED * sum(map(len, tests)) else 1
+        tests, found = list(map(itemgetter(1), self.splits)), []
+        sizes = np.array(list(map(len, tests)))
+        most = most if sizes.max() <= _PADDED * sizes.mean() else 1
         for begin in range(0, len(tests), most):
-            some = tests[begin : begin + most]
-            longest = max(map(len, some))
-            index = [np.pad(test, (0, longest - len(test))) for test in some]
-            found.append((np.stack(index), np.stack([np.arange(longest) < len(test) for test in some])))
+            own = slice(begin, begin + most)
+            inside = np.arange(sizes[own].max()) < sizes[own, None]
+            index = np.zeros(inside.shape, dtype=int)
+            index[inside] = np.concatenate(tests[own])
+            found.append((index, inside))
         return found
 
     def masks(self, *, held: bool) -> Array:
@@ -195,18 +197,16 @@ class Principal:
         sample of zeros. Returns weights (A, F, K, p) and intercepts (A, F, K).
         """
         xp, X, Y, cross = array_namespace(self.rows), self.rows, self.Y, self.cross
-        left, target = (_gathered(all_rows, held) * inside[:, :, None] for all_rows in (X, Y))
-        F, m = held.shape
+        ones, (F, m) = inside[:, :, None], held.shape
+        left, target = _gathered(X, held) * ones, _gathered(Y, held) * ones
         known = xp.broadcast_to(xp.eye(m, dtype=X.dtype, device=device(X)), (F, m, m))
         if fit_intercept:
-            ones = inside[:, :, None]
             count = xp.full_like(ones[:, :1, :], float(X.shape[0]))
             last = xp.concat([xp.matrix_transpose(ones), count], axis=2)
             known = xp.concat([xp.concat([known, ones], axis=2), last], axis=1)
-            left, target = (  # and the sum of all samples
-                xp.concat([part, xp.broadcast_to(xp.sum(own, axis=0), (F, 1, own.shape[1]))], axis=1)
-                for part, own in ((left, X), (target, Y))
-            )
+            # And the sum of all samples.
+            left = xp.concat([left, xp.broadcast_to(xp.sum(X, axis=0), (F, 1, X.shape[1]))], axis=1)
+            target = xp.concat([target, xp.broadcast_to(xp.sum(Y, axis=0), (F, 1, Y.shape[1]))], axis=1)
         n = X.shape[0] - xp.sum(inside, axis=1)
         inverse = 1.0 / (self.squares + ridges[:, None, None] * n[:, None])  # (A, F, r)
         system = known - (left * inverse[:, :, None, :]) @ xp.matrix_transpose(left)
@@ -306,13 +306,14 @@ class Design:
     @cached_property
     def _distinct(self) -> Distinct | None:
         """The features that differ, where many are copies of others and samples are no fewer than these."""
-        rows = self.samples.checked().rows
-        found = Distinct.of(rows, self._origin)  # type: ignore[arg-type]
+        origin = origin_of(self.checked, fit_intercept=self.fit_intercept)
+        found = Distinct.of(self.checked.rows, origin)  # type: ignore[arg-type]
         return found if found is not None and len(found.kept) <= self.folds.n else None
 
-    @property
-    def _origin(self) -> Array:
-        return origin_of(self.samples.checked(), fit_intercept=self.fit_intercept)
+    @cached_property
+    def checked(self) -> Samples:
+        """The samples, with every number looked at, in the precision that solvers work in."""
+        return self.samples.checked()
 
     @cached_property
     def span(self) -> Span | Distinct | None:
@@ -320,16 +321,18 @@ class Design:
         if self.form.name != "basis":
             return None
         distinct = self.__dict__.get("_distinct")  # not looked for where samples are far fewer than features
-        return distinct or Span.of(self.samples.checked().rows, self._origin)  # type: ignore[arg-type]
+        if distinct is not None:
+            return distinct  # type: ignore[no-any-return]
+        origin = origin_of(self.checked, fit_intercept=self.fit_intercept)
+        return Span.of(self.checked.rows, origin)  # type: ignore[arg-type]
 
     @cached_property
     def reduced(self) -> Samples:
-        """The samples, where they have coordinates by these; in memory, with every number looked at, as solvers need them."""
-        samples = self.samples
-        if self.span is not None:
-            coordinates = self.span.coordinates
-            samples = samples.checked().with_rows(coordinates, (coordinates.shape[1],))
-        return samples.checked() if samples.in_memory else samples
+        """The samples, where they have coordinates by these; in memory, with every number looked at."""
+        if self.span is None:
+            return self.checked if self.samples.in_memory else self.samples
+        coordinates = self.span.coordinates
+        return self.checked.with_rows(coordinates, (coordinates.shape[1],)).checked()
 
     @cached_property
     def moments(self) -> _FoldMoments:
@@ -414,7 +417,7 @@ class Design:
         if self.span is not None:
             variances = array_namespace(self.span.basis).stack([self.whole.variances] * len(self.folds))
             return [self.coordinates.lifted(self.span.basis, self.span.origin, variances)]
-        checked, masks = self.samples.checked(), self.folds.masks(held=False)
+        checked, masks = self.checked, self.folds.masks(held=False)
         parts = [checked.take(mask) for mask in masks]
         return [self._datafit(part.residual(own)) for part, own in zip(parts, self._regressions, strict=True)]
 
@@ -430,8 +433,8 @@ class Design:
             if self.span is None:
                 return found
             origin = self.span.origin
-            return found.lifted(self.span.basis, origin, variances_about(self.samples.checked(), origin))
-        checked = self.samples.checked()
+            return found.lifted(self.span.basis, origin, variances_about(self.checked, origin))
+        checked = self.checked
         regression = checked.regression(centre=self.fit_intercept) if checked.n_confounds else None
         return self._datafit(checked.residual(regression))
 
@@ -470,11 +473,13 @@ class Design:
         tables = self.folds.tables(len(self.folds)) if is_on_gpu(samples.like) and not samples.n_confounds else []
         return Together.of(next(iter(samples.blocks)), *tables[0]) if len(tables) == 1 else None
 
-    def held_by(self, folds: Sequence[int]) -> list[tuple[slice, Any]]:
+    def held_by(self, folds: Sequence[int]) -> Iterator[tuple[slice, Any]]:
         """List what some folds hold out: slices of these, each with samples of one fold or of all together, or elsewhere."""
         if self._together is not None and len(folds) == len(self.folds):
-            return [(slice(None), self._together)]
-        return [(slice(k, k + 1), self.held[f]) for k, f in enumerate(folds)]
+            yield slice(None), self._together
+            return
+        for k, f in enumerate(folds):
+            yield slice(k, k + 1), self.held[f]
 
     @property
     def is_small(self) -> bool:

@@ -46,6 +46,7 @@ __all__ = [
     "walk_logistic",
     "walk_ridges",
     "with_held_out_classes",
+    "with_weights",
 ]
 
 # Numbers in the weights of one batch: more would leave the cache without fewer calls. Of folds that could be solved for one by
@@ -173,13 +174,14 @@ class Table:
     selecting: Array  # (A,), higher is better
     held: list[list[Any]]  # for each alpha and fold the scores of what is held out, (n_f, K); a model if not in memory
     few: list[Held] | None = None  # where only some held-out samples have scores: these
+    begins_at_zero: bool = False  # whether all samples have no weights at the first alpha
     means: Array = field(init=False)  # (A,), the mean scores; a fold that has none for some alpha is left out for all
     best: int = field(init=False)  # the alpha that selects itself; of equal ones the largest
     value: float = field(init=False)  # what selects there, averaged with its neighbours: 1, 2, 1
 
     def __post_init__(self) -> None:
         smoothed = np.convolve(np.pad(self.selecting, 1, mode="edge"), [0.25, 0.5, 0.25], mode="valid")
-        best = int(np.argmax(np.round(smoothed, 9)))
+        best = self.with_weights(int(np.argmax(np.round(smoothed, 9))))
         found = {"means": _mean(self.scores, self.design.weights), "best": best, "value": float(smoothed[best])}
         self.__dict__.update(found)  # frozen from now on
 
@@ -192,6 +194,30 @@ class Table:
         """The standard error of the mean score, for each alpha, corrected for training sets that overlap."""
         known = self.scores[:, ~np.any(np.isnan(self.scores), axis=0)]
         return corrected_error(known, self.design.folds.ratio) if known.shape[1] else np.zeros(len(self.scores))
+
+    def with_weights(self, at: int) -> int:
+        """Take the second alpha for the first, see ``with_weights``, where all samples have no weights at that."""
+        design = self.design
+        if not self.begins_at_zero:
+            return at
+        return int(with_weights(np.array(at), self.selecting, design, by_score=design.by_score))
+
+
+def with_weights(at: Array, selecting: Array, design: Design, *, by_score: bool) -> Array:
+    """Take the second alpha for the first, which has no weights, where classes are told apart by more than chance.
+
+    Training parts may have weights where all samples have none, and however small, these tell classes apart. Of numbers the
+    size counts too: such weights are worth nothing.
+
+    Parameters
+    ----------
+    at : array (...) of places in ``selecting``, (n_alphas, ...)
+    by_score : whether that is a score; else the share of the variance that is explained
+    """
+    if design.numbers or len(selecting) < 2:
+        return at
+    chance = -np.inf if by_score else 4.0 / design.folds.n  # two standard errors of a correlation, squared
+    return np.where((at == 0) & (selecting[1] > chance), 1, at)
 
 
 def _mean(values: Array, weights: Array) -> Array:
@@ -258,7 +284,8 @@ def walk(
     tables = []
     for c, candidate in enumerate(candidates):
         own = np.asarray(alphas) * (1.0 if given else tops[c])
-        tables.append(found.table(c, candidate, own, np.full(len(own), candidate.ridge)))
+        table = found.table(c, candidate, own, np.full(len(own), candidate.ridge))
+        tables.append(replace(table, begins_at_zero=not given))
     return tables
 
 

@@ -46,7 +46,18 @@ from tracelearn.selection.search import (
     with_held_out_classes,
 )
 
-__all__ = ["VIEWS", "Progress", "Session", "View", "choose", "parts_of", "possible_views", "see", "shares_of"]
+__all__ = [
+    "VIEWS",
+    "Progress",
+    "Session",
+    "View",
+    "choose",
+    "named_time",
+    "parts_of",
+    "possible_views",
+    "see",
+    "shares_of",
+]
 
 # Views of a sample whose share in the best combination of all is below this are left out, and so are all but the best few.
 LEAST_SHARE, MOST_VIEWS = 0.1, 4
@@ -98,9 +109,10 @@ _MANY_WEIGHTS, _GAIN = 125_000, 0.02
 _MOST_CONVOLVED, _MOST_SAMPLES = 9, 1000
 
 # The share of all work that is done after each part of a search: as it was on real sets of some seconds.
-_SCREENED, _RIDGES, _PATH, _ALONE, _CHOSEN = 0.25, 0.45, 0.57, 0.68, 0.71
-# Where logistic regression is tried on more samples than features, it takes about as long as all that comes before it.
-_PACE = 0.5
+_SCREENED, _RIDGES, _PATH = 0.23, 0.43, 0.72
+_CONVOLVED = 6  # views that take as long to screen as convolutions do
+# Where logistic regression is tried on more samples than features, it takes longer than all that comes before it.
+_PACE = 0.2
 _STEPS = 20  # that scikit-learn's callbacks are shown
 
 
@@ -146,6 +158,29 @@ def _work(n: int, entries: int, distinct: int, folds: int = 5) -> float:
     return n * entries * rank + 10 * folds * rank**3
 
 
+def named_time(time_axis: Any, modes: Any) -> Any:
+    """Say which mode is time, by its number: that of a name, or with "auto" the one that is called time, where modes have names.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.samples.modes import Mode
+    >>> from tracelearn.selection.session import named_time
+    >>> modes = (Mode("time", np.arange(40)), Mode("channel", np.arange(30)))
+    >>> named_time("auto", modes), named_time("channel", modes), named_time("auto", None)
+    (0, 1, 'auto')
+    """
+    if not isinstance(time_axis, str):
+        return time_axis
+    names, wanted = [mode.name for mode in modes or ()], "time" if time_axis == "auto" else time_axis
+    if wanted not in names and time_axis != "auto":
+        raise ValueError(
+            f"Expected time_axis to be a number, 'auto', None or the name of a mode ({', '.join(names) or 'they have none'}), "
+            f"got {time_axis!r}: choose one of these."
+        )
+    return names.index(wanted) if wanted in names else time_axis
+
+
 @dataclass(frozen=True, eq=False)
 class View:
     """Samples as one view, or several in one problem, show them."""
@@ -161,7 +196,9 @@ def parts_of(label: str) -> tuple[str, tuple[float, ...]]:
     return name, tuple(float(s) for s in ratio.split(":")) if ratio else ()
 
 
-def see(label: str, samples: Samples, options: Any, known: Mapping[str, View] = MappingProxyType({})) -> View:
+def see(
+    label: str, samples: Samples, options: Any, known: Mapping[str, View] = MappingProxyType({}), modes: Any = None
+) -> View:
     """See samples as a view does, or as several do; what a view learns it learns without targets.
 
     Parameters
@@ -169,9 +206,10 @@ def see(label: str, samples: Samples, options: Any, known: Mapping[str, View] = 
     label : see ``parts_of``
     options : the estimator whose parameters say what is searched
     known : views of these samples that need not be made again, by their labels
+    modes : of a sample, where they have names
     """
     name, strengths = parts_of(label)
-    names, time_axis = name.split("+"), options.time_axis
+    names, time_axis = name.split("+"), named_time(options.time_axis, modes)
     axis = None if time_axis is None else find_time_axis(samples.shape, time_axis)[0]
     if unknown := set(names) - set(VIEWS):
         raise ValueError(
@@ -237,7 +275,8 @@ class Session:
         """See the samples as a view does, once."""
         if label not in self._views:
             if self._of is None:
-                self._views[label] = see(label, self.samples, self.options, self._views)
+                modes = getattr(self.model, "modes_", None)
+                self._views[label] = see(label, self.samples, self.options, self._views, modes)
             else:
                 whole, chosen = self._of
                 seen = whole.view(label)
@@ -354,7 +393,7 @@ class Session:
                     progress=partial(
                         self.progress.reach,
                         message=f"trace norm on {label}",
-                        within=(begin, end if grid is alphas else begin),
+                        within=(begin, end),  # of a look, too: most paths end with it
                     ),
                 )
             found = np.max(np.concatenate(list(map(attrgetter("selecting"), tables))))
@@ -386,7 +425,7 @@ def choose(session: Session) -> Table:
     alone = session.first_order
     best = max(tables, key=attrgetter("value"))
     if alone not in ("", label) and not progress.is_over():
-        tables += session.walk(alone, _candidates(session, alone), _PATH, _ALONE, best.value, in_doubt=True)
+        tables += session.walk(alone, _candidates(session, alone), _PATH, _PATH, best.value, in_doubt=True)
         best = max(tables, key=attrgetter("value"))
     best = _by_log_loss(session, best) if _asks_more(session, best) else best
     if session.model._learns_classes and not session.samples.in_memory:
@@ -394,7 +433,7 @@ def choose(session: Session) -> Table:
         session.tables = with_held_out_classes(session.tables)
         best = session.tables[chosen]
     progress.pace = 1.0
-    progress.reach(_CHOSEN, f"chosen: {best.candidate.view}")
+    progress.reach(_PATH, f"chosen: {best.candidate.view}")
     return best
 
 
@@ -439,7 +478,8 @@ def _choose_views(session: Session) -> str:
     if isinstance(options.views, str) and options.views == "auto":
         rows: Any = samples.rows
         positive = bool(array_namespace(rows).all(rows > 0))
-        names, reason = possible_views(samples.shape, options.time_axis, n=session.folds.n, positive=positive)
+        time_axis = named_time(options.time_axis, getattr(session.model, "modes_", None))
+        names, reason = possible_views(samples.shape, time_axis, n=session.folds.n, positive=positive)
     else:
         names, reason = [options.views] if isinstance(options.views, str) else list(map(str, options.views)), "as given"
     if not names:
@@ -464,7 +504,8 @@ def _screen(session: Session, names: list[str]) -> str:
         table = walk_ridges(some.design(name), name)
         values[name] = table.value
         scores.append(np.concatenate(list(map(to_numpy, table.held[table.best]))))
-        progress.reach(_SCREENED * len(values) / len(names), f"{name}: {table.value:.4g} selects")
+        seen, all_views = (len(own) + (_CONVOLVED - 1) * ("convolutions" in own) for own in (values, names))
+        progress.reach(_SCREENED * seen / all_views, f"{name}: {table.value:.4g} selects")
     targets = map(attrgetter("Y"), some.design(names[0]).held)
     share = shares_of(scores, np.concatenate(list(map(to_numpy, targets))))
     session.first_order = _first_order(values, explains=session.options.scoring is None)

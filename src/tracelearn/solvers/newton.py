@@ -5,18 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from array_api_compat import device
-
 from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.arrays.linalg import replayed
 from tracelearn.penalties import Penalty, Split
 from tracelearn.problems.batch import Finish, Problems, Solution, Watcher, certify
 from tracelearn.problems.datafits import Evaluation, Squares
-from tracelearn.solvers.admm import admm, guarded
+from tracelearn.solvers.admm import BreakdownError, admm, guarded
 
 __all__ = ["newton"]
 
 _LONGEST = 64.0  # steps of the first model
+_NEAR = 1e-2  # gap below which a model of second order should leave half of it at most
 
 
 @guarded
@@ -35,7 +34,6 @@ def newton(
     handful of models is enough where a fixed bound of the curvature takes thousands of passes. Arguments as in ``admm``.
     """
     xp = array_namespace(problems.alpha)
-    count = problems.fit.n_problems
     options: dict[str, Any] = {
         "tol": tol,
         "max_iter": max_iter,
@@ -44,46 +42,72 @@ def newton(
     }
     if problems.fit.n_groups > 1:  # squares alone come in groups that stay together, and are their own model
         return admm(problems, start=start, **options)
-    if count > 1:  # separable: every problem has a curvature of its own
-        one = [xp.asarray([k], device=device(problems.alpha)) for k in range(count)]
-        starts = [None if start is None else start.take(k) for k in one]
-        pairs = zip(one, starts, strict=True)
-        return Solution.joined([newton(problems.take(k), start=s, **options) for k, s in pairs])
+    if problems.fit.n_problems > 1:  # separable: every problem has a curvature of its own
+        return problems.one_by_one(newton, start, **options)
     found = problems.begin(start)
     if bool(xp.all(found.gap <= tol)):
         return found
-    W, inner, at = found.W, found, None
-    finish, spent, accuracy = Finish(tol, exact_ranks), 0, 0.1
+    inner, at = found, problems.fit.at_zero if start is None else problems.fit.evaluate(problems.rows(found.W))
+    # What has the exact ranks of a model that is nearly exact is looked at once, and a look may be a pass.
+    ranks = exact_ranks and problems.fit.model_error < 1.0
+    finish, spent, accuracy = Finish(tol, exact_ranks and not ranks), 0, 0.1
     while True:
         found, done = finish.judge(problems, replace(found, n_iter=spent))
         if on_iteration is not None:
             on_iteration(found)
         if bool(xp.all(done)) or spent >= max_iter:
             return found
-        at = problems.fit.evaluate(problems.rows(W)) if at is None else at
-        model = problems.fit.model(problems.rows(W), at)
-        step = None
-        if model is not None:
-            first = None if spent == 0 and start is None else inner
-            goal = accuracy * min(float(found.gap[0]), 1.0)
-            inner = _answer(replace(problems, fit=model, reference=problems.scale), first, goal, max_iter - spent)
-            if inner.n_iter == 0:  # good enough for the model, which is more lenient than the loss
-                accuracy *= 0.1
-            spent += max(inner.n_iter, 1)
-            step = _searched(problems, W, inner, at, longer=first is None)
-        if (
-            step is None
-        ):  # there is no model, or it is no guide here; the bound of the curvature is, one pass an iteration
+        first, error = None if spent == 0 and start is None else inner, problems.fit.model_error
+        goal = accuracy * max(error * min(float(found.gap[0]), 1.0), 3.0 * tol)
+        inner, step = _stepped(problems, found.W, at, first, goal, max_iter - spent, ranks)
+        if inner.n_iter == 0 and step is not None:  # good enough for the model, which is more lenient than the loss
+            accuracy *= 0.1
+        spent += max(inner.n_iter, int(step is not None))
+        if step is None and problems.fit.is_exact:
+            # There is no model, or it is no guide here; the bound of the curvature is, one pass an iteration.
             return _bounded(problems, found, spent, tol, max_iter, exact_ranks, on_iteration)
-        found, at = step
-        W = found.W
+        fit = problems.fit.exact() if step is None or _is_slow(found, step[0], error, tol) else problems.fit
+        problems = replace(problems, fit=fit, reference=problems.scale)
+        found, at = (found, at) if step is None else step
 
 
-def _answer(problems: Problems, start: Solution | None, goal: float, limit: int) -> Solution:
+def _is_slow(before: Solution, after: Solution, error: float, tol: float) -> bool:
+    """Tell whether a model led less far than it should: near the answer much closer, and if it is nearly exact from anywhere."""
+    gap = float(before.gap[0])
+    expected = 0.1 * gap if error < 1.0 else 0.5 * gap if gap < _NEAR else gap
+    return float(after.gap[0]) > max(expected, tol)
+
+
+def _stepped(
+    problems: Problems,
+    W: Array,
+    at: Evaluation,
+    start: Solution | None,
+    goal: float,
+    limit: int,
+    exact_ranks: bool,
+) -> tuple[Solution, tuple[Solution, Evaluation] | None]:
+    """Solve the model at W; return its answer, and the step towards it, or None where there is no model or none that helps."""
+    model = problems.fit.model(problems.rows(W), at)
+    nothing = problems.certified(W, problems.penalty.start(W), 0, proven=False)
+    if model is None:
+        return nothing, None
+    stated = replace(problems, fit=model, reference=problems.scale)
+    try:
+        inner = _answer(stated, start, goal, limit, exact_ranks)
+    except BreakdownError:
+        if problems.fit.is_exact:
+            raise
+        return nothing, None  # collinear features: what single precision left of a model is not positive
+    longer = start is None and problems.fit.model_error >= 1.0
+    return inner, _searched(problems, W, inner, at, longer=longer)
+
+
+def _answer(problems: Problems, start: Solution | None, goal: float, limit: int, exact_ranks: bool) -> Solution:
     """Solve the problem of a model: by ADMM, or where a squared norm is all there is to penalise by one solve."""
     xp, fit = array_namespace(problems.alpha), problems.fit
     if bool(xp.any(problems.alpha > 0)) or not bool(xp.all(fit.ridge > 0)):  # type: ignore[attr-defined]
-        return admm(problems, tol=goal, max_iter=limit, start=start, exact_ranks=False)
+        return admm(problems, tol=goal, max_iter=limit, start=start, exact_ranks=exact_ranks)
     zero = xp.zeros_like(fit.at_zero.gradient)
     W = problems.tensors(fit.updater(xp.zeros_like(problems.alpha))(zero, zero))
     return problems.certified(W, problems.penalty.start(W), 1, proven=False)
@@ -107,7 +131,9 @@ def _bounded(
         if on_iteration is not None:
             on_iteration(counted(so_far))
 
-    if isinstance(problems.fit, Squares) or problems.fit.loss.curvature is None:  # type: ignore[attr-defined]
+    fit = problems.fit
+    has_bound = fit.operator.has_factor if isinstance(fit, Squares) else fit.loss.curvature is not None  # type: ignore[attr-defined]
+    if not has_bound:
         return found
     begun = found if spent else None
     limit = max(max_iter - spent, 1)

@@ -9,7 +9,7 @@ all samples, so what the summary leaves out is in it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from array_api_compat import device
 
 from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.problems.batch import Problems, Solution, Watcher
-from tracelearn.problems.datafits import Evaluation, Gram, InBasis, Squares, repeated
+from tracelearn.problems.datafits import Gram, InBasis, Modelled, Squares
 from tracelearn.solvers.newton import newton
 from tracelearn.solvers.subspaces import subspaces
 
@@ -68,27 +68,7 @@ def nystrom(
     return newton(summarised, start=start, max_iter=max_iter, **options)
 
 
-@dataclass(frozen=True, eq=False)
-class _Summarised(Squares):
-    """Squares that know a summary of their operator, and the largest eigenvalue of what it leaves out."""
-
-    summary: Any = None
-    rest: float = 0.0
-
-    def model(self, W: Array, at: Evaluation) -> Squares:
-        """Bound the squares by a model of the summary that touches them at W."""
-        xp = array_namespace(W)
-        ridge = self.ridge + 0.5 * self.rest
-        half = 0.5 * self.summary.apply(W) + repeated(ridge, W.shape[0])[:, None] * W
-        cross = half - 0.5 * at.gradient
-        # A constant changes neither answer nor gap; this one keeps the model positive, as the dual of squares needs.
-        constant = at.value + xp.sum(W * (half - at.gradient)) + 10.0 * self.at_zero.value
-        nothing = xp.zeros_like(W[:, 0])
-        target = (nothing + 1.0) * constant / W.shape[0]
-        return Squares(self.summary, cross, target, ridge, nothing, nothing)
-
-
-def _summarised(fit: Squares, directions: int) -> _Summarised:
+def _summarised(fit: Squares, directions: int) -> Modelled:
     """Look at the operator in some directions: three products, each one pass."""
     xp, like, p = array_namespace(fit.cross), fit.cross, fit.n_features
     count = min(directions, p)
@@ -102,7 +82,7 @@ def _summarised(fit: Squares, directions: int) -> _Summarised:
     left = fit.operator.apply(probes) - summary.apply(probes)
     rest = float(xp.max(xp.linalg.eigvalsh(probes @ xp.matrix_transpose(left))))
     values = {name: getattr(fit, name) for name in Squares.__dataclass_fields__}
-    return _Summarised(**values, summary=summary, rest=_MARGIN * max(rest, 0.0))
+    return Modelled(**values, known=summary, rest=_MARGIN * max(rest, 0.0))
 
 
 def _known(basis: Array, images: Array) -> InBasis:

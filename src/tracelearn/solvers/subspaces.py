@@ -56,10 +56,7 @@ def subspaces(
     if fit.n_groups > 1 or not problems.penalty.is_invariant:
         return _whole(problems, start, 0, max_iter, options)
     if fit.n_problems > 1:  # every problem has subspaces of its own
-        one = [xp.asarray([k], device=device(problems.alpha)) for k in range(fit.n_problems)]
-        starts = [None if start is None else start.take(k) for k in one]
-        pairs = zip(one, starts, strict=True)
-        return Solution.joined([subspaces(problems.take(k), start=s, max_iter=max_iter, **options) for k, s in pairs])
+        return problems.one_by_one(subspaces, start, max_iter=max_iter, **options)
     found = best = problems.begin(start)
     if bool(xp.all(found.gap <= tol)):
         return found
