@@ -497,7 +497,8 @@ def _screen(session: Session, names: list[str]) -> str:
         table = walk_ridges(some.design(name), name)
         values[name] = table.value
         scores.append(np.concatenate(list(map(to_numpy, table.held[table.best]))))
-        seen, all_views = (len(own) + (_CONVOLVED - 1) * ("convolutions" in own) for own in (values, names))
+        seen = len(values) + (_CONVOLVED - 1) * ("convolutions" in values)
+        all_views = len(names) + (_CONVOLVED - 1) * ("convolutions" in names)
         progress.reach(_SCREENED * seen / all_views, f"{name}: {table.value:.4g} selects")
     targets = map(attrgetter("Y"), some.design(names[0]).held)
     share = shares_of(scores, np.concatenate(list(map(to_numpy, targets))))
