@@ -89,6 +89,7 @@ def test_a_time_course_is_best_where_the_signal_is(epochs, capsys):
     ("arguments", "words"),
     [
         (["over-time", "epochs.npz", "--target", "label", "--axis", "9"], "axis"),
+        (["over-time", "epochs.npz", "--target", "label", "--axis", "time"], "they have none"),
         (["test", "epochs.npz", "--target", "label", "--selection", "no"], "'repeat' or 'fixed'"),
         (["test", "epochs.npz", "--target", "label", "--alpha", "strong"], "--alpha"),
         (["test", "epochs.npz", "--target", "nothing"], "--target"),
@@ -114,6 +115,7 @@ def test_over_time_needs_no_units_and_says_where_a_position_is(tmp_path, capsys)
     epochs = mne.EpochsArray(X, mne.create_info(3, 100.0, "eeg"), events, tmin=-0.02, verbose="error")
     epochs.save(tmp_path / "t-epo.fif", verbose="error")
     _, out, _ = call(capsys, "over-time", str(tmp_path / "t-epo.fif"))
+    assert call(capsys, "over-time", str(tmp_path / "t-epo.fif"), "--axis", "time")[1] == out
     lines = out.splitlines()
     assert lines[0].split() == ["time", "(s)", "accuracy"]
     best = max(lines[1:], key=lambda line: float(line.split()[1]))

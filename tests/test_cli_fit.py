@@ -347,6 +347,9 @@ def test_views_are_chosen_and_told(capsys, folder):
     assert [one["view"] for one in told["views"]] == ["second order", "raw"]
     assert sum(one["share"] for one in told["views"]) == pytest.approx(1.0)
     assert "second order, values" in call(capsys, "inspect", "seen")[1]
+    named = ["--mode-names", "sensor,time (s)", "--time-axis", "time"]
+    assert call(capsys, *asked, "--force", *named)[0] == 0
+    assert load(folder / "seen").time_axis == 1
     for more in (["--alpha", "1"], ["--time-axis", "last"]):
         code, out, err = call(capsys, "fit", "signals.npz", "--views", "raw", "--out", "none", *more)
         assert (code, out, err.count("\n")) == (2, "", 1)

@@ -1,6 +1,8 @@
 """Products in single precision: a model that leads to the answer of double precision, and to its proof."""
 
+import importlib
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -105,6 +107,23 @@ def test_however_wrong_the_model_is_the_answer_is_proven(loss, monkeypatch):
     assert wrong
     assert model.dual_gap_ <= 1e-7
     assert model.objective_ == pytest.approx(exact.objective_, rel=3e-7)
+
+
+def test_a_model_that_cannot_be_solved_leaves_iterations_for_the_exact_problem(monkeypatch):
+    module = importlib.import_module("tracelearn.solvers.newton")
+    calls, admm = [], module.admm
+
+    def stuck(problems, *, max_iter, **options):
+        calls.append(max_iter)
+        if len(calls) > 1:
+            return admm(problems, max_iter=max_iter, **options)
+        return replace(admm(problems, max_iter=1, **options), n_iter=max_iter)
+
+    monkeypatch.setattr(module, "admm", stuck)
+    model = TraceNormRegressor(max_iter=400).fit(*drawn())
+    assert calls[0] == 200
+    assert model.dual_gap_ <= 1e-6
+    assert model.n_iter_ <= 400
 
 
 @pytest.mark.filterwarnings("ignore:Expected a relative duality gap")

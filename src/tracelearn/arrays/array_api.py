@@ -192,7 +192,7 @@ def at_host(value: Any) -> Any:
 def move_to(X: Any, like: Array, dtype: Any = None) -> Array:
     """Bring an array to the library and the device of another, and there to ``dtype`` where one is given."""
     if not is_non_numpy(like):
-        X = to_numpy(X)
+        X = X if type(X) is np.ndarray else to_numpy(X)
         return X if dtype is None else X.astype(dtype, copy=False)
     xp, there = array_namespace(like), device(like)
     if is_non_numpy(X) and array_namespace(X) is xp:

@@ -24,6 +24,7 @@ from tracelearn.cli.shared import (
     Target,
     TaskName,
     check_out,
+    mode_number,
     name_confounds,
     open_groups,
     read_alpha,
@@ -223,8 +224,11 @@ def over_time_command(
         str, typer.Option(help="Strength of the trace norm, or auto: found from the samples at each position.")
     ] = "auto",
     axis: Annotated[
-        int, typer.Option(help="Axis of the data to decode along: 0 is samples, 1 the first mode, -1 the last.")
-    ] = -1,
+        str,
+        typer.Option(
+            help="Axis of the data to decode along: 0 is samples, 1 the first mode, -1 the last, or the name of a mode."
+        ),
+    ] = "-1",
     window: Annotated[int, typer.Option(help="Entries of a window.", min=1)] = 1,
     step: Annotated[int, typer.Option(help="Entries from one window to the next.", min=1)] = 1,
     generalize: Annotated[bool, typer.Option("--generalize", help="Test every model at every position.")] = False,
@@ -244,13 +248,14 @@ def over_time_command(
 
     model = getattr(tracelearn, "TraceNormClassifier" if classes else "TraceNormRegressor")()
     model.set_params(alpha="auto" if read_alpha(alpha) is None else read_alpha(alpha))
-    options: dict[str, Any] = {"axis": axis, "window": window, "step": step, "generalize": generalize}
+    along = mode_number(axis, modes, "--axis", first=1)  # axis 0 is samples
+    options: dict[str, Any] = {"axis": along, "window": window, "step": step, "generalize": generalize}
     result = decode_over_time(
         model, found.X, found.y, cv=cv, groups=found.groups, confounds=confounding, scoring=scoring, **options
     )
     facts = {"scoring": result.scoring, "positions": result.positions.tolist(), "mean": result.mean.tolist()}
     if modes is not None:
-        result = replace(result, mode=modes[axis - 1 if axis > 0 else axis].windows(result.positions, window))
+        result = replace(result, mode=modes[along - 1 if along > 0 else along].windows(result.positions, window))
     mode = result.mode
     names = result.positions if mode is None else mode.values
     names = [f"{name:.6g}" if isinstance(name, float) else str(name) for name in names.tolist()]

@@ -27,6 +27,7 @@ from tracelearn.cli.shared import (
     TaskName,
     check_out,
     components_in_words,
+    mode_number,
     name_confounds,
     name_modes,
     open_groups,
@@ -57,13 +58,10 @@ def _views(views: str, time_axis: str, alpha: float | None) -> dict[str, Any]:
             "Expected --alpha auto with --views or --time-axis, got a number: leave it out.",
         )
     )
-    axis: Any = {"auto": "auto", "none": None}.get(time_axis, time_axis)
-    whole = axis in ("auto", None) or time_axis.removeprefix("-").isdecimal()
-    refuse((not whole, f"Expected a mode such as -1, auto or none for --time-axis, got {time_axis!r}: correct it."))
     names = [name.strip() for name in views.split(",")]
     return {
         "views": names[0] if len(names) == 1 else names,
-        "time_axis": int(axis) if axis not in ("auto", None) else axis,
+        "time_axis": {"auto": "auto", "none": None}.get(time_axis, time_axis),
     }
 
 
@@ -157,7 +155,10 @@ def fit_command(
         ),
     ] = "auto",
     time_axis: Annotated[
-        str, typer.Option(help="The mode of a sample that is time, counted from 0 or -1 from the end; auto or none.")
+        str,
+        typer.Option(
+            help="The mode of a sample that is time, by name, or counted from 0 or -1 from the end; auto or none."
+        ),
     ] = "auto",
     cv: Annotated[int, typer.Option(help="Number of folds.", min=2)] = 5,
     target_mode: Annotated[
@@ -195,6 +196,8 @@ def fit_command(
     source, grouped = open_groups(data, samples, target, groups, reading)
     confounding = read_confounds(data, samples, names, reading)
     modes = read_modes(mode_names, coordinates, shape or source.sample_shape or (), source.modes)
+    if time_axis not in ("auto", "none"):
+        seen["time_axis"] = mode_number(time_axis, modes, "--time-axis")
     options = {"loss": loss, "ridge": ridge, "penalty": penalty, "target_mode": target_mode, "tensor_shape": shape}
     options |= {"keep_moments": loss != "auto"} | ({} if max_iter is None else {"max_iter": max_iter})
     from tracelearn.cli import learning, progress

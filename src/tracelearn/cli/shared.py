@@ -338,6 +338,28 @@ def read_names(text: str | None, shape: Sequence[int]) -> list[str] | None:
     return names
 
 
+def mode_number(text: str, modes: Any, option: str, *, first: int = 0) -> int:
+    """Read which mode is meant, by its number or by its name; ``first`` is the number of the first one.
+
+    Examples
+    --------
+    >>> from tracelearn.cli.shared import mode_number, read_modes
+    >>> modes = read_modes("channel, time (s)", None, (2, 3))
+    >>> mode_number("time", modes, "--time-axis"), mode_number("-1", modes, "--time-axis")
+    (1, -1)
+    """
+    names = [mode.name for mode in modes or ()]
+    is_number = re.fullmatch(r"-?\d+", text) is not None
+    shown = ", ".join(names) or "they have none"
+    refuse(
+        (
+            not is_number and text not in names,
+            f"Expected a number or the name of a mode ({shown}) for {option}, got {text!r}: correct it.",
+        )
+    )
+    return int(text) if is_number else first + names.index(text)
+
+
 def read_modes(mode_names: str | None, coordinates: list[str] | None, shape: Sequence[int], known: Any = None) -> Any:
     """Read names, units and coordinates of modes; what is not given stays what the file says, ``known``.
 

@@ -274,7 +274,10 @@ class TraceNormModel(WeightsInModes, TensorInput):
 
     def _learn_from(self, samples: Samples, loss: Loss, known: DataFit | None = None) -> None:
         """Solve the problem of checked samples, in the form that suits them; a search may know their data fit."""
-        form = choose_form(samples, loss, disk=True, single=known is None and self._may_model)
+        # Moments may be a model where nobody keeps them, and what is asked of them is asked of the solver alone.
+        plain = known is None and self.fit_intercept and not self.scaling and not self.keep_moments
+        single = plain and isinstance(self.solver, str) and self.solver == "auto" and self.alpha != 0
+        form = choose_form(samples, loss, disk=True, single=single)
         if self.keep_moments and form.name == "basis" and samples.n_features <= _MANY_ENTRIES:
             form = Form("moments", "keep_moments asks for them")
         self._report(f"{form.name}: {form.reason}")
@@ -302,12 +305,6 @@ class TraceNormModel(WeightsInModes, TensorInput):
         if regression is not None:
             self._weigh_confounds(regression, W)
         self.patterns_ = self._shaped(narrowed(samples.covariance_times(W), self._dtype), self.sample_shape_)
-
-    @property
-    def _may_model(self) -> bool:
-        """Whether moments may be a model: nobody keeps them, and what is asked of them is asked of the solver alone."""
-        plain = self.fit_intercept and not self.scaling and not self.keep_moments
-        return plain and isinstance(self.solver, str) and self.solver == "auto" and self.alpha != 0
 
     def _gathered(self, raw: Raw, loss: Loss) -> Raw:
         """Read samples on disk into memory where every iteration would read them again."""

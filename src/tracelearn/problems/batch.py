@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -19,7 +19,6 @@ from array_api_compat import device
 from tracelearn.arrays.array_api import (
     Array,
     array_namespace,
-    dtype_name,
     free_memory,
     is_on_gpu,
     is_sparse,
@@ -111,10 +110,11 @@ def choose_form(  # noqa: PLR0911 - a form a line
 
 def _gains_by_single(samples: Samples) -> bool:
     """Tell whether products in single precision save more than the passes cost that correct them."""
-    like, p, least = samples.like, samples.n_features, _LEAST_FEATURES
-    if like is None or not multiplies_singles_faster(like) or is_sparse(like) or dtype_name(like.dtype) != "float32":
+    rows = samples.rows
+    if rows is None or rows.dtype != array_namespace(rows).float32 or samples.n_targets > 1 or samples.n_confounds:
         return False
-    return samples.n_targets == 1 and not samples.n_confounds and p >= (_LEAST_ON_GPU if is_on_gpu(like) else least)
+    least = _LEAST_ON_GPU if is_on_gpu(rows) else _LEAST_FEATURES
+    return multiplies_singles_faster(rows) and samples.n_features >= least
 
 
 def datafit(
@@ -146,10 +146,9 @@ def _modelled(samples: Samples, **options: Any) -> Modelled:
     moments = samples.moments(single=True)
     rough, mean = Squares.of(moments, **options), moments.x_mean
     centred = samples.in_passes().mapped_rows(lambda X: X - mean, samples.shape)
-    found = {own.name: getattr(rough, own.name) for own in fields(rough)}
-    found["operator"] = Passes(centred.total, 0.0 * mean, 2.0)
+    known = {"operator": Passes(centred.total, 0.0 * mean, 2.0), "known": rough.operator}
     error = _TF32_ERROR if is_on_gpu(mean) else _SINGLE_ERROR
-    return Modelled(**found, known=rough.operator, error=error, build=lambda: Squares.of(samples.moments(), **options))
+    return Modelled.around(rough, **known, error=error, build=lambda: Squares.of(samples.moments(), **options))
 
 
 def in_basis(samples: Samples, *, fit_intercept: bool) -> tuple[Array, Array, Samples]:

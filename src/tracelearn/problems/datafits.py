@@ -10,7 +10,7 @@ alpha means the same for any number of samples. The intercept is eliminated here
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from operator import attrgetter
 from typing import Any, ClassVar, Protocol, Self
@@ -453,7 +453,7 @@ class InBasis:
         """Return the solve inside the span; outside the shift alone divides."""
         if self.inner.spectral and self.n_groups == 1:  # one basis of eigenvectors instead of two changes of basis
             values, principal = self.inner._eigen[0], self._principal
-            if values.dtype == array_namespace(values).float32:
+            if values.ndim == 1 and values.dtype == array_namespace(values).float32:
                 # Eigenvalues ascend. Most are too small to matter beside the shift, and what they do is left to the certificate.
                 first = _count(values < _SMALL_SHARE * array_namespace(shift).min(shift))
                 values, principal = values[first:], principal[:, first:]
@@ -537,6 +537,17 @@ class Squares:
     x_mean: Array
     y_mean: Array
     variances: Array | None = None  # of the features (p,); not known of a model of second order, which proves nothing
+    n_groups: int = field(init=False)  # of problems whose operators differ
+    n_problems: int = field(init=False)
+    n_features: int = field(init=False)
+    best_solver: str = field(init=False)  # ADMM, where the system can be factored
+    path_solver: str = field(init=False)  # ADMM, or gradients: a path is for choosing, and each costs one pass
+
+    def __post_init__(self) -> None:
+        B, p, operator = int(self.ridge.shape[0]), int(self.cross.shape[1]), self.operator
+        best, path = ("admm", "admm") if operator.has_factor else ("subspaces", "apg-adm")
+        found = {"n_groups": operator.n_groups, "n_problems": B, "n_features": p}
+        self.__dict__.update(found, best_solver=best, path_solver=path)
 
     @classmethod
     def of(
@@ -582,35 +593,10 @@ class Squares:
             found[name] = stacked(own) if name == "operator" else tables(own)
         return cls(**found)
 
-    @property
-    def n_groups(self) -> int:
-        """The number of groups of problems whose operators differ."""
-        return self.operator.n_groups
-
-    @property
-    def n_problems(self) -> int:
-        """The number B of problems."""
-        return int(self.ridge.shape[0])
-
-    @property
-    def n_features(self) -> int:
-        """The number p of features."""
-        return int(self.cross.shape[1])
-
-    @property
-    def best_solver(self) -> str:
-        """ADMM, where the system can be factored."""
-        return "admm" if self.operator.has_factor else "subspaces"
-
-    @property
-    def path_solver(self) -> str:
-        """ADMM, or gradients: a path is for choosing, and each costs one pass."""
-        return "admm" if self.operator.has_factor else "apg-adm"
-
     @property  # not kept: it knows the squares, and memory that a circle holds is free only when Python looks for circles
     def at_zero(self) -> SquaresEvaluation:
         """The evaluation at W = 0: the variance of the targets."""
-        value = summed(self.target, self.ridge.shape[0])
+        value = summed(self.target, self.n_problems)
         return SquaresEvaluation(value, -2.0 * self.cross, value, self)
 
     @cached_property
@@ -627,7 +613,7 @@ class Squares:
         slope = self.target - fit
         # |r|^2 = <w, Cw - h> - <h, w> + v, and never below zero but for rounding.
         value = positive_part(xp.sum(W * half, axis=1) + slope)
-        value, slope = summed(value, self.ridge.shape[0]), summed(slope, self.ridge.shape[0])
+        value, slope = summed(value, self.n_problems), summed(slope, self.n_problems)
         return SquaresEvaluation(value, 2.0 * half, slope, self, W)
 
     def updater(self, shift: Array) -> Callable[[Array, Array], Array]:
@@ -723,10 +709,15 @@ class Modelled(Squares):
     error: float = 1.0
     build: Callable[[], Squares] | None = None
 
-    @property
-    def best_solver(self) -> str:
-        """Newton's method, with the model in place of the Hessian."""
-        return "newton"
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.__dict__["best_solver"] = "newton"  # with the model in place of the Hessian
+
+    @classmethod
+    def around(cls, squares: Squares, **known: Any) -> Modelled:
+        """Add to squares what is known of a model of their operator."""
+        own = {one.name: getattr(squares, one.name) for one in fields(Squares) if one.init}
+        return cls(**(own | known))
 
     @property
     def model_error(self) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import starmap
 from operator import attrgetter
@@ -297,30 +297,21 @@ class Samples:
     columns: Array | None = None  # the targets that were kept, of all
     n_confounds: int = 0
     is_checked: bool = False  # every number, wherever a block is read
+    n_features: int = field(init=False)  # the number p of entries of a sample
+    # Of samples in memory: some array of their library and device, and all rows, where they are one array that is not sparse.
+    like: Array | None = field(init=False)
+    rows: Array | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        like: Any = next(iter(self.blocks)).X if self.in_memory else None
+        whole = self.in_memory and not is_sparse(like) and like.shape[0] == self.n_samples
+        self.__dict__.update(n_features=math.prod(self.shape), like=like, rows=like if whole else None)
 
     @classmethod
     def of(cls, block: Block, shape: tuple[int, ...]) -> Samples:
         """See one block in memory as all samples."""
         n, K, q = block.X.shape[0], int(block.Y.shape[1]), 0 if block.confounds is None else block.confounds.shape[1]
         return cls([block], shape, K, block.total_weight, n, in_memory=True, n_confounds=q)
-
-    @property
-    def rows(self) -> Array | None:
-        """All rows, where they are one array in memory that is not sparse."""
-        if not self.in_memory:
-            return None
-        X = next(iter(self.blocks)).X
-        return None if is_sparse(X) or X.shape[0] != self.n_samples else X
-
-    @property
-    def like(self) -> Array | None:
-        """Some array of the library and device of the samples; None for those that are not in memory, which are NumPy's."""
-        return next(iter(self.blocks)).X if self.in_memory else None
-
-    @property
-    def n_features(self) -> int:
-        """The number p of entries of a sample."""
-        return math.prod(self.shape)
 
     def _mapped(self, function: Callable[[Block], Block]) -> Samples:
         """Change every block: at once in memory, else whenever it is read."""

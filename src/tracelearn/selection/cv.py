@@ -173,7 +173,7 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
         session = Session(self, model, samples, once, judge, folds, progress).drawn()
         with progress.shown_to_callbacks(self):
             with progress.ended_by_interrupt():
-                best = session.for_all(choose(session))
+                best = choose(session)
             self._finish(session, best)
         return self
 
@@ -181,6 +181,7 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
 
     def _finish(self, session: Session, best: Table) -> None:
         """Describe what was chosen, fit it to all samples, and show what was learned."""
+        best = best if session.whole is None else session.for_all(best)
         at = best.best
         # Of several views one predicts numbers a little by chance: what folds do not confirm is shrunk.
         numbers = session.view_shares is not None and not self._classifier and self.scoring is None

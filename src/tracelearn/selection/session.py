@@ -172,7 +172,7 @@ def named_time(time_axis: Any, modes: Any) -> Any:
     """
     if not isinstance(time_axis, str):
         return time_axis
-    names, wanted = [mode.name for mode in modes or ()], "time" if time_axis == "auto" else time_axis
+    names, wanted = list(map(attrgetter("name"), modes or ())), "time" if time_axis == "auto" else time_axis
     if wanted not in names and time_axis != "auto":
         raise ValueError(
             f"Expected time_axis to be a number, 'auto', None or the name of a mode ({', '.join(names) or 'they have none'}), "
@@ -267,6 +267,7 @@ class Session:
     class_map: Array | None = None  # between the scores of all classes, where folds confirm it
     tables: list[Table] = field(default_factory=list)
     whole: Session | None = None  # of all samples, where some of them were drawn to choose by
+    shrinking: float = 1.0  # times which strengths are learned from all samples: optimal ones fall at least so fast
     _of: tuple[Session, Array] | None = None  # the session whose samples these are, and which (n,) of them
     _views: dict[str, View] = field(default_factory=dict)
     _designs: dict[tuple[str, bool], Design] = field(default_factory=dict)
@@ -326,7 +327,7 @@ class Session:
         if count == n:
             return self
         self.model._report(f"{count} of {n} samples, drawn at random, choose: all of them would take long")
-        return replace(self._some(count)[0], whole=self)
+        return replace(self._some(count)[0], whole=self, shrinking=math.sqrt(count / n))
 
     def _some(self, count: int) -> tuple[Session, Array]:
         """Begin a session with some samples, drawn at random, and say which (n,)."""
@@ -345,9 +346,7 @@ class Session:
 
     def for_all(self, best: Table) -> Table:
         """Restate what some samples have found for all of them: optimal strengths fall at least as the root of their number."""
-        if self.whole is None:
-            return best
-        ratio, at = math.sqrt(self.folds.n / self.whole.folds.n), self.tables.index(best)
+        ratio, at = self.shrinking, self.tables.index(best)
         self.tables = [replace(one, alphas=ratio * one.alphas, ridges=ratio * one.ridges) for one in self.tables]
         return self.tables[at]
 
@@ -504,7 +503,8 @@ def _screen(session: Session, names: list[str]) -> str:
         table = walk_ridges(some.design(name), name)
         values[name] = table.value
         scores.append(np.concatenate(list(map(to_numpy, table.held[table.best]))))
-        seen, all_views = (len(own) + (_CONVOLVED - 1) * ("convolutions" in own) for own in (values, names))
+        seen = len(values) + (_CONVOLVED - 1) * ("convolutions" in values)
+        all_views = len(names) + (_CONVOLVED - 1) * ("convolutions" in names)
         progress.reach(_SCREENED * seen / all_views, f"{name}: {table.value:.4g} selects")
     targets = map(attrgetter("Y"), some.design(names[0]).held)
     share = shares_of(scores, np.concatenate(list(map(to_numpy, targets))))

@@ -59,7 +59,9 @@ def newton(
             return found
         first, error = None if spent == 0 and start is None else inner, problems.fit.model_error
         goal = accuracy * max(error * min(float(found.gap[0]), 1.0), 3.0 * tol)
-        inner, step = _stepped(problems, found.W, at, first, goal, max_iter - spent, ranks)
+        # Where a nearly exact model cannot be solved, half of the iterations are left for the exact problem.
+        limit = max_iter - spent if problems.fit.is_exact or error >= 1.0 else (max_iter - spent + 1) // 2
+        inner, step = _stepped(problems, found.W, at, first, goal, limit, ranks)
         if inner.n_iter == 0 and step is not None:  # good enough for the model, which is more lenient than the loss
             accuracy *= 0.1
         spent += max(inner.n_iter, int(step is not None))

@@ -81,8 +81,7 @@ def _summarised(fit: Squares, directions: int) -> Modelled:
     probes = xp.matrix_transpose(xp.linalg.qr(xp.matrix_transpose(left[:_PROBES, :]))[0])
     left = fit.operator.apply(probes) - summary.apply(probes)
     rest = float(xp.max(xp.linalg.eigvalsh(probes @ xp.matrix_transpose(left))))
-    values = {name: getattr(fit, name) for name in Squares.__dataclass_fields__}
-    return Modelled(**values, known=summary, rest=_MARGIN * max(rest, 0.0))
+    return Modelled.around(fit, known=summary, rest=_MARGIN * max(rest, 0.0))
 
 
 def _known(basis: Array, images: Array) -> InBasis:
