@@ -529,23 +529,26 @@ def with_held_out_classes(tables: Sequence[Table]) -> list[Table]:
     models = [[row[f] for table in tables for row in table.held] for f in range(len(folds))]
     rows = [np.concatenate([to_numpy(W) for W, _ in own]) for own in models]
     offsets = [np.concatenate([to_numpy(b) for _, b in own]) for own in models]
-    regressions = design._regressions
+    regressions, most = design._regressions, max(1, _LARGEST_BATCH // len(offsets[0]))
 
-    def part(block: Block) -> list[tuple[Array, Array, Array, Array]]:
-        found, here = [], slice(block.first, block.first + block.X.shape[0])
+    def part(block: Block) -> list[tuple[int, Array, Array, Array, Array]]:
+        found = []
         for f, own in enumerate(regressions):
-            some: Any = block.take(np.flatnonzero(masks[f, here]))
-            X = some.X if own is None else own.residual(some.X, some.confounds)
-            z = (X @ rows[f].T + offsets[f]).reshape(X.shape[0], len(models[f]), K)
-            right = some.weight @ (found_classes(z) == found_classes(some.Y)[:, None])
-            few = kept[f, here][masks[f, here]]
-            found.append((right, z[few], some.Y[few], some.weight[few]))
+            held = np.flatnonzero(masks[f, block.first : block.first + block.X.shape[0]])
+            for first in range(0, len(held), most):  # many models have more scores than a sample has entries
+                index = held[first : first + most]
+                some: Any = block.take(index)
+                X = some.X if own is None else own.residual(some.X, some.confounds)
+                z = (X @ rows[f].T + offsets[f]).reshape(len(index), -1, K)
+                right = some.weight @ (found_classes(z) == found_classes(some.Y)[:, None])
+                few = kept[f, block.first + index]
+                found.append((f, right, z[few], some.Y[few], some.weight[few]))
         return found
 
-    parts = samples.execution.gather(samples.execution.view(part, samples.blocks))
+    parts = [*itertools.chain.from_iterable(samples.execution.gather(samples.execution.view(part, samples.blocks)))]
     shares, scores, few = np.empty((len(models[0]), len(folds))), [], []
     for f in range(len(folds)):
-        right, z, Y, weight = zip(*(own[f] for own in parts), strict=True)
+        _, right, z, Y, weight = zip(*(own for own in parts if own[0] == f), strict=True)
         weight, index, total = np.concatenate(weight), np.flatnonzero(kept[f]), float(design.held[f].weight)
         shares[:, f] = np.sum(right, axis=0) / total
         scores.append(np.concatenate(z))
