@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.stats import ttest_rel
+from scipy.stats import binom, ttest_rel
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import KFold, cross_val_score
 
@@ -94,6 +94,25 @@ def test_models_that_are_equally_good_seldom_differ():
         halves = {"left": _Half(0), "right": _Half(1)}
         found.append(compare(halves, X, y, repeats=2, yardsticks=False).p_value[1])
     assert np.mean(np.array(found) < 0.05) <= 0.08
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dependent", [False, True])
+def test_intervals_of_differences_cover_what_they_promise(dependent):
+    rng, found, groups = np.random.default_rng(0), [], np.repeat(np.arange(20), 4)
+    for _ in range(150):
+        X, noise = rng.standard_normal((80, 3, 4)), rng.standard_normal(80)
+        if dependent:
+            X += rng.standard_normal((20, 3, 4))[groups]
+            noise += rng.standard_normal(20)[groups]
+        y = X[:, 0, 0] + 0.5 * X[:, 0, 2] + noise
+        halves = {"left": _Half(0), "right": _Half(1)}
+        one = compare(halves, X, y, repeats=2, yardsticks=False, groups=groups if dependent else None)
+        found.append((one.difference[1], one.low[1], one.high[1]))
+    difference, low, high = np.transpose(found)
+    truth = np.mean(difference)
+    assert truth > 0.2
+    assert np.mean((low <= truth) & (truth <= high)) >= binom.ppf(0.005, 150, 0.95) / 150
 
 
 class _Half(Ridge):

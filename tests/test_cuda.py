@@ -183,26 +183,32 @@ def as_on_a_gpu(monkeypatch):
     monkeypatch.setattr(datafits, "_WAITS", 8)
 
 
-SEARCHES = {  # samples, the search
-    "classes": (600, {}),
-    "fewer samples than features": (40, {"cv": 4}),
-    "numbers": (600, {"numbers": True}),
-    "a scorer": (200, {"scoring": "balanced_accuracy"}),
-    "folds of several sizes": (200, {"cv": GroupKFold(3)}),
+SEARCHES = {  # samples, parameters, shares of the groups that are held out
+    "classes": (600, {}, None),
+    "fewer samples than features": (40, {"cv": 4}, None),
+    "numbers": (600, {"numbers": True}, None),
+    "a scorer": (200, {"scoring": "balanced_accuracy"}, None),
+    "folds of several sizes": (200, {}, (0.5, 0.25, 0.25)),
+    "folds of nearly one size": (200, {}, (0.4, 0.32, 0.28)),
+    "such folds of few samples": (40, {}, (0.4, 0.32, 0.28)),
 }
 
 
 @pytest.mark.parametrize("case", SEARCHES)
 def test_a_search_that_is_batched_as_on_a_gpu_is_the_same(case, request):
-    n, options = SEARCHES[case]
+    n, options, shares = SEARCHES[case]
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, 5, 4, 3))
     signal = X[:, 0, 0, :] @ [[1.0, 0.0, 0.5], [0.0, 1.0, 0.5], [0.2, 0.0, -1.0]] + 0.5 * rng.normal(size=(n, 3))
-    groups = np.repeat([0, 1, 2], [n // 2, n // 4, n - n // 2 - n // 4])
     numbers = options.get("numbers", False)
     chosen = {name: value for name, value in options.items() if name != "numbers"}
     y, make = (signal, TraceNormRegressorCV) if numbers else (np.argmax(signal, axis=1), TraceNormClassifierCV)
-    given = {"groups": groups} if "cv" in chosen and not isinstance(chosen["cv"], int) else {}
+    given = {}
+    if shares is not None:
+        chosen["cv"], given["groups"] = (
+            GroupKFold(3),
+            np.searchsorted(np.cumsum(shares), np.arange(n) / n, side="right"),
+        )
     alone = make(**chosen).fit(X, y, **given)
     request.getfixturevalue("as_on_a_gpu")
     found = make(**chosen).fit(X, y, **given)

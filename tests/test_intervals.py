@@ -5,14 +5,15 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 from sklearn.base import clone
 from sklearn.metrics import get_scorer
 from sklearn.model_selection import KFold
 
 from tracelearn import TraceNormClassifier, TraceNormRegressor, TraceNormRegressorCV
 from tracelearn.datasets import make_low_rank_regression
-from tracelearn.inference import bootstrap, learning_curve
-from tracelearn.inference.intervals import _subspaces
+from tracelearn.inference import Bootstrap, bootstrap, learning_curve
+from tracelearn.inference.intervals import _quantile, _subspaces
 
 CV = KFold(3, shuffle=True, random_state=0)
 
@@ -67,8 +68,11 @@ def test_a_stable_subspace_has_small_angles_and_its_rank_is_found_often():
     assert _subspaces(one, one) == [(1, pytest.approx(0.0))]
 
 
-def coverage(*, dependent, given, n_sets=100):
-    """Count how often intervals of 90 % cover weights, patterns and scores, for samples that depend within groups or not."""
+def coverage(*, dependent, given, n_sets=100, n_bootstraps=40):
+    """Tell how often intervals of 90 % cover weights, patterns, the largest of them, and scores.
+
+    Samples depend on each other within groups or not. For the figures of ``Bootstrap``: 200 sets of 100 bootstraps.
+    """
     rng, model = np.random.default_rng(0), TraceNormRegressor(0.3, tol=1e-4, fit_intercept=False)
     weights, variance = np.outer([1.0, -0.5], [1.0, 0.5, 0.0]), 5.0 if dependent else 1.0
 
@@ -85,38 +89,69 @@ def coverage(*, dependent, given, n_sets=100):
     coefs, patterns, scores, means = [], [], [], []
     for _ in range(n_sets):
         X, y, groups = draw(40)
-        options = {"n_bootstraps": 40, "level": 0.9, "random_state": rng.integers(1 << 30)}
+        options = {"n_bootstraps": n_bootstraps, "level": 0.9, "random_state": rng.integers(1 << 30)}
         found = bootstrap(model, X, y, groups=groups if given else None, **options)
         for ends, kept, truth in (("coefs", coefs, endless.coef_), ("patterns", patterns, endless.patterns_)):
             low, high = found.interval(ends)
-            kept.append(np.mean((low <= truth) & (truth <= high)))
+            kept.append((low <= truth) & (truth <= high))
         scores.append(found.interval("scores"))
         missed = (
             variance * np.sum((found.coefs - weights) ** 2, axis=(1, 2)) + variance
         )  # the noise varies like an entry
         means.append(np.mean(1.0 - missed / (variance * np.sum(weights**2) + variance)))
     low, high = np.transpose(scores)
-    return np.mean(coefs), np.mean(patterns), np.mean((low <= np.mean(means)) & (np.mean(means) <= high))
+    largest = np.unravel_index(np.argmax(np.abs(endless.patterns_)), endless.patterns_.shape)
+    return {
+        "coefs": np.mean(coefs),
+        "patterns": np.mean(patterns),
+        "largest": np.mean([own[largest] for own in patterns]),
+        "scores": np.mean((low <= np.mean(means)) & (np.mean(means) <= high)),
+    }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dependent", [False, True])
 def test_intervals_cover_what_they_promise(dependent):
-    coefs, patterns, scores = coverage(dependent=dependent, given=dependent)
-    assert abs(coefs - 0.9) < 0.035  # three standard errors of 100 sets
-    assert abs(patterns - 0.9) < 0.035
-    assert abs(scores - 0.9) < 0.09
+    found = coverage(dependent=dependent, given=dependent)
+    assert abs(found["coefs"] - 0.9) < 0.03  # of six entries that vary together: two standard errors and a half
+    assert abs(found["patterns"] - 0.9) < 0.03
+    least, _ = binom.interval(0.99, 100, 0.9)
+    assert found["largest"] >= least / 100
+    assert found["scores"] >= binom.interval(0.99, 100, 0.85)[0] / 100  # see Bootstrap for what these cover
 
 
 @pytest.mark.slow
 def test_intervals_that_do_not_know_of_groups_are_too_short():
-    assert coverage(dependent=True, given=False, n_sets=30)[0] < 0.75
+    assert coverage(dependent=True, given=False, n_sets=30)["coefs"] < 0.75
+
+
+def test_a_spread_that_few_units_carry_is_known_less_well():
+    rng, n, draws = np.random.default_rng(0), 60, 400
+    counts = rng.multinomial(n, np.full(n, 1 / n), size=draws)
+    units = {"alike": rng.choice([-1.0, 1.0], n), "normal": rng.standard_normal(n), "few": 1.0 * (np.arange(n) < 3)}
+    values = np.stack([counts @ own / n for own in units.values()], axis=1)
+    nothing = np.zeros((draws, 1))
+    values = np.concatenate([values, nothing], axis=1)
+    found = Bootstrap(counts[:, 0], values, values, nothing, nothing, values[0], 0.9, "r2", counts)
+    alike, normal, few, still = found._degrees(values)
+    assert alike == still == n - 1
+    assert few < 10 < 20 < normal <= n - 1
+    plain = np.quantile(values, 0.95, axis=0)
+    assert found.interval("coefs")[1, 2] - plain[2] > 0.2 * np.std(values[:, 2])
+    assert not np.any(found.interval("coefs")[:, 3])
+
+
+def test_a_quantile_for_each_entry_is_that_of_numpy():
+    values = np.random.default_rng(0).standard_normal((23, 4))
+    for share in (0.001, 0.05, 0.5, 0.93):
+        expected = np.quantile(values, share, axis=0, method="weibull")
+        np.testing.assert_allclose(_quantile(values, np.full(4, share)), expected, atol=1e-12)
 
 
 def test_intervals_are_wider_for_fewer_groups_and_a_score_stays_within_its_draws():
     X, y = _samples()
     found = bootstrap(TraceNormRegressor(0.1), X, y, n_bootstraps=40, random_state=0, level=0.8)
-    few = replace(found, n_units=5)
+    few = replace(found, counts=found.counts[:, :5])
     for what in ("coefs", "patterns", "angles"):
         widths = [np.ptp(one.interval(what), axis=0) for one in (found, few)]
         assert np.all(widths[1] > widths[0])

@@ -29,7 +29,7 @@ _WORDS = {
     "ranks": "ranks of each bootstrap, a column for each mode",
     "angles": "largest angles to the subspaces of all samples, degrees",
     "level": "share of studies that intervals cover",
-    "n_units": "samples or groups that were drawn each time",
+    "counts": "how often each sample or group was drawn, in each bootstrap",
     "scoring": "kind of score",
     "names": "models",
     "difference": "first model better by",

@@ -181,6 +181,7 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
 
     def _finish(self, session: Session, best: Table) -> None:
         """Describe what was chosen, fit it to all samples, and show what was learned."""
+        best = best if session.whole is None else session.for_all(best)
         at = best.best
         # Of several views one predicts numbers a little by chance: what folds do not confirm is shrunk.
         numbers = session.view_shares is not None and not self._classifier and self.scoring is None
@@ -202,8 +203,8 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
         self.__dict__.pop("view_shares_", None)
         if session.view_shares is not None:
             self.view_shares_ = session.view_shares
-        self.alpha_, self.alphas_ = session.shrinking * float(best.alphas[at]), best.alphas
-        self.ridge_, self.ridges_ = session.shrinking * float(best.ridges[at]), best.ridges
+        self.alpha_, self.alphas_ = float(best.alphas[at]), best.alphas
+        self.ridge_, self.ridges_ = float(best.ridges[at]), best.ridges
         self.mode_weights_, self.target_mode_ = chosen.mode_weights, chosen.target_mode
         self.score_path_, self.score_path_se_ = best.scores, best.errors
         self.best_score_, self.best_score_se_ = float(best.means[at]), float(best.errors[at])
@@ -352,7 +353,8 @@ class TraceNormRegressorCV(MultiOutputMixin, RegressorMixin, SelectionCV):
     target_mode : bool or "auto", default=False
         Whether targets are one more mode; "auto" tries both.
     cv : int, splitter or iterable, default=5
-        As in scikit-learn; give ``groups`` to ``fit`` for splitters that need them.
+        As in scikit-learn; give ``groups`` to ``fit`` for splitters that need them. With a number, searches of thousands of
+        samples with thousands of entries use some samples, drawn at random; the last fit uses all.
     scoring : str or callable, default=None
         What selects. None is the variance that held-out predictions explain, but for an offset.
     one_standard_error : bool, default=False

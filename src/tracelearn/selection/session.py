@@ -344,6 +344,12 @@ class Session:
         )
         return found, chosen
 
+    def for_all(self, best: Table) -> Table:
+        """Restate what some samples have found for all of them: optimal strengths fall at least as the root of their number."""
+        ratio, at = self.shrinking, self.tables.index(best)
+        self.tables = [replace(one, alphas=ratio * one.alphas, ridges=ratio * one.ridges) for one in self.tables]
+        return self.tables[at]
+
     def keep(self, tables: list[Table], what: str) -> None:
         """Keep what was found, and say what is best of it."""
         self.tables += tables
@@ -497,7 +503,8 @@ def _screen(session: Session, names: list[str]) -> str:
         table = walk_ridges(some.design(name), name)
         values[name] = table.value
         scores.append(np.concatenate(list(map(to_numpy, table.held[table.best]))))
-        seen, all_views = (len(own) + (_CONVOLVED - 1) * ("convolutions" in own) for own in (values, names))
+        seen = len(values) + (_CONVOLVED - 1) * ("convolutions" in values)
+        all_views = len(names) + (_CONVOLVED - 1) * ("convolutions" in names)
         progress.reach(_SCREENED * seen / all_views, f"{name}: {table.value:.4g} selects")
     targets = map(attrgetter("Y"), some.design(names[0]).held)
     share = shares_of(scores, np.concatenate(list(map(to_numpy, targets))))
