@@ -586,10 +586,9 @@ class Squares:
         """Join problems that differ in their samples, the folds of a search: one group of rows for each."""
         xp, found = array_namespace(parts[0].cross), {}
         for name in ("operator", "cross", "target", "ridge", "x_mean", "y_mean", "variances"):
-            own = list(map(attrgetter(name), parts))
-            tables = (
-                xp.stack if name in ("x_mean", "variances") else xp.concat
-            )  # one row for each group, or for each problem
+            own = [getattr(part, name) for part in parts]
+            # One row for each group, or for each problem.
+            tables = xp.stack if name in ("x_mean", "variances") else xp.concat
             found[name] = stacked(own) if name == "operator" else tables(own)
         return cls(**found)
 
@@ -680,7 +679,7 @@ class Squares:
         if not 1e-12 < min(sizes) <= max(sizes) < 1e12 or not isinstance(self.operator, Gram | InBasis):
             return self
         names = ("cross", "target", "ridge", "x_mean", "y_mean", "variances")
-        found = dict(zip(names, map(to_single, attrgetter(*names)(self)), strict=True))
+        found = {name: to_single(getattr(self, name)) for name in names}
         return replace(self, operator=self.operator.single(), **found)
 
     def take(self, problems: Array) -> Squares:

@@ -11,7 +11,6 @@ import time
 import warnings
 from dataclasses import replace
 from numbers import Integral, Real
-from operator import attrgetter
 from typing import Any, Self
 
 import numpy as np
@@ -73,7 +72,7 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
     _classifier: bool
 
     def _new_model(self, **chosen: Any) -> Any:
-        shared = dict(zip(_OF_MODEL, attrgetter(*_OF_MODEL)(self), strict=True))
+        shared = {name: getattr(self, name) for name in _OF_MODEL}
         if self._classifier:
             shared["class_weight"] = self.class_weight
             shared["loss"] = "squared" if self._asks_loss else self.loss

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from numbers import Integral
-from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,12 +76,12 @@ class Folds:
     @property
     def longest(self) -> int:
         """The largest number of samples that a fold holds out."""
-        return max(map(len, map(itemgetter(1), self.splits)))
+        return max(len(test) for _, test in self.splits)
 
     def tables(self, most: int) -> list[tuple[Array, Array]]:
         """What at most so many folds hold out as an index (F, m), and ones (F, m) where it is no padding; little is padded."""
-        tests, found = list(map(itemgetter(1), self.splits)), []
-        sizes = np.array(list(map(len, tests)))
+        tests, found = [test for _, test in self.splits], []
+        sizes = np.array([len(test) for test in tests])
         most = most if sizes.max() <= _PADDED * sizes.mean() else 1
         for begin in range(0, len(tests), most):
             own = slice(begin, begin + most)
@@ -490,7 +489,7 @@ class Design:
     @cached_property
     def weights(self) -> Array:
         """The weights of the folds, which sum to one."""
-        found = np.fromiter(map(attrgetter("weight"), self.held), float)
+        found = np.array([part.weight for part in self.held])
         return found / found.sum()
 
     @cached_property

@@ -548,8 +548,8 @@ def with_held_out_classes(tables: Sequence[Table]) -> list[Table]:
     parts = [*itertools.chain.from_iterable(samples.execution.gather(samples.execution.view(part, samples.blocks)))]
     shares, scores, few = np.empty((len(models[0]), len(folds))), [], []
     for f in range(len(folds)):
-        _, right, z, Y, weight = zip(*(own for own in parts if own[0] == f), strict=True)
-        weight, index, total = np.concatenate(weight), np.flatnonzero(kept[f]), float(design.held[f].weight)
+        _, right, z, Y, weights = zip(*(own for own in parts if own[0] == f), strict=True)
+        weight, index, total = np.concatenate(weights), np.flatnonzero(kept[f]), float(design.held[f].weight)
         shares[:, f] = np.sum(right, axis=0) / total
         scores.append(np.concatenate(z))
         few.append(Held(np.empty((len(index), 0)), np.concatenate(Y), weight / weight.sum(), index, total))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import groupby, product, repeat, starmap
+from itertools import groupby, product, repeat
 from numbers import Integral
 from operator import attrgetter
 from types import MappingProxyType
@@ -172,7 +172,7 @@ def named_time(time_axis: Any, modes: Any) -> Any:
     """
     if not isinstance(time_axis, str):
         return time_axis
-    names, wanted = list(map(attrgetter("name"), modes or ())), "time" if time_axis == "auto" else time_axis
+    names, wanted = [mode.name for mode in modes or ()], "time" if time_axis == "auto" else time_axis
     if wanted not in names and time_axis != "auto":
         raise ValueError(
             f"Expected time_axis to be a number, 'auto', None or the name of a mode ({', '.join(names) or 'they have none'}), "
@@ -506,26 +506,24 @@ def _screen(session: Session, names: list[str]) -> str:
         seen = len(values) + (_CONVOLVED - 1) * ("convolutions" in values)
         all_views = len(names) + (_CONVOLVED - 1) * ("convolutions" in names)
         progress.reach(_SCREENED * seen / all_views, f"{name}: {table.value:.4g} selects")
-    targets = map(attrgetter("Y"), some.design(names[0]).held)
-    share = shares_of(scores, np.concatenate(list(map(to_numpy, targets))))
+    share = shares_of(scores, np.concatenate([to_numpy(held.Y) for held in some.design(names[0]).held]))
     session.first_order = _first_order(values, explains=session.options.scoring is None)
     order, best = np.argsort(-share), int(np.argmax(share))
-    session.view_shares = dict(zip(map(names.__getitem__, order), share[order].tolist(), strict=True))
+    session.view_shares = {names[i]: float(share[i]) for i in order}
     chosen, n, entries = [best], session.folds.n, some.view(names[best]).samples.n_features
     for i in order[1:MOST_VIEWS]:
         more = entries + some.view(names[i]).samples.n_features
         if share[i] > LEAST_SHARE and _work(n, more, more, len(session.repeats)) <= _MOST_WORK:
             chosen, entries = [*chosen, i], more
-    shown, shares = list(map(names.__getitem__, chosen)), share[chosen]
-    session.model._report("shares of views: " + ", ".join(map("{} {:.2f}".format, shown, shares)))
+    session.model._report("shares of views: " + ", ".join(f"{names[i]} {share[i]:.2f}" for i in chosen))
     if len(chosen) == 1:
         return names[best]
-    return f"{'+'.join(shown)} {':'.join(map('{:.3g}'.format, shares / share[best]))}"
+    return f"{'+'.join(names[i] for i in chosen)} {':'.join(f'{share[i] / share[best]:.3g}' for i in chosen)}"
 
 
 def _first_order(values: dict[str, float], *, explains: bool) -> str:
     """Name the best view that keeps the modes of a sample, given what selects each; none where it is far behind another."""
-    best = max(filter(FIRST_ORDER.__contains__, values), key=values.__getitem__, default="")
+    best = max((name for name in values if name in FIRST_ORDER), key=values.__getitem__, default="")
     # A score of the user's is no share of the variance that is explained.
     far = explains and best != "" and 1.0 - values[best] > _HOPELESS * (1.0 - max(values.values()))
     return "" if far else best
@@ -537,10 +535,10 @@ def _candidates(session: Session, label: str) -> list[Candidate]:
     joints = [False, True] if isinstance(options.target_mode, str) else [bool(options.target_mode)]
     ridges = read_strengths(0.0 if isinstance(options.ridges, str) else options.ridges, "ridges")
     # Several classes are one mode more of one tensor, and not of the blocks of several views.
-    can_join, found = session.samples.n_targets > 1 and view.penalty is None, list[Candidate]()
+    can_join, found = session.samples.n_targets > 1 and view.penalty is None, []
     for joint in joints if can_join else [False]:
         weights = _mode_weights(options, len(view.samples.shape) + joint) if label in FIRST_ORDER else [None]
-        found += starmap(Candidate, product([label], weights, ridges.tolist(), [joint]))
+        found += [Candidate(label, own, ridge, joint) for own, ridge in product(weights, ridges.tolist())]
     return found
 
 
@@ -559,10 +557,7 @@ def _mode_weights(options: Any, order: int) -> list[tuple[float, ...] | None]:
 
 def shares_of(scores: list[Array], Y: Array) -> Array:
     """Combine held-out scores of several views with weights that are not negative; return their shares."""
-    parts = []
-    for part in scores:
-        parts.append((part - part.mean(axis=0)).ravel())
-    centred = np.stack(parts, axis=1)
+    centred = np.stack([(part - part.mean(axis=0)).ravel() for part in scores], axis=1)
     size = centred.std(axis=0)
     found, _ = nnls(centred / np.where(size > 0, size, 1.0), (Y - Y.mean(axis=0)).ravel())
     return np.asarray(found / found.sum() if found.sum() > 0 else np.arange(len(scores)) == 0, dtype=float)
