@@ -276,7 +276,8 @@ def _solved(reading: Reading, fit: Any, n_targets: int, n_exact: int, tol: float
             )
             if solver is admm and part.stop > n_exact and one is tries[0][0]:
                 pace.learn(found, gaps, wanted)
-            done = found.gap <= (wanted if one is not fit else math.inf)
+            # In double precision: what is rounded to the tolerance of single precision can be above it.
+            done = as_dtype(found.gap, fit.ridge.dtype) <= (wanted if one is not fit else math.inf)
             W = as_dtype(_without_dust(problems, found, wanted), fit.ridge.dtype)
             W = xp.reshape(W, (left.shape[0], -1, fit.n_features))
             numbers.append(left[done])
