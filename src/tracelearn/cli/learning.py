@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.blas import dgemm
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, check_cv
 from sklearn.pipeline import Pipeline, make_pipeline
 
-from tracelearn.arrays.array_api import available_memory
+from tracelearn.arrays.array_api import available_memory, within_limit
 from tracelearn.arrays.linalg import few_threads
 from tracelearn.cli.mistakes import refuse, telling
 from tracelearn.cli.progress import Bar
@@ -38,6 +39,7 @@ Splits = list[tuple[NDArray[Any], NDArray[Any]]]
 _TASKS = ("auto", "classification", "regression")
 _MOST_COMPARED = 5_000_000  # numbers in samples that flat models are fitted to as well
 _MOST_CLASSES = 20  # of whole numbers; more are taken for numbers
+_FOR_BLAS = 96 << 20  # bytes of addresses for the buffers of OpenBLAS, of NumPy's and of SciPy's
 
 # What the bar shows, from one share of all work to another: flat models take most of the time on many sets.
 STEPS = {"reading": (0.0, 0.02), "choosing alpha": (0.02, 0.4), "learning": (0.02, 0.2), "scoring": (0.4, 1.0)}
@@ -264,9 +266,18 @@ def _describe(model: Any, data: Dataset, task: Task) -> dict[str, Any]:
     }
 
 
+def _make_room() -> None:
+    """Let BLAS have its buffers while there is room: where it gets none, it asks for ever instead of saying so."""
+    if within_limit() < _FOR_BLAS:
+        raise MemoryError("too little for linear algebra")
+    some = np.ones((300, 300))
+    dgemm(1.0, some @ some, some)
+
+
 def learn(data: Dataset, task: Task, model: Any, splits: Splits, bar: Bar) -> tuple[dict[str, Any], Evaluation]:
     """Fit and score a model; return the facts, and how it did on held-out samples."""
     began = time.perf_counter()
+    _make_room()
     with _heard(bar), few_threads(data.X):
         bar.show("choosing alpha" if hasattr(model, "cv") else "learning")
         model.verbose = int(bar.is_shown)
