@@ -94,7 +94,7 @@ audit: .venv/audit
 
 # The oldest versions that pyproject.toml allows, together, and the newest there are, each in an environment of its own.
 CORE_TESTS := tests/test_estimators.py tests/test_files.py tests/test_golden.py \
-	tests/test_online.py tests/test_preprocessing.py tests/test_sources.py tests/test_streams.py
+	tests/test_online.py tests/test_sources.py tests/test_streams.py
 test-versions: .venv-versions/oldest/ready .venv-versions/newest/ready
 	for age in oldest newest; do \
 	  .venv-versions/$$age/bin/python -m tests.versions && \

@@ -117,9 +117,8 @@ def _shrink_by_products(M: Array, level: Array) -> Array:
         inverse, root = step if inverse is None else step @ inverse, root @ step
     keep = inverse * -((1.0 + size) ** -0.5)
     keep[..., d, d] += 1.0
-    some = np.sum(sign[..., d, d], axis=-1) > 1.0 - len(
-        d
-    )  # else all are below the level, and what is left is exactly zero
+    # Where all singular values are below the level, what is left is exactly zero.
+    some = np.sum(sign[..., d, d], axis=-1) > 1.0 - len(d)
     return (keep * some[..., None, None]) @ M
 
 

@@ -293,9 +293,8 @@ class TraceNormModel(WeightsInModes, TensorInput):
             self.patterns_ = self._shaped(narrowed(0.5 * model.operator.apply(W), self._dtype), self.sample_shape_)
             return
         if self.keep_moments and form.name == "basis" and samples.n_features <= _MANY_ENTRIES:
-            self.moments_ = (
-                samples.moments()
-            )  # to go on learning; few samples are solved for in their span all the same
+            # To go on learning; few samples are solved for in their span all the same.
+            self.moments_ = samples.moments()
         samples = (samples.in_passes() if form.name == "matrix-free" else samples).checked()
         regression = samples.regression(centre=self.fit_intercept) if samples.n_confounds else None
         samples = samples.residual(regression)
