@@ -156,11 +156,11 @@ class Judge:
         The dual point is the scaled gradient at W. That it is feasible takes a split over the modes as evidence: the
         best of the solver's own, the one of the best known answer, and none.
         """
-        penalty, fit, alpha = self.problem.penalty, self.problem.datafit, np.array([self.problem.alpha])
-        at, zero = fit.evaluate(W.reshape(self.problem.n_targets, -1)), fit.at_zero.value
-        W = W.reshape(-1, *self.problem.weight_shape)
+        own = self.problem
+        problems = Problems(own.datafit, own.penalty, np.array([own.alpha]), own.weight_shape)
+        at, W = own.datafit.evaluate(W.reshape(own.n_targets, -1)), W.reshape(-1, *own.weight_shape)
         splits = {id(s): s for s in (None, self.reference.split, split)}.values()
-        proofs = [certify(at, penalty, W, evidence, alpha, zero) for evidence in splits]
-        gap = min(float(gap[0]) for _, gap in proofs) * float(zero[0])
+        proofs = [certify(problems, W, evidence, at) for evidence in splits]
+        gap = min(float(gap[0]) for _, gap in proofs) * float(problems.scale[0])
         above = float(proofs[0][0][0]) - self.reference.objective
         return max(above, 0.0) / self.reference.objective, gap / self.reference.objective

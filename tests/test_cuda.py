@@ -101,7 +101,7 @@ def test_what_is_recorded_depends_on_its_arguments_alone(spectral):
     from tracelearn.arrays.cuda import _apart, _together
     from tracelearn.arrays.linalg import _conjugate
     from tracelearn.losses import Logistic, _pulls
-    from tracelearn.problems.batch import _penalised, _proof
+    from tracelearn.problems.batch import _penalised, certify
     from tracelearn.problems.operators import Alike, _in_common
     from tracelearn.problems.sample_loss import _conjugates, _forces
     from tracelearn.selection.calibration import _curved, _evaluated, _factor_step, _force, _Softmax
@@ -129,12 +129,13 @@ def test_what_is_recorded_depends_on_its_arguments_alone(spectral):
         _factor_step: (torch.randn(1, 2, 20), true[0], softmax.shares[:, 0, :], none, none),
         _force: (softmax, D, P),
         _in_common: (*solve.args, torch.randn(6, 4)),
-        _penalised: (False, problems.penalty, W, split, problems.alpha, gradient, torch.zeros_like(rho)),
+        _penalised: (problems.penalty, W, split, problems.alpha, gradient, torch.zeros_like(rho)),
         _pulls: (Logistic(), z[0], Y, z, share),
         _forces: (Logistic(), z[0], Y, share, z),
         _conjugates: (Logistic(), z[0], share[:2], Y, share, z),
         _iterated: iteration,
-        _proof: (True, True, problems, W, split),
+        certify: (problems, W, split, None, True),
+        type(problems.penalty).tidy: (problems.penalty, W, split),
         _few_steps: (problems, rho),
         _balanced: (not spectral, problems, rho, before, W, split),
     }

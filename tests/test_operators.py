@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 from scipy.linalg import eigvalsh
 
 from tracelearn.arrays.linalg import _BLOCK, conjugate_gradients
-from tracelearn.problems.datafits import Gram, InBasis, stacked
+from tracelearn.problems.datafits import Gram, InBasis, SpectralGram, stacked
 from tracelearn.problems.operators import Alike, Centred, Coupled, Diagonal, Passes
 from tracelearn.samples.samples import Block, Samples
 
@@ -29,12 +29,14 @@ def passes(rng):
 def in_basis(rng, spectral):
     basis = np.linalg.qr(rng.standard_normal((P, 4)))[0]
     A = rng.standard_normal((9, 4))
-    return InBasis(Gram(A.T @ A / 9, spectral), basis), np.kron(np.eye(R), basis @ (A.T @ A / 9) @ basis.T)
+    return InBasis((SpectralGram if spectral else Gram)(A.T @ A / 9), basis), np.kron(
+        np.eye(R), basis @ (A.T @ A / 9) @ basis.T
+    )
 
 
 def gram(rng, spectral):
     C = covariance(rng)
-    return Gram(C, spectral), np.kron(np.eye(R), C)
+    return (SpectralGram if spectral else Gram)(C), np.kron(np.eye(R), C)
 
 
 def diagonal(rng):
@@ -121,7 +123,7 @@ def test_an_operator_knows_its_largest_its_mean_and_a_bound_of_its_smallest_eige
 def test_the_smallest_eigenvalue_of_a_singular_matrix_is_zero_whatever_rounding_says(rng):
     for _ in range(20):
         A = rng.standard_normal((P - 1, P))
-        assert Gram(A.T @ A).smallest() == Gram(A.T @ A, spectral=True).smallest() == 0.0
+        assert Gram(A.T @ A).smallest() == SpectralGram(A.T @ A).smallest() == 0.0
 
 
 @pytest.mark.parametrize("size", [2 * _BLOCK, 2 * _BLOCK + 1, 3 * _BLOCK + 7, 4 * _BLOCK])
@@ -188,7 +190,7 @@ def _folds(rng, n, p=30, n_folds=5):
 def test_one_decomposition_solves_the_systems_of_all_folds_of_many_samples(rng):
     matrices, rows = _folds(rng, 600), rng.normal(size=(10, 30))
     alike, shift = Alike.of(matrices), np.geomspace(1e-6, 10.0, 10)
-    exact = Gram(matrices, spectral=True).solver(shift)(rows)
+    exact = SpectralGram(matrices).solver(shift)(rows)
     size = np.abs(exact).max(axis=1, keepdims=True)
     assert_allclose(alike.solver(shift)(rows) / size, exact / size, rtol=0, atol=2e-9)
     rough = alike.single().solver(np.float32(shift))(np.float32(rows))

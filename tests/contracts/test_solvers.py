@@ -283,8 +283,7 @@ def test_what_is_reported_on_the_way_is_certified_and_the_answer_is_among_it(sol
     first = next(solution.n_iter for solution in seen if solution.gap[0] <= 1e-6)
     assert seen[-1].n_iter <= 1.25 * first + 25
     assert all(solution.objective[0] - solution.gap[0] * np.var(y) <= found.objective[0] + 1e-12 for solution in seen)
-    at = fit.evaluate(found.W.reshape(1, -1))
-    _, gap = certify(at, penalty, found.W, found.split, alpha, fit.at_zero.value)
+    _, gap = certify(Problems(fit, penalty, alpha, (3, 3, 2)), found.W, found.split)
     np.testing.assert_array_equal(gap, found.gap)
 
 

@@ -91,7 +91,7 @@ def test_the_gap_grows_with_weights_whose_products_cancel(rng, size):
     X = rng.standard_normal((50, 1)) + 1e-8 * rng.standard_normal((50, 3))
     fit, penalty = Squares.of(Moments.of(X, rng.standard_normal(50))), overlapped((3,))
     W = size * np.array([[1.0, -1.0, 0.0]])
-    _, gap = certify(fit.evaluate(W), penalty, W, None, np.array([1e-20]), fit.at_zero.value)
+    _, gap = certify(Problems(fit, penalty, np.array([1e-20]), (3,)), W, None)
     assert gap[0] >= 1e-16 * size**2
 
 

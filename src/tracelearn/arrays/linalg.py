@@ -254,12 +254,11 @@ def cholesky_solver(matrix: Array, shift: float) -> Callable[[Array], Array]:
     Elsewhere than on a processor many small products wait for each other, and so do the rows of an inverse.
     """
     xp, p, here = array_namespace(matrix), matrix.shape[0], isinstance(matrix, np.ndarray)
-    matrix = _shifted(matrix, shift)
-    L = _factor(matrix)
+    L = _factor(matrix, shift)
     if L is None:
         # Positive definite but for rounding: lift the spectrum by what that is worth.
-        lift = 10 * p * float(xp.finfo(matrix.dtype).eps) * float(xp.max(xp.abs(xp.linalg.diagonal(matrix))))
-        L = _factor(_shifted(matrix, lift))
+        lift = 10 * p * float(xp.finfo(matrix.dtype).eps) * float(xp.max(xp.abs(xp.linalg.diagonal(matrix) + shift)))
+        L = _factor(matrix, shift + lift)
     if L is None:
         raise np.linalg.LinAlgError("matrix is not positive definite")
     if p > (2 * _BLOCK if here else _LARGE):
@@ -267,30 +266,23 @@ def cholesky_solver(matrix: Array, shift: float) -> Callable[[Array], Array]:
     return partial(_times_inverse, _invert_lower(L))
 
 
-def _factor(matrix: Array) -> Array | None:
-    """Find the Cholesky factor of a matrix; None where it has none."""
+def _factor(matrix: Array, shift: float) -> Array | None:
+    """Find the Cholesky factor of a matrix with a shift on its diagonal; None where it has none."""
     xp, p = array_namespace(matrix), matrix.shape[0]
     try:
-        if isinstance(matrix, np.ndarray) and p % 512 == 0:
-            # Rows of a multiple of 4,096 bytes share cache lines, and eight more columns halve the time.
-            padded = np.eye(p + 8, dtype=matrix.dtype)
-            padded[:p, :p] = matrix
-            L = np.linalg.cholesky(padded)[:p, :p]
+        if isinstance(matrix, np.ndarray):
+            # One copy: large ones are most of the memory of a fit. Rows of a multiple of 4,096 bytes share cache lines, and
+            # eight more columns halve the time.
+            size = p + 8 if p % 512 == 0 else p
+            shifted = np.eye(size, dtype=matrix.dtype)
+            shifted[:p, :p] = matrix
+            shifted.reshape(-1)[: p * size : size + 1] += shift
+            L = np.linalg.cholesky(shifted)[:p, :p]
         else:
-            L = xp.linalg.cholesky(matrix)
+            L = xp.linalg.cholesky(matrix + shift * xp.eye(p, dtype=matrix.dtype, device=device(matrix)))
     except (ArithmeticError, RuntimeError, ValueError):  # NumPy, PyTorch and JAX each have their own word for it
         return None
     return L if bool(xp.all(xp.isfinite(L))) else None
-
-
-def _shifted(matrix: Array, shift: float) -> Array:
-    """Add a number to the diagonal, with one copy of the matrix: large ones are most of the memory of a fit."""
-    xp, p = array_namespace(matrix), matrix.shape[0]
-    if isinstance(matrix, np.ndarray):
-        found = matrix.copy()
-        found.reshape(-1)[:: p + 1] += shift
-        return found
-    return matrix + shift * xp.eye(p, dtype=matrix.dtype, device=device(matrix))
 
 
 class _Substitution:

@@ -31,7 +31,7 @@ from tracelearn.inference.sets import (
     scored,
     warn_of_zero_weights,
 )
-from tracelearn.problems.datafits import Gram, Squares
+from tracelearn.problems.datafits import SpectralGram, Squares
 from tracelearn.samples.checks import read_confounds, small_on_one_thread
 from tracelearn.samples.modes import Mode
 from tracelearn.samples.samples import unnamed
@@ -342,7 +342,7 @@ def _batch(reading: Reading, index: Array, shape: tuple[int, ...], train: Array)
     covariance, cross = back @ A / m, np.swapaxes(back @ Y, 1, 2) / m
     ridge = np.full(T if model._joint(K) else T * K, model.ridge)
     fit = Squares(
-        Gram(2.0 * covariance, spectral=True),
+        SpectralGram(2.0 * covariance),
         cross.reshape(T * K, -1),
         np.tile(np.mean(Y**2, axis=0), T),
         ridge,

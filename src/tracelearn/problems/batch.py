@@ -252,57 +252,6 @@ class Solution:
 Watcher = Callable[[Solution], None]
 
 
-def certify(
-    at: Evaluation,
-    penalty: Penalty,
-    W: Array,
-    split: Split | None,
-    alpha: Array,
-    reference: Array,
-    *,
-    penalised: bool | None = None,
-    zero: bool = False,
-) -> tuple[Array, Array]:
-    """Evaluate the objective (B,) at W and the duality gap (B,), relative to ``reference``.
-
-    Parameters
-    ----------
-    at : the data fit, evaluated at W
-    W : array of shape (T, I1, ..., IN)
-        The T tensors of all B problems, problem by problem.
-    split : what the solver knows of W, or None
-    alpha, reference : arrays of shape (B,)
-        Penalty strengths, and objectives at W = 0.
-    penalised : whether no alpha is zero; None is to be found out
-    zero : whether W = 0, whose norm need not be computed
-    """
-    xp, last_places = array_namespace(W), _ROUNDING * float(array_namespace(W).finfo(W.dtype).eps)
-    value_error, gradient_error = at.errors(last_places)
-    norm, feasible = replayed(W, _penalised, zero, penalty, W, split, alpha, at.gradient, gradient_error)
-    objective = at.value + alpha * norm
-    dual = at.dual_value(feasible)
-    if not penalised and bool(xp.any(alpha == 0)):
-        # Nothing penalised: no scale but zero is feasible, however small the gradient. Its size is the evidence then.
-        dual = xp.where(alpha == 0, xp.maximum(dual, at.least_value(gradient_error)), dual)
-    # Objective and dual value are sums of many rounded terms: a difference below their rounding proves nothing.
-    gap = positive_part(objective - dual) + last_places * reference + value_error
-    return objective, gap / xp.where(reference > 0, reference, xp.ones_like(reference))
-
-
-def _penalised(
-    zero: bool, penalty: Penalty, W: Array, split: Split | None, alpha: Array, gradient: Array, error: Array
-) -> tuple[Array, Array]:
-    """Find the norm (B,) of W, and the scale (B,) at which its gradient, off by an error (B,), is feasible for the dual."""
-    xp, apart = array_namespace(W), (alpha.shape[0], -1)
-    norm = xp.zeros_like(alpha) if zero else xp.sum(xp.reshape(penalty.value(W, split), apart), axis=1)
-    # Duals are forces on W, of the sign of -g. A gradient that is off by some length is off by no more in any norm.
-    forces = penalty.dual_norm(-xp.reshape(gradient, W.shape), split)
-    level = xp.max(xp.reshape(forces, apart), axis=1) + penalty.dual_bound(error)
-    ones = xp.ones_like(level)
-    # Divided only where it is needed: a large alpha by a small level would overflow.
-    return norm, xp.where(level > alpha, alpha / xp.where(level > alpha, level, ones), ones)
-
-
 def alpha_max(fit: DataFit, penalty: Penalty, shape: tuple[int, ...]) -> Array:
     """Bound the smallest alpha (B,) for which W = 0 is the answer, from above.
 
@@ -347,23 +296,13 @@ class Problems:
         return array_namespace(rows).reshape(rows, (-1, *self.shape))
 
     def certified(
-        self,
-        W: Array,
-        split: Split,
-        n_iter: int,
-        rho: Array | None = None,
-        *,
-        proven: bool = True,
-        tidy: bool = False,
+        self, W: Array, split: Split, n_iter: int, rho: Array | None = None, *, proven: bool = True
     ) -> Solution:
-        """Make a solution of W, with its certificate; without one it is for choosing between models, not for handing out.
-
-        With ``tidy`` it is that of the weights with the exact ranks and zeros of their split.
-        """
-        if not proven:
-            unknown = array_namespace(self.alpha).full_like(self.alpha, math.inf)
-            return Solution(W, split, unknown, unknown, n_iter, rho)
-        W, objective, gap = replayed(W, _proof, self.penalised, tidy, self, W, split)
+        """Make a solution of W, with its certificate; without one it is for choosing between models, not for handing out."""
+        if proven:
+            objective, gap = replayed(W, certify, self, W, split, None, self.penalised)
+        else:
+            objective = gap = array_namespace(self.alpha).full_like(self.alpha, math.inf)
         return Solution(W, split, objective, gap, n_iter, rho)
 
     @cached_property
@@ -378,12 +317,12 @@ class Problems:
         """
         if start is not None:
             return self.certified(start.W, start.split, 0, start.rho, proven=proven)
-        xp = array_namespace(self.alpha)
-        W = xp.reshape(xp.zeros_like(self.fit.at_zero.gradient), (-1, *self.shape))
+        xp, at = array_namespace(self.alpha), self.fit.at_zero
+        W = xp.reshape(xp.zeros_like(at.gradient), (-1, *self.shape))
+        split = self.penalty.start(W)
         if not zero:
-            return self.certified(W, self.penalty.start(W), 0, proven=False)
-        _, objective, gap = replayed(W, _proof, self.penalised, False, self, W, None)
-        return Solution(W, self.penalty.start(W), objective, gap, 0)
+            return self.certified(W, split, 0, proven=False)
+        return Solution(W, split, *certify(self, W, None, at, self.penalised), 0)
 
     def take(self, problems: Array) -> Problems:
         """Keep some of the problems."""
@@ -399,14 +338,46 @@ class Problems:
         return Solution.joined(parts)
 
 
-def _proof(
-    penalised: bool, tidy: bool, problems: Problems, W: Array, split: Split | None
-) -> tuple[Array, Array, Array]:
-    """Tidy W where that is asked for, and certify it; without a split it is zero."""
-    fit, penalty, zero = problems.fit, problems.penalty, split is None
-    W = penalty.tidy(W, split) if tidy and split is not None else W
-    at = fit.at_zero if zero else fit.evaluate(problems.rows(W))
-    return W, *certify(at, penalty, W, split, problems.alpha, problems.scale, penalised=penalised, zero=zero)
+def certify(
+    problems: Problems, W: Array, split: Split | None, at: Evaluation | None = None, penalised: bool | None = None
+) -> tuple[Array, Array]:
+    """Evaluate the objective (B,) at W and the duality gap (B,), relative to the scale of the problems.
+
+    Parameters
+    ----------
+    W : array of shape (T, I1, ..., IN)
+        The T tensors of all B problems, problem by problem.
+    split : what the solver knows of W, or None
+    at : the data fit, evaluated at W; None evaluates it
+    penalised : whether no alpha is zero; None is to be found out
+    """
+    xp, alpha, reference = array_namespace(W), problems.alpha, problems.scale
+    at = problems.fit.evaluate(problems.rows(W)) if at is None else at
+    last_places = _ROUNDING * float(xp.finfo(W.dtype).eps)
+    value_error, gradient_error = at.errors(last_places)
+    norm, feasible = replayed(W, _penalised, problems.penalty, W, split, alpha, at.gradient, gradient_error)
+    objective = at.value + alpha * norm
+    dual = at.dual_value(feasible)
+    if not penalised and bool(xp.any(alpha == 0)):
+        # Nothing penalised: no scale but zero is feasible, however small the gradient. Its size is the evidence then.
+        dual = xp.where(alpha == 0, xp.maximum(dual, at.least_value(gradient_error)), dual)
+    # Objective and dual value are sums of many rounded terms: a difference below their rounding proves nothing.
+    gap = positive_part(objective - dual) + last_places * reference + value_error
+    return objective, gap / xp.where(reference > 0, reference, xp.ones_like(reference))
+
+
+def _penalised(
+    penalty: Penalty, W: Array, split: Split | None, alpha: Array, gradient: Array, error: Array
+) -> tuple[Array, Array]:
+    """Find the norm (B,) of W, and the scale (B,) at which its gradient, off by an error (B,), is feasible for the dual."""
+    xp, apart = array_namespace(W), (alpha.shape[0], -1)
+    norm = xp.sum(xp.reshape(penalty.value(W, split), apart), axis=1)
+    # Duals are forces on W, of the sign of -g. A gradient that is off by some length is off by no more in any norm.
+    forces = penalty.dual_norm(-xp.reshape(gradient, W.shape), split)
+    level = xp.max(xp.reshape(forces, apart), axis=1) + penalty.dual_bound(error)
+    ones = xp.ones_like(level)
+    # Divided only where it is needed: a large alpha by a small level would overflow.
+    return norm, xp.where(level > alpha, alpha / xp.where(level > alpha, level, ones), ones)
 
 
 @dataclass(eq=False)
@@ -434,7 +405,9 @@ class Finish:
         if not self.exact_ranks or not bool(xp.any(found.gap <= self.tol)):
             return found, good
         self._good = found
-        tidy = problems.certified(found.W, found.split, found.n_iter, found.rho, tidy=True)
+        penalty, split = problems.penalty, found.split
+        W = replayed(found.W, type(penalty).tidy, penalty, found.W, split)
+        tidy = problems.certified(W, split, found.n_iter, found.rho)
         exact = tidy.gap <= self.tol
         last_call = xp.full_like(found.gap, 1.25 * found.n_iter + 20.0)
         before = xp.full_like(found.gap, math.inf) if self._deadline is None else self._deadline

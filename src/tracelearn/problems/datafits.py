@@ -30,6 +30,7 @@ __all__ = [
     "Gram",
     "InBasis",
     "Modelled",
+    "SpectralGram",
     "Squares",
     "least_value",
     "mean_row",
@@ -340,23 +341,68 @@ def _solved(solve: Rows, constant: Array, W: Array, pull: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Gram:
-    """A p by p matrix for p up to some thousands, or a stack (G, p, p) of them, one for each group of rows.
-
-    One Cholesky factorisation for each shift, kept for the last shift; or, with ``spectral=True``, one eigendecomposition
-    for all shifts, each row with its own: more expensive at first, and then a path, its folds and its ridges share it. On a GPU
-    the eigendecompositions of a stack wait for each other: there one is enough, where the matrices are alike.
-    """
+    """A p by p matrix for p up to some thousands: one Cholesky factorisation for each shift, kept for the last shift."""
 
     has_factor: ClassVar[bool] = True
+    shares_shift: ClassVar[bool] = True
+    n_groups: ClassVar[int] = 1
     matrix: Array
-    spectral: bool = False
-    shares_shift: bool = field(init=False)  # whether all rows of one solve must have the same shift
-    n_groups: int = field(init=False)  # the number of matrices
     _last: dict[float, Rows] = field(default_factory=dict, init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        groups = 1 if self.matrix.ndim == 2 else int(self.matrix.shape[0])
-        self.__dict__.update(shares_shift=not self.spectral, n_groups=groups)
+    def apply(self, rows: Array) -> Array:
+        """Multiply every row."""
+        return rows @ self.matrix
+
+    def single(self) -> Gram:
+        """Return the same in single precision."""
+        return Gram(to_single(self.matrix))
+
+    def solver(self, shift: Array) -> Rows:
+        """Return the solve for shifts (R,) that are equal."""
+        level = float(shift[0])
+        solve = self._last.get(level)
+        if solve is None:
+            solve = cholesky_solver(self.matrix, level)
+            self._last.clear()
+            self._last[level] = solve
+        return solve  # not looked up again: another thread may have cleared
+
+    def largest(self) -> float:
+        """Bound the largest eigenvalue from above, within a few per cent."""
+        return largest_eigenvalue(lambda V: self.matrix @ V, self.matrix)
+
+    @cached_property
+    def mean_eigenvalue(self) -> float:
+        """The mean of the eigenvalues, which is that of the diagonal."""
+        xp = array_namespace(self.matrix)
+        return float(xp.mean(xp.linalg.diagonal(self.matrix)))
+
+    def smallest(self) -> float:
+        """Find the smallest eigenvalue, less what rounding is worth; zero if that leaves nothing."""
+        return _above_rounding(array_namespace(self.matrix).linalg.eigvalsh(self.matrix))
+
+
+def _above_rounding(values: Array) -> float:
+    """Find the smallest of eigenvalues (..., p), less what rounding is worth; zero if that leaves nothing."""
+    xp = array_namespace(values)
+    rounding: float = 10 * values.shape[-1] * float(xp.finfo(values.dtype).eps) * float(xp.max(values))
+    return max(0.0, float(xp.min(values)) - rounding)
+
+
+@dataclass(frozen=True, eq=False)
+class SpectralGram(Gram):
+    """A p by p matrix, or a stack (G, p, p) of them, one for each group of rows: one eigendecomposition for all shifts.
+
+    Every row has a shift of its own. That is more expensive at first, and then a path, its folds and its ridges share it. On a
+    GPU the eigendecompositions of a stack wait for each other: there one is enough, where the matrices are alike.
+    """
+
+    shares_shift: ClassVar[bool] = False
+
+    @property
+    def n_groups(self) -> int:  # type: ignore[override]
+        """The number of matrices."""
+        return 1 if self.matrix.ndim == 2 else int(self.matrix.shape[0])
 
     def apply(self, rows: Array) -> Array:
         """Multiply every row by its matrix."""
@@ -373,50 +419,29 @@ class Gram:
         many = self.n_groups > 2 and self.matrix.shape[-1] >= _WAITS
         return Alike.of(self.matrix) if many and is_on_gpu(self.matrix) else None
 
-    def single(self) -> Gram:
+    def single(self) -> SpectralGram:
         """Return the same in single precision; what is decomposed is decomposed in double first."""
-        found = Gram(to_single(self.matrix), self.spectral)
-        if self.spectral:
-            found.__dict__["_alike"] = None if self._alike is None else self._alike.single()
-            if self._alike is None:
-                found.__dict__["_eigen"] = tuple(map(to_single, self._eigen))
+        found = SpectralGram(to_single(self.matrix))
+        found.__dict__["_alike"] = None if self._alike is None else self._alike.single()
+        if self._alike is None:
+            found.__dict__["_eigen"] = tuple(map(to_single, self._eigen))
         return found
 
     def solver(self, shift: Array) -> Rows:
-        """Return the solve for shifts (R,) that are equal, unless the operator is spectral."""
-        xp = array_namespace(shift)
-        if not self.spectral:
-            level = float(shift[0])
-            solve = self._last.get(level)
-            if solve is None:
-                solve = cholesky_solver(self.matrix, level)
-                self._last.clear()
-                self._last[level] = solve
-            return solve  # not looked up again: another thread may have cleared
+        """Return the solve for shifts (R,)."""
         if self._alike is not None:
             return self._alike.solver(shift)
         values, vectors = self._eigen
-        divisor = values[..., None, :] + xp.reshape(shift, (*self.matrix.shape[:-2], -1, 1))
-        return partial(_in_eigenbasis, vectors, divisor)
+        level = array_namespace(shift).reshape(shift, (*self.matrix.shape[:-2], -1, 1))
+        return partial(_in_eigenbasis, vectors, values[..., None, :] + level)
 
     def largest(self) -> float:
-        """Bound the largest eigenvalue from above, within a few per cent."""
-        if self.spectral:
-            return float(array_namespace(self.matrix).max(self._eigen[0]))
-        return largest_eigenvalue(lambda V: self.matrix @ V, self.matrix)
-
-    @cached_property
-    def mean_eigenvalue(self) -> float:
-        """The mean of the eigenvalues, which is that of the diagonal."""
-        xp = array_namespace(self.matrix)
-        return float(xp.mean(xp.linalg.diagonal(self.matrix)))
+        """Find the largest eigenvalue."""
+        return float(array_namespace(self.matrix).max(self._eigen[0]))
 
     def smallest(self) -> float:
         """Find the smallest eigenvalue, less what rounding is worth; zero if that leaves nothing."""
-        xp = array_namespace(self.matrix)
-        values = self._eigen[0] if self.spectral else xp.linalg.eigvalsh(self.matrix)
-        rounding: float = 10 * self.matrix.shape[-1] * float(xp.finfo(self.matrix.dtype).eps) * float(xp.max(values))
-        return max(0.0, float(xp.min(values)) - rounding)
+        return _above_rounding(self._eigen[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -447,11 +472,13 @@ class InBasis:
     @cached_property
     def _principal(self) -> Array:
         """The eigenvectors (p, r) of the one matrix, as vectors of all features."""
-        return self.basis @ self.inner._eigen[1]
+        return self.basis @ self.inner._eigen[1]  # type: ignore[attr-defined]
 
     def solver(self, shift: Array) -> Rows:
         """Return the solve inside the span; outside the shift alone divides."""
-        if self.inner.spectral and self.n_groups == 1:  # one basis of eigenvectors instead of two changes of basis
+        if (
+            isinstance(self.inner, SpectralGram) and self.n_groups == 1
+        ):  # one basis of eigenvectors instead of two changes of basis
             values, principal = self.inner._eigen[0], self._principal
             if values.ndim == 1 and values.dtype == array_namespace(values).float32:
                 # Eigenvalues ascend. Most are too small to matter beside the shift, and what they do is left to the certificate.
@@ -484,7 +511,7 @@ def stacked(operators: Sequence[Any]) -> Operator:
     if isinstance(first, InBasis):
         inner = stacked(list(map(attrgetter("inner"), operators)))
         return InBasis(inner, first.basis)  # type: ignore[arg-type]
-    return Gram(array_namespace(first.matrix).stack(list(map(attrgetter("matrix"), operators))), spectral=True)
+    return SpectralGram(array_namespace(first.matrix).stack(list(map(attrgetter("matrix"), operators))))
 
 
 @dataclass(frozen=True, eq=False)
@@ -537,17 +564,31 @@ class Squares:
     x_mean: Array
     y_mean: Array
     variances: Array | None = None  # of the features (p,); not known of a model of second order, which proves nothing
-    n_groups: int = field(init=False)  # of problems whose operators differ
-    n_problems: int = field(init=False)
-    n_features: int = field(init=False)
-    best_solver: str = field(init=False)  # ADMM, where the system can be factored
-    path_solver: str = field(init=False)  # ADMM, or gradients: a path is for choosing, and each costs one pass
 
-    def __post_init__(self) -> None:
-        B, p, operator = int(self.ridge.shape[0]), int(self.cross.shape[1]), self.operator
-        best, path = ("admm", "admm") if operator.has_factor else ("subspaces", "apg-adm")
-        found = {"n_groups": operator.n_groups, "n_problems": B, "n_features": p}
-        self.__dict__.update(found, best_solver=best, path_solver=path)
+    @property
+    def n_groups(self) -> int:
+        """The number of groups of problems whose operators differ."""
+        return self.operator.n_groups
+
+    @property
+    def n_problems(self) -> int:
+        """The number B of problems."""
+        return int(self.ridge.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        """The number p of features."""
+        return int(self.cross.shape[1])
+
+    @property
+    def best_solver(self) -> str:
+        """ADMM, where the system can be factored."""
+        return "admm" if self.operator.has_factor else "subspaces"
+
+    @property
+    def path_solver(self) -> str:
+        """ADMM, or gradients: a path is for choosing, and each costs one pass."""
+        return "admm" if self.operator.has_factor else "apg-adm"
 
     @classmethod
     def of(
@@ -560,7 +601,7 @@ class Squares:
     ) -> Squares:
         """Read moments: one problem for each target, or with ``joint`` one problem of all targets."""
         xp = array_namespace(moments.gram)
-        gram = Gram(moments.gram * (2.0 / moments.weight), spectral)
+        gram = (SpectralGram if spectral else Gram)(moments.gram * (2.0 / moments.weight))
         ridges = xp.full_like(moments.y_mean[:1] if joint else moments.y_mean, ridge)
         cross, target = moments.cross.T / moments.weight, moments.target_sq / moments.weight
         variances = 0.5 * xp.linalg.diagonal(gram.matrix)
@@ -708,15 +749,16 @@ class Modelled(Squares):
     error: float = 1.0
     build: Callable[[], Squares] | None = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.__dict__["best_solver"] = "newton"  # with the model in place of the Hessian
-
     @classmethod
     def around(cls, squares: Squares, **known: Any) -> Modelled:
         """Add to squares what is known of a model of their operator."""
-        own = {one.name: getattr(squares, one.name) for one in fields(Squares) if one.init}
+        own = {one.name: getattr(squares, one.name) for one in fields(Squares)}
         return cls(**(own | known))
+
+    @property
+    def best_solver(self) -> str:
+        """Newton's method, with the model in place of the Hessian."""
+        return "newton"
 
     @property
     def model_error(self) -> float:

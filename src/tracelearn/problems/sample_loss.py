@@ -17,6 +17,7 @@ from tracelearn.moments import Fold, Moments
 from tracelearn.problems.datafits import (
     Gram,
     InBasis,
+    SpectralGram,
     Squares,
     least_value,
     repeated,
@@ -484,5 +485,5 @@ class SampleLoss:
 def _spectral(operator: Any) -> Any:
     """Let one decomposition serve all shifts, where that is soon done."""
     if isinstance(operator, Gram):
-        return replace(operator, spectral=operator.matrix.shape[0] <= _SPECTRAL)
+        return SpectralGram(operator.matrix) if operator.matrix.shape[0] <= _SPECTRAL else operator
     return replace(operator, inner=_spectral(operator.inner)) if isinstance(operator, InBasis) else operator

@@ -178,5 +178,5 @@ def _searched(
         longer = further[0] < found[0]
         found = further if longer else found
     _, V, there = found
-    proof = certify(there, penalty, V, inner.split, alpha, problems.scale, penalised=problems.penalised)
+    proof = certify(problems, V, inner.split, there, problems.penalised)
     return Solution(V, inner.split, *proof, 0, inner.rho), there

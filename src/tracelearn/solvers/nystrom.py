@@ -17,7 +17,7 @@ from array_api_compat import device
 
 from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.problems.batch import Problems, Solution, Watcher
-from tracelearn.problems.datafits import Gram, InBasis, Modelled, Squares
+from tracelearn.problems.datafits import InBasis, Modelled, SpectralGram, Squares
 from tracelearn.solvers.newton import newton
 from tracelearn.solvers.subspaces import subspaces
 
@@ -93,4 +93,4 @@ def _known(basis: Array, images: Array) -> InBasis:
     roots = xp.where(kept, 1.0 / xp.sqrt(xp.where(kept, values, xp.ones_like(values))), xp.zeros_like(values))
     factor = xp.matrix_transpose(images) @ (vectors * roots)  # (p, r), its square is the approximation
     span, corner = xp.linalg.qr(factor)
-    return InBasis(Gram(corner @ xp.matrix_transpose(corner), spectral=True), span)
+    return InBasis(SpectralGram(corner @ xp.matrix_transpose(corner)), span)

@@ -137,9 +137,8 @@ def _proximal_step(problems: Problems, rows: Array, at: Evaluation, goal: float,
 
 def _certified(problems: Problems, at: Evaluation, found: Solution, step: Solution) -> Solution:
     """Certify W with the split of the small problem or with that of the proximal step, whichever proves more."""
-    known, penalty = found.split, problems.penalty
-    splits = [known, replace(known, duals=step.split.duals)]
-    proofs = [certify(at, penalty, found.W, split, problems.alpha, problems.scale) for split in splits]
+    splits = [found.split, replace(found.split, duals=step.split.duals)]
+    proofs = [certify(problems, found.W, split, at) for split in splits]
     split, (objective, gap) = min(zip(splits, proofs, strict=True), key=lambda pair: float(pair[1][1][0]))
     return replace(found, split=split, objective=objective, gap=gap)
 
