@@ -108,7 +108,7 @@ BREAKS = [
     Break(13, "an iterator is read in another thread", "samples/iterables.py", "ahead=False", "ahead=True",
           "test_iterables.py::test_an_iterator_may_belong_to_its_thread_as_the_cursor_of_a_database_does"),
     Break(14, "any last solution is started from", "estimators/base.py",
-          'if warm and getattr(self, "_solved", None) == problem else None', 'if warm and hasattr(self, "_solution") else None',
+          'getattr(self, "_solved", ())[:3] == problem and same_place', 'hasattr(self, "_solution") and same_place',
           "test_estimators.py::test_three_classes_and_then_another_loss_are_started_from_nothing"),
     Break(14, "chunks of Dask have unknown sizes", "samples/execution.py", "X = X.compute_chunk_sizes()", "pass",
           "test_execution.py::test_chunks_of_unknown_size_and_empty_ones_are_welcome"),

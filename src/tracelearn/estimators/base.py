@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
@@ -23,7 +23,7 @@ from tracelearn.arrays.array_api import (
     as_dtype,
     is_sparse,
     move_to,
-    place,
+    same_place,
     to_numbers,
 )
 from tracelearn.arrays.linalg import mode_scales
@@ -299,10 +299,10 @@ class TraceNormModel(WeightsInModes, TensorInput):
         regression = samples.regression(centre=self.fit_intercept) if samples.n_confounds else None
         samples = samples.residual(regression)
         scales = samples.mode_scales() if self.scaling else None
-        joint = self._joint(samples.n_targets)
-        options: dict[str, Any] = {"ridge": self.ridge, "joint": joint, "fit_intercept": self.fit_intercept}
-        fit = datafit(samples.rescaled(scales), loss, form, **options) if known is None else known
-        W = self._solve(fit, samples.n_targets, self.warm_start, scales)
+        if known is None:
+            options = {"joint": self.target_mode, "fit_intercept": self.fit_intercept}
+            known = datafit(samples.rescaled(scales), loss, form, ridge=self.ridge, **options)
+        W = self._solve(known, samples.n_targets, self.warm_start, scales)
         if regression is not None:
             self._weigh_confounds(regression, W)
         self.patterns_ = self._shaped(narrowed(samples.covariance_times(W), self._dtype), self.sample_shape_)
@@ -343,10 +343,6 @@ class TraceNormModel(WeightsInModes, TensorInput):
     def _check_learned(self) -> None:
         """Refuse what can be judged only after the last block."""
 
-    def _joint(self, n_targets: int) -> bool:
-        """Tell whether all targets are one problem, because the penalty couples them."""
-        return bool(self.target_mode) and n_targets > 1
-
     def _fit_moments(self, moments: Moments, warm: bool, *, keep: bool = True) -> None:
         """Solve the problem of moments, with confounds where a sample has fewer features; keep them to go on learning."""
         xp, shape, joint = array_namespace(moments.gram), self.sample_shape_, moments
@@ -357,7 +353,7 @@ class TraceNormModel(WeightsInModes, TensorInput):
         scales = mode_scales(xp.linalg.diagonal(moments.gram) / moments.weight, shape) if self.scaling else None
         past = moments if scales is None else moments.rescaled(scales)
         past = past if self.fit_intercept else past.uncentred()
-        fit = Squares.of(past, ridge=self.ridge, joint=self._joint(K))
+        fit = Squares.of(past, ridge=self.ridge, joint=self.target_mode)
         W = self._solve(fit, K, warm, scales)
         if regression is not None:
             self._weigh_confounds(regression, W)
@@ -379,7 +375,7 @@ class TraceNormModel(WeightsInModes, TensorInput):
     def _penalty(self, n_targets: int) -> tuple[Any, tuple[int, ...]]:
         """Return the penalty and the shape of one weight tensor: with ``target_mode`` the targets are its first mode."""
         weights = None if self.mode_weights is None else read_numbers(self.mode_weights, "mode_weights", "numbers")
-        whole = (n_targets, *self.sample_shape_) if self._joint(n_targets) else self.sample_shape_
+        whole = (n_targets, *self.sample_shape_) if self.target_mode and n_targets > 1 else self.sample_shape_
         return as_penalty(self.penalty, whole, weights), whole
 
     def _solve(self, fit: DataFit, n_targets: int, warm: bool, scales: Array | None = None) -> Array:
@@ -387,8 +383,9 @@ class TraceNormModel(WeightsInModes, TensorInput):
         problems = self._problems(fit, n_targets)
         penalty, alpha = problems.penalty, problems.alpha
         self.alpha_ = float(alpha[0]) if alpha.shape[0] == 1 else np.array(to_numbers(alpha))
-        problem = (penalty, self._loss(n_targets), n_targets, place(alpha))
-        start = self._solution if warm and getattr(self, "_solved", None) == problem else None
+        problem = (penalty, self._loss(n_targets), n_targets)
+        goes_on = warm and getattr(self, "_solved", ())[:3] == problem and same_place(self._solution.W, alpha)
+        start = self._solution if goes_on else None
         record: list[tuple[int, float]] = []
 
         def watch(so_far: Solution) -> None:
@@ -404,7 +401,8 @@ class TraceNormModel(WeightsInModes, TensorInput):
         found = self._solver(fit)(problems, tol=self.tol, max_iter=self.max_iter, start=start, on_iteration=watch)
         self._solution, self._solved = found, problem
         coef = self._keep(problems, found, scales)
-        self._convergence = gap_curve(record, self.n_iter_, self.dual_gap_)
+        counts, gaps = zip(*record, (self.n_iter_, self.dual_gap_), strict=True)
+        self._convergence = np.array(counts, dtype=np.float64), np.array(gaps)
         return coef
 
     def _problems(self, fit: DataFit, n_targets: int) -> Problems:
@@ -432,20 +430,14 @@ class TraceNormModel(WeightsInModes, TensorInput):
         for name in ("_class_map", "confound_coef_"):  # they belonged to other weights
             self.__dict__.pop(name, None)
         W = problems.rows(found.W)
-        xp, limit = array_namespace(W), max(self.tol, float(array_namespace(W).max(found.gap)))
-        coef = W if scales is None else W / scales
-        kept = narrowed(coef, self._dtype)
-        if kept.dtype != coef.dtype:  # single precision may be too coarse for the gap: then the weights stay double
-            exact = as_dtype(kept, coef.dtype)
-            rounded = problems.tensors(exact if scales is None else exact * scales)
-            again = problems.certified(rounded, found.split, found.n_iter, found.rho)
-            if bool(xp.all(again.gap <= limit)):
-                found, W, coef = again, problems.rows(rounded), exact
-            else:
-                kept = coef
-        intercept, cost = self._intercept(problems, W, limit - found.gap)
+        xp, coef = array_namespace(W), W if scales is None else W / scales
+        if coef.dtype == self._dtype:
+            kept, gap = coef, found.gap
+            intercept = problems.fit.intercept(W) if self.fit_intercept else xp.zeros_like(W[:, 0])
+        else:
+            found, coef, kept, intercept, gap = self._rounded(problems, found, coef, scales)
         self.n_iter_, self.objective_ = found.n_iter, float(xp.sum(found.objective))
-        self.dual_gap_ = float(xp.max(found.gap + cost))
+        self.dual_gap_ = float(xp.max(gap))
         self.intercept_ = float(intercept[0]) if self._single else intercept
         self.coef_ = self._shaped(kept, (kept.shape[1],) if self._flat else self.sample_shape_)
         self._report(f"relative duality gap {self.dual_gap_:.1e} after {self.n_iter_} iterations")
@@ -453,21 +445,34 @@ class TraceNormModel(WeightsInModes, TensorInput):
             self._warn()
         return coef
 
-    def _intercept(self, problems: Problems, W: Array, room: Array) -> tuple[Array, Array]:
-        """Find the intercepts, in the precision of the samples where the gap has room (B,) for what that costs; and the cost."""
-        xp = array_namespace(W)
+    def _rounded(
+        self, problems: Problems, found: Solution, coef: Array, scales: Array | None
+    ) -> tuple[Solution, Array, Array, Array, Array]:
+        """Bring weights and intercepts to the precision of the samples, where the gap has room for what that costs.
+
+        Returns the solution of these weights, the weights as they are computed with and as they are kept, the intercepts, and
+        the gaps (B,).
+        """
+        xp, limit = array_namespace(coef), max(self.tol, float(array_namespace(coef).max(found.gap)))
+        kept = narrowed(coef, self._dtype)
+        exact = as_dtype(kept, coef.dtype)
+        rounded = problems.tensors(exact if scales is None else exact * scales)
+        again = problems.certified(rounded, found.split, found.n_iter, found.rho)
+        if bool(xp.all(again.gap <= limit)):
+            found, coef = again, exact
+        else:  # too coarse: the weights stay double
+            kept = coef
         if not self.fit_intercept:
-            return as_dtype(xp.zeros_like(W[:, 0]), self._dtype), xp.zeros_like(room)
-        found = problems.fit.intercept(W)
-        kept = narrowed(found, self._dtype)
-        if kept.dtype == found.dtype:
-            return found, xp.zeros_like(room)
-        curvature = self._loss(found.shape[0]).curvature
+            return found, coef, kept, as_dtype(xp.zeros_like(coef[:, 0]), self._dtype), found.gap
+        intercept = problems.fit.intercept(problems.rows(found.W))
+        short = narrowed(intercept, self._dtype)
         # The loss is flat at the best intercept: another costs at most half the curvature times the square of the distance.
-        square = summed((as_dtype(kept, found.dtype) - found) ** 2, room.shape[0])
+        curvature, room = self._loss(intercept.shape[0]).curvature, xp.clip(limit - found.gap, max=0.1 * self.tol)
+        square = summed((as_dtype(short, intercept.dtype) - intercept) ** 2, room.shape[0])
         cost = 0.5 * (curvature or 0.0) * square / xp.where(problems.scale > 0, problems.scale, xp.ones_like(room))
-        fits = curvature is not None and bool(xp.all(cost <= xp.minimum(room, xp.full_like(room, 0.1 * self.tol))))
-        return (kept, cost) if fits else (found, xp.zeros_like(room))
+        if curvature is None or not bool(xp.all(cost <= room)):
+            return found, coef, kept, intercept, found.gap
+        return found, coef, kept, short, found.gap + cost
 
     def _warn(self) -> None:
         """Warn of an answer that is not proven, or of weights that are all zero."""
@@ -556,7 +561,7 @@ class TraceNormModel(WeightsInModes, TensorInput):
     def convergence_(self) -> Array:
         """Iteration and relative duality gap, the largest over targets, at every check of the last solve."""
         check_is_fitted(self)
-        return np.stack(self._convergence, axis=1)
+        return gap_curve(*self._convergence)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the last solution out of pickles unless it may be started from."""
@@ -577,16 +582,16 @@ def _with_confounds(block: Block, confounds: Array) -> Block:
     return replace(block, confounds=move_to(rows, block.X, block.Y.dtype))
 
 
-def gap_curve(record: Sequence[tuple[int, float]], n_iter: int, gap: float) -> tuple[Array, Array]:
-    """Return the iterations of a record and the largest gaps over targets, ending with what the solver returned.
+def gap_curve(counts: Array, gaps: Array) -> Array:
+    """Return iterations and the largest gaps over targets (n, 2), given those of all checks and of what the solver returned.
 
     Newton solves separable targets one after the other: a count that falls back is the next target's.
     """
-    counts, gaps = np.array(record, dtype=np.float64).reshape(-1, 2).T
+    n_iter, counts = counts[-1], counts[:-1]
     iterations = np.unique(counts[counts < n_iter])
     largest = np.zeros(len(iterations))
     for run in np.split(np.arange(len(counts)), np.flatnonzero(np.diff(counts) <= 0) + 1):
         if len(run):  # between two looks, and after the last, the gap is what was proven before
             last = np.searchsorted(counts[run], iterations, side="right") - 1
             largest = np.maximum(largest, gaps[run][np.maximum(last, 0)])
-    return np.append(iterations, float(n_iter)), np.append(largest, gap)
+    return np.stack([np.append(iterations, n_iter), np.append(largest, gaps[-1])], axis=1)

@@ -102,7 +102,7 @@ _FORMS: dict[str, Callable[[Any], bool]] = {
     "view_": lambda value: isinstance(value, str),
     "view_shares_": lambda value: all(isinstance(name, str) and _size(share) for name, share in value.items()),
     "calibration_": _number, "class_map_": _map, "_class_map": _map, "_dtype": lambda value: value in (np.float32, np.float64),
-    "_solution": lambda value: isinstance(value, Solution), "_solved": lambda value: len(value) == 4,
+    "_solution": lambda value: isinstance(value, Solution), "_solved": lambda value: len(value) >= 3,
 }  # fmt: skip
 
 _LINEAR = ("sample_shape_", "n_features_in_", "coef_", "intercept_", "n_iter_", "dual_gap_")

@@ -340,7 +340,7 @@ def _batch(reading: Reading, index: Array, shape: tuple[int, ...], train: Array)
     A, Y = (A - x_mean) / scales, Y - y_mean
     back = np.swapaxes(A, 1, 2)
     covariance, cross = back @ A / m, np.swapaxes(back @ Y, 1, 2) / m
-    ridge = np.full(T if model._joint(K) else T * K, model.ridge)
+    ridge = np.full(T if model.target_mode else T * K, model.ridge)
     fit = Squares(
         SpectralGram(2.0 * covariance),
         cross.reshape(T * K, -1),

@@ -434,7 +434,7 @@ def _grown(reading: Reading, order: Array, test: Array, sizes: Array, scoring: A
         more = Moments.of(block.X[start:stop], block.Y[start:stop])
         past = more if past is None else past + more
         known = past if model.fit_intercept else past.uncentred()
-        fit = Squares.of(known, ridge=model.ridge, joint=model._joint(K))
+        fit = Squares.of(known, ridge=model.ridge, joint=model.target_mode)
         fit = fit if basis is None else fit.lifted(basis, origin, variances)
         problems = model._problems(fit, K)
         start_from: Solution | None = solution

@@ -235,12 +235,12 @@ def solve(
     alike have learned.
     """
     model, loss, K = reading.model, reading.loss, samples.n_targets // n_sets
-    if n_sets > 1 and not (loss.has_moments or (loss.is_separable and not model._joint(K))):
+    if n_sets > 1 and not (loss.has_moments or (loss.is_separable and not (model.target_mode and K > 1))):
         parts = enumerate(_apart(samples, n_sets))
         apart = [solve(reading, one, tol=tol, pace=pace, n_exact=int(s < n_exact)) for s, one in parts]
         xp = array_namespace(apart[0][0])
         return xp.concat([W for W, _ in apart]), xp.concat([b for _, b in apart])
-    form, joint = choose_form(samples, loss), model._joint(K)
+    form, joint = choose_form(samples, loss), model.target_mode
     scales = samples.mode_scales() if model.scaling else None
     options: dict[str, Any] = {"ridge": model.ridge, "fit_intercept": model.fit_intercept, "spectral": n_sets > 1}
     fit: Any = datafit(samples.rescaled(scales), loss, form, joint=joint and n_sets == 1, **options)

@@ -76,7 +76,7 @@ def trace_norm_path(
     form = choose_form(samples, loss)
     samples = samples if form.name == "moments" and not model.scaling else samples.checked()
     scales = samples.mode_scales() if model.scaling else None
-    options = {"ridge": model.ridge, "joint": model._joint(K), "fit_intercept": model.fit_intercept, "spectral": True}
+    options = {"ridge": model.ridge, "joint": model.target_mode, "fit_intercept": model.fit_intercept, "spectral": True}
     fit = datafit(samples.rescaled(scales), loss, form, **options)
     reference = fit.at_zero.value
     xp = array_namespace(reference)
