@@ -1,8 +1,8 @@
 """What the transformers share: reading samples wherever they are, adding up what is learned, and applying it in blocks.
 
-A transformer says how a block of samples is summarised (``_measure``), what follows from the sum of all summaries (``_keep``, with
-``_known`` as the way back, for ``partial_fit``), and what becomes of a block (``_map``). What is learned is small and is held as
-arrays of NumPy in double precision; ``transform`` returns arrays of the library, device and precision of its samples.
+A transformer says how a block of samples is summarised (``_measure``), what follows from the sum of all summaries (``_keep``, and
+``_known`` back, for ``partial_fit``), and what becomes of a block (``_map``). What is learned is small and is held as arrays of
+NumPy in double precision; ``transform`` returns arrays of the library, device and precision of its samples.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def best_scores(cv: Any, X: Any, y: Any, confounds: Array | None, folds: Folds, 
         (block,) = seen.blocks
         samples = Samples.of(replace(block, Y=targets.Y), seen.shape)
         numbers = not reading.model._learns_classes
-        design = Design(samples, folds, reading.loss, joint=False, fit_intercept=cv.fit_intercept, numbers=numbers)
+        design = Design.of(samples, folds, reading.loss, fit_intercept=cv.fit_intercept, numbers=numbers)
         at_zero = not read_alphas(cv.alphas, cv.eps)[1]
         walks = ((ridge_path(design, ridges_for(design)), False), (_alphas(design, cv, norm, seen.n_targets), at_zero))
         best = [_best(walk, design, reading, scoring, order[own], at_zero=zero) for walk, zero in walks]

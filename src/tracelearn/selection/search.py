@@ -365,7 +365,7 @@ def ridges_for(design: Design) -> Array:
         xp = array_namespace(variances)
         return np.asarray(_RIDGES * (float(xp.max(xp.sum(variances, axis=-1))) or 1.0))
     xp = array_namespace(whole.rows)
-    train = move_to(design.folds.masks(held=False), whole.rows, whole.rows.dtype)
+    train = move_to(design.folds.masks[0], whole.rows, whole.rows.dtype)
     n = xp.sum(train, axis=1)
     variance = train @ xp.sum(whole.rows**2, axis=1) / n
     if design.fit_intercept:
@@ -381,7 +381,7 @@ def ridge_path(design: Design, ridges: Array) -> Iterator[tuple[Array, Array]]:
     """
     whole, folds, r, K = design.principal, design.folds, design.reduced.n_features, design.samples.n_targets
     like = design.coordinates.cross if whole is None else whole.rows
-    xp, each = array_namespace(like), r * K * len(folds) if whole is None else r * (K + folds.longest)
+    xp, each = array_namespace(like), r * K * len(folds) if whole is None else r * (K + int(folds.sizes.max()))
     most = max(1, _LARGEST_BATCH // each)
     for begin in range(0, len(ridges), most):
         own = move_to(ridges[begin : begin + most], like, like.dtype)
@@ -411,7 +411,7 @@ def walk_logistic(design: Design, view: str) -> Table | None:
     Y = xp.concat([-codes, codes], axis=1) if two else codes
     centred = X - share @ X if design.fit_intercept else X
     ridges = _SOFT_RIDGES * (float(share @ xp.sum(centred**2, axis=1)) or 1.0)
-    train = share * move_to(design.folds.masks(held=False), share, share.dtype)
+    train = share * move_to(design.folds.masks[0], share, share.dtype)
     shares, Y = train / xp.sum(train, axis=1, keepdims=True), xp.astype(Y > 0, X.dtype)
     paths = softmax_regression(centred, Y, shares, ridges.tolist(), fit_intercept=design.fit_intercept)
     held, scores = np.full((len(ridges), len(design.folds)), None), np.empty((len(ridges), len(design.folds)))
@@ -456,7 +456,7 @@ class _Found:
         design, first, points = self.design, 0, iter(points)
         longest = len(folds) * design.centre.shape[0]
         if design.samples.in_memory:
-            longest = max(longest, design.folds.longest)
+            longest = max(longest, int(design.folds.sizes.max()))
         most = max(1, _LARGEST_BATCH // (len(own) * design.samples.n_targets * longest))
         while some := list(itertools.islice(points, most)):
             rows, offsets = zip(*some, strict=True)
@@ -521,7 +521,7 @@ def with_held_out_classes(tables: Sequence[Table]) -> list[Table]:
     for what is learned from them.
     """
     design, K = tables[0].design, tables[0].design.samples.n_targets
-    folds, samples, masks = design.folds, design.reduced.checked(), design.folds.masks(held=True)
+    folds, samples, masks = design.folds, design.reduced.checked(), design.folds.masks[1]
     every = -(-int(np.sum(masks)) // MOST_HELD)
     kept = np.zeros_like(masks)
     for f, mask in enumerate(masks):
