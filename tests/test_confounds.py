@@ -148,7 +148,7 @@ def test_a_search_on_dask_regresses_within_folds_as_one_in_memory():
     np.testing.assert_allclose(cluster.predict(X, C), memory.predict(X, C), atol=1e-2)
     folds = Folds(list(KFold(5).split(X)), 70)
     reads = [TraceNormRegressor()._read(as_raw(one, y, confounds=C)) for one in (X, chunked)]
-    rows, moments = (Design(own, folds, Squared(), joint=False, fit_intercept=True).held for own in reads)
+    rows, moments = (Design.of(own, folds, Squared()).held for own in reads)
     for held, summed in zip(rows, moments, strict=True):
         explicit = Moments.of(held.rows, held.Y)
         np.testing.assert_allclose(summed.gram, explicit.gram, atol=1e-8)

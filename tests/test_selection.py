@@ -102,7 +102,7 @@ def test_ridge_alone_is_ridge_regression(problem, case, fit_intercept):
     splits, rows = list(cv.split(X)), X.reshape(n, -1)[:, :40]
     weight = np.linspace(1.0, 3.0, n) if weighted else np.full(n, 2.0)
     samples = Samples.of(Block(rows, y[:, None], weight), (40,))
-    design = Design(samples, Folds(splits, n), Squared(), False, fit_intercept)
+    design = Design.of(samples, Folds(splits, n), Squared(), fit_intercept=fit_intercept)
     assert (design.principal is not None) == shared
     table = walk_ridges(design, "raw")
     for ridge, held in zip(table.ridges, table.held, strict=True):
@@ -332,7 +332,7 @@ def test_candidates_in_one_batch_give_what_each_gives_alone(problem, monkeypatch
     X, y = problem
     folds = Folds(list(KFold(3).split(X)), len(y))
     samples = Samples.of(Block(X.reshape(90, -1), np.stack([y, -y + X[:, 0, 0, 0]], 1)), SHAPE)
-    design = Design(samples, folds, Squared(), False, True)
+    design = Design.of(samples, folds, Squared())
     candidates = [Candidate(), Candidate(mode_weights=(0.0, 1.0, 0.0)), Candidate(ridge=0.3)]
     alphas = np.array([0.3, 0.1])
     together = walk(design, candidates, alphas)

@@ -1,8 +1,8 @@
 """What the transformers share: reading samples wherever they are, adding up what is learned, and applying it in blocks.
 
-A transformer says what is summarised of samples (``_features``, ``_rules``), what follows from a summary (``_keep``), what is
-known of it afterwards (``_known``), and what becomes of a block of samples (``_map``). What is learned is small and is held as
-arrays of NumPy in double precision; ``transform`` returns arrays of the library, device and precision of its samples.
+A transformer says how a block of samples is summarised (``_measure``), what follows from the sum of all summaries (``_keep``, and
+``_known`` back, for ``partial_fit``), and what becomes of a block (``_map``). What is learned is small and is held as arrays of
+NumPy in double precision; ``transform`` returns arrays of the library, device and precision of its samples.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import functools
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, Self
 
@@ -66,6 +66,11 @@ Second = Callable[[Array], list[Array]]
 Measure = Callable[[Array, Array], "Summary"]
 
 
+def no_sums(rows: Array) -> list[Array]:
+    """Want nothing but the mean."""
+    return []
+
+
 @dataclass(frozen=True, eq=False)
 class Summary:
     """Total weight and mean of some samples, and sums of squares or products about that mean; parts add up.
@@ -77,7 +82,7 @@ class Summary:
     weight: float
     mean: Array
     sums: list[Array]
-    second: Second
+    second: Second = no_sums
     eps: float = float(np.finfo(np.float64).eps)
 
     def __add__(self, other: Summary) -> Summary:
@@ -90,7 +95,7 @@ class Summary:
         return Summary(weight, mean, sums, self.second, max(self.eps, other.eps))
 
 
-def summarise(T: Array, weight: Array, second: Second, shared: Sequence[int] = ()) -> Summary:
+def summarise(T: Array, weight: Array, second: Second = no_sums, shared: Sequence[int] = ()) -> Summary:
     """Summarise tensors (n, ...) of any array library; the mean is one number along the axes ``shared``."""
     xp, rows = array_namespace(T), as_dtype(T, widest(T)["dtype"])
     # The first row is as close to the mean as any: a shift by it, then by the small step that is left, keeps the digits
@@ -109,15 +114,13 @@ def summarise(T: Array, weight: Array, second: Second, shared: Sequence[int] = (
     return Summary(float(total), to_numpy(first + step)[0], sums, second, float(xp.finfo(T.dtype).eps))
 
 
-def no_sums(rows: Array) -> list[Array]:
-    """Want nothing but the mean."""
-    return []
+def squares(rows: Array, shared: Sequence[int] = (), shape: Sequence[int] | None = None) -> list[Array]:
+    """Sum squares over rows, and over the axes along which means do not vary: these stay, with size one.
 
-
-def squares(shared: Sequence[int], shape: tuple[int, ...], rows: Array) -> list[Array]:
-    """Sum squares over rows, and over the axes along which means do not vary: these stay, with size one."""
+    A step between two means has size one there: it is that of every entry of a sample of this shape.
+    """
     xp = array_namespace(rows)
-    rows = xp.broadcast_to(rows, (rows.shape[0], *shape))  # a step between two means has size one there
+    rows = rows if shape is None else xp.broadcast_to(rows, (rows.shape[0], *shape))
     return [xp.sum(rows**2, axis=(0, *shared), keepdims=True)[0, ...]]
 
 
@@ -197,21 +200,17 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
 
     # --- what each transformer says for itself -----------------------------------------------------------------------
 
-    def _features(self, T: Array) -> Array:
-        """Find what is summarised of a block of tensors."""
-        return T
-
-    def _rules(self) -> tuple[Second, Sequence[int]]:
-        """Find which sums about the mean are needed, none by default, and the axes along which the mean does not vary."""
-        return no_sums, ()
+    @abstractmethod
+    def _measure(self, T: Array, weight: Array) -> Summary:
+        """Summarise a block of tensors."""
 
     @abstractmethod
     def _keep(self, summary: Summary) -> None:
-        """Set what follows from a summary."""
+        """Set what follows from the summary of all samples."""
 
     @abstractmethod
     def _known(self) -> tuple[Array, list[Array]]:
-        """Find the mean of the samples so far, and the sums for each unit of weight, in what was kept."""
+        """Find the mean of that summary, and its sums for each unit of weight, in what was kept."""
 
     @abstractmethod
     def _map(self, T: Array) -> Array:
@@ -258,14 +257,14 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
         self._learn(X, sample_weight)
 
     def _learn(self, X: Any, sample_weight: Any) -> None:
-        whole = self._total(lambda T, weight: summarise(self._features(T), weight, *self._rules()), X, sample_weight)
+        whole = self._total(self._measure, X, sample_weight)
         if hasattr(self, "n_samples_seen_"):
             seen, (mean, sums) = float(self.n_samples_seen_), self._known()
-            whole = Summary(seen, mean, [seen * part for part in sums], self._rules()[0]) + whole
+            whole = replace(whole, weight=seen, mean=mean, sums=[seen * part for part in sums]) + whole
         self.n_samples_seen_: Any = int(whole.weight) if whole.weight.is_integer() else whole.weight
         self._keep(whole)
 
-    def _total(self, measure: Measure, X: Any, sample_weight: Any) -> Any:
+    def _total(self, measure: Measure, X: Any, sample_weight: Any) -> Summary:
         """Add up the summaries of all samples, in one pass."""
         # Blocks of Dask want targets: one entry of each sample is there and costs nothing.
         y = X[(slice(None), *(0,) * (X.ndim - 1))] if is_dask(X) and X.ndim > 1 else None
@@ -291,7 +290,8 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
                     check_range(T, "X")
                 return summary  # type: ignore[no-any-return]
 
-        return found.execution.total(part, found.batches)
+        whole: Summary = found.execution.total(part, found.batches)
+        return whole
 
     def _blocks(self, T: Array) -> Iterator[slice]:
         n, rows = T.shape[0], max(1, _BLOCK_BYTES // (8 * self._row_size()))
@@ -427,8 +427,8 @@ class ModeTransformer(LinearTransformer):
     def _matrices(self) -> list[Array]:
         """What modes are multiplied by, (r_n, I_n) each."""
 
-    def _rules(self) -> tuple[Second, Sequence[int]]:
-        return functools.partial(mode_scatters, range(len(self.sample_shape_))), ()
+    def _measure(self, T: Array, weight: Array) -> Summary:
+        return summarise(T, weight, functools.partial(mode_scatters, range(len(self.sample_shape_))))
 
     def _keep(self, summary: Summary) -> None:
         self.mean_ = summary.mean

@@ -14,7 +14,7 @@ from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, to_single, widest
-from tracelearn.features.base import Summary, TensorTransformer, read_time_axis
+from tracelearn.features.base import Summary, TensorTransformer, read_time_axis, summarise
 from tracelearn.samples.checks import check_range
 from tracelearn.samples.scikit_learn import Interval, StrOptions
 
@@ -149,8 +149,8 @@ class Convolutions(TensorTransformer):
         T = T - T[..., :1]
         return T - xp.mean(T, axis=-1, keepdims=True)
 
-    def _features(self, T: Array) -> Array:
-        """Find the autocovariances of every sample, (n, channels, dilations, 9)."""
+    def _measure(self, T: Array, weight: Array) -> Summary:
+        """Summarise the autocovariances of every sample, (n, channels, dilations, 9)."""
         xp, signals = array_namespace(T), self._signals(T)
         times = signals.shape[-1]
         lags = [[lag * step for lag in range(_LENGTH)] for step in self._steps()]
@@ -163,7 +163,7 @@ class Convolutions(TensorTransformer):
             check_range(T, "X")
         none = xp.zeros_like(found[0])
         rows = xp.stack([xp.stack([found.get(lag, none) for lag in own], axis=-1) for own in lags], axis=-2)
-        return xp.permute_dims(rows, (1, 0, 2, 3))
+        return summarise(xp.permute_dims(rows, (1, 0, 2, 3)), weight)
 
     def _known(self) -> tuple[Array, list[Array]]:
         return self.autocovariances_, []

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, widest
-from tracelearn.features.base import Second, Summary, TensorTransformer, squares
+from tracelearn.features.base import Summary, TensorTransformer, squares, summarise
 
 __all__ = ["Logarithm"]
 
@@ -63,17 +61,14 @@ class Logarithm(OneToOneFeatureMixin, TensorTransformer):
     def __init__(self, *, tensor_shape: Any = None) -> None:
         self.tensor_shape = tensor_shape
 
-    def _features(self, T: Array) -> Array:
+    def _measure(self, T: Array, weight: Array) -> Summary:
         xp = array_namespace(T)
         smallest = float(xp.min(T))
         if smallest <= 0:
             raise ValueError(
                 f"Expected samples of positive entries for their logarithm, got {smallest:g}: leave it out."
             )
-        return xp.log(as_dtype(T, widest(T)["dtype"]))
-
-    def _rules(self) -> tuple[Second, Sequence[int]]:
-        return functools.partial(squares, (), self.sample_shape_), ()
+        return summarise(xp.log(as_dtype(T, widest(T)["dtype"])), weight, squares)
 
     def _keep(self, summary: Summary) -> None:
         self.mean_, self.var_ = summary.mean, summary.sums[0] / summary.weight

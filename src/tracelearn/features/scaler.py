@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import OneToOneFeatureMixin
 
 from tracelearn.arrays.array_api import Array, move_to
-from tracelearn.features.base import LinearTransformer, Second, Summary, read_modes, squares
+from tracelearn.features.base import LinearTransformer, Summary, read_modes, squares, summarise
 from tracelearn.samples.scikit_learn import StrOptions
 
 __all__ = ["TensorStandardScaler"]
@@ -91,14 +91,14 @@ class TensorStandardScaler(OneToOneFeatureMixin, LinearTransformer):
         self.tensor_shape = tensor_shape
         self.copy = copy
 
-    def _rules(self) -> tuple[Second, Sequence[int]]:
+    def _measure(self, T: Array, weight: Array) -> Summary:
         shape = self.sample_shape_
         if isinstance(self.per, str):
             own: Sequence[int] = range(len(shape) if self.per == "feature" else 0)
         else:
             own = read_modes(self.per, shape, "per, if neither 'feature' nor 'global',")
         shared = tuple(mode + 1 for mode in range(len(shape)) if mode not in own)
-        return functools.partial(squares, shared, shape), shared
+        return summarise(T, weight, functools.partial(squares, shared=shared, shape=shape), shared)
 
     def _keep(self, summary: Summary) -> None:
         self.mean_ = summary.mean if self.with_mean or self.with_std else None

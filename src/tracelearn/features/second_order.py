@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from numbers import Integral, Real
@@ -237,9 +236,9 @@ class SecondOrder(TensorTransformer):
         """Find variance and mean of every channel over the times of each sample, for their means and squares over samples."""
         xp, signals = array_namespace(T), self._signals(as_dtype(T, widest(T)["dtype"]))
         levels = xp.stack([xp.var(signals, axis=-1), xp.mean(signals, axis=-1)], axis=-1)
-        return summarise(levels, weight, functools.partial(squares, (), tuple(levels.shape[1:])))
+        return summarise(levels, weight, squares)
 
-    def _features(self, T: Array) -> Array:
+    def _covariances(self, T: Array) -> Array:
         """Find S of every sample, in double precision."""
         T = as_dtype(T, widest(T)["dtype"])
         xp, signals = array_namespace(T), self._signals(T)
@@ -256,6 +255,9 @@ class SecondOrder(TensorTransformer):
         return xp.concat([upper, xp.concat([xp.matrix_transpose(means), ones], axis=-1)], axis=-2)
 
     # --- learning and applying ---------------------------------------------------------------------------------------
+
+    def _measure(self, T: Array, weight: Array) -> Summary:
+        return summarise(self._covariances(T), weight)
 
     def _known(self) -> tuple[Array, list[Array]]:
         return self.reference_, []
@@ -274,7 +276,7 @@ class SecondOrder(TensorTransformer):
         self._smallest = _SMALLEST * (1.0 if self.reference else float(np.mean(np.linalg.eigvalsh(relative))) or 1.0)
 
     def _map(self, T: Array) -> Array:
-        S = self._features(T)
+        S = self._covariances(T)
         xp, R = array_namespace(S), move_to(self.whitener_, S, S.dtype)
         S = R @ S @ xp.matrix_transpose(R) + move_to(self._unseen, S, S.dtype)
         values, vectors = xp.linalg.eigh((S + xp.matrix_transpose(S)) / 2)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-import functools
 import math
-from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -13,7 +11,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_non_numpy, move_to, widest
-from tracelearn.features.base import Second, Summary, TensorTransformer, squares, summarise
+from tracelearn.features.base import Summary, TensorTransformer, squares, summarise
 from tracelearn.features.scaler import TensorStandardScaler
 from tracelearn.samples import as_source
 from tracelearn.samples.checks import read_numbers
@@ -137,7 +135,10 @@ class Views(TensorTransformer, BaseComposition):  # type: ignore[misc]
             clone(view).set_params(tensor_shape=self.tensor_shape).set_output(transform="default") for view in found
         ]
 
-    def _features(self, T: Array) -> Array:
+    def _measure(self, T: Array, weight: Array) -> Summary:
+        return summarise(self._flat(T), weight, squares)
+
+    def _flat(self, T: Array) -> Array:
         """See tensors as every view does, each flat, one after the other."""
         xp, T = array_namespace(T), as_dtype(T, widest(T)["dtype"])
         return xp.concat([xp.reshape(view.transform(T), (T.shape[0], -1)) for view in self.transformers_], axis=1)
@@ -149,11 +150,8 @@ class Views(TensorTransformer, BaseComposition):  # type: ignore[misc]
         self.sample_shape_, self.n_features_in_ = fitted[0].sample_shape_, math.prod(fitted[0].sample_shape_)
         self.n_samples_seen_ = fitted[0].n_samples_seen_
         flat = xp.concat([xp.reshape(part, (n, -1)) for part in parts], axis=1)
-        self._keep(summarise(flat, weight, *self._rules()))
+        self._keep(summarise(flat, weight, squares))
         return flat * move_to(np.repeat(self.view_factors_, self._sizes()), flat, flat.dtype)
-
-    def _rules(self) -> tuple[Second, Sequence[int]]:
-        return functools.partial(squares, (), self._shape_out()), ()
 
     def _keep(self, summary: Summary) -> None:
         weights = (
@@ -180,7 +178,7 @@ class Views(TensorTransformer, BaseComposition):  # type: ignore[misc]
 
     def _map(self, T: Array) -> Array:
         factors = np.repeat(self.view_factors_, self._sizes())
-        return self._features(T) * move_to(factors, T, T.dtype)
+        return self._flat(T) * move_to(factors, T, T.dtype)
 
     def _sizes(self) -> list[int]:
         return [math.prod(view._shape_out()) for view in self.transformers_]

@@ -225,7 +225,7 @@ def _check_transformer(view: TensorTransformer) -> None:
     mean, sums = view._known()
     expect(all(_numbers(np.asarray(part)) for part in (mean, *sums)), "a transformer whose moments are no numbers")
     again = copy.copy(view)
-    again._keep(Summary(1.0, mean, sums, view._rules()[0]))
+    again._keep(Summary(1.0, mean, sums))
     if isinstance(again, ModePCA):
         again._set(list(view.components_))  # type: ignore[attr-defined] # whose number rounding may decide
     for name, expected in vars(again).items():

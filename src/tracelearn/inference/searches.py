@@ -14,7 +14,7 @@ from tracelearn.penalties import as_penalty
 from tracelearn.problems.batch import alpha_max
 from tracelearn.samples.samples import Samples
 from tracelearn.selection.folds import Design, Folds
-from tracelearn.selection.search import Group, calibrated, path, read_alphas, ridge_path, ridges_for, with_weights
+from tracelearn.selection.search import Group, calibrated, first_with_weights, path, read_alphas, ridge_path, ridges_for
 from tracelearn.selection.session import see
 
 __all__ = ["best_scores", "can_repeat"]
@@ -38,7 +38,8 @@ def best_scores(cv: Any, X: Any, y: Any, confounds: Array | None, folds: Folds, 
         (block,) = seen.blocks
         samples = Samples.of(replace(block, Y=targets.Y), seen.shape)
         numbers = not reading.model._learns_classes
-        design = Design(samples, folds, reading.loss, joint=False, fit_intercept=cv.fit_intercept, numbers=numbers)
+        options = {"fit_intercept": cv.fit_intercept, "numbers": numbers, "by_score": scoring is not None}
+        design = Design.of(samples, folds, reading.loss, **options)
         at_zero = not read_alphas(cv.alphas, cv.eps)[1]
         walks = ((ridge_path(design, ridges_for(design)), False), (_alphas(design, cv, norm, seen.n_targets), at_zero))
         best = [_best(walk, design, reading, scoring, order[own], at_zero=zero) for walk, zero in walks]
@@ -91,5 +92,5 @@ def _best(
     edged = np.concatenate([values[:1], values, values[-1:]])
     smooth = np.round(0.25 * edged[:-2] + 0.5 * edged[1:-1] + 0.25 * edged[2:], 9)
     at = np.argmax(smooth, axis=0)
-    at = (with_weights(at, values, design, by_score=scoring is not None) if at_zero else at)[None]
+    at = np.maximum(at, first_with_weights(values, design) if at_zero else 0)[None]
     return np.take_along_axis(smooth, at, axis=0)[0], np.take_along_axis(np.stack(shown), at, axis=0)[0]

@@ -186,7 +186,7 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
         numbers = session.view_shares is not None and not self._classifier and self.scoring is None
         is_chance = numbers and best.means[at] < 0.5 * best.errors[at]
         if self.one_standard_error or is_chance:
-            at = best.with_weights(int(np.argmax(best.means >= best.means[at] - best.errors[at])))
+            at = max(best.first, int(np.argmax(best.means >= best.means[at] - best.errors[at])))
         self._describe(session, best, at)
         whole = session.whole or session
         view = whole.view(best.candidate.view)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from numbers import Integral
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,11 +52,29 @@ class Folds:
     def __len__(self) -> int:
         return len(self.splits)
 
+    @cached_property
+    def masks(self) -> Array:
+        """Which samples each fold learns from, and which it holds out, (2, F, n)."""
+        found = np.zeros((2, len(self.splits), self.n), dtype=bool)
+        for f, (train, test) in enumerate(self.splits):
+            found[0, f, train] = found[1, f, test] = True
+        return found
+
+    @property
+    def sizes(self) -> Array:
+        """How many samples each fold holds out, (F,)."""
+        return np.sum(self.masks[1], axis=1)
+
     @property
     def ratio(self) -> float:
         """How many samples are held out for each one that is learned from, the mean over folds."""
-        train, test = zip(*self.splits, strict=True)
-        return float(np.mean(np.divide(list(map(len, test)), list(map(len, train)))))
+        return float(np.mean(self.sizes / np.sum(self.masks[0], axis=1)))
+
+    @property
+    def leaves_none_out(self) -> bool:
+        """Whether every fold learns from all samples that it does not hold out."""
+        training, held = self.masks
+        return np.array_equal(training, ~held)
 
     def among(self, chosen: Array) -> Folds:
         """Keep the samples for which an array (n,) is true, numbered anew."""
@@ -63,25 +82,15 @@ class Folds:
         splits = [tuple(place[part[chosen[part]]] for part in split) for split in self.splits]
         return Folds([(train, test) for train, test in splits if len(train) and len(test)], int(chosen.sum()))
 
-    @cached_property
+    @property
     def fold_of(self) -> Array | None:
         """The fold (n,) that holds each sample out, where every sample is held out exactly once."""
-        found, held = np.full(self.n, -1, dtype=np.int16), 0
-        for f, (train, test) in enumerate(self.splits):
-            found[test], held = f, held + len(test)
-            if len(train) + len(test) != self.n:
-                return None
-        return found if held == self.n and not np.any(found < 0) else None
-
-    @property
-    def longest(self) -> int:
-        """The largest number of samples that a fold holds out."""
-        return max(len(test) for _, test in self.splits)
+        once = self.leaves_none_out and np.all(np.sum(self.masks[1], axis=0) == 1)
+        return np.argmax(self.masks[1], axis=0) if once else None
 
     def tables(self, most: int) -> list[tuple[Array, Array]]:
         """What at most so many folds hold out as an index (F, m), and ones (F, m) where it is no padding; little is padded."""
-        tests, found = [test for _, test in self.splits], []
-        sizes = np.array([len(test) for test in tests])
+        tests, sizes, found = [test for _, test in self.splits], self.sizes, []
         most = most if sizes.max() <= _PADDED * sizes.mean() else 1
         for begin in range(0, len(tests), most):
             own = slice(begin, begin + most)
@@ -89,13 +98,6 @@ class Folds:
             index = np.zeros(inside.shape, dtype=int)
             index[inside] = np.concatenate(tests[own])
             found.append((index, inside))
-        return found
-
-    def masks(self, *, held: bool) -> Array:
-        """Mark the training or the held-out samples of each fold, (F, n)."""
-        found = np.zeros((len(self.splits), self.n), dtype=bool)
-        for f, split in enumerate(self.splits):
-            found[f, split[1 if held else 0]] = True
         return found
 
 
@@ -278,14 +280,48 @@ class Design:
     than features are held by their coordinates in what they ``span``.
     """
 
-    samples: Samples
+    samples: Samples  # in memory with every number looked at, in the precision that solvers work in
+    reduced: Samples  # the same by their coordinates in what they span, where that is a basis
+    span: Span | Distinct | None
+    form: Form
     folds: Folds
     loss: Loss
-    joint: bool
+    joint: bool  # whether targets are one more mode
     fit_intercept: bool
-    numbers: bool = False  # whether targets are numbers, of which the size of predictions counts too
-    judge: Callable[[Held, Array], Array] | None = None  # what held-out scores (n_f, M, K) of M models are worth, (M,)
-    by_score: bool = False  # whether that selects, or the variance that is explained after calibration
+    numbers: bool  # whether targets are numbers, of which the size of predictions counts too
+    judge: Callable[[Held, Array], Array] | None  # what held-out scores (n_f, M, K) of M models are worth, (M,)
+    by_score: bool  # whether that selects, or the variance that is explained after calibration
+
+    @classmethod
+    def of(
+        cls,
+        samples: Samples,
+        folds: Folds,
+        loss: Loss,
+        *,
+        joint: bool = False,
+        fit_intercept: bool = True,
+        numbers: bool = False,
+        judge: Callable[[Held, Array], Array] | None = None,
+        by_score: bool = False,
+    ) -> Design:
+        """Choose how samples are kept. Each fold is decomposed, so a basis is for all that are fewer than features."""
+        form, n, p = choose_form(samples, loss), folds.n, samples.n_features
+        samples = samples.checked() if samples.in_memory else samples
+        span: Span | Distinct | None = None
+        if form.name == "moments" and samples.rows is not None:
+            distinct = Distinct.of(samples.rows, origin_of(samples, fit_intercept=fit_intercept))
+            if distinct is not None and len(distinct.kept) <= n:
+                span, form = distinct, Form("basis", f"{len(distinct.kept)} of {p} features differ")
+            elif n < p:
+                form = Form("basis", f"{n} samples are fewer than {p} features")
+        if form.name == "basis" and span is None:
+            span = Span.of(samples.rows, origin_of(samples, fit_intercept=fit_intercept))  # type: ignore[arg-type]
+        reduced = samples
+        if span is not None:
+            coordinates = span.coordinates
+            reduced = samples.with_rows(coordinates, (coordinates.shape[1],)).checked()
+        return cls(samples, reduced, span, form, folds, loss, joint, fit_intercept, numbers, judge, by_score)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -293,52 +329,11 @@ class Design:
         return (self.samples.n_targets, *self.samples.shape) if self.joint else self.samples.shape
 
     @cached_property
-    def form(self) -> Form:
-        """How the samples are kept; each fold is decomposed, so a basis is for all samples that are fewer than features."""
-        found, n, p = choose_form(self.samples, self.loss), self.folds.n, self.samples.n_features
-        if found.name != "moments" or not self.samples.in_memory or is_sparse(self.samples.like):
-            return found
-        if self._distinct is not None:
-            return Form("basis", f"{len(self._distinct.kept)} of {p} features differ")
-        return Form("basis", f"{n} samples are fewer than {p} features") if n < p else found
-
-    @cached_property
-    def _distinct(self) -> Distinct | None:
-        """The features that differ, where many are copies of others and samples are no fewer than these."""
-        origin = origin_of(self.checked, fit_intercept=self.fit_intercept)
-        found = Distinct.of(self.checked.rows, origin)  # type: ignore[arg-type]
-        return found if found is not None and len(found.kept) <= self.folds.n else None
-
-    @cached_property
-    def checked(self) -> Samples:
-        """The samples, with every number looked at, in the precision that solvers work in."""
-        return self.samples.checked()
-
-    @cached_property
-    def span(self) -> Span | Distinct | None:
-        """What the samples span, where they are kept by their coordinates."""
-        if self.form.name != "basis":
-            return None
-        distinct = self.__dict__.get("_distinct")  # not looked for where samples are far fewer than features
-        if distinct is not None:
-            return distinct  # type: ignore[no-any-return]
-        origin = origin_of(self.checked, fit_intercept=self.fit_intercept)
-        return Span.of(self.checked.rows, origin)  # type: ignore[arg-type]
-
-    @cached_property
-    def reduced(self) -> Samples:
-        """The samples, where they have coordinates by these; in memory, with every number looked at."""
-        if self.span is None:
-            return self.checked if self.samples.in_memory else self.samples
-        coordinates = self.span.coordinates
-        return self.checked.with_rows(coordinates, (coordinates.shape[1],)).checked()
-
-    @cached_property
     def moments(self) -> _FoldMoments:
         """The moments of the samples by their coordinates; read once."""
-        samples, folds, masks = self.reduced, self.folds, self.folds.masks(held=True)
+        samples, folds, masks = self.reduced, self.folds, self.folds.masks
         if folds.fold_of is not None:
-            held, training = samples.moments_of_parts(masks), []
+            held, training = samples.moments_of_parts(masks[1]), []
             for f in range(len(held)):
                 # A sum of the other folds: a difference from the total would leave their rounding errors in.
                 training.append(Moments.total(held[:f] + held[f + 1 :]))
@@ -348,8 +343,8 @@ class Design:
                 "Expected folds that hold out every sample exactly once where samples are read in blocks, got other ones: use "
                 "KFold, StratifiedKFold, GroupKFold or the like."
             )
-        parts = samples.moments_of_parts([*masks, *folds.masks(held=False)])
-        return _FoldMoments(parts[: len(folds)], parts[len(folds) :], samples.moments())
+        parts = samples.moments_of_parts([*masks[0], *masks[1]])
+        return _FoldMoments(parts[len(folds) :], parts[: len(folds)], samples.moments())
 
     @cached_property
     def _regressions(self) -> list[Regression | None]:
@@ -359,8 +354,8 @@ class Design:
             return [None] * len(self.folds)
         if self.form.name in ("moments", "basis"):
             return list(map(self._regression, self.moments.training))
-        checked, masks = samples.checked(), self.folds.masks(held=False)
-        return [checked.take(mask).regression(centre=self.fit_intercept) for mask in masks]
+        checked = samples.checked()
+        return [checked.take(mask).regression(centre=self.fit_intercept) for mask in self.folds.masks[0]]
 
     def _regression(self, moments: Moments) -> Regression:
         """How confounds, which are the last features, explain the samples of some moments."""
@@ -375,16 +370,14 @@ class Design:
         """
         samples = self.reduced
         plain = samples.in_memory and not is_sparse(samples.like) and not samples.n_confounds
-        if not plain or self.form.name not in ("moments", "basis"):
-            return None
-        if not np.array_equal(self.folds.masks(held=False), ~self.folds.masks(held=True)):
+        if not plain or self.form.name not in ("moments", "basis") or not self.folds.leaves_none_out:
             return None
         (block,) = samples.blocks
         xp = array_namespace(block.X)
         # Differences are taken of numbers up to 1e6 times as large.
         is_double = bool(xp.finfo(block.X.dtype).eps < 1e-12)
         if (
-            5 * self.folds.longest > 3 * block.X.shape[1]
+            5 * self.folds.sizes.max() > 3 * block.X.shape[1]
             or not is_double
             or not bool(xp.all(block.weight == block.weight[0]))
         ):
@@ -416,9 +409,8 @@ class Design:
         if self.span is not None:
             variances = array_namespace(self.span.basis).stack([self.whole.variances] * len(self.folds))
             return [self.coordinates.lifted(self.span.basis, self.span.origin, variances)]
-        checked, masks = self.checked, self.folds.masks(held=False)
-        parts = [checked.take(mask) for mask in masks]
-        return [self._datafit(part.residual(own)) for part, own in zip(parts, self._regressions, strict=True)]
+        samples, pairs = self.samples.checked(), zip(self.folds.masks[0], self._regressions, strict=True)
+        return [self._datafit(samples.take(mask).residual(own)) for mask, own in pairs]
 
     def _datafit(self, samples: Samples) -> Any:
         options: dict[str, Any] = {"ridge": 0.0, "joint": self.joint, "fit_intercept": self.fit_intercept}
@@ -432,10 +424,10 @@ class Design:
             if self.span is None:
                 return found
             origin = self.span.origin
-            return found.lifted(self.span.basis, origin, variances_about(self.checked, origin))
-        checked = self.checked
-        regression = checked.regression(centre=self.fit_intercept) if checked.n_confounds else None
-        return self._datafit(checked.residual(regression))
+            return found.lifted(self.span.basis, origin, variances_about(self.samples, origin))
+        samples = self.samples.checked()
+        regression = samples.regression(centre=self.fit_intercept) if samples.n_confounds else None
+        return self._datafit(samples.residual(regression))
 
     def exact(self, ridge: float) -> Squares | None:
         """Return the data fit of all samples, with a ridge, where their coordinates leave nothing out: to be certified."""
@@ -453,7 +445,7 @@ class Design:
             return [part if own is None else own.residual_moments(part) for part, own in pairs]
         samples = samples.checked()
         if not samples.in_memory:
-            parts = zip(self.folds.masks(held=True), self._regressions, strict=True)
+            parts = zip(self.folds.masks[1], self._regressions, strict=True)
             return [samples.take(mask).residual(own) for mask, own in parts]
         if self._together is not None:
             return self._together.parts
@@ -489,7 +481,7 @@ class Design:
     @cached_property
     def weights(self) -> Array:
         """The weights of the folds, which sum to one."""
-        found = np.array([part.weight for part in self.held])
+        found = np.array(list(map(attrgetter("weight"), self.held)))
         return found / found.sum()
 
     @cached_property
@@ -524,12 +516,7 @@ class Design:
             found = sums(held.Y, held.share, scores)
         else:
             # The targets of many models are those of one, repeated: passes are shared by all of them.
-            scored = held.execution.map(_times(W), held.blocks)
-            found = held.total(lambda X, Y, share, z: sums(Y, share, z + b), scored)
+            found = held.total(lambda X, Y, share, z: sums(Y, share, z + b), held.scores(W))
         means, squares = found[..., :2, :], found[..., 2:4, :] - found[..., :2, :] ** 2
         covariance = found[..., 4:, :] - found[..., :1, :] * found[..., 1:2, :]
         return xp.matrix_transpose(xp.concat([means, squares, covariance], axis=-2))
-
-
-def _times(W: Array) -> Any:
-    return lambda block: block.X @ array_namespace(W).matrix_transpose(W)

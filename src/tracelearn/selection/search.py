@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -37,6 +37,7 @@ __all__ = [
     "Table",
     "calibrated",
     "cv_results",
+    "first_with_weights",
     "path",
     "read_alphas",
     "ridge_path",
@@ -46,7 +47,6 @@ __all__ = [
     "walk_logistic",
     "walk_ridges",
     "with_held_out_classes",
-    "with_weights",
 ]
 
 # Numbers in the weights of one batch: more would leave the cache without fewer calls. Of folds that could be solved for one by
@@ -174,16 +174,27 @@ class Table:
     selecting: Array  # (A,), higher is better
     held: list[list[Any]]  # for each alpha and fold the scores of what is held out, (n_f, K); a model if not in memory
     few: list[Held] | None = None  # where only some held-out samples have scores: these
-    begins_at_zero: bool = False  # whether all samples have no weights at the first alpha
-    means: Array = field(init=False)  # (A,), the mean scores; a fold that has none for some alpha is left out for all
-    best: int = field(init=False)  # the alpha that selects itself; of equal ones the largest
-    value: float = field(init=False)  # what selects there, averaged with its neighbours: 1, 2, 1
+    first: int = 0  # the first alpha that can be chosen, see ``first_with_weights``
 
-    def __post_init__(self) -> None:
-        smoothed = np.convolve(np.pad(self.selecting, 1, mode="edge"), [0.25, 0.5, 0.25], mode="valid")
-        best = self.with_weights(int(np.argmax(np.round(smoothed, 9))))
-        found = {"means": _mean(self.scores, self.design.weights), "best": best, "value": float(smoothed[best])}
-        self.__dict__.update(found)  # frozen from now on
+    @cached_property
+    def smoothed(self) -> Array:
+        """What selects, averaged with its neighbours: 1, 2, 1."""
+        return np.convolve(np.pad(self.selecting, 1, mode="edge"), [0.25, 0.5, 0.25], mode="valid")
+
+    @property
+    def best(self) -> int:
+        """The alpha that selects itself; of equal ones the largest."""
+        return max(self.first, int(np.argmax(np.round(self.smoothed, 9))))
+
+    @property
+    def value(self) -> float:
+        """What selects at the best alpha."""
+        return float(self.smoothed[self.best])
+
+    @cached_property
+    def means(self) -> Array:
+        """The mean score, for each alpha."""
+        return mean_scores(self.scores, self.design.weights)
 
     def held_out(self, at: int) -> list[HeldOut]:
         """Gather the held-out scores of classes at one alpha."""
@@ -195,36 +206,29 @@ class Table:
         known = self.scores[:, ~np.any(np.isnan(self.scores), axis=0)]
         return corrected_error(known, self.design.folds.ratio) if known.shape[1] else np.zeros(len(self.scores))
 
-    def with_weights(self, at: int) -> int:
-        """Take the second alpha for the first, see ``with_weights``, where all samples have no weights at that."""
-        design = self.design
-        if not self.begins_at_zero:
-            return at
-        return int(with_weights(np.array(at), self.selecting, design, by_score=design.by_score))
 
+def first_with_weights(selecting: Array, design: Design) -> Array:
+    """Find the first alpha that can be chosen, 0 or 1, of paths that begin where all samples have no weights.
 
-def with_weights(at: Array, selecting: Array, design: Design, *, by_score: bool) -> Array:
-    """Take the second alpha for the first, which has no weights, where classes are told apart by more than chance.
-
-    Training parts may have weights where all samples have none, and however small, these tell classes apart. Of numbers the
-    size counts too: such weights are worth nothing.
+    Training parts may have weights there, and however small, these tell classes apart: the second alpha is taken instead,
+    where it does so by more than chance. Of numbers the size counts too: such weights are worth nothing.
 
     Parameters
     ----------
-    at : array (...) of places in ``selecting``, (n_alphas, ...)
-    by_score : whether that is a score; else the share of the variance that is explained
+    selecting : array (n_alphas, ...) of what selects along each path
     """
     if design.numbers or len(selecting) < 2:
-        return at
-    chance = -np.inf if by_score else 4.0 / design.folds.n  # two standard errors of a correlation, squared
-    return np.where((at == 0) & (selecting[1] > chance), 1, at)
+        return np.zeros(selecting.shape[1:], dtype=int)
+    chance = -np.inf if design.by_score else 4.0 / design.folds.n  # two standard errors of a correlation, squared
+    return np.asarray(selecting[1] > chance, dtype=int)
 
 
-def _mean(values: Array, weights: Array) -> Array:
-    known = ~np.any(np.isnan(values), axis=0)
+def mean_scores(scores: Array, weights: Array) -> Array:
+    """Average scores (A, F) over folds, (A,); a fold that has none for some alpha is left out for all."""
+    known = ~np.any(np.isnan(scores), axis=0)
     if not np.any(known):
-        return np.full(len(values), -np.inf)
-    return np.asarray(values[:, known] @ (weights[known] / weights[known].sum()))
+        return np.full(len(scores), -np.inf)
+    return np.asarray(scores[:, known] @ (weights[known] / weights[known].sum()))
 
 
 # --- the trace norm, one alpha after the other ---------------------------------------------------------------------------
@@ -261,7 +265,7 @@ def walk(
     penalty : name or object, as estimators take it; candidates of the overlapped trace norm may have mode weights
     progress : is given the share of the walk that is done; returns whether to end it with the alphas that it has
     """
-    C, work = len(candidates), itertools.count(1)
+    C, F, solved = len(candidates), len(design.folds), itertools.count(1)
     found, tops = _Found.empty(design, len(alphas), C), np.ones(C)
 
     def run(group: Group) -> None:
@@ -269,15 +273,11 @@ def walk(
         each = group.fit.n_problems // len(group.folds) // len(own)
         tops[own] = to_numpy(group.top)[: each * len(own) : each]
 
-        def points() -> Iterator[tuple[Array, Array]]:
-            for point in path(design, group, alphas, given=given, max_iter=max_iter):
-                yield point
-                done = next(work) * len(group.folds) * len(own)
-                # No sooner: where groups of samples differ, the held-out error has several minima.
-                if progress(done / (len(alphas) * C * len(design.folds))):
-                    return
+        def is_over() -> bool:  # no sooner: where groups of samples differ, the held-out error has several minima
+            return progress(next(solved) * len(group.folds) * len(own) / (len(alphas) * C * F))
 
-        found.judge(group.folds, own, points())
+        points = path(design, group, alphas, given=given, max_iter=max_iter, is_over=is_over)
+        found.judge(group.folds, own, points)
 
     # Threads share the samples; most of the time is spent in BLAS and LAPACK, which let go of the interpreter.
     Parallel(n_jobs=n_jobs, prefer="threads")(map(delayed(run), _groups(design, candidates, penalty)))
@@ -285,7 +285,7 @@ def walk(
     for c, candidate in enumerate(candidates):
         own = np.asarray(alphas) * (1.0 if given else tops[c])
         table = found.table(c, candidate, own, np.full(len(own), candidate.ridge))
-        tables.append(replace(table, begins_at_zero=not given))
+        tables.append(table if given else replace(table, first=int(first_with_weights(table.selecting, design))))
     return tables
 
 
@@ -321,7 +321,15 @@ def _groups(design: Design, candidates: Sequence[Candidate], penalty: Any) -> It
             yield Group(rough, exact, norm, top, folds, tuple(range(begin, begin + len(own))))
 
 
-def path(design: Design, group: Group, alphas: Array, *, given: bool, max_iter: int) -> Iterator[tuple[Array, Array]]:
+def path(
+    design: Design,
+    group: Group,
+    alphas: Array,
+    *,
+    given: bool,
+    max_iter: int,
+    is_over: Callable[[], bool] = lambda: False,
+) -> Iterator[tuple[Array, Array]]:
     """Solve for each alpha in turn, from the one before; yield rows of coordinates (B K, r) and intercepts (B K,)."""
     fit, span = group.fit, design.span
     # On our own grid: the more features, the fewer iterations, since each costs their square.
@@ -344,6 +352,8 @@ def path(design: Design, group: Group, alphas: Array, *, given: bool, max_iter: 
         W = as_dtype(problems.rows(found.W), group.exact.ridge.dtype)
         b = group.exact.intercept(W)
         yield (W, b) if span is None else (W @ span.basis, b + W @ span.origin)
+        if is_over():
+            return
 
 
 # --- ridge and logistic regression ---------------------------------------------------------------------------------------
@@ -365,7 +375,7 @@ def ridges_for(design: Design) -> Array:
         xp = array_namespace(variances)
         return np.asarray(_RIDGES * (float(xp.max(xp.sum(variances, axis=-1))) or 1.0))
     xp = array_namespace(whole.rows)
-    train = move_to(design.folds.masks(held=False), whole.rows, whole.rows.dtype)
+    train = move_to(design.folds.masks[0], whole.rows, whole.rows.dtype)
     n = xp.sum(train, axis=1)
     variance = train @ xp.sum(whole.rows**2, axis=1) / n
     if design.fit_intercept:
@@ -381,7 +391,7 @@ def ridge_path(design: Design, ridges: Array) -> Iterator[tuple[Array, Array]]:
     """
     whole, folds, r, K = design.principal, design.folds, design.reduced.n_features, design.samples.n_targets
     like = design.coordinates.cross if whole is None else whole.rows
-    xp, each = array_namespace(like), r * K * len(folds) if whole is None else r * (K + folds.longest)
+    xp, each = array_namespace(like), r * K * len(folds) if whole is None else r * (K + int(folds.sizes.max()))
     most = max(1, _LARGEST_BATCH // each)
     for begin in range(0, len(ridges), most):
         own = move_to(ridges[begin : begin + most], like, like.dtype)
@@ -411,7 +421,7 @@ def walk_logistic(design: Design, view: str) -> Table | None:
     Y = xp.concat([-codes, codes], axis=1) if two else codes
     centred = X - share @ X if design.fit_intercept else X
     ridges = _SOFT_RIDGES * (float(share @ xp.sum(centred**2, axis=1)) or 1.0)
-    train = share * move_to(design.folds.masks(held=False), share, share.dtype)
+    train = share * move_to(design.folds.masks[0], share, share.dtype)
     shares, Y = train / xp.sum(train, axis=1, keepdims=True), xp.astype(Y > 0, X.dtype)
     paths = softmax_regression(centred, Y, shares, ridges.tolist(), fit_intercept=design.fit_intercept)
     held, scores = np.full((len(ridges), len(design.folds)), None), np.empty((len(ridges), len(design.folds)))
@@ -456,7 +466,7 @@ class _Found:
         design, first, points = self.design, 0, iter(points)
         longest = len(folds) * design.centre.shape[0]
         if design.samples.in_memory:
-            longest = max(longest, design.folds.longest)
+            longest = max(longest, int(design.folds.sizes.max()))
         most = max(1, _LARGEST_BATCH // (len(own) * design.samples.n_targets * longest))
         while some := list(itertools.islice(points, most)):
             rows, offsets = zip(*some, strict=True)
@@ -508,7 +518,7 @@ class _Found:
         upto = int(np.sum(~np.any(np.isnan(self.statistics[:, c]), axis=(1, 2, 3))))
         scores, statistics = self.scores[:upto, c], self.statistics[:upto, c]
         if design.by_score:
-            selecting = _mean(scores, design.weights)
+            selecting = mean_scores(scores, design.weights)
         else:
             selecting = calibrated(statistics, design.weights, numbers=design.numbers)
         return Table(candidate, design, alphas[:upto], ridges[:upto], scores, selecting, self.held[:upto, c].tolist())
@@ -521,7 +531,7 @@ def with_held_out_classes(tables: Sequence[Table]) -> list[Table]:
     for what is learned from them.
     """
     design, K = tables[0].design, tables[0].design.samples.n_targets
-    folds, samples, masks = design.folds, design.reduced.checked(), design.folds.masks(held=True)
+    folds, samples, masks = design.folds, design.reduced.checked(), design.folds.masks[1]
     every = -(-int(np.sum(masks)) // MOST_HELD)
     kept = np.zeros_like(masks)
     for f, mask in enumerate(masks):

@@ -288,12 +288,12 @@ class Session:
         """Split a view into folds, once."""
         if (label, joint) not in self._designs:
             judge, options = self.judge, self.options
-            self._designs[label, joint] = Design(
+            self._designs[label, joint] = Design.of(
                 self.view(label).samples,
                 self.folds,
                 judge.loss,
-                joint,
-                options.fit_intercept,
+                joint=joint,
+                fit_intercept=options.fit_intercept,
                 numbers=not self.model._learns_classes,
                 judge=judge,
                 by_score=options.scoring is not None,
