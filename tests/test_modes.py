@@ -382,7 +382,7 @@ def test_figures_take_names_from_the_model_and_draw_sensors_over_a_head():
 
 
 def test_values_over_a_head_are_those_of_the_sensors_where_they_are():
-    from tracelearn.plotting.topography import head_radius, over_head
+    from tracelearn.plotting.modes import head_radius, over_head
 
     places = np.array([[0.5, 0.0], [-0.5, 0.0], [0.0, 0.9], [0.0, -1.2]])
     values = np.array([[1.0, 0.0], [-1.0, 0.0], [2.0, 1.0], [0.0, 0.0]])

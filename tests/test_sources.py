@@ -261,7 +261,8 @@ class Counting:
         self.shape, self.dtype = values.shape, values.dtype
         self.reads = np.zeros(-(-len(values) // chunks[0]), dtype=int)
 
-    def __getitem__(self, rows):
+    def __getitem__(self, index):
+        (rows,) = index
         first, last, _ = rows.indices(len(self.values))
         self.reads[first // self.chunks[0] : -(-last // self.chunks[0])] += 1
         return self.values[rows]

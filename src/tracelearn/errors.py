@@ -25,21 +25,20 @@ class InputError(ValueError):
     """
 
 
-def refuse(*problems: tuple[object, str]) -> None:
-    """Raise the first of these sentences that applies.
+def refuse(applies: object, sentence: str) -> None:
+    """Raise a sentence where it applies.
 
     Examples
     --------
     >>> from tracelearn.errors import refuse
     >>> alpha = -1.0
-    >>> refuse((alpha < 0.0, f"Expected alpha of at least 0, got {alpha}: choose a larger one."))
+    >>> refuse(alpha < 0.0, f"Expected alpha of at least 0, got {alpha}: choose a larger one.")
     Traceback (most recent call last):
     ...
     tracelearn.errors.InputError: Expected alpha of at least 0, got -1.0: choose a larger one.
     """
-    for applies, sentence in problems:
-        if applies:
-            raise InputError(sentence)
+    if applies:
+        raise InputError(sentence)
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:

@@ -64,9 +64,7 @@ def _read(
 
     with progress.Bar(quiet=True) as bar:
         found = learning.read(source, grouped, data, bar)
-    refuse(
-        (not isinstance(found.X, np.ndarray), f"Expected samples that fit in memory, got {data}: take some of them.")
-    )
+    refuse(not isinstance(found.X, np.ndarray), f"Expected samples that fit in memory, got {data}: take some of them.")
     chosen = learning.find_task(found.y, task)
     learning.check_folds(found, cv, chosen)
     return found, read_confounds(data, samples, names, reading), chosen.is_classification, source.modes
@@ -76,7 +74,7 @@ def _check_plot(plot: Path | None, inputs: Sequence[str | None], *, force: bool)
     """Refuse a place for a figure before the work rather than after it."""
     check_out(plot, "figure", force=force, option="--plot", inputs=inputs)
     known = plot is None or plot.suffix.lower() in _FIGURES
-    refuse((not known, f"Expected a figure as .png, .svg or .pdf, or a page as .html, got {plot}: correct --plot."))
+    refuse(not known, f"Expected a figure as .png, .svg or .pdf, or a page as .html, got {plot}: correct --plot.")
 
 
 def _model(alpha: str, *, classes: bool, **search: Any) -> Any:

@@ -53,10 +53,7 @@ def _views(views: str, time_axis: str, alpha: float | None) -> dict[str, Any]:
     """Read how samples are to be seen, which is a question for the search."""
     given = (views, time_axis) != ("auto", "auto")
     refuse(
-        (
-            given and alpha is not None,
-            "Expected --alpha auto with --views or --time-axis, got a number: leave it out.",
-        )
+        given and alpha is not None, "Expected --alpha auto with --views or --time-axis, got a number: leave it out."
     )
     names = [name.strip() for name in views.split(",")]
     return {
@@ -191,7 +188,7 @@ def fit_command(
     check_out(html, "page", force=force, option="--html", inputs=(*given, out))
     strength, shape = read_alpha(alpha), reading["tensor_shape"]
     seen = _views(views, time_axis, strength)
-    refuse((not ridge < math.inf, f"Expected a number of at least 0 for --ridge, got {ridge}: correct it."))
+    refuse(not ridge < math.inf, f"Expected a number of at least 0 for --ridge, got {ridge}: correct it.")
     names, reading = name_confounds(confounds, target, reading)
     source, grouped = open_groups(data, samples, target, groups, reading)
     confounding = read_confounds(data, samples, names, reading)
@@ -206,8 +203,10 @@ def fit_command(
     with progress.Bar(quiet=quiet or as_json, steps=learning.STEPS) as bar:
         found = learning.read(source, grouped, data, bar)
         if confounding is not None:
-            large = f"Expected samples that fit in memory with --confounds, got {data}: take some of them."
-            refuse((not isinstance(found.X, np.ndarray), large))
+            refuse(
+                not isinstance(found.X, np.ndarray),
+                f"Expected samples that fit in memory with --confounds, got {data}: take some of them.",
+            )
             found = replace(found, confounds=confounding)
         chosen = learning.find_task(found.y, task)
         learning.check_folds(found, cv, chosen)

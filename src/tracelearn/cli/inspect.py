@@ -83,8 +83,10 @@ def _names(text: str | None, thing: Any, *, for_page: bool) -> list[str] | None:
         return None
     last = thing.steps[-1][1] if for_page and hasattr(thing, "steps") else thing
     last = getattr(last, "model_", last)
-    sentence = f"Expected a fitted model for --mode-names, got {type(thing).__name__}: leave them out."
-    refuse((not hasattr(last, "coef_"), sentence))
+    refuse(
+        not hasattr(last, "coef_"),
+        f"Expected a fitted model for --mode-names, got {type(thing).__name__}: leave them out.",
+    )
     return read_names(text, last.sample_shape_)
 
 
@@ -162,8 +164,10 @@ def inspect_command(
     """Show a model: its parameters, its weights and its duality gap."""
     given = (data, target, confounds, reading["mask"]) if data else ()
     check_out(html, "page", force=force, option="--html", inputs=(model, *given))
-    sentence = "Expected --html with --data, which is for a page, got none: name a file with --html."
-    refuse((data is not None and html is None, sentence))
+    refuse(
+        data is not None and html is None,
+        "Expected --html with --data, which is for a page, got none: name a file with --html.",
+    )
     loaded = load_file(model) if html is None else load_to_predict(model)
     names = _names(mode_names, loaded, for_page=html is not None)
     facts = _describe(loaded, names, model)

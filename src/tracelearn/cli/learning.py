@@ -104,7 +104,7 @@ def read(source: Source, groups: Source | None, data: str, bar: Bar) -> Dataset:
     assert source.dtype is not None
     size = len(y) * math.prod(source.sample_shape) * source.dtype.itemsize
     if 4 * size > available_memory():  # folds are copies of the samples, and so is what a solver widens
-        refuse((y.dtype.kind == "S", "Expected labels that are text or numbers, got bytes: write them anew as text."))
+        refuse(y.dtype.kind == "S", "Expected labels that are text or numbers, got bytes: write them anew as text.")
         return Dataset(source, y, named)
     batches = bar.follow("reading", source.batches(), source.n_samples)
     return Dataset(np.concatenate([X for X, _, _ in batches]), as_text(y), named)
@@ -133,8 +133,9 @@ def find_task(y: NDArray[Any], task: str) -> Task:
     >>> find_task(np.array([0, 1, 1]), "auto")
     Task(name='classification', reason='the target is 2 different whole numbers')
     """
-    sentence = f"Expected a task among {', '.join(_TASKS)}, got {task!r}: choose one of them with --task."
-    refuse((task not in _TASKS, sentence))
+    refuse(
+        task not in _TASKS, f"Expected a task among {', '.join(_TASKS)}, got {task!r}: choose one of them with --task."
+    )
     if task != "auto":
         return Task(task, f"--task {task} asks for it")
     if y.dtype.kind in "OSUTb":
@@ -164,23 +165,26 @@ def check_folds(data: Dataset, cv: int, task: Task) -> None:
     """Refuse what cannot be cross-validated, before anything is learned."""
     y, smaller = data.y, "choose a smaller --cv"
     n_groups = cv if data.groups is None else len(np.unique(data.groups))
-    refuse((n_groups < cv, f"Expected at least {cv} groups for {cv} folds, got {n_groups}: {smaller}."))
+    refuse(n_groups < cv, f"Expected at least {cv} groups for {cv} folds, got {n_groups}: {smaller}.")
     if not task.is_classification:
-        few = f"Expected at least {2 * cv} samples for {cv} folds, got {len(y)}: {smaller}."
-        return refuse((len(y) < 2 * cv, few))
+        refuse(len(y) < 2 * cv, f"Expected at least {2 * cv} samples for {cv} folds, got {len(y)}: {smaller}.")
+        return
     check_labels(y)
     labels, counts = np.unique(y, return_counts=True)
-    rare = f"{counts.min()} of {labels[np.argmin(counts)]!s}: {smaller}, or leave that class out."
+    refuse(len(labels) < 2, f"Expected at least two classes, got one, {labels[0]!s}: add samples of another class.")
     refuse(
-        (len(labels) < 2, f"Expected at least two classes, got one, {labels[0]!s}: add samples of another class."),
-        (counts.min() < cv, f"Expected at least {cv} samples of each class for {cv} folds, got {rare}"),
+        counts.min() < cv,
+        f"Expected at least {cv} samples of each class for {cv} folds, got {counts.min()} of {labels[np.argmin(counts)]!s}: "
+        f"{smaller}, or leave that class out.",
     )
 
 
 def check_labels(y: NDArray[Any]) -> None:
     """Refuse labels in more than one column."""
-    sentence = f"Expected one label for each sample, got targets of shape {y.shape}: choose one column, or say --task "
-    refuse((y.ndim != 1, f"{sentence}regression."))
+    refuse(
+        y.ndim != 1,
+        f"Expected one label for each sample, got targets of shape {y.shape}: choose one column, or say --task regression.",
+    )
 
 
 # --- fit and score ----------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 import tracelearn
-from tracelearn.cli.mistakes import MistakeError, telling
+from tracelearn.cli.mistakes import refuse, telling
 from tracelearn.cli.shared import Quiet, check_out, echo, load_file
 
 __all__ = ["merge_command"]
@@ -28,22 +28,18 @@ def _combined(first: Any, other: Any, at: tuple[Path, Path], ignored: tuple[str,
     """Add to the first what another file holds, or remove it; moments go into anything, models into their like."""
     from tracelearn.streaming.checkpoints import first_difference
 
+    is_moments = isinstance(other, tracelearn.Moments)
     if isinstance(first, tracelearn.Moments):
-        if not isinstance(other, tracelearn.Moments):
-            raise MistakeError(f"Expected moments, as in the first file, got a model in {at[1]}: name a model first.")
+        refuse(not is_moments, f"Expected moments, as in the first file, got a model in {at[1]}: name a model first.")
         return first - other if minus else first + other
-    if not hasattr(first, "merge"):
-        raise MistakeError(
-            f"Expected models that merge, or moments, got a {type(first).__name__} in {at[0]}: use TraceNormRegressor or "
-            "TraceNormClassifier with the squared loss."
-        )
-    name = None
-    if not isinstance(other, tracelearn.Moments):
+    refuse(
+        not hasattr(first, "merge"),
+        f"Expected models that merge, or moments, got a {type(first).__name__} in {at[0]}: use TraceNormRegressor or "
+        "TraceNormClassifier with the squared loss.",
+    )
+    if not is_moments:
         name = first_difference(first, other, ignored) if type(first) is type(other) else "class"
-    if name is not None:
-        raise MistakeError(
-            f"Expected models with equal parameters, got another {name} in {at[1]}: merge like with like."
-        )
+        refuse(name, f"Expected models with equal parameters, got another {name} in {at[1]}: merge like with like.")
     return first._without(other) if minus else first.merge(other)
 
 
@@ -67,11 +63,11 @@ def merge_command(
         with telling(f"the merge with {path}"):
             merged = _combined(merged, other, (parts[0], path), ignored, minus=number >= len(parts))
     moments = getattr(merged, "moments_", merged)
-    if not hasattr(moments, "weight"):
-        raise MistakeError(
-            f"Expected a model that keeps moments, or moments, got a {type(merged).__name__} without in {parts[0]}: it "
-            "cannot be merged."
-        )
+    refuse(
+        not hasattr(moments, "weight"),
+        f"Expected a model that keeps moments, or moments, got a {type(merged).__name__} without in {parts[0]}: it cannot be "
+        "merged.",
+    )
     tracelearn.save(merged, out)
     if not quiet:
         alpha = f", alpha {merged.alpha:.4g} as chosen in {parts[0]}" if is_chosen else ""

@@ -57,15 +57,13 @@ class Found:
         if hasattr(model, "classes_"):
             got = f"targets of shape {truth.shape}" if truth.ndim != 1 else str(truth[0])
             is_other = truth.ndim != 1 or (truth.dtype.kind in "OSUT") != (self.prediction.dtype.kind in "OSUT")
-            refuse((is_other, f"Expected labels such as {self.classes[0]} in the target, got {got}: {advice}"))
+            refuse(is_other, f"Expected labels such as {self.classes[0]} in the target, got {got}: {advice}")
             return truth
         is_number, got = truth.dtype.kind in "fiub", f"{truth.dtype} values of shape {truth.shape}: {advice}"
+        refuse(truth.shape != shape or not is_number, f"Expected numbers of shape {shape} in the target, got {got}")
         refuse(
-            (truth.shape != shape or not is_number, f"Expected numbers of shape {shape} in the target, got {got}"),
-            (
-                is_number and not np.all(np.isfinite(truth)),
-                "Expected finite numbers in the target, got NaN or infinity: leave out such samples.",
-            ),
+            is_number and not np.all(np.isfinite(truth)),
+            "Expected finite numbers in the target, got NaN or infinity: leave out such samples.",
         )
         return truth
 
@@ -82,16 +80,18 @@ def predict_all(
 ) -> Found:
     """Predict block by block, so that the samples need not fit in memory."""
     method = "predict_proba" if proba else "decision_function"
-    sentence = f"Expected a model with probabilities for --proba, got a {type(model).__name__} without: fit one with "
-    whole = (
-        "Expected a model of single samples, got one of recordings, which are predicted whole: use predict in Python."
-    )
     expected, got = (0 if a is None else a.shape[-1] for a in (getattr(model, "confound_coef_", None), confounds))
-    other = f"Expected {expected or 'no'} names of confounds, as in fit, got {got or 'none'}: correct --confounds."
     refuse(
-        (proba and not hasattr(model, method), f"{sentence}--loss logistic."),
-        (hasattr(model, "lags_"), whole),
-        (expected != got, other),
+        proba and not hasattr(model, method),
+        f"Expected a model with probabilities for --proba, got a {type(model).__name__} without: fit one with --loss logistic.",
+    )
+    refuse(
+        hasattr(model, "lags_"),
+        "Expected a model of single samples, got one of recordings, which are predicted whole: use predict in Python.",
+    )
+    refuse(
+        expected != got,
+        f"Expected {expected or 'no'} names of confounds, as in fit, got {got or 'none'}: correct --confounds.",
     )
     from tracelearn.samples.modes import check_file_modes
 
@@ -159,8 +159,10 @@ def _quality(model: Any, found: Found) -> str:
 def load_to_predict(model: Path) -> Any:
     """Load what can predict, or say in one sentence why not."""
     loaded = load_file(model)
-    sentence = f"Expected a model that predicts, got {type(loaded).__name__} in {model}: name a model."
-    refuse((not hasattr(loaded, "predict"), sentence))
+    refuse(
+        not hasattr(loaded, "predict"),
+        f"Expected a model that predicts, got {type(loaded).__name__} in {model}: name a model.",
+    )
     return loaded
 
 
@@ -186,7 +188,7 @@ def predict_command(
 ) -> None:
     """Predict the samples in a file with a model."""
     is_other = out is not None and out.suffix.lower() not in _SUFFIXES
-    refuse((is_other, f"Expected a file that ends in {', '.join(_SUFFIXES)}, got {out}: name it so."))
+    refuse(is_other, f"Expected a file that ends in {', '.join(_SUFFIXES)}, got {out}: name it so.")
     check_out(out, "predictions", force=force, inputs=(model, data, target, confounds, reading["mask"]))
     check_file(model)
     names, reading = name_confounds(confounds, target, reading)

@@ -10,7 +10,7 @@ import rich.console
 import rich.table
 import typer
 
-from tracelearn.cli.mistakes import INTERRUPTED, MistakeError
+from tracelearn.cli.mistakes import INTERRUPTED, MistakeError, refuse
 from tracelearn.cli.progress import Bar
 from tracelearn.cli.shared import Quiet
 from tracelearn.optional import require
@@ -62,10 +62,10 @@ def _report(results: dict[str, Any], out: Path) -> list[Path]:
 
 def _fresh(out: Path, *, force: bool) -> None:
     """Remove, by force, the figures and the page of an earlier run, which would contradict the new results."""
-    if (out / RESULTS).exists() and not force:
-        raise MistakeError(
-            f"Expected a folder without results, got {out} with those of an earlier run: name another, or add --force."
-        )
+    refuse(
+        (out / RESULTS).exists() and not force,
+        f"Expected a folder without results, got {out} with those of an earlier run: name another, or add --force.",
+    )
     out.mkdir(parents=True, exist_ok=True)
     for name in (page.REPORT, *(f"{kind}.png" for kind in figures.FIGURES)):
         (out / name).unlink(missing_ok=True)

@@ -143,8 +143,7 @@ def _read_shape(text: str | None) -> tuple[int, ...] | None:
     if text is None:
         return None
     sizes = tuple(int(size) if size.strip().isdecimal() else 0 for size in text.split(","))
-    sentence = f"Expected sizes such as 8,100,20 for --tensor-shape, got {text!r}: name every mode's size."
-    refuse((min(sizes) < 1, sentence))
+    refuse(min(sizes) < 1, f"Expected sizes such as 8,100,20 for --tensor-shape, got {text!r}: name every mode's size.")
     return sizes
 
 
@@ -215,19 +214,19 @@ def check_label_memory(labels: NDArray[Any], count: int) -> None:
     """Refuse so many predictions of labels that fill the memory: an array of text has every entry as long as the longest."""
     if labels.dtype.kind in "OUST":
         longest = max((len(label) for label in np.unique(labels).tolist() if isinstance(label, str | bytes)), default=0)
-        sentence = f"Expected labels that fit in memory, got {count:,} samples and a label of {longest:,} characters"
-        # Truth and predictions, and a copy of each.
-        refuse((16 * longest * count > available_memory(), f"{sentence}: shorten it, or number the classes."))
+        refuse(
+            16 * longest * count > available_memory(),  # truth and predictions, and a copy of each
+            f"Expected labels that fit in memory, got {count:,} samples and a label of {longest:,} characters: shorten it, or "
+            "number the classes.",
+        )
 
 
 def check_file(path: Path) -> None:
     """Refuse what is no file of ours, before what reads models is imported."""
     from tracelearn.files.header import read_header
 
-    refuse(
-        (path.is_dir(), f"Expected the file of a model, got the folder {path}: name a file in it."),
-        (not path.exists(), f"Expected the file of a model, got {path}, which does not exist: check it."),
-    )
+    refuse(path.is_dir(), f"Expected the file of a model, got the folder {path}: name a file in it.")
+    refuse(not path.exists(), f"Expected the file of a model, got {path}, which does not exist: check it.")
     read_header(path)
 
 
@@ -246,10 +245,11 @@ def check_apart(out: Path, what: str, option: str, inputs: Iterable[str | Path |
         within = given.is_dir() and out.resolve().is_relative_to(given.resolve())
         same = out.exists() and given.exists() and os.path.samefile(out, given)
         where = f"in the folder {given}" if within else f"the same as {given}"
-        sentence = (
-            f"Expected another file or folder for the {what} than those of the command, got {out}, which is {where}"
+        refuse(
+            within or same or out.resolve() == given.resolve(),
+            f"Expected another file or folder for the {what} than those of the command, got {out}, which is {where}: name one "
+            f"with {option}.",
         )
-        refuse((within or same or out.resolve() == given.resolve(), f"{sentence}: name one with {option}."))
 
 
 def _files(inputs: Iterable[str | Path | None]) -> Iterator[Path]:
@@ -273,18 +273,16 @@ def check_out(
         return
     check_apart(out, what, option, inputs)
     folder, a_file = out.absolute().parent, f"Expected a file for the {what}, got"
+    refuse(out.is_dir(), f"{a_file} the folder {out}: name a file in it with {option}.")
+    refuse(out.exists() and not out.is_file(), f"{a_file} {out}, which is a device: name a file with {option}.")
     refuse(
-        (out.is_dir(), f"{a_file} the folder {out}: name a file in it with {option}."),
-        (out.exists() and not out.is_file(), f"{a_file} {out}, which is a device: name a file with {option}."),
-        (
-            out.exists() and not force,
-            f"Expected a new file for the {what}, got {out}, which exists: name another, or add --force.",
-        ),
-        (not folder.is_dir(), f"Expected a file in a folder that exists, got {out}: make the folder first."),
-        (
-            not os.access(folder, os.W_OK),
-            f"Expected a folder that can be written to, got {folder}: choose another with {option}.",
-        ),
+        out.exists() and not force,
+        f"Expected a new file for the {what}, got {out}, which exists: name another, or add --force.",
+    )
+    refuse(not folder.is_dir(), f"Expected a file in a folder that exists, got {out}: make the folder first.")
+    refuse(
+        not os.access(folder, os.W_OK),
+        f"Expected a folder that can be written to, got {folder}: choose another with {option}.",
     )
 
 
@@ -313,8 +311,9 @@ def read_alpha(text: str) -> float | None:
         value = float(text)
     except ValueError:
         value = math.nan
-    sentence = f"Expected 'auto' or a number of at least 0 for --alpha, got {text!r}: correct it."
-    refuse((not 0.0 <= value < math.inf, sentence))
+    refuse(
+        not 0.0 <= value < math.inf, f"Expected 'auto' or a number of at least 0 for --alpha, got {text!r}: correct it."
+    )
     return value
 
 
@@ -331,10 +330,10 @@ def read_names(text: str | None, shape: Sequence[int]) -> list[str] | None:
         return None
     names = [name.strip() for name in text.split(",")]
     wanted = "one name" if len(shape) == 1 else f"{len(shape)} different names, separated by commas,"
-    sentence = (
-        f"Expected {wanted} for samples of shape {' × '.join(map(str, shape))}, got {text!r}: correct --mode-names."
+    refuse(
+        len(names) != len(shape) or len(set(names)) != len(names) or not all(names),
+        f"Expected {wanted} for samples of shape {' × '.join(map(str, shape))}, got {text!r}: correct --mode-names.",
     )
-    refuse((len(names) != len(shape) or len(set(names)) != len(names) or not all(names), sentence))
     return names
 
 
@@ -352,10 +351,8 @@ def mode_number(text: str, modes: Any, option: str, *, first: int = 0) -> int:
     is_number = re.fullmatch(r"-?\d+", text) is not None
     shown = ", ".join(names) or "they have none"
     refuse(
-        (
-            not is_number and text not in names,
-            f"Expected a number or the name of a mode ({shown}) for {option}, got {text!r}: correct it.",
-        )
+        not is_number and text not in names,
+        f"Expected a number or the name of a mode ({shown}) for {option}, got {text!r}: correct it.",
     )
     return int(text) if is_number else first + names.index(text)
 
@@ -373,7 +370,7 @@ def read_modes(mode_names: str | None, coordinates: list[str] | None, shape: Seq
     from tracelearn.samples.modes import Mode, fit_modes
 
     names = read_names(mode_names, shape)
-    refuse((bool(coordinates) and names is None, "Expected --mode-names with --coordinates, got none: name the modes."))
+    refuse(bool(coordinates) and names is None, "Expected --mode-names with --coordinates, got none: name the modes.")
     if names is None:
         return known
     kept = known if fit_modes(known, tuple(shape)) else [Mode("", np.arange(size)) for size in shape]
@@ -383,11 +380,11 @@ def read_modes(mode_names: str | None, coordinates: list[str] | None, shape: Seq
         for one, mode in zip(parts, kept, strict=True)
         if one
     }
-    refuse((len(found) < len(names), f"Expected different names of modes, got {mode_names!r}: correct --mode-names."))
+    refuse(len(found) < len(names), f"Expected different names of modes, got {mode_names!r}: correct --mode-names.")
     for text in coordinates or ():
         name, _, given = text.partition("=")
         sentence = f"Expected coordinates of a mode, such as time=0:1, for --coordinates, got {text!r}: "
-        refuse((name not in found, f"{sentence}begin with a name among {', '.join(found)}."))
+        refuse(name not in found, f"{sentence}begin with a name among {', '.join(found)}.")
         mode = found[name]
         try:
             ends = [float(end) for end in given.split(":")] if ":" in given else []
@@ -395,10 +392,8 @@ def read_modes(mode_names: str | None, coordinates: list[str] | None, shape: Seq
         except ValueError:
             values = np.zeros(0)
         refuse(
-            (
-                values.shape != mode.values.shape,
-                f"{sentence}give first:last, or one for each of {len(mode.values)} entries.",
-            )
+            values.shape != mode.values.shape,
+            f"{sentence}give first:last, or one for each of {len(mode.values)} entries.",
         )
         found[name] = replace(mode, values=values)
     return tuple(found.values())

@@ -92,7 +92,7 @@ def stream_command(
     check_out(out, "model", force=force, inputs=given)
     check_out(figure, "figure", force=force, option="--figure", inputs=(*given, out))
     is_other = figure is not None and figure.suffix.lower() not in _FIGURES
-    refuse((is_other, f"Expected a figure that ends in {', '.join(_FIGURES)}, got {figure}: name it so."))
+    refuse(is_other, f"Expected a figure that ends in {', '.join(_FIGURES)}, got {figure}: name it so.")
     source = open_data(data, samples, target, reading)
     chosen = _task_of(source, task, data)
     from rich.console import Console

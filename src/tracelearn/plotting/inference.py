@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from tracelearn.plotting.canvas import COLOURS, INK, LIMIT, OnePanel, Panels, legend_above, plain, tick_names
+from tracelearn.plotting.canvas import (
+    COLOURS,
+    INK,
+    LIMIT,
+    OnePanel,
+    Panels,
+    legend_above,
+    plain,
+    tick_names,
+    whole_ticks,
+)
+from tracelearn.plotting.modes import draw_image, name_ticks
 from tracelearn.samples.modes import Mode
 
 __all__ = ["draw_bootstrap", "draw_comparison", "draw_curve", "draw_decoding", "draw_map", "draw_null"]
@@ -55,47 +67,42 @@ def draw_comparison(found: Any, ax: Any = None) -> Any:
 
 def draw_decoding(found: Any, ax: Any = None, times: Any = None) -> Any:
     """Draw a score over positions with its standard error, or the map of trained and tested positions."""
-    axes, mode = _axes(ax), found.mode if times is None else None
-    words = mode.label if mode is not None else "position" if times is None else "time"
-    names = None if mode is None or not mode.has_names else [str(name) for name in mode.values]
-    if times is None:
-        times = found.positions if mode is None else mode.values
-    times = np.arange(len(found.positions)) if names else np.asarray(times)
-    if len(times) != len(found.positions):
-        raise ValueError(f"Expected {len(found.positions)} times, one for each position, got {len(times)}.")
-    if found.scores.ndim == 2:
-        if names:  # no line joins them
-            axes.errorbar(
-                times,
-                found.mean,
-                found.standard_error,
-                fmt="o",
-                color=COLOURS[0],
-                capsize=3,
-                label="mean over folds, standard error",
-            )
-        else:
-            _band(axes, times, found)
-        if found.chance is not None:
-            axes.axhline(found.chance, color=INK, linewidth=1.0, linestyle="--", label="chance")
-        axes.set(xlabel=words, ylabel=found.scoring)
-        if names:
-            tick_names(axes.xaxis, names)
-        legend_above(axes)
-        return axes
+    axes, mode = _axes(ax), found.mode
+    if times is not None or mode is None:
+        mode = Mode("position", found.positions) if times is None else Mode("time", np.asarray(times))
+    if len(mode.values) != len(found.positions):
+        raise ValueError(f"Expected {len(found.positions)} times, one for each position, got {len(mode.values)}.")
+    if found.scores.ndim == 3:
+        return _draw_generalization(axes, found, mode)
+    if mode.has_names:  # no line joins them
+        looks = {"fmt": "o", "color": COLOURS[0], "capsize": 3, "label": "mean over folds, standard error"}
+        axes.errorbar(np.arange(len(mode.values)), found.mean, found.standard_error, **looks)
+        name_ticks(mode, axes.xaxis)
+    else:
+        _band(axes, mode.values, found)
+    if found.chance is not None:
+        axes.axhline(found.chance, color=INK, linewidth=1.0, linestyle="--", label="chance")
+    axes.set(xlabel=mode.label, ylabel=found.scoring)
+    legend_above(axes)
+    return axes
+
+
+def _draw_generalization(axes: Any, found: Any, mode: Mode) -> Any:
+    """Draw the scores of models of one position at all others."""
     # Colours are centred where a model that knows nothing scores, so that both sides of it are seen.
     ends = (float(found.mean.min()), float(found.mean.max()))
     middle = 0.5 * sum(ends) if found.chance is None else found.chance
     reach = max(ends[1] - middle, middle - ends[0]) or 1.0
-    half = 0.5 * (times[-1] - times[0]) / max(len(times) - 1, 1)
-    extent = (times[0] - half, times[-1] + half) * 2
-    options = {"origin": "lower", "aspect": "equal", "cmap": "RdBu_r", "interpolation": "nearest"}
-    image = axes.imshow(found.mean, extent=extent, vmin=middle - reach, vmax=middle + reach, **options)
-    axes.plot(times[[0, -1]], times[[0, -1]], color=INK, linewidth=0.8)
-    axes.set(xlabel=f"testing {words}", ylabel=f"training {words}")
-    if names:
-        tick_names(axes.xaxis, names)
-        tick_names(axes.yaxis, names)
+    training, testing = (replace(mode, name=f"{which} {mode.name}") for which in ("training", "testing"))
+    looks: dict[str, Any] = {
+        "upwards": True,
+        "aspect": "equal",
+        "cmap": "RdBu_r",
+        "vmin": middle - reach,
+        "vmax": middle + reach,
+    }
+    image = draw_image(axes, found.mean, training, testing, **looks)
+    axes.plot(mode.edges(), mode.edges(), color=INK, linewidth=0.8)
     centre = "" if found.chance is None else f", white at chance, {found.chance:.2f}"
     axes.figure.colorbar(image, ax=axes, label=f"{found.scoring}{centre}")
     return axes
@@ -103,8 +110,7 @@ def draw_decoding(found: Any, ax: Any = None, times: Any = None) -> Any:
 
 def draw_map(found: Any, ax: Any = None, level: float = 0.05) -> Any:
     """Draw a map with what survives marked: a matrix as an image, other orders by their first mode against the rest."""
-    axes, kept = _axes(ax), found.significant(level)
-    values = found.map
+    axes, kept, values = _axes(ax), found.significant(level), found.map
     if kept.ndim > found.order:  # several targets: the first
         values, kept = values[0], kept[0]
     if values.ndim == 1:
@@ -117,16 +123,10 @@ def draw_map(found: Any, ax: Any = None, level: float = 0.05) -> Any:
     values, kept = values.reshape(len(values), -1), kept.reshape(len(kept), -1)
     rows, columns = named or (Mode(words, np.arange(size)) for words, size in zip(labels, values.shape, strict=True))
     reach = float(np.max(np.abs(values))) or 1.0
-    options = {"aspect": "auto", "cmap": "RdBu_r", "interpolation": "nearest"}
-    extent = (*columns.edges(), *rows.edges()[::-1])
-    image = axes.imshow(values, vmin=-reach, vmax=reach, extent=extent, **options)
+    image = draw_image(axes, values, rows, columns, upwards=False, cmap="RdBu_r", vmin=-reach, vmax=reach)
     if np.any(kept):
         places = [mode.values if mode.is_even else np.arange(len(mode.values)) for mode in (columns, rows)]
         axes.contour(*places, kept.astype(float), levels=[0.5], colors=INK, linewidths=1.2)
-    for axis, mode in ((axes.xaxis, columns), (axes.yaxis, rows)):
-        if not mode.is_even:
-            tick_names(axis, [str(value) if mode.has_names else f"{value:.3g}" for value in mode.values])
-    axes.set(xlabel=columns.label, ylabel=rows.label)
     axes.figure.colorbar(image, ax=axes, label=f"{found.what}, p ≤ {level:g} outlined")
     return axes
 
@@ -148,7 +148,7 @@ def draw_bootstrap(found: Any, ax: Any = None) -> Any:
     angles.boxplot(found.angles, positions=modes, orientation="horizontal", medianprops={"color": COLOURS[1]})
     scores.set(xlabel=found.scoring, ylabel="bootstraps")
     ranks.set(xlabel="mode", ylabel="rank", xticks=modes, xlim=(-0.5, len(modes) - 0.5))
-    ranks.yaxis.get_major_locator().set_params(integer=True)
+    whole_ticks(ranks.yaxis)
     angles.set(xlabel="largest angle to all samples, degrees", ylabel="mode", xlim=(0, 90))
     for axes in panels.axes_:
         plain(axes)

@@ -12,8 +12,15 @@ import numpy as np
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.estimators.weights import target_names
 from tracelearn.plotting.canvas import COLOURS, INK, LIMIT, Panels, legend_above, plain, whole_ticks
-from tracelearn.plotting.modes import check_model, draw_over, leading_factors, modes_of, modes_of_weights, name_ticks
-from tracelearn.plotting.topography import draw_heads
+from tracelearn.plotting.modes import (
+    check_model,
+    draw_heads,
+    draw_image,
+    draw_over,
+    leading_factors,
+    modes_of,
+    modes_of_weights,
+)
 from tracelearn.samples.modes import Mode
 
 __all__ = ["ModeFactorsDisplay", "ModeSpectrumDisplay", "WeightsDisplay", "choose_targets"]
@@ -313,8 +320,11 @@ class WeightsDisplay(Panels):
         limit = max(float(np.max(np.abs(image))) for image, _ in panes) or 1.0
         if limit > _LARGEST:
             raise ValueError(f"Expected weights of at most {_LARGEST:g} to draw, got {limit:g}: scale the targets.")
+        # Entries with names begin at the top, as in a table, and numbers grow upwards.
+        upwards = not self.modes[rows].has_names
+        looks: dict[str, Any] = {"upwards": upwards, "inches": 2.0, "cmap": cmap, "vmin": -limit, "vmax": limit}
         for axes, (image, title) in zip(self.axes_, panes, strict=True):
-            self._plot_image(axes, image, self.modes[rows], self.modes[columns], cmap=cmap, vmin=-limit, vmax=limit)
+            self.images_.append(draw_image(axes, image, self.modes[rows], self.modes[columns], **looks))
             axes.set_title(title, fontsize="medium")
         if ax is None:
             self._label_edges(grid)
@@ -338,19 +348,6 @@ class WeightsDisplay(Panels):
         plain(axes)
         if any(self.targets):
             legend_above(axes)
-
-    def _plot_image(self, axes: Any, image: Array, rows: Mode, columns: Mode, **colours: Any) -> None:
-        """Draw an image; entries with names begin at the top, as in a table, and numbers grow upwards."""
-        upwards = not rows.has_names
-        bottom, top = rows.edges() if upwards else rows.edges()[::-1]
-        options = {"origin": "lower" if upwards else "upper", "aspect": "auto", "interpolation": "nearest"}
-        self.images_.append(axes.imshow(image, extent=(*columns.edges(), bottom, top), **options, **colours))
-        for mode, axis in ((rows, axes.yaxis), (columns, axes.xaxis)):
-            if not mode.is_even:
-                name_ticks(mode, axis, 2.0)
-            elif mode.is_counted:
-                whole_ticks(axis)
-        axes.set(xlabel=columns.label, ylabel=rows.label)
 
     def _label_edges(self, grid: tuple[int, int]) -> None:
         """Leave labels only at the left and the lower edge: within, they would repeat."""

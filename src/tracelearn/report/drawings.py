@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tracelearn.arrays.array_api import Array
-from tracelearn.plotting.topography import head_radius, over_head
+from tracelearn.plotting.modes import head_radius, over_head
 from tracelearn.report.model import Components, ModelFacts, Weights
 from tracelearn.report.scores import Confusion, Residuals
 from tracelearn.samples.modes import Mode

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import h5py
-from numpy.typing import NDArray
 
 from tracelearn.errors import InputError
-from tracelearn.samples.source import Column, array_column, slices
+from tracelearn.samples.source import Column, opened_column
 
-__all__ = ["OPTIONS", "column", "names"]
-
-OPTIONS = ("sample_axis",)
+__all__ = ["column", "names"]
 
 
 def names(path: Path) -> list[str]:
@@ -29,19 +26,16 @@ def names(path: Path) -> list[str]:
 
 def column(path: Path, name: str, sample_axis: int = 0) -> Column:
     """Read the shape and the type of a dataset; the file is open only during a pass."""
+    return opened_column(partial(_dataset, path, name), f"'{name}' of '{path}'", sample_axis)
+
+
+@contextmanager
+def _dataset(path: Path, name: str) -> Iterator[Any]:
     with h5py.File(path, "r") as file:
-        dataset = file[name]
         # Either would have us read files that the path does not name.
-        if dataset.is_virtual or dataset.external:
+        if file[name].is_virtual or file[name].external:
             raise InputError(
                 f"Expected the values of '{name}' to be in '{path}' itself, got references to other files: open it with h5py and "
                 "pass the dataset if you trust them."
             )
-        found = array_column(dataset, f"'{name}' of '{path}'", sample_axis)
-        axis = sample_axis % len(dataset.shape)
-    return replace(found, read=partial(_read, path, name, found.chunk, axis))
-
-
-def _read(path: Path, name: str, chunk: int, axis: int, start: int, rows: int) -> Iterator[NDArray[Any]]:
-    with h5py.File(path, "r") as file:
-        yield from slices(file[name], chunk, start, rows, axis)
+        yield file[name]

@@ -6,7 +6,9 @@ labels as it stores all numbers. Version 5 is read by ``mat5``, since damaged fi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,11 +19,10 @@ from numpy.typing import NDArray
 from tracelearn.errors import InputError
 from tracelearn.optional import require
 from tracelearn.samples import mat5
-from tracelearn.samples.source import Column, array_column, checked_axis, slices
+from tracelearn.samples.source import Column, array_column, opened_column
 
-__all__ = ["OPTIONS", "column", "names"]
+__all__ = ["column", "names"]
 
-OPTIONS = ("sample_axis",)
 _INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 _TYPES = {"double": "float64", "single": "float32", "logical": "uint8"} | {kind: kind for kind in _INTEGERS}
 
@@ -51,47 +52,57 @@ def names(path: Path) -> list[str]:
 
 def column(path: Path, name: str, sample_axis: int = 0) -> Column:
     """Find shape and type of an array; vectors are read at once."""
-    place = f"'{name}' of '{path}'"
-    if _is_hdf5(path):
-        with _open_hdf5(path) as file:
-            dataset, read = file[name], partial(_read_hdf5, path, name)
-            shape, chunks = dataset.shape[::-1], (dataset.chunks or (1,) * dataset.ndim)[::-1]
-            kind = bytes(dataset.attrs.get("MATLAB_class", b"nothing")).decode(errors="replace")
-            kind = "references to other files" if dataset.is_virtual or dataset.external else kind
-    else:
-        array = next(array for array in mat5.arrays(path) if array.name == name)
-        shape, kind, read = array.shape, array.kind, partial(_read_5, path, name)
-        chunks = shape  # all of it is in memory when any of it is
-    if (kind not in _TYPES and kind != "char") or len(shape) < 2:
-        raise InputError(
-            f"Expected numbers, or rows of characters, in {place}, got {kind}: convert it in MATLAB, cells of text by char(...), "
-            "tables by table2array(...), sparse matrices by full(...), complex numbers by real(...)."
-        )
-    if kind == "char" or (len(shape) == 2 and 1 in shape):
-        return array_column(_vector(next(read(0, 0, max(1, *shape))), kind), place)
-    axis = checked_axis(sample_axis, len(shape), place)
-    others, dtype = shape[:axis] + shape[axis + 1 :], np.dtype(_TYPES[kind])
-    return Column(shape[axis], others, dtype, max(1, int(chunks[axis])), partial(_read, read, axis, dtype))
+    opened, place = partial(_opened, path, name), f"'{name}' of '{path}'"
+    with opened() as array:
+        kind, shape = array.kind, array.shape
+        if (kind not in _TYPES and kind != "char") or len(shape) < 2:
+            raise InputError(
+                f"Expected numbers, or rows of characters, in {place}, got {kind}: convert it in MATLAB, cells of text by "
+                "char(...), tables by table2array(...), sparse matrices by full(...), complex numbers by real(...)."
+            )
+        if kind == "char" or (len(shape) == 2 and 1 in shape):
+            return array_column(_vector(array.read(()), kind), place)
+    return opened_column(opened, place, sample_axis)
 
 
-def _read(read: Any, axis: int, dtype: np.dtype[Any], start: int, rows: int) -> Iterator[NDArray[Any]]:
-    for part in read(axis, start, rows):
-        yield _real(np.moveaxis(part, axis, 0), dtype)
+@dataclass(frozen=True, eq=False)
+class _Matrix:
+    """An array of a file that is open, in the axes of MATLAB."""
+
+    shape: tuple[int, ...]
+    chunks: tuple[int, ...]
+    kind: str
+    read: Callable[[tuple[slice, ...]], NDArray[Any]]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of its values, in which they need not be stored."""
+        return np.dtype(_TYPES[self.kind])
+
+    def __getitem__(self, index: tuple[slice, ...]) -> NDArray[Any]:
+        return _real(self.read(index), self.dtype)
 
 
-def _read_5(path: Path, name: str, axis: int, start: int, rows: int) -> Iterator[NDArray[Any]]:
-    for array in mat5.arrays(path):
-        if array.name == name:
-            yield array.read()[(slice(None),) * axis + (slice(start, None),)]
-            return
-
-
-def _read_hdf5(path: Path, name: str, axis: int, start: int, rows: int) -> Iterator[NDArray[Any]]:
+@contextmanager
+def _opened(path: Path, name: str) -> Iterator[_Matrix]:
+    if not _is_hdf5(path):
+        with closing(mat5.arrays(path)) as arrays:
+            array = next(array for array in arrays if array.name == name)
+            # All of it is in memory when any of it is.
+            yield _Matrix(array.shape, array.shape, array.kind, lambda index: array.read()[index])
+        return
     with _open_hdf5(path) as file:
         dataset = file[name]
-        stored = dataset.ndim - 1 - axis  # the axes of HDF5 are those of MATLAB backwards
-        for part in slices(dataset, (dataset.chunks or (1,) * dataset.ndim)[stored], start, rows, stored):
-            yield np.moveaxis(part, 0, stored).T
+        kind = bytes(dataset.attrs.get("MATLAB_class", b"nothing")).decode(errors="replace")
+        kind = "references to other files" if dataset.is_virtual or dataset.external else kind
+        chunks = dataset.chunks or (1,) * dataset.ndim
+        yield _Matrix(dataset.shape[::-1], chunks[::-1], kind, partial(_backwards, dataset))
+
+
+def _backwards(dataset: Any, index: tuple[slice, ...]) -> NDArray[Any]:
+    """Slice a dataset: the axes of HDF5 are those of MATLAB backwards."""
+    whole = (*index, *[slice(None)] * (dataset.ndim - len(index)))
+    return np.asarray(dataset[whole[::-1]]).T
 
 
 def _real(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:

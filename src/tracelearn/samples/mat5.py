@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -105,7 +105,7 @@ class _Stream:
         return code, small[:size] if small else self.read(size + -size % 8)[:size]
 
 
-def arrays(path: Path) -> Iterator[Array]:
+def arrays(path: Path) -> Generator[Array]:
     """Go through the arrays of a file; one is read before the next is asked for."""
     with open(path, "rb") as file:
         head = file.read(128)

@@ -16,9 +16,8 @@ from tracelearn.arrays.array_api import available_memory
 from tracelearn.errors import InputError
 from tracelearn.samples.source import Column, check_is_file
 
-__all__ = ["OPTIONS", "column", "names"]
+__all__ = ["column", "names"]
 
-OPTIONS = ("mask", "flat")
 _NIFTI_2 = 540  # bytes of a header
 
 

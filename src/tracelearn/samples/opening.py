@@ -1,7 +1,7 @@
 """Which samples are meant: a file by its suffix, a folder by what is in it, a table, an iterable; and what is named in it.
 
 A format is a module with two functions. ``names(path)`` lists the arrays of a file, None for one array without a name;
-``column(path, name)`` says how one of them is read in order. Options that only some formats have are in its ``OPTIONS``. A
+``column(path, name)`` says how one of them is read in order; options that only some formats have are its other parameters. A
 format of tables has one function instead, ``table(path, columns)``.
 """
 
@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
+from inspect import signature
 from itertools import chain
 from math import prod
 from pathlib import Path
@@ -275,6 +276,11 @@ class _File:
             schema = module.table(path).schema
             return cls(path, module, list(schema.names), schema)
 
+    @property
+    def _options(self) -> list[str]:
+        """What can be said of a file of this format: what its ``column`` takes beside a path and a name."""
+        return [] if self.schema is not None else list(signature(self.format.column).parameters)[2:]
+
     def source(
         self,
         samples: Any,
@@ -309,7 +315,7 @@ class _File:
         targets: Column | None,
     ) -> Column:
         for option in options:
-            if option not in getattr(self.format, "OPTIONS", ()):
+            if option not in self._options:
                 raise InputError(
                     f"Expected {option} only with files that have one, got it with '{self.path}': leave it out."
                 )
@@ -341,7 +347,7 @@ class _File:
 
     def _look_for_axis(self, X: Column, n: int, options: Any) -> None:
         """Where another axis is as long as the targets, it is the one that was meant."""
-        if n not in X.shape or "sample_axis" not in getattr(self.format, "OPTIONS", ()):
+        if n not in X.shape or "sample_axis" not in self._options:
             return
         sizes = list(X.shape)
         sizes.insert(options.get("sample_axis", 0) % (len(sizes) + 1), X.n_rows)

@@ -10,7 +10,7 @@ import os
 import stat
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -24,7 +24,7 @@ from tracelearn.arrays.array_api import available_memory
 from tracelearn.errors import InputError
 from tracelearn.samples.places import Place
 
-__all__ = ["Batch", "Column", "Source", "array_column", "read_ahead"]
+__all__ = ["Batch", "Column", "Source", "array_column", "opened_column", "read_ahead"]
 
 Batch = tuple[NDArray[Any], Any, Any | None]
 T = TypeVar("T")
@@ -121,44 +121,53 @@ def is_lazy(values: Any) -> bool:
     return isinstance(values, np.memmap) or type(values).__module__.partition(".")[0] in ("zarr", "h5py")
 
 
-def array_column(values: Any, name: str, axis: int = 0) -> Column:
-    """Make a column of an array, or of what NumPy makes one of, with the samples along an axis."""
+def array_column(values: Any, name: str) -> Column:
+    """Make a column of an array, or of what NumPy makes one of."""
     if not is_lazy(values):
         values = np.asarray(values)
     elif not hasattr(values, "shape"):
         kind = f"{type(values).__module__.partition('.')[0]} {type(values).__name__}"
         raise InputError(f"Expected {name} to be an array, got a {kind}: pass one of its arrays, or its path.")
-    if not values.shape:
-        raise InputError(
-            f"Expected {name} to be an array with one row for each sample, got a single value: pass an array, or a path for "
-            "X to name what is in that file."
-        )
-    shape = tuple(int(size) for size in values.shape)
-    chunks = getattr(values, "chunks", None)
-    axis = checked_axis(axis, len(shape), name)
-    chunk = max(1, int(chunks[axis])) if chunks else 1  # rows that are stored together
-    others = shape[:axis] + shape[axis + 1 :]
-    return Column(shape[axis], others, np.dtype(values.dtype), chunk, partial(slices, values, chunk, axis=axis))
+    return opened_column(partial(nullcontext, values), name)
 
 
-def checked_axis(axis: int, ndim: int, name: str) -> int:
-    """Count an axis from the front, or refuse it."""
-    if not -ndim <= axis < ndim:
-        raise InputError(f"Expected sample_axis to be one of the {ndim} axes of {name}, got {axis}: correct it.")
-    return axis % ndim
+def opened_column(opened: Callable[[], AbstractContextManager[Any]], name: str, axis: int = 0, **known: Any) -> Column:
+    """Make a column of an array that is opened for every pass, with the samples along an axis.
+
+    The array has a shape, a type, perhaps ``chunks``, and is read when it is sliced by a tuple. ``known`` are other fields of
+    the column.
+    """
+    with opened() as values:
+        shape, dtype = tuple(int(size) for size in values.shape), np.dtype(values.dtype)
+        if not shape:
+            raise InputError(
+                f"Expected {name} to be an array with one row for each sample, got a single value: pass an array, or a path "
+                "for X to name what is in that file."
+            )
+        if not -len(shape) <= axis < len(shape):
+            raise InputError(
+                f"Expected sample_axis to be one of the {len(shape)} axes of {name}, got {axis}: correct it."
+            )
+        axis %= len(shape)
+        chunk = max(1, int((getattr(values, "chunks", None) or (1,) * len(shape))[axis]))
+    return Column(
+        shape[axis], shape[:axis] + shape[axis + 1 :], dtype, chunk, partial(_slices, opened, chunk, axis), **known
+    )
 
 
-def slices(values: Any, chunk: int, start: int, rows: int, axis: int = 0) -> Iterator[NDArray[Any]]:
+def _slices(
+    opened: Callable[[], AbstractContextManager[Any]], chunk: int, axis: int, start: int, rows: int
+) -> Iterator[NDArray[Any]]:
     """Slice an array along an axis from row ``start`` on, touching every chunk once."""
-    n, before = values.shape[axis], (slice(None),) * axis
     step = -(-rows // chunk) * chunk
-    # Strings of HDF5 come as bytes unless asked for otherwise.
-    readable = values.asstr() if hasattr(values, "asstr") and values.dtype.kind in "OS" else values
-    while start < n:
-        stop = min(n, start - start % step + step)
-        part = slice(start, stop)
-        yield np.moveaxis(_plain(readable[(*before, part)]), axis, 0) if axis else _plain(readable[part])
-        start = stop
+    with opened() as values:
+        n = values.shape[axis]
+        # Strings of HDF5 come as bytes unless asked for otherwise.
+        readable = values.asstr() if hasattr(values, "asstr") and values.dtype.kind in "OS" else values
+        while start < n:
+            stop = min(n, start - start % step + step)
+            yield np.moveaxis(_plain(readable[(*[slice(None)] * axis, slice(start, stop))]), axis, 0)
+            start = stop
 
 
 def _plain(values: Any) -> NDArray[Any]:

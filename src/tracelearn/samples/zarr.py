@@ -10,6 +10,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,18 +18,15 @@ from typing import Any
 
 import zarr
 from numcodecs.blosc import Blosc
-from numpy.typing import NDArray
 from zarr.codecs import BloscCodec
 from zarr.storage import FsspecStore, LocalStore
 
 from tracelearn.arrays.array_api import available_memory
 from tracelearn.errors import InputError
 from tracelearn.samples.places import Place, Remote
-from tracelearn.samples.source import Column, array_column, look_through, other_than_opened, slices, stored_bytes
+from tracelearn.samples.source import Column, look_through, opened_column, other_than_opened, stored_bytes
 
-__all__ = ["OPTIONS", "column", "names"]
-
-OPTIONS = ("sample_axis",)
+__all__ = ["column", "names"]
 
 # A store names the codecs that its bytes go through, and some of those that are installed unpickle, which can run any code.
 _CODECS = frozenset(
@@ -52,34 +50,23 @@ def names(path: Place) -> list[str] | None:
 
 def column(path: Place, name: str | None, sample_axis: int = 0) -> Column:
     """Read the shape and the type of one array of a group, or of the bare array; it is opened anew for every pass."""
-    if not isinstance(path, Path):
-        # What is stored there would take long to count.
-        return _column(path, name, 0, sample_axis, _metadata_at(path, name), sys.maxsize)
-    folder = path / (name or "")
+    if isinstance(path, Path):
+        files, newest, stored = _on_disk(path, path / (name or ""))
+    else:  # what the store says about the array is watched; its chunks are too many to be watched, and to be counted
+        base = f"{path.address.rstrip('/')}/{name or ''}".rstrip("/")
+        said = (Remote(f"{base}/{end}") for end in _METADATA)
+        files, newest, stored = tuple(file for file in said if file.exists()), 0, sys.maxsize
+    opened = partial(_array, path, name, newest)
+    return opened_column(opened, f"'{name or path}'", sample_axis, files=files, stored=stored)
+
+
+def _on_disk(path: Path, folder: Path) -> tuple[tuple[Place, ...], int, int]:
+    """Find what a store says about an array, when anything of it was last changed, and the bytes that it takes."""
     places = [place for place in (folder, *folder.parents) if place.is_relative_to(path)]
     files = tuple(file for place in places for file in map(place.joinpath, _METADATA) if os.path.lexists(file))
     states = [state for _, state in look_through(folder)]
     newest = max(_changed_at(state) for state in (*states, *(place.lstat() for place in (*places, *files))))
-    return _column(path, name, newest, sample_axis, files, sum(map(stored_bytes, states)))
-
-
-def _column(path: Place, name: str | None, newest: int, sample_axis: int, files: Any, stored: int) -> Column:
-    array = _array(path, name, newest)
-    found = array_column(array, f"'{name or path}'", sample_axis)
-    read = partial(_read, path, name, newest, found.chunk, sample_axis % array.ndim)
-    return replace(found, read=read, files=files, stored=stored)
-
-
-def _metadata_at(path: Remote, name: str | None) -> tuple[Remote, ...]:
-    """Find what a store says about an array: it is watched, since the chunks are too many to be."""
-    base = f"{path.address.rstrip('/')}/{name or ''}".rstrip("/")
-    return tuple(file for file in (Remote(f"{base}/{end}") for end in _METADATA) if file.exists())
-
-
-def _read(
-    path: Place, name: str | None, newest: int, chunk: int, axis: int, start: int, rows: int
-) -> Iterator[NDArray[Any]]:
-    return slices(_array(path, name, newest), chunk, start, rows, axis)
+    return files, newest, sum(map(stored_bytes, states))
 
 
 def _changed_at(state: os.stat_result) -> int:
@@ -129,7 +116,8 @@ def _open(path: Place, newest: int) -> Any:
         ) from error
 
 
-def _array(path: Place, name: str | None, newest: int) -> Any:
+@contextmanager
+def _array(path: Place, name: str | None, newest: int) -> Iterator[Any]:
     """Open an array, once its codecs were found good, with Blosc that looks before it decodes."""
     opened = _open(path, newest)
     array = opened if name is None else opened[name]
@@ -141,7 +129,7 @@ def _array(path: Place, name: str | None, newest: int) -> Any:
         )
     kinds = ("codecs",) if array.metadata.zarr_format == 3 else ("compressor", "filters")
     codecs = {kind: _looking(getattr(array.metadata, kind)) for kind in kinds}
-    return zarr.Array(zarr.AsyncArray(replace(array.metadata, **codecs), array.store_path))
+    yield zarr.Array(zarr.AsyncArray(replace(array.metadata, **codecs), array.store_path))
 
 
 class _LookingBlosc(Blosc):  # type: ignore[misc]

@@ -138,8 +138,11 @@ class Checkpoints:
             raise OSError(
                 f"Expected a folder to write checkpoints to, got {self.folder} ({error.strerror}): choose another one."
             ) from error
-        taken = f"Expected a folder that no other run is using, got {self.folder}, where one is writing its checkpoints"
-        refuse((not held, f"{taken}: wait for its end, or choose another folder."))
+        refuse(
+            not held,
+            f"Expected a folder that no other run is using, got {self.folder}, where one is writing its checkpoints: wait for "
+            "its end, or choose another folder.",
+        )
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -154,12 +157,16 @@ class Checkpoints:
         """Find where to start, and put the model there."""
         found = self._found()
         for path in found:  # a link would be written through, and a pipe waited at
-            other = (
-                f"Expected files of checkpoints in {self.folder}, got {path.name}, which is a link, a pipe or a device"
+            refuse(
+                not stat.S_ISREG(path.lstat().st_mode),
+                f"Expected files of checkpoints in {self.folder}, got {path.name}, which is a link, a pipe or a device: remove "
+                "it.",
             )
-            refuse((not stat.S_ISREG(path.lstat().st_mode), f"{other}: remove it."))
-        others = f"Expected a folder without checkpoints, got {self.folder} with some of another run"
-        refuse((found and not resume, f"{others}: resume from them, or choose an empty folder."))
+        refuse(
+            found and not resume,
+            f"Expected a folder without checkpoints, got {self.folder} with some of another run: resume from them, or choose an "
+            "empty folder.",
+        )
         for leftover in self.folder.glob(".checkpoint-*.tmp"):  # of a run that was killed while writing
             leftover.unlink(missing_ok=True)
         if not found:
@@ -226,11 +233,11 @@ def _shown(model: Any, name: str) -> str:
 
 def _adopt(model: Any, saved: Any) -> None:
     """Give the model what a saved one has learned, if both have the same parameters."""
-    if type(model) is not type(saved):
-        raise InputError(
-            f"Expected the model of the checkpoint, a {type(saved).__name__}, got a {type(model).__name__}: pass the same, or "
-            "choose an empty folder."
-        )
+    refuse(
+        type(model) is not type(saved),
+        f"Expected the model of the checkpoint, a {type(saved).__name__}, got a {type(model).__name__}: pass the same, or choose "
+        "an empty folder.",
+    )
     name = first_difference(model, saved)
     if name is not None:
         raise InputError(

@@ -117,27 +117,23 @@ def stream(
     >>> report.n_samples, report.n_refreshes, [point.n_seen for point in report.curve]
     (3000, 6, [1000, 1500, 2000, 2500, 3000])
     """
-    least = {"refresh_samples": 1, "refresh_seconds": 0, "checkpoint_seconds": 0, "max_samples": 1}
-    given = dict(zip(least, (refresh_samples, refresh_seconds, checkpoint_seconds, max_samples), strict=True))
+    counts = {"refresh_samples": (refresh_samples, 1), "max_samples": (max_samples, 1)}
+    seconds = {"refresh_seconds": (refresh_seconds, 0), "checkpoint_seconds": (checkpoint_seconds, 0)}
+    for name, (value, least) in (counts | seconds).items():
+        refuse(value is not None and not value >= least, f"Expected {name} of at least {least}, got {value}.")
     refuse(
-        *(
-            (value is not None and not value >= least[name], f"Expected {name} of at least {least[name]}, got {value}.")
-            for name, value in given.items()
-        ),
-        (
-            resume and checkpoint is None,
-            "Expected the folder of the checkpoints to resume from, got checkpoint=None: name it.",
-        ),
-        (
-            not hasattr(model, "_refresh"),
-            f"Expected TraceNormRegressor or TraceNormClassifier, got {type(model).__name__}: call partial_fit in a loop for "
-            "others that have it.",
-        ),
-        (
-            not hasattr(model, "partial_fit"),
-            f"Expected loss='squared' for a stream, got {getattr(model, 'loss', None)!r}: only the squared loss has statistics "
-            "that add.",
-        ),
+        resume and checkpoint is None,
+        "Expected the folder of the checkpoints to resume from, got checkpoint=None: name it.",
+    )
+    refuse(
+        not hasattr(model, "_refresh"),
+        f"Expected TraceNormRegressor or TraceNormClassifier, got {type(model).__name__}: call partial_fit in a loop for others "
+        "that have it.",
+    )
+    refuse(
+        not hasattr(model, "partial_fit"),
+        f"Expected loss='squared' for a stream, got {getattr(model, 'loss', None)!r}: only the squared loss has statistics that "
+        "add.",
     )
     model._validate_params()
     if refresh_samples is None and refresh_seconds is None:
@@ -273,11 +269,11 @@ def _batches(source: Any, start: int, max_samples: int | None) -> Iterator[tuple
     stop = sys.maxsize if max_samples is None else max_samples
     items, seen = _opened(source, start) if start < stop else ((), start)
     for item in items:
-        sentence = (
-            "Expected batches (X, y), (X, y, weight) or (X, y, weight, confounds), got "
-            f"{type(item).__name__}: make the source yield such tuples."
+        refuse(
+            not isinstance(item, tuple | list) or len(item) not in (2, 3, 4),
+            f"Expected batches (X, y), (X, y, weight) or (X, y, weight, confounds), got {type(item).__name__}: make the source "
+            "yield such tuples.",
         )
-        refuse((not isinstance(item, tuple | list) or len(item) not in (2, 3, 4), sentence))
         X, y, *more = item
         part = slice(max(start - seen, 0), min(len(X), stop - seen))
         seen += len(X)
@@ -286,5 +282,8 @@ def _batches(source: Any, start: int, max_samples: int | None) -> Iterator[tuple
             yield X[part], y[part], *rest, *[None] * (2 - len(rest))
         if seen >= stop:
             return
-    sentence = f"Expected a source of at least the {start} samples that the checkpoint has learned, got {seen}"
-    refuse((seen < start, f"{sentence}: pass the source as it was, from its beginning."))
+    refuse(
+        seen < start,
+        f"Expected a source of at least the {start} samples that the checkpoint has learned, got {seen}: pass the source as it "
+        "was, from its beginning.",
+    )
