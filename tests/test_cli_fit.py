@@ -191,12 +191,34 @@ def test_the_score_is_that_of_samples_that_were_held_out(capsys, folder):
 
 def test_the_score_agrees_with_scikit_learn(capsys, folder, arrays):
     model_selection = pytest.importorskip("sklearn.model_selection")
-    for target, model in (("y", TraceNormRegressor(alpha=0.05)), ("label", TraceNormClassifier(alpha=0.05))):
-        wanted = model_selection.cross_val_score(model, arrays["X"], arrays[target], cv=3)
+    folds = {"shuffle": True, "random_state": 0}
+    for target, model, cv in (
+        ("y", TraceNormRegressor(alpha=0.05), model_selection.KFold(3, **folds)),
+        ("label", TraceNormClassifier(alpha=0.05), model_selection.StratifiedKFold(3, **folds)),
+    ):
+        wanted = model_selection.cross_val_score(model, arrays["X"], arrays[target], cv=cv)
         _, out, _ = call(capsys, "fit", "data.npz", "--target", target, *FAST, "--json", "--force")
         score = json.loads(out)["score"]
         assert score["mean"] == pytest.approx(wanted.mean(), abs=1e-9)
         assert score["standard_error"] == pytest.approx(wanted.std(ddof=1) * np.sqrt(1 / 3 + 1 / 2), abs=1e-9)
+
+
+def test_rows_sorted_by_the_target_are_scored_as_in_any_order(capsys, folder, rng):
+    X = rng.standard_normal((60, 12))
+    y = X @ rng.standard_normal(12) + 0.5 * rng.standard_normal(60)
+    order = np.argsort(y)
+    np.savez("sorted.npz", X=X[order], y=y[order])
+    score = json.loads(call(capsys, "fit", "sorted.npz", "--json")[1])["score"]
+    assert score["mean"] > 0.7
+    assert abs(score["baseline"]) < 0.2
+
+
+def test_the_command_finds_the_model_of_python(capsys, folder, arrays):
+    call(capsys, "fit", "data.npz", "--target", "label", "--groups", "who", "--cv", "3", "--json")
+    found = TraceNormClassifierCV(cv=3).fit(arrays["X"], arrays["label"], groups=arrays["who"])
+    ours = load("model.tracelearn")
+    assert (ours.view_, ours.alpha_, ours.ridge_) == (found.view_, found.alpha_, found.ridge_)
+    np.testing.assert_allclose(ours.coef_, found.coef_)
 
 
 def test_groups_stay_together(capsys, folder, arrays):

@@ -211,7 +211,7 @@ def fit_command(
         chosen = learning.find_task(found.y, task)
         learning.check_folds(found, cv, chosen)
         splits = learning.draw_folds(found, cv, chosen)
-        model = _make_model(chosen, strength, options | ({"cv": splits, **seen} if strength is None else {}))
+        model = _make_model(chosen, strength, options | ({"cv": cv, **seen} if strength is None else {}))
         facts, evaluation = learning.learn(found, chosen, model, splits, bar)
         if modes is not None:
             name_modes(model, modes)

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dgemm
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier, DummyRegressor
-from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, check_cv
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from tracelearn.arrays.array_api import available_memory, within_limit
@@ -30,7 +29,7 @@ from tracelearn.inference.sets import cleaned
 from tracelearn.report.page import Evaluation
 from tracelearn.report.scores import Folds, compare
 from tracelearn.samples import Source
-from tracelearn.selection.folds import corrected_error
+from tracelearn.selection.folds import corrected_error, folds_of
 
 __all__ = ["STEPS", "Dataset", "Task", "check_folds", "check_labels", "draw_folds", "find_task", "learn", "read"]
 
@@ -75,14 +74,15 @@ class Dataset:
     confounds: NDArray[Any] | None = None  # (n, q), of samples in memory
 
     def fit(self, model: Any, rows: NDArray[Any] | None = None) -> Any:
-        """Fit a model to all samples, or to some."""
+        """Fit a model to all samples, or to some; a search draws its folds with the groups."""
+        more = {"groups": self.groups} if hasattr(model, "cv") and self.groups is not None else {}
         if isinstance(self.X, Source):
-            return model.fit(self.X if rows is None else _Rows(self.X, self.y, rows))
+            return model.fit(self.X if rows is None else _Rows(self.X, self.y, rows), **more)
         rows = np.arange(len(self.y)) if rows is None else rows
-        if self.confounds is None:
-            return model.fit(self.X[rows], self.y[rows])
-        name = f"{model.steps[-1][0]}__confounds" if isinstance(model, Pipeline) else "confounds"
-        return model.fit(self.X[rows], self.y[rows], **{name: self.confounds[rows]})
+        if self.confounds is not None:
+            name = f"{model.steps[-1][0]}__confounds" if isinstance(model, Pipeline) else "confounds"
+            more[name] = self.confounds[rows]
+        return model.fit(self.X[rows], self.y[rows], **more)
 
     def predict(self, model: Any, rows: NDArray[Any]) -> NDArray[Any]:
         """Predict some samples, in their order in the file."""
@@ -153,12 +153,9 @@ def find_task(y: NDArray[Any], task: str) -> Task:
 
 
 def draw_folds(data: Dataset, cv: int, task: Task) -> Splits:
-    """Draw folds as the CV estimators do; groups stay together."""
-    if data.groups is None:
-        splitter = check_cv(cv, data.y, classifier=task.is_classification)
-    else:
-        splitter = (StratifiedGroupKFold if task.is_classification else GroupKFold)(cv)
-    return list(splitter.split(np.zeros(len(data.y)), data.y, data.groups))
+    """Draw the folds of the CV estimators: shuffled, since rows of a file are often sorted; groups stay together."""
+    metadata = {} if data.groups is None else {"groups": data.groups}
+    return folds_of(cv, data.y, None, metadata, classifier=task.is_classification).splits
 
 
 def check_folds(data: Dataset, cv: int, task: Task) -> None:
@@ -287,10 +284,9 @@ def learn(data: Dataset, task: Task, model: Any, splits: Splits, bar: Bar) -> tu
         model.verbose = int(bar.is_shown)
         with telling("the fit to all samples"):
             data.fit(model)
-        # Neither the folds of these samples nor this terminal are of use to those who load the model.
-        model.verbose = 0
+        model.verbose = 0  # this terminal is of no use to those who load the model
         if hasattr(model, "cv"):
-            model.cv, model.best_estimator_.verbose = len(splits), 0
+            model.best_estimator_.verbose = 0
         evaluation, paired = _cross_validate(model, data, splits, task, bar)
     folds = evaluation.folds
     assert folds is not None
