@@ -37,7 +37,7 @@ from tracelearn.selection.calibration import Judge, factor
 from tracelearn.selection.folds import folds_of
 from tracelearn.selection.found import SHOWN, FoundModel
 from tracelearn.selection.search import Table, cv_results, rising_end
-from tracelearn.selection.session import Progress, Session, View, choose
+from tracelearn.selection.session import Progress, Session, Shown, View, choose
 
 __all__ = ["TraceNormClassifierCV", "TraceNormRegressorCV"]
 
@@ -169,7 +169,8 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
         progress = Progress(until, model._report if self.verbose else None)
         judge = Judge(self.scoring, model, loss, labels, weight)
         once = replace(folds, splits=folds.splits[: len(folds) // repeats])
-        session = Session(self, model, samples, once, judge, folds, progress).drawn()
+        whole = Shown(self, samples, once, folds, judge)
+        session = Session(self, model, whole, whole.drawn(), progress)
         with progress.shown_to_callbacks(self):
             with progress.ended_by_interrupt():
                 best = choose(session)
@@ -180,7 +181,7 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
 
     def _finish(self, session: Session, best: Table) -> None:
         """Describe what was chosen, fit it to all samples, and show what was learned."""
-        best = best if session.whole is None else session.for_all(best)
+        best = session.for_all(best)
         at = best.best
         # Of several views one predicts numbers a little by chance: what folds do not confirm is shrunk.
         numbers = session.view_shares is not None and not self._classifier and self.scoring is None
@@ -188,12 +189,11 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
         if self.one_standard_error or is_chance:
             at = max(best.first, int(np.argmax(best.means >= best.means[at] - best.errors[at])))
         self._describe(session, best, at)
-        whole = session.whole or session
-        view = whole.view(best.candidate.view)
+        view = session.whole.view(best.candidate.view)
         model = self._last_fit(session, best, view)
         _warn_of_choice(best, at, model)
         self.features_, self.best_estimator_, self.view_ = view.features, model, best.candidate.view
-        self.sample_shape_, self._flat = whole.samples.shape, session.model._flat
+        self.sample_shape_, self._flat = session.whole.samples.shape, session.model._flat
         self._show(session, best, at)
 
     def _describe(self, session: Session, best: Table, at: int) -> None:
@@ -228,18 +228,18 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
 
     def _last_fit(self, session: Session, best: Table, view: View) -> Any:
         """Fit the model that was chosen to all samples, as the view shows them."""
-        chosen, loss, read = best.candidate, session.judge.loss, session.model
+        chosen, samples, loss, read = best.candidate, session.whole.samples, session.whole.judge.loss, session.model
         options: dict[str, Any] = {"alpha": self.alpha_, "ridge": self.ridge_, "mode_weights": chosen.mode_weights}
         options["target_mode"] = chosen.target_mode
         if view.penalty is not None:
             options["penalty"] = view.penalty
         if chosen.logistic:
-            options["loss"], loss = "logistic", as_loss("logistic", classes=True).for_targets(session.samples.n_targets)
+            options["loss"], loss = "logistic", as_loss("logistic", classes=True).for_targets(samples.n_targets)
         model = self._new_model(**options)
         for attribute in ("classes_", "_single", "_dtype", "_flat", "n_features_in_", "feature_names_in_", "modes_"):
             if hasattr(read, attribute):
                 setattr(model, attribute, getattr(read, attribute))
-        samples, design = (session.whole or session).samples, best.design if session.whole is None else None
+        design = best.design if session.shown is session.whole else None
         if view.features is not None:
             model.tensor_shape, model.scaling = None, None
             model._flat, model.n_features_in_ = False, math.prod(view.samples.shape)

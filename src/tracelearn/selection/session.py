@@ -50,6 +50,7 @@ __all__ = [
     "VIEWS",
     "Progress",
     "Session",
+    "Shown",
     "View",
     "choose",
     "named_time",
@@ -172,7 +173,7 @@ def named_time(time_axis: Any, modes: Any) -> Any:
     """
     if not isinstance(time_axis, str):
         return time_axis
-    names, wanted = [mode.name for mode in modes or ()], "time" if time_axis == "auto" else time_axis
+    names, wanted = list(map(attrgetter("name"), modes or ())), "time" if time_axis == "auto" else time_axis
     if wanted not in names and time_axis != "auto":
         raise ValueError(
             f"Expected time_axis to be a number, 'auto', None or the name of a mode ({', '.join(names) or 'they have none'}), "
@@ -251,41 +252,35 @@ def _part(transformer: Any, T: Array, weight: Array, known: View | None) -> tupl
     return transformer, transformer.fit_transform(T, sample_weight=weight)
 
 
-@dataclass(eq=False)
-class Session:
-    """One search: samples, folds, and what was looked at so far. Views are known by their labels, see ``parts_of``."""
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """Samples, split into folds, as views show them, each made once; views are known by their labels, see ``parts_of``."""
 
     options: Any  # the estimator whose parameters say what is searched
-    model: TraceNormModel
     samples: Samples
     folds: Folds
-    judge: Judge
     repeats: Folds  # these folds, and more of the same samples: views are screened with all of them
-    progress: Progress
-    first_order: str = ""  # the best view that keeps the modes of a sample, where several were screened
-    view_shares: dict[str, float] | None = None  # of the views that were screened
-    class_map: Array | None = None  # between the scores of all classes, where folds confirm it
-    tables: list[Table] = field(default_factory=list)
-    whole: Session | None = None  # of all samples, where some of them were drawn to choose by
-    shrinking: float = 1.0  # times which strengths are learned from all samples: optimal ones fall at least so fast
-    _of: tuple[Session, Array] | None = None  # the session whose samples these are, and which (n,) of them
+    judge: Judge
+    learned_from: tuple[Shown, Array] | None = (
+        None  # more samples, if views learn from them, and which of them (n,) are these
+    )
     _views: dict[str, View] = field(default_factory=dict)
     _designs: dict[tuple[str, bool], Design] = field(default_factory=dict)
 
     def view(self, label: str) -> View:
-        """See the samples as a view does, once."""
+        """See the samples as a view does."""
         if label not in self._views:
-            if self._of is None:
-                modes = getattr(self.model, "modes_", None)
+            if self.learned_from is None:
+                modes = getattr(self.judge.model, "modes_", None)
                 self._views[label] = see(label, self.samples, self.options, self._views, modes)
             else:
-                whole, chosen = self._of
-                seen = whole.view(label)
+                more, chosen = self.learned_from
+                seen = more.view(label)
                 self._views[label] = replace(seen, samples=seen.samples.take(chosen))
         return self._views[label]
 
     def design(self, label: str, *, joint: bool = False) -> Design:
-        """Split a view into folds, once."""
+        """Split a view into folds; targets may be one more mode."""
         if (label, joint) not in self._designs:
             judge, options = self.judge, self.options
             self._designs[label, joint] = Design.of(
@@ -294,27 +289,27 @@ class Session:
                 judge.loss,
                 joint=joint,
                 fit_intercept=options.fit_intercept,
-                numbers=not self.model._learns_classes,
+                numbers=not judge.model._learns_classes,
                 judge=judge,
                 by_score=options.scoring is not None,
             )
         return self._designs[label, joint]
 
-    def screening(self, count: int) -> Session:
-        """Begin a session with all repeats of the folds and some samples, drawn at random; all of them where they are no more.
+    def screening(self, count: int) -> Shown:
+        """Take so many samples, drawn at random, or all of them where they are no more, and all repeats of the folds.
 
-        Where all are few enough that most views will be asked for again, they see all samples, once.
+        Where all are few enough that most views will be asked for again, views learn from all of them, once.
         """
         n = self.folds.n
         if n <= count:
             return replace(self, folds=self.repeats, _designs={})
         found, chosen = self._some(count)
-        return replace(found, folds=found.repeats, _of=(self, chosen) if n <= 2 * count else None)
+        return replace(found, folds=found.repeats, learned_from=(self, chosen) if n <= 2 * count else None)
 
-    def drawn(self) -> Session:
-        """Begin a session with as many samples, drawn at random, as can be decomposed in every fold in some seconds.
+    def drawn(self) -> Shown:
+        """Take as many samples, drawn at random, as can be decomposed in every fold in some seconds: those that choose.
 
-        What is chosen is then learned from all samples. Where alphas, ridges or folds are given, all of them choose, too.
+        Where alphas, ridges or folds are given, all of them choose.
         """
         n, p, options = self.folds.n, self.samples.n_features, self.options
         here = self.samples.in_memory and not is_sparse(self.samples.like) and self.judge.loss.has_moments
@@ -326,27 +321,36 @@ class Session:
             count -= max(1, count // 50)
         if count == n:
             return self
-        self.model._report(f"{count} of {n} samples, drawn at random, choose: all of them would take long")
-        return replace(self._some(count)[0], whole=self, shrinking=math.sqrt(count / n))
+        self.judge.model._report(f"{count} of {n} samples, drawn at random, choose: all of them would take long")
+        return self._some(count)[0]
 
-    def _some(self, count: int) -> tuple[Session, Array]:
-        """Begin a session with some samples, drawn at random, and say which (n,)."""
+    def _some(self, count: int) -> tuple[Shown, Array]:
+        """Take some samples, drawn at random, and say which (n,)."""
         chosen = np.zeros(self.folds.n, dtype=bool)
         chosen[np.random.default_rng(0).permutation(self.folds.n)[:count]] = True
-        found = replace(
-            self,
-            samples=self.samples.take(chosen),
-            folds=self.folds.among(chosen),
-            repeats=self.repeats.among(chosen),
-            judge=self.judge.among(chosen),
-            _views={},
-            _designs={},
-        )
-        return found, chosen
+        folds, repeats = self.folds.among(chosen), self.repeats.among(chosen)
+        return Shown(self.options, self.samples.take(chosen), folds, repeats, self.judge.among(chosen)), chosen
+
+
+@dataclass(eq=False)
+class Session:
+    """One search: all samples, those of them that choose, how far it is, and what was found so far."""
+
+    options: Any  # the estimator whose parameters say what is searched
+    model: TraceNormModel
+    whole: Shown
+    shown: Shown  # the same, or some of them where all would take long
+    progress: Progress
+    first_order: str = ""  # the best view that keeps the modes of a sample, where several were screened
+    view_shares: dict[str, float] | None = None  # of the views that were screened
+    class_map: Array | None = None  # between the scores of all classes, where folds confirm it
+    tables: list[Table] = field(default_factory=list)
 
     def for_all(self, best: Table) -> Table:
         """Restate what some samples have found for all of them: optimal strengths fall at least as the root of their number."""
-        ratio, at = self.shrinking, self.tables.index(best)
+        if self.shown is self.whole:
+            return best
+        ratio, at = math.sqrt(self.shown.folds.n / self.whole.folds.n), self.tables.index(best)
         self.tables = [replace(one, alphas=ratio * one.alphas, ridges=ratio * one.ridges) for one in self.tables]
         return self.tables[at]
 
@@ -362,8 +366,7 @@ class Session:
         self,
         label: str,
         candidates: Sequence[Candidate],
-        begin: float,
-        end: float,
+        within: tuple[float, float],
         above: float = -math.inf,
         *,
         in_doubt: bool = False,
@@ -373,27 +376,23 @@ class Session:
         Where an alpha takes long, or a path is ``in_doubt``, every third is looked at first, and no table is returned if none of
         these is better than what was found ``above``, by more than rough solutions differ.
         """
-        view, options = self.view(label), self.options
+        shown, view, options = self.shown, self.shown.view(label), self.options
         alphas, given = read_alphas(options.alphas, options.eps)
-        weights = view.samples.n_features * self.samples.n_targets * len(self.folds)
+        weights = view.samples.n_features * view.samples.n_targets * len(shown.folds)
         looks = (in_doubt or weights > _MANY_WEIGHTS) and not given and math.isfinite(above)
-        rough = [alphas[::-3][::-1]] if looks else []
-        for grid in [*rough, alphas]:
+        for grid in [alphas[::-3][::-1], alphas] if looks else [alphas]:
             tables: list[Table] = []
             for joint, own in groupby(candidates, attrgetter("target_mode")):
                 tables += walk(
-                    self.design(label, joint=joint),
+                    shown.design(label, joint=joint),
                     list(own),
                     grid,
                     given=given,
                     penalty=options.penalty if view.penalty is None else view.penalty,
                     max_iter=options.max_iter,
                     n_jobs=options.n_jobs,
-                    progress=partial(
-                        self.progress.reach,
-                        message=f"trace norm on {label}",
-                        within=(begin, end),  # of a look, too: most paths end with it
-                    ),
+                    # Within the same shares of a look, too: most paths end with it.
+                    progress=partial(self.progress.reach, message=f"trace norm on {label}", within=within),
                 )
             found = np.max(np.concatenate(list(map(attrgetter("selecting"), tables))))
             if grid is not alphas and found < above + _GAIN * max(0.0, min(above, 1.0 - above)):
@@ -409,7 +408,7 @@ class Session:
 def choose(session: Session) -> Table:
     """Find out which views to show, then whether the trace norm or ridge regression alone is better on them."""
     label, progress = _choose_views(session), session.progress
-    design, tables = session.design(label), []
+    design, tables = session.shown.design(label), []
     if isinstance(session.options.ridges, str) and design.form.name in ("moments", "basis"):  # ridges in closed form
         tables.append(walk_ridges(design, label))
         session.keep(tables[:], "ridge regression")
@@ -419,15 +418,15 @@ def choose(session: Session) -> Table:
     candidates = [Candidate(label)] if parts_of(label)[1] else _candidates(session, label)
     if not tables or not progress.is_over():
         above = tables[0].value if tables else -math.inf
-        tables += session.walk(label, candidates, _RIDGES, _PATH, above)
+        tables += session.walk(label, candidates, (_RIDGES, _PATH), above)
     # Ridge regression does not see what only a low rank can find in samples of many entries: they get a path of their own.
     alone = session.first_order
     best = max(tables, key=attrgetter("value"))
     if alone not in ("", label) and not progress.is_over():
-        tables += session.walk(alone, _candidates(session, alone), _PATH, _PATH, best.value, in_doubt=True)
+        tables += session.walk(alone, _candidates(session, alone), (_PATH, _PATH), best.value, in_doubt=True)
         best = max(tables, key=attrgetter("value"))
     best = _by_log_loss(session, best) if _asks_more(session, best) else best
-    if session.model._learns_classes and not session.samples.in_memory:
+    if session.model._learns_classes and not design.samples.in_memory:
         chosen = session.tables.index(best)
         session.tables = with_held_out_classes(session.tables)
         best = session.tables[chosen]
@@ -438,10 +437,10 @@ def choose(session: Session) -> Table:
 
 def _asks_more(session: Session, best: Table) -> bool:
     """Tell whether more than squares may be learned: nothing was asked for by name, and there is memory and time."""
-    options = session.options
+    options, samples = session.options, session.shown.samples
     named = isinstance(options.views, str) and options.views != "auto"
     asked = options.views is None or named or options.scoring is not None or not isinstance(options.ridges, str)
-    here = session.samples.in_memory and not is_sparse(session.samples.like) and not session.samples.n_confounds
+    here = samples.in_memory and not is_sparse(samples.like) and not samples.n_confounds
     asked |= options.keep_moments or options.one_standard_error or best.candidate.target_mode
     return options._asks_loss and not asked and here and not session.progress.is_over()
 
@@ -471,20 +470,20 @@ def _by_log_loss(session: Session, best: Table) -> Table:
 
 def _choose_views(session: Session) -> str:
     """Name the views to show: those that were asked for, or the best of those that suit the samples."""
-    options, samples = session.options, session.samples
+    options, shown, samples = session.options, session.shown, session.shown.samples
     if options.views is None or not samples.in_memory or is_sparse(samples.like):
         return "raw"
     if isinstance(options.views, str) and options.views == "auto":
         rows: Any = samples.rows
         positive = bool(array_namespace(rows).all(rows > 0))
         time_axis = named_time(options.time_axis, getattr(session.model, "modes_", None))
-        names, reason = possible_views(samples.shape, time_axis, n=session.folds.n, positive=positive)
+        names, reason = possible_views(samples.shape, time_axis, n=shown.folds.n, positive=positive)
     else:
         names, reason = [options.views] if isinstance(options.views, str) else list(map(str, options.views)), "as given"
     if not names:
         raise ValueError("Expected views to be 'auto', None, a name or several, got none: leave views out.")
     session.progress.reach(0.0, f"views: {', '.join(names)} ({reason})")
-    return names[0] if len(names) == 1 or not session.judge.loss.has_moments else _screen(session, names)
+    return names[0] if len(names) == 1 or not shown.judge.loss.has_moments else _screen(session, names)
 
 
 def _screen(session: Session, names: list[str]) -> str:
@@ -494,7 +493,8 @@ def _screen(session: Session, names: list[str]) -> str:
     out, and so is one that would make the problem too large; the others are multiplied by their shares, so that weights on
     a good view cost less.
     """
-    some, progress = session.screening(SCREENED), session.progress
+    shown, progress = session.shown, session.progress
+    some = shown.screening(SCREENED)
     scores: list[Array] = []
     values: dict[str, float] = {}  # what selects
     for name in names:
@@ -510,10 +510,10 @@ def _screen(session: Session, names: list[str]) -> str:
     session.first_order = _first_order(values, explains=session.options.scoring is None)
     order, best = np.argsort(-share), int(np.argmax(share))
     session.view_shares = {names[i]: float(share[i]) for i in order}
-    chosen, n, entries = [best], session.folds.n, some.view(names[best]).samples.n_features
+    chosen, n, entries = [best], shown.folds.n, some.view(names[best]).samples.n_features
     for i in order[1:MOST_VIEWS]:
         more = entries + some.view(names[i]).samples.n_features
-        if share[i] > LEAST_SHARE and _work(n, more, more, len(session.repeats)) <= _MOST_WORK:
+        if share[i] > LEAST_SHARE and _work(n, more, more, len(shown.repeats)) <= _MOST_WORK:
             chosen, entries = [*chosen, i], more
     session.model._report("shares of views: " + ", ".join(f"{names[i]} {share[i]:.2f}" for i in chosen))
     if len(chosen) == 1:
@@ -531,11 +531,11 @@ def _first_order(values: dict[str, float], *, explains: bool) -> str:
 
 def _candidates(session: Session, label: str) -> list[Candidate]:
     """List what to try of one view; "auto" mode weights are equal ones and each mode alone."""
-    options, view = session.options, session.view(label)
+    options, view = session.options, session.shown.view(label)
     joints = [False, True] if isinstance(options.target_mode, str) else [bool(options.target_mode)]
     ridges = read_strengths(0.0 if isinstance(options.ridges, str) else options.ridges, "ridges")
     # Several classes are one mode more of one tensor, and not of the blocks of several views.
-    can_join, found = session.samples.n_targets > 1 and view.penalty is None, []
+    can_join, found = view.samples.n_targets > 1 and view.penalty is None, []
     for joint in joints if can_join else [False]:
         weights = _mode_weights(options, len(view.samples.shape) + joint) if label in FIRST_ORDER else [None]
         found += [Candidate(label, own, ridge, joint) for own, ridge in product(weights, ridges.tolist())]
