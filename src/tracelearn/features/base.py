@@ -49,6 +49,7 @@ __all__ = [
     "Second",
     "Summary",
     "TensorTransformer",
+    "Total",
     "find_time_axis",
     "mode_scatters",
     "multiply_modes",
@@ -64,6 +65,7 @@ _BLOCK_BYTES = 16 << 20  # blocks stay in cache, and no second copy of the data 
 _FEWEST_TIMES, _MOST_CHANNELS = 16, 128
 Second = Callable[[Array], list[Array]]
 Measure = Callable[[Array, Array], "Summary"]
+Total = Callable[[Measure], "Summary"]
 
 
 def no_sums(rows: Array) -> list[Array]:
@@ -196,6 +198,7 @@ def read_modes(modes: Any, shape: tuple[int, ...], name: str) -> tuple[int, ...]
 class TensorTransformer(TransformerMixin, BaseEstimator):
     """Learns from samples that are tensors, in memory, in blocks or on a cluster, and makes tensors of them."""
 
+    sample_shape_: tuple[int, ...]
     _keeps_layout = True  # whether flat samples stay flat, as where every entry stays what it is
 
     # --- what each transformer says for itself -----------------------------------------------------------------------
@@ -241,31 +244,38 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
         for name in list(vars(self)):  # what was learned before
             if name.endswith("_") and not name.startswith("_"):
                 delattr(self, name)
-        self._learn_named(X, sample_weight)
+        self._learn_from(X, sample_weight)
         return self
 
     @learning
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn from more samples; afterwards what is learned is that of all samples so far."""
-        self._learn_named(X, sample_weight)
+        self._learn_from(X, sample_weight)
         return self
 
-    def _learn_named(self, X: Any, sample_weight: Any) -> None:
-        """Learn, and keep names of modes where samples bring them."""
+    def _fit_checked(self, T: Array, weight: Array) -> Array:
+        """Learn from tensors that are checked and in memory, and transform them: what a search does for every view."""
+        self.sample_shape_, self.n_features_in_ = tuple(T.shape[1:]), math.prod(T.shape[1:])
+        self._learn(functools.partial(self._summed, T, weight))
+        return self._mapped(self._map, T, self._shape_out(), flat=False)
+
+    def _learn_from(self, X: Any, sample_weight: Any) -> None:
+        """Learn from samples wherever they are, and keep names of modes where they bring them."""
         if is_named(X):
             X, _, self.modes_ = unnamed(X, 0, getattr(self, "modes_", None))
-        self._learn(X, sample_weight)
+        self._learn(functools.partial(self._total, X, sample_weight))
 
-    def _learn(self, X: Any, sample_weight: Any) -> None:
-        whole = self._total(self._measure, X, sample_weight)
+    def _learn(self, total: Total) -> None:
+        """Learn from samples of which ``total`` adds up a measure, in one pass."""
+        whole = total(self._measure)
         if hasattr(self, "n_samples_seen_"):
             seen, (mean, sums) = float(self.n_samples_seen_), self._known()
             whole = replace(whole, weight=seen, mean=mean, sums=[seen * part for part in sums]) + whole
         self.n_samples_seen_: Any = int(whole.weight) if whole.weight.is_integer() else whole.weight
         self._keep(whole)
 
-    def _total(self, measure: Measure, X: Any, sample_weight: Any) -> Summary:
-        """Add up the summaries of all samples, in one pass."""
+    def _total(self, X: Any, sample_weight: Any, measure: Measure) -> Summary:
+        """Add up a measure of samples wherever they are."""
         # Blocks of Dask want targets: one entry of each sample is there and costs nothing.
         y = X[(slice(None), *(0,) * (X.ndim - 1))] if is_dask(X) and X.ndim > 1 else None
         found = as_raw(X, y, sample_weight)
@@ -276,22 +286,25 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
             first, samples, _, given = block
             with naming(first):
                 T = self._read(samples)
-                weight: Any = read_weights(1.0 if given is None else given, T)
-                kept = array_namespace(T).nonzero(weight)[0]
-                if kept.shape[0] < T.shape[0]:  # no sample of weight zero is to be the first
-                    T, weight = take_rows(T, kept), take_rows(weight, kept)
-                summary: Any = None
-                with np.errstate(over="ignore", invalid="ignore"):  # judged below
-                    for rows in self._blocks(T):
-                        more = measure(T[rows, ...], weight[rows])
-                        summary = more if summary is None else summary + more
-                largest = max(map(np.max, map(np.abs, summary.sums)), default=1.0)
-                if not np.finfo(np.float64).tiny < largest < np.inf:
-                    check_range(T, "X")
-                return summary  # type: ignore[no-any-return]
+                return self._summed(T, read_weights(1.0 if given is None else given, T), measure)
 
         whole: Summary = found.execution.total(part, found.batches)
         return whole
+
+    def _summed(self, T: Array, weight: Array, measure: Measure) -> Summary:
+        """Add up a measure of tensors in memory, block by block."""
+        kept = array_namespace(T).nonzero(weight)[0]
+        if kept.shape[0] < T.shape[0]:  # no sample of weight zero is to be the first
+            T, weight = take_rows(T, kept), take_rows(weight, kept)
+        summary: Any = None
+        with np.errstate(over="ignore", invalid="ignore"):  # judged below
+            for rows in self._blocks(T):
+                more = measure(T[rows, ...], weight[rows])
+                summary = more if summary is None else summary + more
+        largest = max(map(np.max, map(np.abs, summary.sums)), default=1.0)
+        if not np.finfo(np.float64).tiny < largest < np.inf:
+            check_range(T, "X")
+        return summary  # type: ignore[no-any-return]
 
     def _blocks(self, T: Array) -> Iterator[slice]:
         n, rows = T.shape[0], max(1, _BLOCK_BYTES // (8 * self._row_size()))

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 
 from tracelearn.arrays.array_api import Array, as_dtype, widest
-from tracelearn.features.base import ModeTransformer, Summary, mode_scatters, multiply_modes, summarise
+from tracelearn.features.base import ModeTransformer, Summary, Total, mode_scatters, multiply_modes, summarise
 from tracelearn.samples.scikit_learn import Interval
 
 __all__ = ["ModePCA"]
@@ -121,10 +121,10 @@ class ModePCA(ModeTransformer):
         super().partial_fit(X, y, sample_weight)
         return self
 
-    def _learn(self, X: Any, sample_weight: Any) -> None:
-        super()._learn(X, sample_weight)
+    def _learn(self, total: Total) -> None:
+        super()._learn(total)
         for mode in list(range(len(self.sample_shape_))) * self.n_iter:
-            self._refine(mode, X, sample_weight)
+            self._refine(mode, total)
 
     def _keep(self, summary: Summary) -> None:
         super()._keep(summary)
@@ -154,7 +154,7 @@ class ModePCA(ModeTransformer):
             )
         return wanted
 
-    def _refine(self, mode: int, X: Any, sample_weight: Any) -> None:
+    def _refine(self, mode: int, total: Total) -> None:
         """Find the directions of one mode anew, for samples that the other modes have compressed."""
         components, second = list(self.components_), functools.partial(mode_scatters, [mode])
         count, size = components[mode].shape
@@ -163,7 +163,7 @@ class ModePCA(ModeTransformer):
         def measure(T: Array, weight: Array) -> Summary:
             return summarise(multiply_modes(as_dtype(T, widest(T)["dtype"]), components), weight, second)
 
-        components[mode] = _leading(self._total(measure, X, sample_weight).sums[0], count)
+        components[mode] = _leading(total(measure).sums[0], count)
         self._set(components)
 
     def _matrices(self) -> list[Array]:

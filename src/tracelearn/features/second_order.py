@@ -15,6 +15,7 @@ from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_t
 from tracelearn.features.base import (
     Summary,
     TensorTransformer,
+    Total,
     read_modes,
     read_time_axis,
     squares,
@@ -215,9 +216,9 @@ class SecondOrder(TensorTransformer):
             T = xp.stack(cuts, axis=-3)
         return T / move_to(self.channel_scale_, T, T.dtype) if hasattr(self, "channel_scale_") else T
 
-    def _learn(self, X: Any, sample_weight: Any) -> None:
+    def _learn(self, total: Total) -> None:
         if (self.standardize or self._damps) and not hasattr(self, "n_samples_seen_"):
-            levels = self._total(self._levels, X, sample_weight)
+            levels = total(self._levels)
             power = levels.mean[..., 0]
             scale = np.sqrt(np.where(power > 0, power, 1.0)) if self.standardize else np.ones_like(power)
             if self._damps:
@@ -226,7 +227,7 @@ class SecondOrder(TensorTransformer):
                 self.mean_scale_ = math.sqrt(within / apart) if apart > within else 1.0
             if self.standardize:
                 self.channel_scale_ = scale[..., None]
-        super()._learn(X, sample_weight)
+        super()._learn(total)
 
     @property
     def _damps(self) -> bool:

@@ -15,7 +15,7 @@ from tracelearn.features.base import Summary, TensorTransformer, squares, summar
 from tracelearn.features.scaler import TensorStandardScaler
 from tracelearn.samples import as_source
 from tracelearn.samples.checks import read_numbers
-from tracelearn.samples.samples import is_dask
+from tracelearn.samples.samples import is_dask, unnamed
 from tracelearn.samples.scikit_learn import BaseComposition
 
 __all__ = ["Views"]
@@ -106,19 +106,20 @@ class Views(TensorTransformer, BaseComposition):  # type: ignore[misc]
 
     # --- learning ----------------------------------------------------------------------------------------------------
 
-    def _learn(self, X: Any, sample_weight: Any) -> None:
-        source = as_source(X, None, sample_weight)
+    def _learn_from(self, X: Any, sample_weight: Any) -> None:
+        plain, _, _ = unnamed(X, 0, getattr(self, "modes_", None))
+        source = as_source(plain, None, sample_weight)
         if source is not None and not source.repeatable:  # several transformers, one pass
             for block, _, weight in source.batches():
-                self._learn(block, weight)
+                self._learn_from(block, weight)
             return
-        given = X if is_dask(X) or source is not None else self._read(X)  # checked once, as tensors
+        given = plain if is_dask(plain) or source is not None else self._read(plain)  # checked once, as tensors
         # Copies, which replace what they hold and never write to it: a failure leaves the old ones as they were.
         known = [copy.copy(view) for view in getattr(self, "transformers_", [])]
         self.transformers_ = known or self._unfitted()
         for view in self.transformers_:
             (view.partial_fit if known else view.fit)(given, sample_weight=sample_weight)
-        super()._learn(X, sample_weight)
+        super()._learn_from(X, sample_weight)
 
     def _unfitted(self) -> list[Any]:
         """Check and copy the transformers."""

@@ -241,9 +241,12 @@ def softmax_regression(
     return found
 
 
-def log_losses(parts: Sequence[HeldOut]) -> Array:
-    """Find the log-loss of each fold, of scores times one factor."""
-    return _log_losses(parts, list(map(attrgetter("scores"), parts)), factor(parts))
+def log_losses(parts: Sequence[HeldOut], size: float | None = None) -> Array:
+    """Find the mean log-loss of each fold, of scores times a size: by default the best factor."""
+    xp, found, size = array_namespace(parts[0].scores), [], factor(parts) if size is None else size
+    for own in parts:
+        found.append(own.share @ Multinomial().value(own.members, size * own.scores)[:, 0] / xp.sum(own.share))
+    return to_numpy(xp.stack(found))
 
 
 def class_map(parts: Sequence[HeldOut]) -> tuple[Array, Array]:
@@ -262,16 +265,8 @@ def class_map(parts: Sequence[HeldOut]) -> tuple[Array, Array]:
     size, eye = _factors(whole, shares), xp.eye(whole.scores.shape[1], dtype=shares.dtype, device=device(shares))
     centre = size[:, None, None] * eye
     (maps,) = softmax_regression(whole.scores, whole.members, shares, [_PULL / size**2], centre=centre)
-    scores = [own.scores @ maps[f, :-1, :] + maps[f, -1, :] for f, own in enumerate(parts)]
-    return maps[-1, ...], _log_losses(parts, scores)
-
-
-def _log_losses(parts: Sequence[HeldOut], scores: Sequence[Array], size: float = 1.0) -> Array:
-    """Find the mean log-loss of each fold, given its scores, which are multiplied by a size."""
-    xp, found = array_namespace(scores[0]), []
-    for own, z in zip(parts, scores, strict=True):
-        found.append(own.share @ Multinomial().value(own.members, size * z)[:, 0] / xp.sum(own.share))
-    return to_numpy(xp.stack(found))
+    mapped = [replace(own, scores=own.scores @ maps[f, :-1, :] + maps[f, -1, :]) for f, own in enumerate(parts)]
+    return maps[-1, ...], log_losses(mapped, 1.0)
 
 
 def confirmed(before: Array, after: Array) -> bool:

@@ -225,7 +225,7 @@ def see(
     T = array_namespace(block.X).reshape(block.X, (-1, *samples.shape))
     if len(names) == 1:
         features = transformers[0]
-        found = features.fit_transform(T, sample_weight=block.weight)
+        found = features._fit_checked(T, block.weight)
         shapes = [tuple(found.shape[1:])]
     else:
         features = Views(list(zip(names, transformers, strict=True)), view_weights=strengths or None)
@@ -249,7 +249,7 @@ def _part(transformer: Any, T: Array, weight: Array, known: View | None) -> tupl
         return TensorStandardScaler(with_mean=False, with_std=False).fit(T, sample_weight=weight), T
     if known is not None:
         return known.features, known.samples.rows
-    return transformer, transformer.fit_transform(T, sample_weight=weight)
+    return transformer, transformer._fit_checked(T, weight)
 
 
 @dataclass(frozen=True, eq=False)
