@@ -30,7 +30,7 @@ from tracelearn.problems.batch import Problems, Solution, choose_form, datafit
 from tracelearn.problems.datafits import Squares
 from tracelearn.samples.checks import check_finite
 from tracelearn.samples.samples import Block, Samples, as_raw
-from tracelearn.selection.calibration import with_scores
+from tracelearn.selection.scorers import with_scores
 from tracelearn.solvers import admm
 
 __all__ = [

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
@@ -12,16 +10,13 @@ from typing import Any
 
 import numpy as np
 from array_api_compat import device
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.exceptions import UndefinedMetricWarning
-from sklearn.metrics import get_scorer
-from sklearn.utils.metaestimators import available_if
 
 from tracelearn.arrays.array_api import Array, array_namespace, is_on_gpu, to_numpy
 from tracelearn.arrays.linalg import conjugate_gradients, replayed, with_ones
 from tracelearn.estimators.scores import r_squared
 from tracelearn.losses import Loss, Multinomial, softmax
-from tracelearn.selection.folds import Held, Together
+from tracelearn.selection.folds import Held, Together, found_classes
+from tracelearn.selection.scorers import scored, with_scores
 
 __all__ = [
     "MOST_HELD",
@@ -30,11 +25,9 @@ __all__ = [
     "class_map",
     "confirmed",
     "factor",
-    "found_classes",
     "held_out",
     "log_losses",
     "softmax_regression",
-    "with_scores",
 ]
 
 # How strongly a map between classes is drawn to the identity; it is learned from few numbers, as many as held-out samples.
@@ -285,47 +278,6 @@ def confirmed(before: Array, after: Array) -> bool:
     return bool(gain.mean() > _EVIDENCE * error and gain.mean() > 0)
 
 
-def found_classes(scores: Array) -> Array:
-    """Say which class has the largest score; of two, whether it is the second."""
-    return scores[..., 0] > 0 if scores.shape[-1] == 1 else array_namespace(scores).argmax(scores, axis=-1)
-
-
-class _Fixed(BaseEstimator):
-    """An estimator whose scores of some samples are known: what a scorer looks at."""
-
-    def __init__(self, scores: Array, loss: Any, classes: Array | None, single: bool) -> None:
-        self.scores, self.loss, self.classes_, self.single = scores, loss, classes, single
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-    def predict(self, X: Any) -> Array:
-        if self.classes_ is None:
-            found = self.loss.inverse_link(self.scores)
-            return found[:, 0] if self.single else found
-        return self.classes_[np.asarray(found_classes(self.scores), dtype=int)]
-
-
-class _FixedRegressor(RegressorMixin, _Fixed):
-    pass
-
-
-class _FixedClassifier(ClassifierMixin, _Fixed):
-    def decision_function(self, X: Any) -> Array:
-        return self.scores[:, 0] if self.scores.shape[1] == 1 else self.scores
-
-    @available_if(lambda self: self.loss.has_probabilities)
-    def predict_proba(self, X: Any) -> Array:
-        return np.exp(self.loss.log_probabilities(self.scores))
-
-
-def with_scores(model: Any, loss: Loss, scores: Array) -> Any:
-    """Make an estimator that has given scores (n, K) of some samples, for a scorer to look at."""
-    if model._learns_classes:
-        return _FixedClassifier(scores, loss, to_numpy(model.classes_), True)
-    return _FixedRegressor(scores, loss, None, model._single)
-
-
 @dataclass(frozen=True, eq=False)
 class Judge:
     """What held-out scores are worth, as it is shown: by the user's scorer, by the classes found, or for numbers by R²."""
@@ -355,25 +307,5 @@ class Judge:
         if self.scoring is not None:
             weight = None if self.weight is None else self.weight[held.index]
             known = [with_scores(self.model, self.loss, to_numpy(scores[:, m, :])) for m in models]
-            return np.array([_scored(self.scoring, one, self.labels[held.index], weight) for one in known])
+            return np.array([scored(self.scoring, one, self.labels[held.index], weight) for one in known])
         return np.array([r_squared(held.Y, self.loss.inverse_link(scores[:, m, :]), held.share) for m in models])
-
-
-def _scored(scoring: Any, known: Any, labels: Array, weight: Array | None) -> float:
-    """Ask the user's scorer of an estimator whose scores of these samples are known; NaN where there is none."""
-    scorer = get_scorer(scoring) if isinstance(scoring, str) else scoring
-    rows = np.zeros((len(labels), 1))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UndefinedMetricWarning)  # a fold without a score is left out
-        if weight is not None:
-            with suppress(TypeError):  # scorers that take no weights
-                return float(scorer(known, rows, labels, sample_weight=weight))
-        try:
-            return float(scorer(known, rows, labels))
-        except AttributeError:
-            if hasattr(known, "predict_proba") or not hasattr(known, "decision_function"):
-                raise
-            raise ValueError(
-                f"Expected a scoring that needs no probabilities, which this loss has only after the search, got {scoring!r}: "
-                "choose another, or loss='logistic'."
-            ) from None

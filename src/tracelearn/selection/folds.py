@@ -24,7 +24,7 @@ from tracelearn.problems.batch import Form, choose_form, datafit, origin_of, var
 from tracelearn.problems.datafits import DataFit, Distinct, Span, Squares
 from tracelearn.samples.samples import Samples
 
-__all__ = ["Design", "Folds", "Held", "Principal", "Together", "corrected_error", "folds_of"]
+__all__ = ["Design", "Folds", "Held", "Principal", "Together", "corrected_error", "folds_of", "found_classes"]
 
 
 # Logistic regression is tried up to so many weights, and so many numbers read for each of them.
@@ -262,6 +262,11 @@ class Together:
     def scores(self, W: Array, b: Array) -> Array:
         """Score the samples of each fold by its own rows of coordinates (G, R, r): (G, m, R)."""
         return self.rows @ array_namespace(W).matrix_transpose(W) + b[:, None, :]
+
+
+def found_classes(scores: Array) -> Array:
+    """Say which class has the largest score; of two, whether it is the second."""
+    return scores[..., 0] > 0 if scores.shape[-1] == 1 else array_namespace(scores).argmax(scores, axis=-1)
 
 
 class _FoldMoments(NamedTuple):

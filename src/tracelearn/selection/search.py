@@ -23,12 +23,11 @@ from tracelearn.samples.samples import Block
 from tracelearn.selection.calibration import (
     MOST_HELD,
     HeldOut,
-    found_classes,
     held_out,
     log_losses,
     softmax_regression,
 )
-from tracelearn.selection.folds import Design, Held, Together, corrected_error
+from tracelearn.selection.folds import Design, Held, Together, corrected_error, found_classes
 from tracelearn.solvers import SOLVERS
 
 __all__ = [
