@@ -125,7 +125,7 @@ def test_probabilities_of_a_search_are_calibrated_alike_wherever_samples_are(tar
     zarr = pytest.importorskip("zarr")
     for module in ("calibration", "search"):  # of many samples every second or third counts
         monkeypatch.setattr(f"tracelearn.selection.{module}.MOST_HELD", most)
-    monkeypatch.setattr("tracelearn.selection.search._LARGEST_BATCH", 100)  # blocks are scored in several parts
+    monkeypatch.setattr("tracelearn.selection.blocks.LARGEST_BATCH", 100)  # blocks are scored in several parts
     root = zarr.open_group(tmp_path / "samples.zarr", mode="w")
     for name, values in (("X", data["X"]), ("y", data[target])):
         root.create_array(name, data=np.asarray(values), chunks=(17, *np.shape(values)[1:]))

@@ -19,18 +19,17 @@ from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_on_
 from tracelearn.penalties import Nuclear, Overlap, as_penalty, is_overlapped
 from tracelearn.problems.batch import Problems, Solution, alpha_max
 from tracelearn.problems.datafits import Squares
-from tracelearn.samples.samples import Block
 from tracelearn.selection.calibration import (
-    MOST_HELD,
     HeldOut,
     held_out,
     log_losses,
     softmax_regression,
 )
-from tracelearn.selection.folds import Design, Held, Together, corrected_error, found_classes
+from tracelearn.selection.folds import Design, Held, Together, corrected_error
 from tracelearn.solvers import SOLVERS
 
 __all__ = [
+    "LARGEST_BATCH",
     "Candidate",
     "Group",
     "Table",
@@ -45,12 +44,11 @@ __all__ = [
     "walk",
     "walk_logistic",
     "walk_ridges",
-    "with_held_out_classes",
 ]
 
 # Numbers in the weights of one batch: more would leave the cache without fewer calls. Of folds that could be solved for one by
 # one, too, so many are solved for together on a processor, where calls cost little.
-_LARGEST_BATCH, _LARGEST_TOGETHER = 2_000_000, 250_000
+LARGEST_BATCH, _LARGEST_TOGETHER = 2_000_000, 250_000
 
 # Held-out scores differ by far more than this between neighbouring alphas: paths need no tighter gap to choose one.
 _TOL = 2e-3
@@ -292,7 +290,7 @@ def _groups(design: Design, candidates: Sequence[Candidate], penalty: Any) -> It
     """Put folds and candidates together as far as their operators allow it, and as batches are not too large."""
     stacked, most = len(design.fits) == 1, 1
     if stacked and is_overlapped(penalty):
-        most = max(1, _LARGEST_BATCH // (len(design.folds) * design.samples.n_targets * design.fits[0].n_features))
+        most = max(1, LARGEST_BATCH // (len(design.folds) * design.samples.n_targets * design.fits[0].n_features))
     for begin in range(0, len(candidates), most):
         own = candidates[begin : begin + most]
         xp, order = array_namespace(design.whole.ridge), len(design.shape)
@@ -391,13 +389,13 @@ def ridge_path(design: Design, ridges: Array) -> Iterator[tuple[Array, Array]]:
     whole, folds, r, K = design.principal, design.folds, design.reduced.n_features, design.samples.n_targets
     like = design.coordinates.cross if whole is None else whole.rows
     xp, each = array_namespace(like), r * K * len(folds) if whole is None else r * (K + int(folds.sizes.max()))
-    most = max(1, _LARGEST_BATCH // each)
+    most = max(1, LARGEST_BATCH // each)
     for begin in range(0, len(ridges), most):
         own = move_to(ridges[begin : begin + most], like, like.dtype)
         if whole is None:
             W, b = design.coordinates.with_ridges(own)
         else:
-            parts, together = [], _LARGEST_BATCH if is_on_gpu(like) else _LARGEST_TOGETHER
+            parts, together = [], LARGEST_BATCH if is_on_gpu(like) else _LARGEST_TOGETHER
             for index, inside in folds.tables(max(1, together // (each * own.shape[0]))):
                 table = move_to(index, like), move_to(inside, like, like.dtype)
                 parts.append(whole.without(*table, own, fit_intercept=design.fit_intercept))
@@ -466,7 +464,7 @@ class _Found:
         longest = len(folds) * design.centre.shape[0]
         if design.samples.in_memory:
             longest = max(longest, int(design.folds.sizes.max()))
-        most = max(1, _LARGEST_BATCH // (len(own) * design.samples.n_targets * longest))
+        most = max(1, LARGEST_BATCH // (len(own) * design.samples.n_targets * longest))
         while some := list(itertools.islice(points, most)):
             rows, offsets = zip(*some, strict=True)
             xp, shape = array_namespace(rows[0]), (len(some), len(folds), len(own) * design.samples.n_targets)
@@ -521,54 +519,6 @@ class _Found:
         else:
             selecting = calibrated(statistics, design.weights, numbers=design.numbers)
         return Table(candidate, design, alphas[:upto], ridges[:upto], scores, selecting, self.held[:upto, c].tolist())
-
-
-def with_held_out_classes(tables: Sequence[Table]) -> list[Table]:
-    """Score what each fold holds out by the models of all tables, in one pass over samples that are not in memory.
-
-    The share of classes that are found is that of all samples. Scores themselves are kept of a few thousand, which is enough
-    for what is learned from them.
-    """
-    design, K = tables[0].design, tables[0].design.samples.n_targets
-    folds, samples, masks = design.folds, design.reduced.checked(), design.folds.masks[1]
-    every = -(-int(np.sum(masks)) // MOST_HELD)
-    kept = np.zeros_like(masks)
-    for f, mask in enumerate(masks):
-        kept[f, np.flatnonzero(mask)[::every]] = True
-    models = [[row[f] for table in tables for row in table.held] for f in range(len(folds))]
-    rows = [np.concatenate([to_numpy(W) for W, _ in own]) for own in models]
-    offsets = [np.concatenate([to_numpy(b) for _, b in own]) for own in models]
-    regressions, most = design._regressions, max(1, _LARGEST_BATCH // len(offsets[0]))
-
-    def part(block: Block) -> list[tuple[int, Array, Array, Array, Array]]:
-        found = []
-        for f, own in enumerate(regressions):
-            held = np.flatnonzero(masks[f, block.first : block.first + block.X.shape[0]])
-            for first in range(0, len(held), most):  # many models have more scores than a sample has entries
-                index = held[first : first + most]
-                some: Any = block.take(index)
-                X = some.X if own is None else own.residual(some.X, some.confounds)
-                z = (X @ rows[f].T + offsets[f]).reshape(len(index), -1, K)
-                right = some.weight @ (found_classes(z) == found_classes(some.Y)[:, None])
-                few = kept[f, block.first + index]
-                found.append((f, right, z[few], some.Y[few], some.weight[few]))
-        return found
-
-    parts = [*itertools.chain.from_iterable(samples.execution.gather(samples.execution.view(part, samples.blocks)))]
-    shares, scores, few = np.empty((len(models[0]), len(folds))), [], []
-    for f in range(len(folds)):
-        _, right, z, Y, weights = zip(*(own for own in parts if own[0] == f), strict=True)
-        weight, index, total = np.concatenate(weights), np.flatnonzero(kept[f]), float(design.held[f].weight)
-        shares[:, f] = np.sum(right, axis=0) / total
-        scores.append(np.concatenate(z))
-        few.append(Held(np.empty((len(index), 0)), np.concatenate(Y), weight / weight.sum(), index, total))
-    found, first = list[Table](), 0
-    for table in tables:
-        at = range(first, first + len(table.held))
-        held = [[own[:, a, :] for own in scores] for a in at]
-        found.append(replace(table, scores=shares[at.start : at.stop], held=held, few=few))
-        first = at.stop
-    return found
 
 
 _CHOICES = ("view", "mode_weights", "ridge", "target_mode", "loss")

@@ -33,6 +33,7 @@ from tracelearn.features import (
 )
 from tracelearn.penalties import Blocks, as_penalty, is_overlapped
 from tracelearn.samples.samples import Samples
+from tracelearn.selection.blocks import with_held_out_classes
 from tracelearn.selection.calibration import Judge, class_map, confirmed, log_losses
 from tracelearn.selection.folds import Design, Folds
 from tracelearn.selection.search import (
@@ -43,7 +44,6 @@ from tracelearn.selection.search import (
     walk,
     walk_logistic,
     walk_ridges,
-    with_held_out_classes,
 )
 
 __all__ = [
