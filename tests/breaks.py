@@ -29,13 +29,13 @@ class Break(NamedTuple):
 
 BREAKS = [
     Break(1, "a path ends once scores are worse", "selection/search.py",
-          "if progress(done / (len(alphas) * C * len(design.folds))):", "if done > 8 * len(group.folds) * len(own):",
+          "return progress(next(solved) * len(group.folds) * len(own) / (len(alphas) * C * F))", "return next(solved) > 8",
           "test_selection.py::test_a_path_goes_to_its_end_since_held_out_errors_have_several_minima"),
     Break(1, "scores of classes are judged by their size too", "selection/search.py", "sy**2 / np.where(found, ss * yy, 1.0)",
           "(2.0 * sy - ss) / np.where(found, yy, 1.0)",
           "test_selection.py::test_the_criterion_is_the_squared_correlation_of_all_held_out_predictions"),
-    Break(2, "a fold without a score counts", "selection/search.py", "known = ~np.any(np.isnan(values), axis=0)",
-          "known = np.ones(values.shape[1], bool)", "test_selection.py::test_a_fold_without_a_score_is_left_out_and_said"),
+    Break(2, "a fold without a score counts", "selection/search.py", "known = ~np.any(np.isnan(scores), axis=0)",
+          "known = np.ones(scores.shape[1], bool)", "test_selection.py::test_a_fold_without_a_score_is_left_out_and_said"),
     Break(3, "forces that do not balance are free", "problems/sample_loss.py",
           "return value + rest * sizes, gradient + rest * length", "return value, gradient",
           "test_true_gaps.py::test_forces_that_do_not_balance_prove_no_more_than_the_optimum"),
@@ -133,8 +133,8 @@ BREAKS = [
           "points = self._points[: self._length]", "test_streams.py::test_a_long_curve_is_not_copied_at_a_refresh"),
     # The properties that stand for these lines, with the few inputs of `make test-slow`.
     Break(1, "a path of our own alphas ends early", "selection/search.py",
-          "if progress(done / (len(alphas) * C * len(design.folds))):",
-          "if not given and done > 4 * len(group.folds) * len(own):",
+          "return progress(next(solved) * len(group.folds) * len(own) / (len(alphas) * C * F))",
+          "return not given and next(solved) > 4",
           "properties/test_online_path_search_tree.py::test_a_search_is_never_worse_than_the_same_alphas_given_by_hand"),
     Break(4, "rounded weights keep the gap of the exact ones", "estimators/base.py",
           "if kept.dtype != coef.dtype:", "if False:", "properties/test_true_gaps.py::test_no_gap_is_below_the_true_one"),

@@ -390,7 +390,7 @@ def test_a_view_by_hand_is_the_pipeline_of_transformer_and_estimator(epochs, vie
     X, y = epochs
     X = np.exp(X) if view == "log" else X
     model = TraceNormClassifierCV([0.02], cv=3, views=view, ridges=(0.0,)).fit(X, y)
-    by_hand = make_pipeline(VIEWS[view](1), clone(model.best_estimator_).set_params(tensor_shape=None))
+    by_hand = make_pipeline(VIEWS[view].make(1), clone(model.best_estimator_).set_params(tensor_shape=None))
     Z = by_hand[0].fit_transform(X)
     Z = Z.reshape(len(Z), -1) if len(model.best_estimator_.sample_shape_) == 1 else Z
     by_hand[1].fit(Z, y)
@@ -465,7 +465,9 @@ def test_shares_of_views_are_those_of_this_search(epochs):
 def test_views_in_one_problem_are_the_pipeline_of_views_and_estimator(epochs):
     X, y = epochs
     model = TraceNormClassifierCV([0.02], cv=3, views="raw+second_order 1:0.5", ridges=(0.0,)).fit(X, y)
-    views = Views([("raw", VIEWS["raw"](1)), ("second_order", VIEWS["second_order"](1))], view_weights=(1.0, 0.5))
+    views = Views(
+        [("raw", VIEWS["raw"].make(1)), ("second_order", VIEWS["second_order"].make(1))], view_weights=(1.0, 0.5)
+    )
     by_hand = make_pipeline(views, clone(model.best_estimator_)).fit(X, y)
     assert_allclose(model.decision_function(X), by_hand.decision_function(X), atol=1e-10)
 

@@ -14,7 +14,7 @@ from itertools import groupby, product, repeat
 from numbers import Integral
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import nnls
@@ -76,21 +76,31 @@ SCREENED = 400
 # Where the level of a signal drifts, means over time would hide its covariance: they vary by at most this share of it.
 _MEAN = 0.05
 
-VIEWS: dict[str, Any] = {
-    "raw": lambda axis: None,
-    "log": lambda axis: Logarithm(),
-    "whitened": lambda axis: ModeWhitener(power=-0.25),
-    "second_order": lambda axis: SecondOrder(axis, standardize=True, mean=_MEAN),
-    "second_order_difference": lambda axis: SecondOrder(axis, standardize=True, mean=_MEAN, difference=True),
-    "second_order_two_windows": lambda axis: SecondOrder(
-        axis, standardize=True, mean=_MEAN, difference=True, windows=2
-    ),
-    "second_order_three_windows": lambda axis: SecondOrder(
-        axis, standardize=True, mean=_MEAN, difference=True, windows=3
-    ),
-    "second_order_lags": lambda axis: SecondOrder(axis, standardize=True, mean=_MEAN, lags=3),
-    "second_order_slow_lags": lambda axis: SecondOrder(axis, standardize=True, mean=_MEAN, lags=3, lag_step=3),
-    "convolutions": Convolutions,
+
+class Kind(NamedTuple):
+    """A view that searches try: how it is made, given the mode that is time, and which signals it suits."""
+
+    make: Callable[[int], Any]
+    channels: float = 0  # at most; zero: it needs no time
+    times: int = 0  # at least
+    samples: float = math.inf  # at most
+
+
+_second_order = partial(SecondOrder, standardize=True, mean=_MEAN)
+_difference = partial(_second_order, difference=True)
+
+# Copies of channels make matrices larger by their square. Convolutions have thousands of entries for each channel.
+VIEWS = {
+    "raw": Kind(lambda axis: None),
+    "log": Kind(lambda axis: Logarithm()),
+    "whitened": Kind(lambda axis: ModeWhitener(power=-0.25)),
+    "second_order": Kind(_second_order, channels=math.inf),
+    "second_order_difference": Kind(_difference, channels=48),
+    "second_order_two_windows": Kind(partial(_difference, windows=2), channels=48),
+    "second_order_three_windows": Kind(partial(_difference, windows=3), channels=16),
+    "second_order_lags": Kind(partial(_second_order, lags=3), channels=16),
+    "second_order_slow_lags": Kind(partial(_second_order, lags=3, lag_step=3), channels=16, times=40),
+    "convolutions": Kind(Convolutions, channels=9, samples=1000),
 }
 
 # Views of second order are tried, and views added to the best one, as long as one search takes no more multiplications than this.
@@ -105,9 +115,6 @@ _MOST_WHITENED = 1e11
 # With more weights than this, in all folds and classes, every alpha of a path takes long. Every third is looked at first, and
 # the path is left there unless it explains so much more than ridge regression, as a share of what that explains, or leaves.
 _MANY_WEIGHTS, _GAIN = 125_000, 0.02
-
-# Convolutions have thousands of entries for each channel: they are tried up to so many channels and samples.
-_MOST_CONVOLVED, _MOST_SAMPLES = 9, 1000
 
 # The share of all work that is done after each part of a search: as it was on real sets of some seconds.
 _SCREENED, _RIDGES, _PATH = 0.23, 0.43, 0.72
@@ -130,27 +137,22 @@ def possible_views(
     >>> possible_views((6, 11), "auto")[0], possible_views((64, 200), "auto")[0]
     (['raw', 'whitened'], ['raw', 'whitened', 'second_order'])
     """
-    if len(shape) < 2:
-        return ["raw", "log"] if positive else ["raw"], "samples have one mode"
     names = ["raw", "log"] if positive else ["raw"]
+    if len(shape) < 2:
+        return names, "samples have one mode"
     if n * math.prod(shape) * sum(shape) + 10 * sum(map(pow, shape, repeat(3))) <= _MOST_WHITENED:
         names.append("whitened")
     axis, reason = (None, "time_axis=None") if time_axis is None else find_time_axis(shape, time_axis)
     if axis is None:
         return names, reason
     times, channels = shape[axis], math.prod(shape) // shape[axis]
-    second = ["second_order"]
-    if channels <= 48:  # copies of channels make matrices larger by their square
-        second += ["second_order_difference", "second_order_two_windows"]
-    if channels <= 16:
-        second += ["second_order_three_windows", "second_order_lags"]
-        second += ["second_order_slow_lags"] if times >= 40 else []
-    short = [name for name in second if _work(n, *VIEWS[name](axis).sizes(channels)) <= _MOST_WORK]
-    names += short
-    if channels <= _MOST_CONVOLVED and n <= _MOST_SAMPLES:
-        names.append("convolutions")
-    left = f"; without {', '.join(name for name in second if name not in short)}, which would take long"
-    return names, reason + (left if len(short) < len(second) else "")
+    left_out: list[str] = []
+    for name, kind in VIEWS.items():
+        if channels <= kind.channels and times >= kind.times and n <= kind.samples:
+            view = kind.make(axis)
+            takes_long = isinstance(view, SecondOrder) and _work(n, *view.sizes(channels)) > _MOST_WORK
+            (left_out if takes_long else names).append(name)
+    return names, reason + (f"; without {', '.join(left_out)}, which would take long" if left_out else "")
 
 
 def _work(n: int, entries: int, distinct: int, folds: int = 5) -> float:
@@ -220,7 +222,7 @@ def see(
         return View(samples.rescaled(samples.checked().mode_scales()) if options.scaling else samples)
     transformers: list[Any] = []
     for one in names:
-        transformers.append(VIEWS[one](-1 if axis is None else axis))
+        transformers.append(VIEWS[one].make(-1 if axis is None else axis))
     (block,) = samples.checked().blocks
     T = array_namespace(block.X).reshape(block.X, (-1, *samples.shape))
     if len(names) == 1:
