@@ -54,6 +54,15 @@ def refusal(call, *parts, error=ValueError, ours=True):
     return message
 
 
+def test_a_search_refuses_samples_of_another_shape_in_its_own_name():
+    rng = np.random.default_rng(0)
+    samples = rng.standard_normal((60, 4, 20))
+    model = TraceNormClassifierCV(views="raw+whitened").fit(samples, np.arange(60) % 2)
+    name = "TraceNormClassifierCV is expecting 80 features"
+    refusal(lambda: model.predict(samples[:, :3]), "shape (4, 20) as in fit", "shape (3, 20)", name)
+    refusal(lambda: model.predict(samples[0]), "of a single sample pass X[None]", name)
+
+
 # --- samples ---------------------------------------------------------------------------------------------------------
 
 
@@ -205,8 +214,10 @@ def test_one_class_is_nothing_to_learn():
 def test_labels_of_the_wrong_kind_are_refused():
     refusal(lambda: TraceNormClassifier().fit(X, Y), "continuous", "discrete classes", ours=False)
     refusal(lambda: TraceNormClassifier().fit(X, np.stack([Y > 0, Y < 1], axis=1)), "1d array", "(30, 2)", ours=False)
-    refusal(lambda: TraceNormRegressor().fit(X, LABELS), "Expected numbers in y", "<U4", "TraceNormClassifier")
-    refusal(lambda: TraceNormRegressor().fit(X, LABELS.astype(object)), "Expected numbers in y", "object")
+    refusal(
+        lambda: TraceNormRegressor().fit(X, LABELS), "Expected numbers in y", "text such as", "TraceNormClassifierCV"
+    )
+    refusal(lambda: TraceNormRegressor().fit(X, LABELS.astype(object)), "Expected numbers in y", "text such as")
     refusal(lambda: TraceNormRegressor().fit(X, Y + 1j), "Expected numbers in y", "complex128")
     refusal(lambda: TraceNormRegressor().fit(X, np.full(N, "2020-01-01", dtype="datetime64[D]")), "datetime64")
 

@@ -2,6 +2,7 @@
 
 import logging
 import time
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -527,6 +528,17 @@ def test_fewer_samples_than_folds_make_fewer_folds():
         TraceNormRegressorCV(views="raw").fit(X[::4], y[::4].astype(float))
     with pytest.raises(ValueError, match="n_splits"):
         TraceNormClassifierCV(views="raw").fit(X[::4], y[::4])
+
+
+@pytest.mark.parametrize("n_rare", [1, 3])
+def test_a_rare_class_is_named_once_and_no_number_overflows(n_rare):
+    X, y = np.random.default_rng(0).normal(size=(120, 6, 8)), np.repeat(["often", "rare"], [120 - n_rare, n_rare])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        TraceNormClassifierCV().fit(X, y)
+    messages = [str(one.message) for one in caught]
+    assert sum(f"5 samples of each class for 5 folds, got {n_rare} of 'rare'" in one for one in messages) == 1
+    assert not [one for one in messages if "least populated" in one or "overflow" in one or "invalid" in one]
 
 
 def test_the_default_finds_a_short_wave_wherever_it_is():

@@ -39,6 +39,7 @@ __all__ = [
     "float_dtype",
     "learning",
     "narrowed",
+    "other_shape",
     "out_of_memory",
     "read_labels",
     "read_numbers",
@@ -184,7 +185,7 @@ def read_samples(
         if shape != estimator.sample_shape_ and not (
             len(np.shape(X)) == 2 and math.prod(shape) == math.prod(estimator.sample_shape_)
         ):
-            raise _other_shape(estimator, shape)
+            raise other_shape(estimator, shape)
         shape = estimator.sample_shape_
     if getattr(getattr(X, "dtype", None), "kind", "f") in "SUVmM":
         raise InputError(f"Expected numbers in X, got {X.dtype} values: encode them as numbers first.")
@@ -223,7 +224,7 @@ def warn_of_grid(columns: Any) -> None:
     )
 
 
-def _other_shape(estimator: Any, shape: tuple[int, ...]) -> InputError:
+def other_shape(estimator: Any, shape: tuple[int, ...]) -> InputError:
     """Say that samples are neither of the shape of those of fit, nor flat and of their size."""
     known, count, expected = estimator.sample_shape_, math.prod(shape), math.prod(estimator.sample_shape_)
     hint = f"X has {count} features, but {type(estimator).__name__} is expecting {expected} features as input."
@@ -305,8 +306,10 @@ def read_targets(y: Any, X: Array) -> Array:
             y = y.astype(np.float64, casting="unsafe" if y.dtype.kind in "OSU" else "same_kind")
         except (TypeError, ValueError):
             first = y.ravel().tolist()[0]
+            kind = "text" if isinstance(first, str) else f"{y.dtype} values"
             raise InputError(
-                f"Expected numbers in y, got {y.dtype} values such as {first!r}: encode them, or use TraceNormClassifier."
+                f"Expected numbers in y, got {kind} such as {first!r}: encode them, or use a classifier, such as "
+                "TraceNormClassifierCV."
             ) from None
     y = move_to(y, X, widest(X)["dtype"] if is_non_numpy(X) else np.float64)
     check_finite(y, "y")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -125,30 +126,15 @@ def folds_of(
     A number of folds means shuffled ones, stratified for classes and with groups held out whole where there are any, drawn
     several times if asked to, and fewer where there are fewer samples or members of every class; all else is scikit-learn's.
     """
-    splitters = [check_cv(cv, y, classifier=classifier)]
-    if isinstance(cv, Integral):
-        grouped = metadata.get("groups") is not None
-        stratified = classifier and type_of_target(y) in ("binary", "multiclass")
-        kind = _SPLITTERS[stratified, grouped]
-        most = int(np.unique(y, return_counts=True)[1].max()) if stratified else len(y)
-        if 1 < most < int(cv):
-            warn(
-                f"Expected at least {cv} samples{' of some class' if stratified else ''} for cv={cv}, got {most}: there are "
-                f"{most} folds."
-            )
-        count = min(int(cv), max(most, 2))
-        count = min(count, len(np.unique(metadata["groups"]))) if grouped else count
-        if grouped and count < 2:
-            raise ValueError(
-                "Expected at least two groups to hold one out, got one: leave groups out, or pass a splitter as cv."
-            )
-        splitters = []
-        for seed in range(repeats):
-            splitters.append(kind(count, shuffle=True, random_state=seed))
+    is_count = isinstance(cv, Integral)
+    splitters = _shuffled(int(cv), y, metadata.get("groups"), classifier, repeats) if is_count else []
     folds = Folds([], len(y))
-    for splitter in splitters:
-        for train, test in splitter.split(np.zeros(len(y)), y, **metadata):
-            folds.splits.append((_indices(train, len(y)), _indices(test, len(y))))
+    with warnings.catch_warnings():
+        if is_count:  # what scikit-learn would say of each draw was said above
+            warnings.filterwarnings("ignore", "The least populated class", UserWarning)
+        for splitter in splitters or [check_cv(cv, y, classifier=classifier)]:
+            for train, test in splitter.split(np.zeros(len(y)), y, **metadata):
+                folds.splits.append((_indices(train, len(y)), _indices(test, len(y))))
     if not folds.splits or not min(map(len, chain(*folds.splits))):
         raise ValueError(
             f"Expected folds that learn from samples and hold others out, got none or an empty one: cv={cv!r}."
@@ -160,6 +146,31 @@ def folds_of(
                 "drop samples of weight zero, shuffle the folds, or use fewer of them."
             )
     return folds
+
+
+def _shuffled(cv: int, y: Array, groups: Any, classifier: bool, repeats: int) -> list[Any]:
+    """Choose what draws the folds; warn where samples or members of a class are fewer than folds."""
+    stratified = classifier and type_of_target(y) in ("binary", "multiclass")
+    labels, counts = np.unique(y, return_counts=True) if stratified else (y, np.array([len(y)]))
+    most, least = int(counts.max()), int(counts.min())
+    if 1 < most < cv:
+        warn(
+            f"Expected at least {cv} samples{' of some class' if stratified else ''} for cv={cv}, got {most}: there are "
+            f"{most} folds."
+        )
+    count = min(cv, max(most, 2))
+    if least < count <= most:
+        warn(
+            f"Expected at least {count} samples of each class for {count} folds, got {least} of "
+            f"{labels.tolist()[int(counts.argmin())]!r}: scores say little of this class, so add samples of it, or leave it out."
+        )
+    count = count if groups is None else min(count, len(np.unique(groups)))
+    if groups is not None and count < 2:
+        raise ValueError(
+            "Expected at least two groups to hold one out, got one: leave groups out, or pass a splitter as cv."
+        )
+    kind = _SPLITTERS[stratified, groups is not None]
+    return [kind(count, shuffle=True, random_state=seed) for seed in range(repeats)]
 
 
 def corrected_error(scores: Array, ratio: float) -> Array:

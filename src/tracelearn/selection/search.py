@@ -408,6 +408,7 @@ def ridge_path(design: Design, ridges: Array) -> Iterator[tuple[Array, Array]]:
 def walk_logistic(design: Design, view: str) -> Table | None:
     """Try logistic regression with a squared norm, one ridge after the other; None where it would take long.
 
+    None too where a fold leaves no sample of some class to learn from: intercepts would go to infinity.
     What selects among ridges is the held-out log-loss.
     """
     if not design.is_small or design.judge is None:
@@ -420,6 +421,8 @@ def walk_logistic(design: Design, view: str) -> Table | None:
     ridges = _SOFT_RIDGES * (float(share @ xp.sum(centred**2, axis=1)) or 1.0)
     train = share * move_to(design.folds.masks[0], share, share.dtype)
     shares, Y = train / xp.sum(train, axis=1, keepdims=True), xp.astype(Y > 0, X.dtype)
+    if not bool(xp.all(shares @ Y > 0)):
+        return None
     paths = softmax_regression(centred, Y, shares, ridges.tolist(), fit_intercept=design.fit_intercept)
     held, scores = np.full((len(ridges), len(design.folds)), None), np.empty((len(ridges), len(design.folds)))
     for f, (_, test) in enumerate(design.folds.splits):
