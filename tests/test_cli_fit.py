@@ -785,11 +785,11 @@ def test_predict_compares_the_modes_of_a_file_with_those_of_the_model(capsys, tm
     assert call(capsys, "fit", "data.csv", "--alpha", "1", "--out", "named", *named)[0] == 0
     for model in ("model.tracelearn", "named"):
         assert call(capsys, "predict", model, "data.csv")[0] == 0
-        for path, message in (("other.csv", "got 4 for 3 at place 0"), ("turned.csv", "as in fit")):
+        for path, message in (("other.csv", "got 4 instead of 3 at index 0"), ("turned.csv", "as in fit")):
             code, out, err = call(capsys, "predict", model, path)
             assert (code, out, err.count("\n")) == (2, "", 1)
             assert message in err
-        with pytest.raises(ValueError, match="got 4 for 3 at place 0"):
+        with pytest.raises(ValueError, match="got 4 instead of 3 at index 0"):
             load(model).predict("other.csv")
     channel, time = load("named").modes_
     assert (channel.name, channel.values.tolist(), time.label) == ("sensor", [3, 5], "time (ms)")

@@ -71,10 +71,10 @@ def test_transposed_dimensions_are_put_in_order_by_their_names(model):
 @pytest.mark.parametrize(
     ("samples", "message"),
     [
-        (named(channels=["C3", "C4", "Cz"]), "coordinates of channel .* got C4 for Cz at place 1"),
+        (named(channels=["C3", "C4", "Cz"]), "coordinates of channel .* got C4 instead of Cz at index 1"),
         (named().rename(time="frequency"), "modes channel, time as in fit, got channel, frequency"),
-        (named().assign_coords(time=TIMES + 0.1), "coordinates of time .* got 0.1 for 0.0 at place 0"),
-        (named().isel(channel=[0, 1]), "coordinates of channel .* got 2 for 3"),
+        (named().assign_coords(time=TIMES + 0.1), "coordinates of time .* got 0.1 instead of 0.0 at index 0"),
+        (named().isel(channel=[0, 1]), "coordinates of channel .* got 2 of them instead of 3"),
         (named().isel(trial=0, channel=0), "expand_dims"),
     ],
 )
@@ -274,7 +274,9 @@ def test_parts_and_averages_of_epochs_are_samples_too_and_recordings_are_not():
 def test_epochs_of_several_recordings_must_have_the_same_channels():
     other = epochs().reorder_channels(["C4", "Cz", "C3", "TRIGGER"])
     assert TraceNormClassifier().fit([epochs(), epochs()]).score(epochs()) > 0.9
-    with pytest.raises(ValueError, match="coordinates of channel to be those of the first epochs, got C4 for C3"):
+    with pytest.raises(
+        ValueError, match="coordinates of channel to be those of the first epochs, got C4 instead of C3"
+    ):
         TraceNormClassifier().fit([epochs(), other])
 
 
@@ -282,7 +284,7 @@ def test_channels_that_are_bad_are_left_out_and_missing_ones_refused():
     model, found = TraceNormClassifier(alpha=1e-8).fit(epochs()), epochs()
     found.info["bads"] = ["C3"]
     assert TraceNormClassifier(alpha=1e-8).fit(found).coef_.shape == (1, 2, 5)
-    with pytest.raises(ValueError, match=r"coordinates of channel .* got 2 for 3"):
+    with pytest.raises(ValueError, match=r"coordinates of channel .* got 2 of them instead of 3"):
         model.predict(found)
 
 

@@ -612,7 +612,7 @@ def test_nulls_in_parquet_are_refused_by_their_row(tmp_path, where):
         # Versions of pyarrow up to 23 at least cannot read a column with a null tensor themselves.
         old = "|Expected all lists to be of size" if where == "tensor" else ""
         with pytest.raises(
-            ValueError, match=rf"^Expected a value in every row of column '{name}', got a null in row 7: {old}"
+            ValueError, match=rf"^Expected a value in every row of column '{name}', got none in row 7, where {old}"
         ):
             list(open_source(tmp_path / "d.parquet", block_bytes=32).batches(start))
     assert len(list(open_source(tmp_path / "d.parquet", block_bytes=32).batches(8))) == 1

@@ -83,6 +83,10 @@ def _look_at(place: Place) -> _Text:
         raise InputError(
             f"Expected names of columns in the first line of '{place}', got a line without an end: correct it."
         )
+    if b"\0" in lines[0]:
+        raise InputError(
+            f"Expected text in UTF-8 in '{place}', got another encoding, such as UTF-16: save it in Excel as \"CSV UTF-8\"."
+        )
     _refuse_lines_above(place, [*lines, *more])
     delimiter = max(",;\t", key=lambda mark: lines[0].count(mark.encode()))
     decimal_point = "," if delimiter == ";" and b"," in lines[1] and b"." not in lines[1] else "."
@@ -91,7 +95,8 @@ def _look_at(place: Place) -> _Text:
 
 def _refuse_lines_above(place: Place, lines: Sequence[bytes]) -> None:
     """Refuse a title or the like above the names of columns: one value, where a line below has several."""
-    counts = [max(line.count(mark) for mark in (b",", b";", b"\t")) for line in lines]
+    # Excel ends a title with as many commas as the table below it has.
+    counts = [max(line.rstrip(b"\r\n" + mark).count(mark) for mark in (b",", b";", b"\t")) for line in lines]
     below = next((i for i, count in enumerate(counts) if count > 1), 0)
     if below and not counts[0]:
         first = lines[0].decode(errors="replace").strip()[:60]

@@ -314,8 +314,8 @@ def _difference(known: Array, given: Array) -> str:
         if values.dtype.kind in "iu" and np.array_equal(values, np.arange(len(values))):
             return ""
     if known.shape != given.shape:
-        sizes = f"{len(given)} for {len(known)}"
-        for more, fewer, word in ((given, known, "also"), (known, given, "none that is")):
+        sizes = f"{len(given)} of them instead of {len(known)}"
+        for more, fewer, word in ((given, known, "with the new"), (known, given, "without")):
             new = [value for value in more.tolist() if value not in set(fewer.tolist())]
             if new and len(more) > len(fewer):
                 return f"{sizes}, {word} {new[0]}"
@@ -325,7 +325,7 @@ def _difference(known: Array, given: Array) -> str:
     else:
         other = ~np.isclose(known, given, rtol=1e-5, atol=1e-6 * float(np.max(np.abs(known), initial=0.0)))
     at = int(np.argmax(other))
-    return f"{given[at]} for {known[at]} at place {at}" if other[at] else ""
+    return f"{given[at]} instead of {known[at]} at index {at}" if other[at] else ""
 
 
 # --- giving back ------------------------------------------------------------------------------------------------------

@@ -261,9 +261,13 @@ class _File:
                 )
             name = _format_of(path)
         if name is None:
+            advice = {
+                **dict.fromkeys(_SHEETS, "save the sheet as CSV"),
+                ".txt": "if it is a table, call it .csv or .tsv",
+            }
             raise InputError(
                 f"Expected a path that ends in {', '.join(_FORMATS)}, or a folder of Parquet files or images, got '{path}': "
-                f"{'save the sheet as CSV' if path.name.lower().endswith(_SHEETS) else 'convert it to one of these'}."
+                f"{advice.get(path.suffix.lower(), 'convert it to one of these')}."
             )
         if not isinstance(path, Path) and name not in _REMOTE:
             raise InputError(
@@ -341,7 +345,7 @@ class _File:
         with suppress(ValueError):
             for value in chain.from_iterable(self._open(name).read(0, _LOOKED_AT)):
                 if not re.fullmatch(r"\s*[-+\d.,eE]*\s*", str(value)):
-                    return f" ({str(value)[:40]!r} in row {row})"
+                    return f" ({str(value)[:40]!r} in row {row}, where the first row is 0)"
                 row += 1
         return ""
 

@@ -300,9 +300,11 @@ def one_sentence(path: Place, check_same: Callable[[], None] = lambda: None) -> 
         check_same()  # where it changed, that is what to say, whatever came of it
         if isinstance(error, InputError):  # a sentence of ours
             raise
+        said = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        is_text = "utf-8" in said or "UTF8" in said
+        advice = 'save it as text in UTF-8, which Excel calls "CSV UTF-8"' if is_text else "write or copy it again"
         raise InputError(
-            f"Expected a whole file of numbers or strings, got '{path}', of which the reader says \"{type(error).__name__}: "
-            f'{" ".join(str(error).split())[:300]}": write or copy it again.'
+            f"Expected a whole file of numbers or strings, got '{path}', of which the reader says \"{said}\": {advice}."
         ) from error
 
 

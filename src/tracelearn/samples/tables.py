@@ -104,9 +104,11 @@ def entries(
     names = _chosen(schema, samples, {"y" if target is None else target, weight}, ignore, place)
     for name in names:
         if not _is_number(schema.field(name).type):
+            kind = "text" if _is_text(schema.field(name).type) else schema.field(name).type
             raise InputError(
-                f"Expected numbers in the columns of {place} that are entries of a sample, got {schema.field(name).type} in "
-                f"{name!r}{text_in(name)}: {_ADVICE}"
+                f"Expected numbers in the columns of {place} that are entries of a sample, got {kind} in {name!r}"
+                f"{text_in(name)}: leave the column out with open_source(path, ignore=...), choose others with "
+                "open_source(path, samples=...), or correct the cell."
             )
     ordered, modes = grid(names)
     shape = tuple(len(mode.values) for mode in modes)
@@ -212,6 +214,10 @@ def _is_number(kind: Any) -> bool:
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind))
 
 
+def _is_text(kind: Any) -> bool:
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
 def layout(kind: Any, name: str, first: Any = None) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """Find the shape and the type of one value of a column; ``first`` are values that tell how long lists are."""
     shape: tuple[int, ...] = ()
@@ -230,7 +236,7 @@ def layout(kind: Any, name: str, first: Any = None) -> tuple[tuple[int, ...], np
         kind = kind.value_type
     if _is_number(kind):
         return shape, np.dtype(float if types.is_decimal(kind) else kind.to_pandas_dtype())
-    if not shape and (types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)):
+    if not shape and _is_text(kind):
         return shape, np.dtype(object)
     raise InputError(
         f"Expected column {name!r} to hold numbers, labels, or tensors or lists of numbers, got {whole}: cast it to one of these."
@@ -299,5 +305,6 @@ def _refuse_nulls(values: Any, name: str, row: int, width: int) -> None:
     if values.null_count:
         place = row + int(np.argmax(values.is_null().to_numpy(zero_copy_only=False))) // width
         raise InputError(
-            f"Expected a value in every row of column {name!r}, got a null in row {place}: drop or fill such rows."
+            f"Expected a value in every row of column {name!r}, got none in row {place}, where the first row is 0: fill it "
+            "in, or drop the row."
         )
