@@ -177,7 +177,7 @@ def test_a_page_of_ridge_regression_alone_speaks_of_no_path_of_alphas(samples):
     model.score_path_, model.score_path_se_ = np.ones((5, 3)), np.zeros(5)
     html = model_page(model)
     assert "ridge alone scored better" in html
-    for text in ("alpha that was tried won", 'id="path"', "This is the curve"):
+    for text in ("The best alpha is the", 'id="path"', "The curve is that"):
         assert text not in html
 
 
@@ -195,7 +195,7 @@ def test_the_page_tells_the_loss_and_the_scaling_that_were_chosen(samples, scali
 
 def test_the_page_says_what_is_known_of_the_score(classifier, regressor, samples):
     X, y, label = samples
-    assert "Nothing is known of the score" in model_page(regressor)
+    assert "There is no score" in model_page(regressor)
     assert "score is that of cross-validation only" in model_page(classifier)
     with_data = str(Text(model_page(classifier, X[160:], label[160:])))
     assert "cross-validation only" not in with_data
@@ -305,7 +305,9 @@ def test_the_page_shows_each_view_with_its_share_and_what_was_found(signals):
     model = TraceNormClassifierCV(4, cv=3, views=["raw", "second_order_difference"], ridges=(0.0,)).fit(X, label)
     html = model_page(model, X, label, mode_names=("channel", "time"))
     text = str(Text(html))
-    assert "a sample of 3 × 40 (channel × time), covariances of its channels (second order, difference), plus" in text
+    assert (
+        "the covariances of channels (second order, difference), of a sample of 3 × 40 (channel × time), plus" in text
+    )
     assert f'<meter value="{model.view_shares_["second_order_difference"]:.3f}">' in html
     found = "3 sources carry 99 %; the strongest is largest at channel 1, and the more of it, the more likely is up"
     assert found in text
@@ -321,7 +323,7 @@ def test_the_page_shows_each_view_with_its_share_and_what_was_found(signals):
 def test_the_page_says_that_samples_are_seen_as_logarithms(signals):
     X, _ = signals
     model = TraceNormRegressorCV([0.01], cv=3, views="log", ridges=(0.0,)).fit(np.exp(X), X[:, 0, :5].mean(axis=1))
-    assert "computed from a sample of 3 × 40 (mode 0 × mode 1), the logarithms of its entries, plus" in str(
+    assert "the logarithms of the entries, of a sample of 3 × 40 (mode 0 × mode 1), plus" in str(
         Text(model_page(model))
     )
 
@@ -346,7 +348,7 @@ def test_of_several_views_each_has_components_and_the_first_of_samples_its_weigh
     assert facts.names_of_weights == [*names, *(f"second order, two windows, window {k}" for k in (1, 2))]
     np.testing.assert_allclose(facts.weights.coef[0], model.coef_by_view_["raw"])
     np.testing.assert_allclose(facts.weights.patterns[0], model.patterns_by_view_["raw"])
-    assert "Shown are those of the view raw" in str(Text(model_page(model)))
+    assert "These are the ones of the view raw" in str(Text(model_page(model)))
 
 
 def test_what_is_no_fitted_model_is_refused_in_one_sentence(samples, tmp_path):

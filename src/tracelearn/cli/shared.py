@@ -59,6 +59,8 @@ __all__ = [
     "write_page",
 ]
 
+_MOST_NAMED = 3  # views that add nothing
+
 # --- options ----------------------------------------------------------------------------------------------------------
 
 Data = Annotated[
@@ -460,11 +462,19 @@ def views_in_rows(views: list[dict[str, Any]]) -> dict[str, str]:
     >>> from tracelearn.cli.shared import views_in_rows
     >>> views_in_rows([{"view": "second order", "share": 0.9, "found": "2 sources carry 99 %"}])
     {'second order': 'share 0.90; 2 sources carry 99 %'}
+    >>> views_in_rows([{"view": name, "share": 0.0, "found": ""} for name in ("raw", "whitened")])
+    {'left out (share)': 'raw, whitened (0.00)'}
     """
     shares = ["" if one["share"] is None else f"{one['share']:.2f}" for one in views]
     pairs = list(zip(views, shares, strict=True))
     rows = {
         one["view"]: f"share {share}; {one['found']}" if share else one["found"] for one, share in pairs if one["found"]
     }
-    left = [f"{one['view']} ({share})" for one, share in pairs if not one["found"]]
-    return rows | ({"left out (share)": "; ".join(left)} if left else {})
+    left = [(one["view"], share) for one, share in pairs if not one["found"]]
+    shown = [f"{view} ({share})" for view, share in left if share != "0.00"]
+    none = [view for view, share in left if share == "0.00"]
+    if len(none) > _MOST_NAMED:
+        shown.append(f"{len(none)} others (0.00)")
+    elif none:
+        shown.append(f"{', '.join(none)} (0.00)")
+    return rows | ({"left out (share)": "; ".join(shown)} if shown else {})

@@ -40,10 +40,10 @@ class Evaluation:
 
 # What a view computes from a sample, by its label; all others are of second order.
 _COMPUTED = {
-    "raw": "its entries",
-    "whitened": "its whitened entries",
-    "log": "the logarithms of its entries",
-    "convolutions": "how often its channels follow short waveforms",
+    "raw": "the entries",
+    "whitened": "the whitened entries",
+    "log": "the logarithms of the entries",
+    "convolutions": "the times at which channels follow short waveforms",
 }
 
 
@@ -86,10 +86,8 @@ def _lead(facts: ModelFacts) -> str:
     weighted = f"a weighted sum of the {size} entries of a sample ({named}), plus a constant"
     views = [one.label for one in facts.views if one.found]
     if not {"raw", "whitened"}.issuperset(views) or facts.is_apart:
-        found = " and ".join(escape(_COMPUTED.get(view, f"covariances of its channels ({view})")) for view in views)
-        weighted = (
-            f"a weighted sum of what is computed from a sample of {_times(shape)} ({named}), {found}, plus a constant"
-        )
+        found = " and ".join(escape(_COMPUTED.get(view, f"the covariances of channels ({view})")) for view in views)
+        weighted = f"a weighted sum of {found}, of a sample of {_times(shape)} ({named}), plus a constant"
     if classes is None:
         does = f"predicts {'a number' if count == 1 else f'{count} numbers, each'} as {weighted}"
     elif facts.target_kind == "step":
@@ -99,7 +97,7 @@ def _lead(facts: ModelFacts) -> str:
         does += f"each decision is {weighted}"
     elif count == 1:
         first, second = map(escape, classes)
-        does = f"tells {second} from {first} by {weighted}: above zero it says {second}, below zero {first}"
+        does = f"separates {second} from {first} by {weighted}: above zero it predicts {second}, below zero {first}"
     else:
         does = f"gives each of {len(classes)} classes ({_listed(classes)}) a score, {weighted}, and predicts the class with the "
         does += "highest"
@@ -107,7 +105,7 @@ def _lead(facts: ModelFacts) -> str:
         return f"The model {does}. All its weights are zero: it ignores the samples, and always predicts the same."
     parts = [f"{one.carrying} of {len(one.mode.values):,} in {escape(one.mode.name)}" for one in facts.components]
     counts = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
-    return f"The model {does}. Its weights are built from components, of which {counts} carry 99 %."
+    return f"The model {does}. Its weights are sums of components: {counts} carry 99 %."
 
 
 def _strength(model: Any) -> float:
