@@ -32,30 +32,30 @@ class TraceNormRegressor(MultiOutputMixin, RegressorMixin, OnlineModel):
     Parameters
     ----------
     alpha : float or "auto", default="auto"
-        Strength of the trace norm; the loss is a mean, so it keeps its meaning for any number of samples. "auto" is 3 % of the
-        strength from which on all weights are zero, of each target by itself: samples in volts and in microvolts give one
-        model. It is a middle that many samples can live with; ``TraceNormRegressorCV`` looks for a better one.
+        Strength of the trace norm. The loss is a mean, so alpha need not change with the number of samples. "auto" is 3 % of
+        the smallest strength for which all weights are zero, for each target: samples in volts and in microvolts give the
+        same model. It is a moderate value; ``TraceNormRegressorCV`` looks for a better one.
     ridge : float, default=0.0
         Strength of the squared norm. With ``alpha=0`` the model is ridge regression.
     loss : {"squared", "huber", "poisson"} or object, default="squared"
         "huber" is linear for residuals beyond 1.35, in units of y; ``tracelearn.losses.Huber(delta)`` elsewhere. "poisson" is
         for counts, with a log link: ``predict`` returns means. An object is any other ``tracelearn.losses.Loss``.
     penalty : {"overlapped", "latent", "scaled_latent"} or object, default="overlapped"
-        "overlapped" is low-rank in every mode at once, the latent norms are a sum of tensors low-rank in one mode each. An
+        "overlapped" gives low rank in every mode at once, the latent norms a sum of tensors of low rank in one mode each. An
         object is an atom of ``tracelearn.penalties`` or a sum of them: ``0.5 * Nuclear(0) + 0.5 * Nuclear(1) + 0.1 * L1()``.
     mode_weights : sequence of N floats, default=None
-        The theta: how much each mode is penalised; 0 leaves a mode free. None is 1/N each ("overlapped") or 1 each.
+        The theta: how much each mode is penalised; 0 means no penalty. None is 1/N each ("overlapped") or 1 each.
         With ``target_mode`` the first of N + 1 weights is that of the target axis.
     scaling : "modes" or None, default=None
-        "modes" divides every entry by its scale before the penalty sees it, a product of one scale for each mode, such as
-        one for each channel times one for each frequency. Unlike a scale for each entry it leaves ranks alone: weights of
-        scaled samples and of samples as they are, which ``coef_`` is, have the same.
+        "modes" divides every entry by a product of one scale for each mode, such as one for each channel times one for each
+        frequency, before it is penalised. Unlike a scale for each entry this does not change ranks: ``coef_``, for the
+        original samples, has the ranks of the weights of the scaled ones.
     target_mode : bool, default=False
-        Let the target axis be one more mode of one weight tensor, so that targets share subspaces.
+        Whether the targets form one more mode of one weight tensor, so that they share subspaces.
     fit_intercept : bool, default=True
         The intercept is never penalised.
     tensor_shape : sequence of ints, default=None
-        The shape of a sample when X comes flat, as (n_samples, n_features).
+        The shape of a sample if X is flat, of shape (n_samples, n_features).
     solver : {"auto", "admm", "newton", "nystrom", "subspaces", "apg-adm", "apg-dr"} or function, default="auto"
         "auto" is "admm" for the squared loss, "newton" for the others, and "subspaces" where square matrices do not fit in
         memory: few passes over the samples for weights of low rank. "nystrom" keeps a summary of low rank of the samples
@@ -67,12 +67,12 @@ class TraceNormRegressor(MultiOutputMixin, RegressorMixin, OnlineModel):
     warm_start : bool, default=False
         Start from the solution of the last fit.
     keep_moments : bool, default=False
-        Let ``fit`` keep ``moments_``, p by p numbers, from which the model can go on learning, merge and forget. What
-        ``partial_fit`` learns is always kept.
+        Whether ``fit`` keeps ``moments_``, p by p numbers, with which the model can continue to learn, merge and forget.
+        ``partial_fit`` always keeps them.
     forgetting : float in (0, 1], default=1.0
-        What each call of ``partial_fit`` multiplies the weight of all earlier samples with.
+        The factor by which each call of ``partial_fit`` multiplies the weight of all earlier samples.
     verbose : int, default=0
-        1 says what was chosen and what came out, 2 also the duality gap on the way.
+        1 reports choices and results, 2 also the duality gap during the fit.
 
     Attributes
     ----------
@@ -80,13 +80,13 @@ class TraceNormRegressor(MultiOutputMixin, RegressorMixin, OnlineModel):
         Of the library, device and precision of X.
     intercept_ : float, or array of shape (K,)
     alpha_ : float, or array of shape (K,)
-        The strength that was used.
+        The alpha that was used.
     n_iter_ : int
     objective_ : float
-        The minimum that was found, summed over targets.
+        The objective of the fitted model, summed over targets.
     dual_gap_ : float
         Proven bound on its distance from the optimum, relative to the objective at W = 0; the largest over targets. It holds
-        for ``coef_`` as it is handed out: weights of float32 samples are float64 where float32 is too coarse for ``tol``.
+        for ``coef_`` as returned: weights of float32 samples are float64 where float32 is too coarse for ``tol``.
     convergence_ : NumPy array of shape (n_checks, 2)
         Iteration and largest relative duality gap at every check of the last solve; the last row is ``n_iter_`` and
         ``dual_gap_``.
@@ -95,17 +95,17 @@ class TraceNormRegressor(MultiOutputMixin, RegressorMixin, OnlineModel):
     mode_factors_ : list of (factors, singular values), one for each mode
         Factors have length 1 and are orthogonal; the entry of largest size of each is positive.
     patterns_ : array of the shape of ``coef_``
-        Activation patterns ``Cov(X) W`` (Haufe et al., 2014): what the model reads, where weights also cancel noise.
+        Activation patterns ``Cov(X) W`` (Haufe et al., 2014): where the signal is. Weights also cancel noise.
         Positive where samples are larger for larger predictions; in units of X times those of the score.
     confound_coef_ : array of shape (n_confounds,) or (K, n_confounds)
-        Where ``fit`` had confounds, their weights in a prediction, those of ``coef_`` times the regression that was learned:
-        predictions are linear in a sample and its confounds.
+        If ``fit`` had confounds, their weights in a prediction: those of ``coef_`` times the learned regression. Predictions
+        are linear in a sample and its confounds.
     moments_ : Moments
-        All that was learned from the samples, where it is kept (squared loss, unless n_samples is far below n_features);
+        Sufficient statistics of the samples, if they are kept (squared loss, unless n_samples is far below n_features);
         confounds are features after those of the samples.
     sample_shape_ : tuple of ints
     modes_ : tuple of Mode
-        Names, coordinates and units of the modes of a sample, where samples of xarray, pandas or MNE brought them.
+        Names, coordinates and units of the modes of a sample, if xarray, pandas or MNE provided them.
     n_features_in_ : int
         Number of entries of a sample.
 

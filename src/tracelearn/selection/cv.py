@@ -325,7 +325,7 @@ def _for_softmax(samples: Samples) -> Samples:
 
 
 class TraceNormRegressorCV(MultiOutputMixin, RegressorMixin, SelectionCV):
-    """``TraceNormRegressor`` with alpha, mode weights and how samples are shown chosen by cross-validation.
+    """``TraceNormRegressor`` whose alpha, mode weights and views are chosen by cross-validation.
 
     Parameters
     ----------
@@ -333,13 +333,13 @@ class TraceNormRegressorCV(MultiOutputMixin, RegressorMixin, SelectionCV):
         Number of alphas on a grid from ``alpha_max``, where all weights are zero, down to ``eps`` times it; or the alphas.
     eps : float, default=1e-3
     views : "auto", name, list of names or None, default="auto"
-        How samples are shown: "raw", "log" (where all entries are positive), "whitened" (every mode, by half), "second_order"
-        (the covariance of channels over time), "second_order_difference", "second_order_lags" and "second_order_slow_lags"
-        (the same with differences or delayed copies of the signals), "second_order_two_windows" and
-        "second_order_three_windows" (in each window), "convolutions" (for how much of the time signals follow short
-        waveforms). "auto" tries all that suit the samples; a list tries those. The ones
-        that add something are put into one convex problem, each with a norm of its own. "raw+whitened" is such a problem by
-        hand, "raw+whitened 1:0.5" one with strengths. None is "raw".
+        Transforms of the samples: "raw" (none), "log" (if all entries are positive), "whitened" (every mode, by half),
+        "second_order" (covariances of channels over time), "second_order_difference", "second_order_lags" and
+        "second_order_slow_lags" (the same with differences or delayed copies of the signals), "second_order_two_windows" and
+        "second_order_three_windows" (in each window), "convolutions" (how much of the time signals follow short waveforms).
+        "auto" tries all that suit the samples; a list tries those in it. Views that improve predictions enter one convex
+        problem, each with its own norm. "raw+whitened" sets such a problem by hand, "raw+whitened 1:0.5" also its strengths.
+        None is "raw".
     time_axis : int, name of a mode, "auto" or None, default="auto"
         The mode of a sample that is time, for second order; "auto" takes the mode that is called time, or one that is long enough
         and has few enough channels. None: there is none.
@@ -355,47 +355,47 @@ class TraceNormRegressorCV(MultiOutputMixin, RegressorMixin, SelectionCV):
         As in scikit-learn; give ``groups`` to ``fit`` for splitters that need them. With a number, searches of thousands of
         samples with thousands of entries use some samples, drawn at random; the last fit uses all.
     scoring : str or callable, default=None
-        What selects. None is the variance that held-out predictions explain, but for an offset.
+        The selection criterion. None is the variance that held-out predictions explain, up to an offset.
     one_standard_error : bool, default=False
-        Choose the largest alpha whose score is within one standard error of the best: a simpler model, as good. Where
-        several views were tried and the held-out R² is below half of its standard error, this is done anyway.
+        Choose the largest alpha whose score is within one standard error of the best: a simpler model of about the same
+        score. If several views were tried and the held-out R² is below half of its standard error, this is always done.
     max_time : float, default=None
-        Seconds after which the search ends with the best so far, fitted and certified as ever. The first Ctrl-C does the
-        same, with a warning; a second one stops at once.
+        Seconds after which the search ends with the best model so far, fitted to all samples and certified. The first
+        Ctrl-C does the same, with a warning; a second one stops at once.
     n_jobs : int, default=None
-        Candidates at the same time, in threads.
+        Number of candidates to try at the same time, in threads.
 
     Attributes
     ----------
     alpha_, view_, ridge_, mode_weights_, target_mode_
-        What was chosen.
+        The chosen parameters.
     alphas_, ridges_ : arrays of shape (n_alphas,)
-        Along the path of what was chosen; for ridge regression alone the alphas are zero.
+        The grid of the chosen candidate; for ridge regression alone the alphas are zero.
     score_path_ : array of shape (n_alphas, n_folds)
-        Held-out R², or score, of what was chosen. Models of folds are solved only as far as a choice needs.
+        Held-out R², or score, of the chosen candidate. Models of folds are solved only as accurately as the choice needs.
     score_path_se_ : array of shape (n_alphas,)
         The standard error of the mean over folds, corrected for training sets that overlap (Nadeau and Bengio, 2003).
     best_score_, best_score_se_ : float
-        Mean score over folds at ``alpha_``, and this standard error of it.
+        Mean score over folds at ``alpha_``, and its standard error.
     cv_results_ : dict
         All candidates and alphas in scikit-learn's form: ``pandas.DataFrame(model.cv_results_)``.
     best_index_, best_params_
         Which row of ``cv_results_`` was chosen, and its parameters.
     view_shares_ : dict of floats
-        Where several views were tried: the share of each in the best combination of their held-out scores, with weights that
-        are not negative. Shares sum to one, the largest first; a view that adds nothing to the others has none.
+        If several views were tried: the share of each in the best non-negative combination of their held-out scores. Shares
+        sum to one, the largest first; a view that adds nothing to the others has a share of zero.
     views_ : dict
-        The fitted transformer of each view of the model, by its name; None: samples as they are.
+        The fitted transformer of each view of the model, by name; None if the samples are not transformed.
     coef_by_view_, patterns_by_view_ : dicts of arrays
-        Weights and patterns of each view, for samples as ``views_[name]`` shows them. Predictions are the sum over views of
-        weights times such samples, and the intercept.
+        Weights and patterns of each view, for samples transformed by ``views_[name]``. A prediction is the intercept plus the
+        sum over views of weights times transformed samples.
     filters_by_view_ : dict of SpatialFilters
         The weights of each second order view as spatial filters with their patterns; ``views_[name].channel_names()`` names
         the entries of both.
     features_ : transformer or None
-        What shows samples as the chosen views do: all at once, as ``Views``, where there are several.
+        The transformer that computes the chosen views; ``Views`` if there are several.
     best_estimator_ : TraceNormRegressor
-        Fitted on all samples, as ``features_`` shows them. Its fitted attributes are attributes here too: ``coef_``,
+        The model fitted to all samples, transformed by ``features_``. Its fitted attributes are attributes here too: ``coef_``,
         ``intercept_``, ``patterns_``, ``mode_factors_``, ``mode_ranks_``, ``dual_gap_``, ``objective_`` and ``n_iter_``.
 
     Examples
@@ -422,7 +422,7 @@ class TraceNormRegressorCV(MultiOutputMixin, RegressorMixin, SelectionCV):
         confounds: Any = None,
         **params: Any,
     ) -> Self:
-        """Choose by cross-validation, then learn from all samples.
+        """Choose by cross-validation, then fit to all samples.
 
         Parameters
         ----------
@@ -430,9 +430,9 @@ class TraceNormRegressorCV(MultiOutputMixin, RegressorMixin, SelectionCV):
         y : array of shape (n_samples,) or (n_samples, K)
         sample_weight, groups : arrays of shape (n_samples,), default=None
         confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
-            Numbers that are regressed out of what each view shows of the samples, in each training fold anew; the regression
-            of a fold is applied to what it holds out, that of all samples to those that are predicted.
-        **params : what a splitter asks for under other names, with scikit-learn's metadata routing
+            Numbers that are regressed out of each view of the samples, separately in each training fold. The regression of a
+            fold is applied to its held-out samples, that of all samples to those that are predicted.
+        **params : metadata that a splitter requests under other names, with scikit-learn's metadata routing
         """
         return self._select_and_fit(X, y, sample_weight, groups, confounds, params)
 
@@ -440,7 +440,7 @@ class TraceNormRegressorCV(MultiOutputMixin, RegressorMixin, SelectionCV):
 
 
 class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
-    """``TraceNormClassifier`` with alpha, mode weights and how samples are shown chosen by cross-validation.
+    """``TraceNormClassifier`` whose alpha, mode weights and views are chosen by cross-validation.
 
     Parameters
     ----------
@@ -448,50 +448,52 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
         As in ``TraceNormRegressorCV``.
     loss : {"auto", "squared", "logistic", "squared_hinge"} or object, default="auto"
         "auto" is the squared loss. Where views are chosen too, and ``keep_moments`` is False, it also tries logistic regression
-        on the chosen views, and a map between the scores of all classes (``class_map_``): each is taken where the held-out
-        log-loss falls by more than two standard errors over the folds.
+        on the chosen views, and a map between the scores of all classes (``class_map_``). One is chosen if it lowers the
+        held-out log-loss by more than two standard errors over the folds.
     penalty, scaling, class_weight, fit_intercept, tensor_shape, tol, max_iter, keep_moments, verbose
         As in ``TraceNormClassifier``.
     scoring : str or callable, default=None
-        What selects. None is how much held-out scores, after an affine calibration, explain of the classes.
+        The selection criterion. None is the variance of the coded classes that held-out scores explain, after an affine
+        calibration.
 
     Attributes
     ----------
     alpha_, view_, ridge_, mode_weights_, target_mode_
-        What was chosen.
+        The chosen parameters.
     alphas_, ridges_ : arrays of shape (n_alphas,)
-        Along the path of what was chosen; for ridge regression alone the alphas are zero.
+        The grid of the chosen candidate; for ridge regression alone the alphas are zero.
     score_path_ : array of shape (n_alphas, n_folds)
-        Held-out accuracy, or score, of what was chosen. Models of folds are solved only as far as a choice needs.
+        Held-out accuracy, or score, of the chosen candidate. Models of folds are solved only as accurately as the choice
+        needs.
     score_path_se_ : array of shape (n_alphas,)
         The standard error of the mean over folds, corrected for training sets that overlap (Nadeau and Bengio, 2003).
     best_score_, best_score_se_ : float
-        Mean over folds of the accuracy, or score, at ``alpha_``; and this standard error of it.
+        Mean over folds of the accuracy, or score, at ``alpha_``; and its standard error.
     cv_results_ : dict
         All candidates and alphas in scikit-learn's form: ``pandas.DataFrame(model.cv_results_)``.
     best_index_, best_params_
         Which row of ``cv_results_`` was chosen, and its parameters.
     view_shares_ : dict of floats
-        Where several views were tried: the share of each in the best combination of their held-out scores, with weights that
-        are not negative. Shares sum to one, the largest first; a view that adds nothing to the others has none.
+        If several views were tried: the share of each in the best non-negative combination of their held-out scores. Shares
+        sum to one, the largest first; a view that adds nothing to the others has a share of zero.
     views_ : dict
-        The fitted transformer of each view of the model, by its name; None: samples as they are.
+        The fitted transformer of each view of the model, by name; None if the samples are not transformed.
     coef_by_view_, patterns_by_view_ : dicts of arrays
-        Weights and patterns of each view, for samples as ``views_[name]`` shows them. Predictions are the sum over views of
-        weights times such samples, and the intercept.
+        Weights and patterns of each view, for samples transformed by ``views_[name]``. A prediction is the intercept plus the
+        sum over views of weights times transformed samples.
     filters_by_view_ : dict of SpatialFilters
         The weights of each second order view as spatial filters with their patterns; ``views_[name].channel_names()`` names
         the entries of both.
     features_ : transformer or None
-        What shows samples as the chosen views do: all at once, as ``Views``, where there are several.
+        The transformer that computes the chosen views; ``Views`` if there are several.
     best_estimator_ : TraceNormClassifier
-        Fitted on all samples, as ``features_`` shows them. Its fitted attributes are attributes here too: ``coef_``,
+        The model fitted to all samples, transformed by ``features_``. Its fitted attributes are attributes here too: ``coef_``,
         ``intercept_``, ``patterns_``, ``mode_factors_``, ``mode_ranks_``, ``dual_gap_``, ``objective_`` and ``n_iter_``.
     calibration_ : float
-        What scores are multiplied by before their softmax is ``predict_proba``, found on held-out folds, of many samples
-        on a few thousand; not there for losses that have probabilities of their own.
+        The factor of the scores in ``predict_proba``, before the softmax. It is found on held-out folds (with many samples,
+        on a few thousand of them). Losses that have probabilities do not need it.
     class_map_ : array of shape (n_classes + 1, n_classes)
-        Only where folds confirmed it: scores are ``(X coef_ + intercept_) @ class_map_[:-1] + class_map_[-1]``. ``coef_``,
+        Only if it was chosen: scores are ``(X coef_ + intercept_) @ class_map_[:-1] + class_map_[-1]``. ``coef_``,
         ``intercept_`` and ``dual_gap_`` are those of the convex problem, before the map.
 
     Examples
@@ -573,7 +575,7 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
         confounds: Any = None,
         **params: Any,
     ) -> Self:
-        """Choose by cross-validation, then learn from all samples.
+        """Choose by cross-validation, then fit to all samples.
 
         Parameters
         ----------
@@ -581,9 +583,9 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
         y : array of labels of shape (n_samples,)
         sample_weight, groups : arrays of shape (n_samples,), default=None
         confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
-            Numbers that are regressed out of what each view shows of the samples, in each training fold anew; the regression
-            of a fold is applied to what it holds out, that of all samples to those that are predicted.
-        **params : what a splitter asks for under other names, with scikit-learn's metadata routing
+            Numbers that are regressed out of each view of the samples, separately in each training fold. The regression of a
+            fold is applied to its held-out samples, that of all samples to those that are predicted.
+        **params : metadata that a splitter requests under other names, with scikit-learn's metadata routing
         """
         return self._select_and_fit(X, y, sample_weight, groups, confounds, params)
 
@@ -594,7 +596,7 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
         return self._passed_on("decision_function", X, confounds)
 
     def predict_proba(self, X: Any, confounds: Any = None) -> Array:
-        """Predict the probability of each class: of the logistic loss its own, else of scores calibrated on held-out folds."""
+        """Predict the probability of each class; without the logistic loss, from scores calibrated on held-out folds."""
         self._check_place(X, "predict_proba")
         logs = self.predict_log_proba(X, confounds)
         return array_namespace(logs).exp(logs)

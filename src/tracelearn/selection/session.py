@@ -323,7 +323,7 @@ class Shown:
             count -= max(1, count // 50)
         if count == n:
             return self
-        self.judge.model._report(f"{count} of {n} samples, drawn at random, choose: all of them would take long")
+        self.judge.model._report(f"{count} of {n} samples, drawn at random, are searched: all of them would take long")
         return self._some(count)[0]
 
     def _some(self, count: int) -> tuple[Shown, Array]:
@@ -362,7 +362,7 @@ class Session:
         best = max(tables, key=attrgetter("value"))
         shown = best.means[best.best]  # of classes in blocks known after the search
         held = f"{shown:.4g} held out, " if math.isfinite(shown) else ""
-        self.model._report(f"{what} on {best.candidate.view}: {held}{best.value:.4g} selects")
+        self.model._report(f"{what} on {best.candidate.view}: {held}criterion {best.value:.4g}")
 
     def walk(
         self,
@@ -464,7 +464,7 @@ def _by_log_loss(session: Session, best: Table) -> Table:
         losses += f", {name} {after.mean():.4g}"
         if confirmed(before, after) and after.mean() < least:
             chosen, least = name, after.mean()
-    session.model._report(f"held-out log-loss: {losses}; {chosen or 'one factor'} it is")
+    session.model._report(f"held-out log-loss: {losses}; chosen: {chosen or 'one factor'}")
     if chosen == "map":
         session.class_map = shown
     return other if chosen == "logistic" and other is not None else best
@@ -507,7 +507,7 @@ def _screen(session: Session, names: list[str]) -> str:
         scores.append(np.concatenate(list(map(to_numpy, table.held[table.best]))))
         seen = len(values) + (_CONVOLVED - 1) * ("convolutions" in values)
         all_views = len(names) + (_CONVOLVED - 1) * ("convolutions" in names)
-        progress.reach(_SCREENED * seen / all_views, f"{name}: {table.value:.4g} selects")
+        progress.reach(_SCREENED * seen / all_views, f"{name}: criterion {table.value:.4g}")
     share = shares_of(scores, np.concatenate([to_numpy(held.Y) for held in some.design(names[0]).held]))
     session.first_order = _first_order(values, explains=session.options.scoring is None)
     order, best = np.argsort(-share), int(np.argmax(share))
