@@ -355,7 +355,7 @@ def test_views_are_chosen_and_told(capsys, folder):
     words = " ".join(out.split())
     assert (code, err) == (0, "")
     assert (
-        "1 source carries 99 %; the strongest is largest at channel 1, and the more of it, the more likely is up"
+        "1 source carries 99 %; the strongest is largest at channel 1, and more of it makes up more likely"
         in words
     )
     assert "left out (share) raw (0.0" in words

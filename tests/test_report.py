@@ -309,7 +309,7 @@ def test_the_page_shows_each_view_with_its_share_and_what_was_found(signals):
         "the covariances of channels (second order, difference), of a sample of 3 × 40 (channel × time), plus" in text
     )
     assert f'<meter value="{model.view_shares_["second_order_difference"]:.3f}">' in html
-    found = "3 sources carry 99 %; the strongest is largest at channel 1, and the more of it, the more likely is up"
+    found = "3 sources carry 99 %; the strongest is largest at channel 1, and more of it makes up more likely"
     assert found in text
     assert "raw 0.0" in text
     assert "left out" in text

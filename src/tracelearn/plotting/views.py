@@ -156,10 +156,10 @@ def _leading(estimator: Any, parts: list[ViewPart]) -> str:
     eigenvalues = np.linalg.eigvalsh((part.coef[0] + part.coef[0].T) / 2)
     larger = bool(eigenvalues[np.argmax(np.abs(eigenvalues))] > 0)
     if hasattr(estimator, "classes_"):
-        return f"; the strongest is largest at {where}, and the more of it, the more likely is {estimator.classes_[int(larger)]}"
-    return (
-        f"; the strongest is largest at {where}, and the more of it, the {'larger' if larger else 'smaller'} the target"
-    )
+        return (
+            f"; the strongest is largest at {where}, and more of it makes {estimator.classes_[int(larger)]} more likely"
+        )
+    return f"; the strongest is largest at {where}, and more of it means {'larger' if larger else 'smaller'} targets"
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

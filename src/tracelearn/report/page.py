@@ -318,7 +318,7 @@ def _weights(facts: ModelFacts) -> dict[str, Any]:
 def _views(facts: ModelFacts) -> str:
     """Make a table of the views that were tried, with bars of their shares."""
     bars = [
-        "" if one.share is None else f'<meter value="{one.share:.3f}">{one.share:.2f}</meter> {one.share:.2f}'
+        "" if one.share is None else f'<meter value="{one.share:.3f}">{one.share:.2f}</meter>&nbsp;{one.share:.2f}'
         for one in facts.views
     ]
     rows = [
