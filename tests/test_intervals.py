@@ -1,7 +1,6 @@
 """Bootstraps and learning curves: equal to refits, intervals that cover, refusals in a sentence."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from sklearn.model_selection import KFold
 from tracelearn import TraceNormClassifier, TraceNormRegressor, TraceNormRegressorCV
 from tracelearn.datasets import make_low_rank_regression
 from tracelearn.inference import Bootstrap, bootstrap, learning_curve
+from tracelearn.inference.draws import degrees_of
 from tracelearn.inference.intervals import _quantile, _subspaces
 
 CV = KFold(3, shuffle=True, random_state=0)
@@ -63,7 +63,7 @@ def test_a_stable_subspace_has_small_angles_and_its_rank_is_found_often():
     assert np.all(found.angles < 30)
     assert found.rank_shares(0).get(1, 0.0) > 0.8
     axes = np.eye(3)
-    one, other = (SimpleNamespace(mode_factors_=[(axes[:, own], np.ones(1))]) for own in ([0], [1]))
+    one, other = ([(axes[:, own], np.ones(1))] for own in ([0], [1]))
     assert _subspaces(one, other) == [(1, pytest.approx(90.0))]
     assert _subspaces(one, one) == [(1, pytest.approx(0.0))]
 

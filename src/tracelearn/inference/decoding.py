@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import clone, is_classifier
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
 
 from tracelearn.arrays.array_api import Array, to_numpy
@@ -29,6 +28,7 @@ from tracelearn.inference.sets import (
     read_labels,
     score_name,
     scored,
+    solve_stack,
     warn_of_zero_weights,
 )
 from tracelearn.problems.datafits import SpectralGram, Squares
@@ -350,16 +350,7 @@ def _batch(reading: Reading, index: Array, shape: tuple[int, ...], train: Array)
         np.tile(y_mean, T),
         np.diagonal(covariance, axis1=1, axis2=2),
     )
-    problems = model._problems(fit, K)
-    solution = model._solver(fit)(problems, tol=model.tol, max_iter=model.max_iter, exact_ranks=False)
-    if float(np.max(solution.gap)) > model.tol:
-        warnings.warn(
-            f"Expected relative duality gaps of {model.tol:g} at all positions, got {np.max(solution.gap):.1e} at some: increase "
-            "max_iter, scale the features, or accept a larger tol.",
-            ConvergenceWarning,
-            stacklevel=6,
-        )
-    W = problems.rows(solution.W)
+    W = solve_stack(model, fit, K, "positions", exact_ranks=False)
     return W / np.repeat(scales[:, 0], K, axis=0), fit.intercept(W)
 
 

@@ -48,6 +48,7 @@ __all__ = [
     "score_name",
     "scored",
     "solve",
+    "solve_stack",
     "warn_of_zero_weights",
 ]
 
@@ -250,6 +251,20 @@ def solve(
     W = _solved(reading, fit, K, first, max(tol, model.tol), Pace() if pace is None else pace)
     b = fit.intercept(W) if model.fit_intercept else array_namespace(W).zeros_like(W[:, 0])
     return W if scales is None else W / scales, b
+
+
+def solve_stack(model: Any, fit: Squares, n_targets: int, where: str, *, exact_ranks: bool) -> Array:
+    """Solve problems with a system each as one batch, (T K, p); warn of gaps above that of the model, and say where."""
+    problems = model._problems(fit, n_targets)
+    solution = model._solver(fit)(problems, tol=model.tol, max_iter=model.max_iter, exact_ranks=exact_ranks)
+    if (gap := float(np.max(solution.gap))) > model.tol:
+        warnings.warn(
+            f"Expected relative duality gaps of {model.tol:g} at all {where}, got {gap:.1e} at some: increase max_iter, scale "
+            "the features, or accept a larger tol.",
+            ConvergenceWarning,
+            stacklevel=6,
+        )
+    return problems.rows(solution.W)
 
 
 def _solved(reading: Reading, fit: Any, n_targets: int, n_exact: int, tol: float, pace: Pace) -> Array:
