@@ -235,7 +235,12 @@ def _together(study: Study, weights: Array) -> tuple[Array, ...]:
             fit = replace(fit, x_mean=fit.x_mean + to_numpy(origin))
         W = solve_stack(model, fit, K, "draws", exact_ranks=True)
         b = fit.intercept(W) if model.fit_intercept else np.zeros(len(W))
-        found.append((W, b, 0.5 * fit.operator.apply(W)))
+        patterns = 0.5 * fit.operator.apply(W)
+        if not model.fit_intercept:  # its products are not about the mean, which patterns are
+            mean = np.repeat(weights[part] @ rows / np.sum(weights[part], axis=1, keepdims=True), K, axis=0)
+            mean = mean if basis is None else mean @ to_numpy(basis).T
+            patterns = patterns - np.sum(W * mean, axis=1, keepdims=True) * mean
+        found.append((W, b, patterns))
     W, b, patterns = (np.concatenate(own) for own in zip(*found, strict=True))
     z = W.reshape(B * K, p) @ to_numpy(samples.rows).T + b[:, None]
     return W.reshape(B, K, p), np.moveaxis(z.reshape(B, K, n), 1, 2), patterns.reshape(B, K, p)

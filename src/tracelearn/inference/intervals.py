@@ -139,7 +139,7 @@ class Bootstrap:
             count = score * (1.0 - score) / error**2 if error > 0 and 0 < score < 1 else float(n)
             middle = score + reach**2 / (2.0 * count)
             half = reach * math.sqrt(score * (1.0 - score) / count + (0.5 * reach / count) ** 2)
-            return np.asarray((middle + signs * half) / (1.0 + reach**2 / count))
+            return np.clip((middle + signs * half) / (1.0 + reach**2 / count), 0.0, 1.0)
         best = _BEST.get(self.scoring, 0.0 if self.scoring.startswith("neg_") else None)
         if best is None or score >= best:
             return np.asarray(score + signs * reach * error)
