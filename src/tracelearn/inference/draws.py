@@ -131,7 +131,7 @@ def degrees_of(moves: Array, noise: float = 0.0) -> Array:
     >>> import numpy as np
     >>> from tracelearn.inference.draws import degrees_of
     >>> float(degrees_of(np.tile([-1.0, 1.0], 10))), float(degrees_of(np.arange(20) == 3.0).round(1))
-    (19.0, 2.4)
+    (19.0, 2.1)
     """
     n = len(moves)
     scale = np.sqrt(np.mean(moves**2, axis=0))
