@@ -13,6 +13,7 @@ from sklearn.metrics import check_scoring
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.estimators.base import ZeroWeightsWarning
 from tracelearn.inference.sets import (
+    Plan,
     Reading,
     check_count,
     check_model,
@@ -20,18 +21,15 @@ from tracelearn.inference.sets import (
     cleaned,
     is_shared,
     judged,
-    read_groups,
-    read_labels,
-    score_name,
     scored,
     warn_of_zero_weights,
 )
 from tracelearn.moments import Moments
 from tracelearn.problems.batch import Solution, in_basis, variances_about
 from tracelearn.problems.datafits import Squares
-from tracelearn.samples.checks import read_confounds, small_on_one_thread
+from tracelearn.samples.checks import small_on_one_thread
 from tracelearn.samples.samples import unnamed
-from tracelearn.selection.folds import corrected_error, folds_of
+from tracelearn.selection.folds import corrected_error
 
 __all__ = ["LearningCurve", "learning_curve"]
 
@@ -130,34 +128,37 @@ def learning_curve(
     """
     check_model(model)
     X, y, _ = unnamed(X, y)
-    random, labels = np.random.default_rng(random_state), read_labels(X, y)
-    groups = read_groups(groups, len(labels))
-    metadata = {} if groups is None else {"groups": groups}
-    folds = folds_of(cv, labels, None, metadata, classifier=is_classifier(model))
-    numbers = _sizes(sizes, min(len(train) for train, _ in folds.splits))
-    orders = [random.permutation(train) for train, _ in folds.splits]
+    random, plan = np.random.default_rng(random_state), Plan.of(model, X, y, cv, groups, confounds, scoring)
+    labels, splits = plan.labels, plan.folds.splits
+    numbers = _sizes(sizes, min(len(train) for train, _ in splits))
+    orders = [random.permutation(train) for train, _ in splits]
     if is_classifier(model):
         orders = [_classes_first(order, labels) for order in orders]
-    name = score_name(scoring, classifier=is_classifier(model))
-    judge = scoring or name
-    scores, has_weights = np.empty((len(folds), len(numbers))), np.ones(len(folds), dtype=bool)
-    confounds = None if confounds is None else read_confounds(confounds, len(labels))
-    batch = is_shared(model) and not model.scaling and model._loss().has_moments and confounds is None
-    reading = Reading.of(model, X, y) if batch else None
-    rows = to_numpy(X)
+    batch = is_shared(model) and not model.scaling and model._loss().has_moments and plan.confounds is None
+    if batch:
+        reading = Reading.of(model, X, y)
+        found = [
+            _grown(reading, order, test, numbers, scoring) for order, (_, test) in zip(orders, splits, strict=True)
+        ]
+        scores = np.array([own for own, _ in found])
+        if not any(has_weights for _, has_weights in found):
+            warn_of_zero_weights(model)
+    else:
+        scores = _refitted(model, to_numpy(X), plan, orders, numbers, scoring)
+    return LearningCurve(numbers, check_scores(scores), plan.name, "batch" if batch else "refit", plan.folds.ratio)
+
+
+def _refitted(model: Any, X: Array, plan: Plan, orders: list[Array], sizes: Array, scoring: Any) -> Array:
+    """Fit to the first samples of each order for each size, and score what its fold holds out: (F, sizes)."""
+    scores, y = np.empty((len(orders), len(sizes))), plan.labels
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ZeroWeightsWarning)
-        for f, (order, (_, test)) in enumerate(zip(orders, folds.splits, strict=True)):
-            if reading is not None:
-                scores[f], has_weights[f] = _grown(reading, order, test, numbers, scoring)
-                continue
-            for i, size in enumerate(numbers):
-                clean = cleaned(rows, confounds, order[:size])
-                one = clone(model).fit(clean[order[:size]], labels[order[:size]])
-                scores[f, i] = scored(check_scoring(one, judge), one, clean[test], labels[test])
-    if not np.any(has_weights):
-        warn_of_zero_weights(model)
-    return LearningCurve(numbers, check_scores(scores), name, "batch" if batch else "refit", folds.ratio)
+        for f, (order, (_, test)) in enumerate(zip(orders, plan.folds.splits, strict=True)):
+            for i, size in enumerate(sizes):
+                clean, train = cleaned(X, plan.confounds, order[:size]), order[:size]
+                one = clone(model).fit(clean[train], y[train])
+                scores[f, i] = scored(check_scoring(one, scoring or plan.name), one, clean[test], y[test])
+    return scores
 
 
 def _sizes(sizes: Any, most: int) -> Array:

@@ -17,6 +17,7 @@ from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.arrays.linalg import mode_scales
 from tracelearn.estimators.base import TraceNormModel, ZeroWeightsWarning
 from tracelearn.inference.sets import (
+    Plan,
     Reading,
     check_count,
     check_model,
@@ -24,18 +25,15 @@ from tracelearn.inference.sets import (
     cleaned,
     is_shared,
     judged,
-    read_groups,
-    read_labels,
-    score_name,
     scored,
     solve_stack,
     warn_of_zero_weights,
 )
 from tracelearn.problems.datafits import SpectralGram, Squares
-from tracelearn.samples.checks import read_confounds, small_on_one_thread
+from tracelearn.samples.checks import small_on_one_thread
 from tracelearn.samples.modes import Mode
 from tracelearn.samples.samples import unnamed
-from tracelearn.selection.folds import Folds, corrected_error, folds_of
+from tracelearn.selection.folds import corrected_error
 
 __all__ = ["Decoding", "decode_over_time", "searchlight"]
 
@@ -275,19 +273,14 @@ def _decode(
 ) -> Decoding:
     """Score a model at each part of a sample, given as the numbers of its entries in its shape."""
     check_model(model)
-    labels = read_labels(X, y)
-    groups = read_groups(groups, len(labels))
-    confounds = None if confounds is None else read_confounds(confounds, len(labels))
-    metadata = {} if groups is None else {"groups": groups}
-    folds = folds_of(cv, labels, None, metadata, classifier=is_classifier(model))
-    name = score_name(scoring, classifier=is_classifier(model))
-    chance = _chance(name, labels, classifier=is_classifier(model))
+    plan = Plan.of(model, X, y, cv, groups, confounds, scoring)
+    folds, name, chance = plan.folds, plan.name, _chance(plan.name, plan.labels, classifier=is_classifier(model))
     shape = (len(folds), len(parts), len(parts)) if generalize else (len(folds), len(parts))
     scores = np.empty(shape)
     if not (is_shared(model) and isinstance(model, TraceNormModel) and model._loss().has_moments):
-        _one_by_one(model, to_numpy(X), labels, confounds, parts, folds, scoring, scores)
+        _one_by_one(model, to_numpy(X), plan, parts, scoring, scores)
         return Decoding(check_scores(scores), positions, name, "refit", chance, folds.ratio)
-    reading = Reading.of(model, X, y, confounds)
+    reading = Reading.of(model, X, y, plan.confounds)
     sizes, is_zero = {part.shape for part in parts}, True
     for f, (train, test) in enumerate(folds.splits):
         clean = reading.cleaned(train)
@@ -372,26 +365,17 @@ def _judge(
         scores[some] = judged(reading, scoring, order, z).reshape(-1, T)
 
 
-def _one_by_one(
-    model: Any,
-    X: Array,
-    y: Array,
-    confounds: Array | None,
-    parts: Sequence[Array],
-    folds: Folds,
-    scoring: Any,
-    scores: Array,
-) -> None:
+def _one_by_one(model: Any, X: Array, plan: Plan, parts: Sequence[Array], scoring: Any, scores: Array) -> None:
     """Fit position by position: other losses and other libraries."""
-    scorer = check_scoring(model, scoring)
+    scorer, y = check_scoring(model, scoring), plan.labels
 
     def at(part: Array, samples: Array) -> Array:
         return clean[samples][:, part.reshape(part.shape or (1,))]
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ZeroWeightsWarning)
-        for f, (train, test) in enumerate(folds.splits):
-            clean = cleaned(X.reshape(len(X), -1), confounds, train)
+        for f, (train, test) in enumerate(plan.folds.splits):
+            clean = cleaned(X.reshape(len(X), -1), plan.confounds, train)
             for t, part in enumerate(parts):
                 fitted = clone(model).fit(at(part, train), y[train])
                 if scores.ndim == 2:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import device
 from scipy.stats import rankdata
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning, UndefinedMetricWarning
 from sklearn.metrics import get_scorer, get_scorer_names
 
@@ -28,13 +28,15 @@ from tracelearn.losses import Loss
 from tracelearn.moments import Moments
 from tracelearn.problems.batch import Problems, Solution, choose_form, datafit
 from tracelearn.problems.datafits import Squares
-from tracelearn.samples.checks import check_finite
+from tracelearn.samples.checks import check_finite, read_confounds
 from tracelearn.samples.samples import Block, Samples, as_raw
 from tracelearn.selection.calibration import with_scores
+from tracelearn.selection.folds import Folds, folds_of
 from tracelearn.solvers import admm
 
 __all__ = [
     "Pace",
+    "Plan",
     "Reading",
     "check_count",
     "check_model",
@@ -129,6 +131,29 @@ def cleaned(X: Array, confounds: Array | None, weight: Array) -> Array:
     weight = weight if weight.dtype.kind == "f" else np.bincount(weight, minlength=len(X)).astype(float)
     rows = np.reshape(X, (len(X), -1))
     return np.reshape(Regression.of(Moments.of(confounds, rows, weight)).residual(rows, confounds), np.shape(X))
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Targets, groups, confounds and folds, checked: what held-out scores begin with."""
+
+    labels: Array
+    groups: Array | None
+    confounds: Array | None
+    folds: Folds
+    name: str  # of the score
+
+    @classmethod
+    def of(
+        cls, model: Any, X: Any, y: Any, cv: Any, groups: Any, confounds: Any, scoring: Any, *, repeats: int = 1
+    ) -> Plan:
+        """Read what was given for a model, and draw folds, of groups whole."""
+        labels, classifier = read_labels(X, y), is_classifier(model)
+        groups = read_groups(groups, len(labels))
+        confounds = None if confounds is None else read_confounds(confounds, len(labels))
+        metadata = {} if groups is None else {"groups": groups}
+        folds = folds_of(cv, labels, None, metadata, classifier=classifier, repeats=repeats)
+        return cls(labels, groups, confounds, folds, score_name(scoring, classifier=classifier))
 
 
 @dataclass(frozen=True, eq=False)
