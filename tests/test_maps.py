@@ -109,6 +109,7 @@ def test_any_false_entry_or_cluster_is_as_rare_as_promised(dependence):
         options = {"smooth": [1], "n_permutations": 99, "groups": groups}
         found = map_test(TraceNormRegressor(0.05), X, y, random_state=rng.integers(1 << 30), **options)
         false.append([found.p_values.min() <= 0.1, found.cluster_p_values.min(initial=1.0) <= 0.1])
+        false[-1].append(found.significant(0.1).any())
     # 500 sets at a level of 0.1: a binomial count is above this share once in 500 times.
     assert np.all(np.mean(false, axis=0) <= binom.ppf(0.998, 500, 0.1) / 500)
     assert np.mean(false, axis=0)[0] >= binom.ppf(0.002, 500, 0.1) / 500
@@ -127,6 +128,14 @@ def test_a_map_is_drawn_in_the_coordinates_of_its_modes():
     np.testing.assert_array_equal(found.p_values, plain.p_values)
     axes = found.plot()
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("time", "channel")
+    table = np.eye(3, k=1)
+    ways = ({"smooth": ["time"], "adjacency": {"channel": table}}, {"smooth": [1], "adjacency": {0: table}})
+    clusters = [
+        map_test(TraceNormClassifier(), named, y, n_permutations=9, random_state=0, **way).clusters for way in ways
+    ]
+    np.testing.assert_array_equal(*clusters)
+    with pytest.raises(ValueError, match=r"smooth to be a number or the name of a mode \(channel, time\)"):
+        map_test(TraceNormClassifier(), named, y, smooth=["frequency"])
     np.testing.assert_allclose(axes.images[0].get_extent(), [-0.05, 0.55, 2.5, -0.5])
     assert plain.plot().get_xlabel() == "second mode"
 

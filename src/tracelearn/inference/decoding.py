@@ -25,6 +25,7 @@ from tracelearn.inference.sets import (
     cleaned,
     is_shared,
     judged,
+    number_of,
     scored,
     solve_stack,
     warn_of_zero_weights,
@@ -163,13 +164,7 @@ def decode_over_time(
     shape, entries = _entries(X)
     check_count(window, "window")
     check_count(step, "step")
-    if isinstance(axis, str):
-        named = [mode.name for mode in modes or ()]
-        if axis not in named:
-            raise ValueError(
-                f"Expected axis to be a number or the name of a mode ({', '.join(named) or 'they have none'}), got {axis!r}."
-            )
-        axis = named.index(axis) + 1
+    axis = 1 + number_of(axis, modes, "axis") if isinstance(axis, str) else axis
     mode = axis - 1 if axis > 0 else axis + len(shape)
     if not 0 <= mode < len(shape) or axis == 0:
         raise ValueError(
@@ -190,7 +185,7 @@ def searchlight(
     y: Any,
     neighbours: Any,
     *,
-    axis: int | None = 1,
+    axis: int | str | None = 1,
     cv: Any = 5,
     groups: Any = None,
     confounds: Any = None,
@@ -203,8 +198,9 @@ def searchlight(
     model, X, y, cv, groups, confounds, scoring : as in ``decode_over_time``
     neighbours : square matrix, sparse or not, or list of index arrays
         Which entries of the axis are in each neighbourhood: the nonzero ones of each row, together with its own, or those listed.
-    axis : int or None, default=1
-        The axis of X whose entries are neighbours, such as sensors; all others stay as they are. None: entries of flat samples.
+    axis : int, str or None, default=1
+        The axis of X whose entries are neighbours, such as sensors, by its number or the name of its mode; all others stay as
+        they are. None: entries of flat samples.
 
     Returns
     -------
@@ -224,6 +220,7 @@ def searchlight(
     """
     X, y, modes = unnamed(X, y)
     shape, entries = _entries(X)
+    axis = 1 + number_of(axis, modes, "axis") if isinstance(axis, str) else axis
     mode = 0 if axis is None else axis - 1 if axis > 0 else axis + len(shape)
     entries = entries.ravel() if axis is None else entries
     if axis == 0 or not 0 <= mode < entries.ndim:

@@ -29,6 +29,7 @@ from tracelearn.moments import Moments
 from tracelearn.problems.batch import Problems, Solution, choose_form, datafit
 from tracelearn.problems.datafits import Squares
 from tracelearn.samples.checks import check_finite, read_confounds
+from tracelearn.samples.modes import Modes
 from tracelearn.samples.samples import Block, Samples, as_raw
 from tracelearn.selection.calibration import with_scores
 from tracelearn.selection.folds import Folds, folds_of
@@ -45,6 +46,7 @@ __all__ = [
     "cleaned",
     "is_shared",
     "judged",
+    "number_of",
     "read_groups",
     "read_labels",
     "score_name",
@@ -122,6 +124,17 @@ def read_groups(groups: Any, n: int) -> Array | None:
     if len(np.unique(found)) < 2:
         raise ValueError("Expected at least two groups, got one: pass groups=None.")
     return found
+
+
+def number_of(mode: Any, modes: Modes | None, what: str) -> Any:
+    """Find the number of a mode that was called by its name; numbers stay as they are."""
+    if not isinstance(mode, str):
+        return mode
+    names = [own.name for own in modes or ()]
+    if mode not in names:
+        known = ", ".join(names) or "they have none"
+        raise ValueError(f"Expected {what} to be a number or the name of a mode ({known}), got {mode!r}.")
+    return names.index(mode)
 
 
 def cleaned(X: Array, confounds: Array | None, weight: Array) -> Array:
