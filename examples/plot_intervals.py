@@ -25,10 +25,10 @@ model = TraceNormClassifier(alpha=4.0, tol=1e-4)
 # %%
 # Scores, ranks and subspaces
 # ---------------------------
-# Each draw leaves about a third of the epochs out, and is scored on these. The interval is that of the score on new
-# epochs of a model fitted to such a draw; it is narrower than the scores of the draws, each of which is judged by a
-# third of the epochs. The size of a dot is how often a rank was found; a small angle means that the subspace of a mode
-# stays where it is.
+# Each draw leaves about a third of the epochs out, and is scored on these. A draw is worth half of the epochs, so these
+# scores are lower than the one above them: that of the model of all epochs, on new ones, with its interval. It counts
+# both that other epochs would judge and that others would be learned from. The size of a dot is how often a rank was
+# found; a small angle means that the subspace of a mode stays where it is.
 
 found = bootstrap(model, X, y, n_bootstraps=100, random_state=0)
 print(found)
@@ -37,15 +37,19 @@ found.plot()
 # %%
 # A pattern with its interval
 # ---------------------------
-# The pattern over time of the sensor that carries most, at its best frequency. The interval covers the pattern of this
-# model, with this alpha, of endlessly many epochs, at each time by itself: it is not corrected for all times, as
-# ``map_test`` is.
+# The pattern over time of the sensor that carries most, at its best frequency. The sensor was chosen because its pattern
+# is large, and many times are looked at, so the band must hold for all entries at once: ``simultaneous=True``. The narrow
+# one holds for a single entry that was chosen beforehand.
 
-low, high = found.interval("patterns")[:, 0]
+low, high = found.interval("patterns", simultaneous=True)[:, 0]
+each = found.interval("patterns")[:, 0]
 middle = np.median(found.patterns, axis=0)[0]
 sensor, _, frequency = np.unravel_index(np.argmax(np.abs(middle)), middle.shape)
 _, axes = plt.subplots(layout="constrained")
-axes.fill_between(epochs.times, low[sensor, :, frequency], high[sensor, :, frequency], alpha=0.3, label="95 %")
+axes.fill_between(
+    epochs.times, low[sensor, :, frequency], high[sensor, :, frequency], alpha=0.2, label="95 %, all entries"
+)
+axes.fill_between(epochs.times, *each[:, sensor, :, frequency], color="C0", alpha=0.3, label="95 %, each by itself")
 axes.plot(epochs.times, middle[sensor, :, frequency], label="median")
 axes.axhline(0.0, color="0.5", linewidth=1.0)
 axes.set(xlabel="time, s", ylabel=f"pattern of sensor {sensor}")

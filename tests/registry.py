@@ -1,4 +1,4 @@
-"""What the registries of the package cannot say: targets that suit a loss, and sums of atoms worth a contract.
+"""What the registries of the package cannot say: targets that suit a loss or nothing, and sums of atoms worth a contract.
 
 The contracts run over ``LOSSES``, ``ATOMS``, ``PENALTIES`` and ``SOLVERS`` themselves: a new loss, atom, penalty or solver is
 under contract without a line here, unless it asks for targets of a new kind.
@@ -67,3 +67,13 @@ def is_tight(penalty):
     if isinstance(penalty, Blocks):
         return all(map(is_tight, penalty.penalties))
     return isinstance(penalty, Latent) or len(penalty.terms) == 1
+
+
+def unrelated(rng, dependence):
+    """Samples and targets that have nothing to do with each other, alone, or each of them dependent in 8 groups of 5."""
+    X, y, groups = rng.standard_normal((40, 3, 4)), rng.standard_normal(40), np.arange(40) // 5
+    if dependence == "none":
+        return X, y, None
+    X = X + rng.standard_normal((8, 3, 4))[groups]
+    own = rng.standard_normal(8)[groups]
+    return X, own if dependence == "one target a group" else y + 2 * own, groups

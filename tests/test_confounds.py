@@ -22,7 +22,6 @@ from tracelearn import (
 )
 from tracelearn.confounds import Regression
 from tracelearn.inference import bootstrap, compare, decode_over_time, learning_curve, map_test, permutation_test
-from tracelearn.inference.intervals import _drawn
 from tracelearn.inference.permutation import exchange_of
 from tracelearn.losses import Squared
 from tracelearn.samples.samples import as_raw
@@ -393,7 +392,7 @@ def test_a_map_an_interval_and_a_learning_curve_are_those_of_residuals():
     np.testing.assert_array_equal(ours.p_values, plain.p_values)
     drawn = bootstrap(model, X, y, confounds=C, n_bootstraps=2, random_state=0)
     np.testing.assert_allclose(drawn.coef, model.fit(X, y, confounds=C).coef_, atol=1e-4)
-    weight = _drawn(np.arange(60), y, np.random.default_rng(0), classifier=False)
+    weight = np.bincount(np.random.default_rng(0).integers(60, size=60), minlength=60).astype(float)
     one = TraceNormRegressor(alpha=0.2, tol=1e-9).fit(X, y, weight, confounds=C)
     left = weight == 0
     assert drawn.scores[0] == pytest.approx(one.score(X[left], y[left], confounds=C[left]), abs=1e-4)

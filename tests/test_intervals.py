@@ -1,10 +1,10 @@
 """Bootstraps and learning curves: equal to refits, intervals that cover, refusals in a sentence."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from benchmarks import coverage
 from scipy.stats import binom
 from sklearn.base import clone
 from sklearn.metrics import get_scorer
@@ -13,7 +13,9 @@ from sklearn.model_selection import KFold
 from tracelearn import TraceNormClassifier, TraceNormRegressor, TraceNormRegressorCV
 from tracelearn.datasets import make_low_rank_regression
 from tracelearn.inference import Bootstrap, bootstrap, learning_curve
+from tracelearn.inference.draws import Influence, Study, _jackknifed, _one_by_one, _together, _values, draw
 from tracelearn.inference.intervals import _quantile, _subspaces
+from tracelearn.inference.sets import Reading
 
 CV = KFold(3, shuffle=True, random_state=0)
 
@@ -63,66 +65,122 @@ def test_a_stable_subspace_has_small_angles_and_its_rank_is_found_often():
     assert np.all(found.angles < 30)
     assert found.rank_shares(0).get(1, 0.0) > 0.8
     axes = np.eye(3)
-    one, other = (SimpleNamespace(mode_factors_=[(axes[:, own], np.ones(1))]) for own in ([0], [1]))
+    one, other = ([(axes[:, own], np.ones(1))] for own in ([0], [1]))
     assert _subspaces(one, other) == [(1, pytest.approx(90.0))]
     assert _subspaces(one, one) == [(1, pytest.approx(0.0))]
 
 
-def coverage(*, dependent, given, n_sets=100, n_bootstraps=40):
-    """Tell how often intervals of 90 % cover weights, patterns, the largest of them, and scores.
-
-    Samples depend on each other within groups or not. For the figures of ``Bootstrap``: 200 sets of 100 bootstraps.
-    """
-    rng, model = np.random.default_rng(0), TraceNormRegressor(0.3, tol=1e-4, fit_intercept=False)
-    weights, variance = np.outer([1.0, -0.5], [1.0, 0.5, 0.0]), 5.0 if dependent else 1.0
-
-    def draw(n_groups):
-        groups = np.repeat(np.arange(n_groups), 4)
-        X, noise = rng.standard_normal((len(groups), 2, 3)), rng.standard_normal(len(groups))
-        if dependent:
-            X += 2 * rng.standard_normal((n_groups, 2, 3))[groups]
-            noise += 2 * rng.standard_normal(n_groups)[groups]
-        return X, np.tensordot(X, weights, 2) + noise, groups
-
-    X, y, _ = draw(20_000)
-    endless = clone(model).fit(X, y)
-    coefs, patterns, scores, means = [], [], [], []
-    for _ in range(n_sets):
-        X, y, groups = draw(40)
-        options = {"n_bootstraps": n_bootstraps, "level": 0.9, "random_state": rng.integers(1 << 30)}
-        found = bootstrap(model, X, y, groups=groups if given else None, **options)
-        for ends, kept, truth in (("coefs", coefs, endless.coef_), ("patterns", patterns, endless.patterns_)):
-            low, high = found.interval(ends)
-            kept.append((low <= truth) & (truth <= high))
-        scores.append(found.interval("scores"))
-        missed = (
-            variance * np.sum((found.coefs - weights) ** 2, axis=(1, 2)) + variance
-        )  # the noise varies like an entry
-        means.append(np.mean(1.0 - missed / (variance * np.sum(weights**2) + variance)))
-    low, high = np.transpose(scores)
-    largest = np.unravel_index(np.argmax(np.abs(endless.patterns_)), endless.patterns_.shape)
-    return {
-        "coefs": np.mean(coefs),
-        "patterns": np.mean(patterns),
-        "largest": np.mean([own[largest] for own in patterns]),
-        "scores": np.mean((low <= np.mean(means)) & (np.mean(means) <= high)),
-    }
+DESIGNS = {design.name: design for design in coverage.DESIGNS}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dependent", [False, True])
-def test_intervals_cover_what_they_promise(dependent):
-    found = coverage(dependent=dependent, given=dependent)
-    assert abs(found["coefs"] - 0.9) < 0.03  # of six entries that vary together: two standard errors and a half
-    assert abs(found["patterns"] - 0.9) < 0.03
-    least, _ = binom.interval(0.99, 100, 0.9)
-    assert found["largest"] >= least / 100
-    assert found["scores"] >= binom.interval(0.99, 100, 0.85)[0] / 100  # see Bootstrap for what these cover
+@pytest.mark.parametrize(
+    "name", ["40 samples, weak", "300 samples, weak", "100 in two classes, weak", "8 groups of 5", "20 groups of 4"]
+)
+def test_intervals_cover_what_they_promise(name):
+    told, n = coverage.coverage(DESIGNS[name], 150, 100), 150
+    least = binom.ppf(0.005, n, 0.9) / n  # of independent studies: once in 200 times it is less
+    for what in ("score", "largest coefs", "largest patterns", "all coefs", "all patterns"):
+        assert told[what] >= least, what
+    # Of entries that vary together: two standard errors and a half of as many studies, at most.
+    assert min(told["coefs"], told["patterns"]) > 0.9 - 0.06
+
+
+@pytest.mark.slow
+def test_an_interval_of_scores_without_what_samples_teach_is_too_short(monkeypatch):
+    monkeypatch.setattr(
+        Influence, "variance", property(lambda own: float(np.sum((own.judges - own.judges.mean()) ** 2)))
+    )
+    monkeypatch.setattr(Influence, "extended", lambda own, half: own)
+    told = coverage.coverage(DESIGNS["40 samples, weak"], 150, 100)
+    assert told["score"] < binom.ppf(0.005, 150, 0.9) / 150
 
 
 @pytest.mark.slow
 def test_intervals_that_do_not_know_of_groups_are_too_short():
-    assert coverage(dependent=True, given=False, n_sets=30)["coefs"] < 0.75
+    told = coverage.coverage(DESIGNS["40 groups of 4, much shared"], 60, 100, groups=None)
+    assert told["coefs"] < 0.75
+    assert told["score"] < 0.75
+
+
+@pytest.mark.parametrize("unit", ["samples", "groups"])
+def test_what_units_do_to_a_score_adds_up_to_what_another_draw_of_them_does(unit):
+    """Of a model that learns nothing a unit is only judge: the standard error is that of the mean of its hits."""
+    rng, n = np.random.default_rng(0), 60
+    X, y = rng.standard_normal((n, 3, 2)), (np.arange(n) % 7 > 0).astype(int)
+    groups = np.arange(n) // 3
+    study = Study(
+        Reading.of(TraceNormClassifier(alpha=1e6), X, y),
+        X,
+        None,
+        groups if unit == "groups" else np.arange(n),
+        None,
+        rng,
+    )
+    found = draw(study, 200, study.n_units).influence()
+    hits = np.bincount(study.units, weights=y) / n
+    n_units = len(hits)
+    expected = n_units / (n_units - 1) * np.sum((hits - np.bincount(study.units) / n * y.mean()) ** 2)
+    np.testing.assert_allclose(found.variance, expected, rtol=0.1)
+    assert found.score == pytest.approx(y.mean(), abs=0.02)
+
+
+@pytest.mark.parametrize("scoring", ["accuracy", "neg_mean_squared_error"])
+def test_the_jackknife_of_a_mean_is_what_its_samples_say(scoring):
+    X, y = _samples(40)
+    model, y = (TraceNormClassifier(0.05), y > 0) if scoring == "accuracy" else (TraceNormRegressor(0.1), y)
+    random = np.random.default_rng(0)
+    drawn = draw(Study(Reading.of(model, X, y), X, None, np.arange(40), scoring, random), 5, 40)
+    values, _ = _values(drawn)
+    left = np.flatnonzero(drawn.left_out[2])
+    np.testing.assert_allclose(_jackknifed(drawn, 2, left, np.arange(40)), values[2], atol=1e-9)
+    np.testing.assert_allclose(values.sum(axis=1) / drawn.left_out.sum(axis=1), drawn.scores)
+
+
+def test_draws_as_one_batch_are_those_of_fits_one_by_one():
+    for n in (60, 10):  # moments, and a basis of fewer samples than features
+        X, y = _samples(n)
+        for model, targets in (
+            (TraceNormRegressor(0.1, tol=1e-10), y),
+            (TraceNormRegressor(0.1, tol=1e-10, fit_intercept=False, ridge=0.1), y + 3.0),
+            (TraceNormRegressor(0.1, tol=1e-10, target_mode=True), np.stack([y, y**2], 1)),
+            (TraceNormClassifier(0.05, tol=1e-10), np.digitize(y, [-0.5, 0.5])),
+        ):
+            random = np.random.default_rng(1)
+            study = Study(Reading.of(model, X, targets), X, None, np.arange(n), None, random)
+            weights = random.multinomial(n, np.full(n, 1 / n), size=3).astype(float) + 0.01
+            for ours, theirs in zip(_together(study, weights), _one_by_one(study, weights), strict=True):
+                np.testing.assert_allclose(ours, theirs, atol=2e-4)
+
+
+def test_an_interval_of_a_score_stays_where_the_score_can_be():
+    counts = np.ones((2, 30), dtype=int)
+
+    def ends(score, error, scoring):
+        none = np.zeros((2, 1))
+        return Bootstrap(
+            none[:, 0], none, none, none, none, none[0], 0.9, scoring, counts, score, error, 29.0
+        ).interval()
+
+    low, high = ends(1.0, 0.0, "accuracy")  # of 30 samples that were all right
+    assert 0.85 < low < 0.95
+    assert high == 1.0
+    low, high = ends(0.98, 0.05, "roc_auc")
+    assert 0.6 < low < 0.98 < high <= 1.0
+    low, high = ends(0.9, 0.2, "r2")
+    assert low < 0.7 < 0.9 < high < 1.0
+    assert ends(-0.1, 0.2, "neg_mean_squared_error")[1] < 0.0
+    np.testing.assert_allclose(np.mean(ends(0.3, 0.1, "made up")), 0.3)
+
+
+def test_a_band_covers_all_entries_of_a_share_of_draws_and_an_interval_each_of_them():
+    X, y = _samples()
+    found = bootstrap(TraceNormRegressor(0.1), X, y, n_bootstraps=100, random_state=0, level=0.8)
+    for what in ("coefs", "patterns"):
+        band, each = (np.ptp(found.interval(what, simultaneous=own), axis=0) for own in (True, False))
+        assert np.all(band > 1.3 * each)
+    low, high = found.interval("coefs", simultaneous=True)
+    assert np.mean(np.all((low <= found.coefs) & (found.coefs <= high), axis=(1, 2, 3))) >= 0.8
 
 
 def test_a_spread_that_few_units_carry_is_known_less_well():
@@ -132,7 +190,8 @@ def test_a_spread_that_few_units_carry_is_known_less_well():
     values = np.stack([counts @ own / n for own in units.values()], axis=1)
     nothing = np.zeros((draws, 1))
     values = np.concatenate([values, nothing], axis=1)
-    found = Bootstrap(counts[:, 0], values, values, nothing, nothing, values[0], 0.9, "r2", counts)
+    middle = values.mean(axis=0)
+    found = Bootstrap(counts[:, 0], values, values, nothing, nothing, middle, 0.9, "r2", counts, 0.5, 0.1, 59.0)
     alike, normal, few, still = found._degrees(values)
     assert alike == still == n - 1
     assert few < 10 < 20 < normal <= n - 1
@@ -148,15 +207,13 @@ def test_a_quantile_for_each_entry_is_that_of_numpy():
         np.testing.assert_allclose(_quantile(values, np.full(4, share)), expected, atol=1e-12)
 
 
-def test_intervals_are_wider_for_fewer_groups_and_a_score_stays_within_its_draws():
+def test_intervals_are_wider_for_fewer_groups():
     X, y = _samples()
     found = bootstrap(TraceNormRegressor(0.1), X, y, n_bootstraps=40, random_state=0, level=0.8)
     few = replace(found, counts=found.counts[:, :5])
     for what in ("coefs", "patterns", "angles"):
         widths = [np.ptp(one.interval(what), axis=0) for one in (found, few)]
         assert np.all(widths[1] > widths[0])
-    low, high = found.interval("scores")
-    assert found.scores.min() < low < found.scores.mean() < high < found.scores.max()
 
 
 CASES = {
@@ -210,8 +267,11 @@ def test_other_bad_input_is_refused_in_a_sentence():
     X, y = _samples()
     with pytest.raises(ValueError, match="best_estimator_"):
         bootstrap(TraceNormRegressorCV(), X, y)
+    found = bootstrap(TraceNormRegressor(), X, y, n_bootstraps=2)
     with pytest.raises(ValueError, match="'scores', 'coefs'"):
-        bootstrap(TraceNormRegressor(), X, y, n_bootstraps=2).interval("ranks")
+        found.interval("ranks")
+    with pytest.raises(ValueError, match="'coefs' or 'patterns'"):
+        found.interval("scores", simultaneous=True)
     for sizes in ([1, 2], [500], [2.5], [], 0):
         with pytest.raises(ValueError, match="sizes"):
             learning_curve(TraceNormRegressor(), X, y, sizes=sizes)

@@ -1,12 +1,16 @@
 """Maps: statistics equal refits, corrections hold their error rate, clusters are what their neighbours say."""
 
+import itertools
+
 import numpy as np
 import pytest
+import registry
 from scipy.sparse import csr_array
+from scipy.stats import binom
 from sklearn.base import clone
 
 from tracelearn import TraceNormClassifier, TraceNormRegressor, TraceNormRegressorCV
-from tracelearn.inference import map_test
+from tracelearn.inference import MapTest, map_test
 from tracelearn.inference.maps import _edges, _weighed
 from tracelearn.inference.permutation import exchange_of
 
@@ -97,20 +101,18 @@ def test_maps_are_drawn():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("grouped", [False, True])
-def test_any_false_entry_or_cluster_is_as_rare_as_promised(grouped):
+@pytest.mark.parametrize("dependence", ["none", "within groups", "one target a group"])
+def test_any_false_entry_or_cluster_is_as_rare_as_promised(dependence):
     rng, false = np.random.default_rng(0), []
-    groups = np.arange(40) // 5
-    for _ in range(200):
-        X, y = rng.standard_normal((40, 3, 4)), rng.standard_normal(40)
-        if grouped:
-            X, y = X + rng.standard_normal((8, 3, 4))[groups], y + 2 * rng.standard_normal(8)[groups]
-        options = {"smooth": [1], "n_permutations": 99, "groups": groups if grouped else None}
+    for _ in range(500):
+        X, y, groups = registry.unrelated(rng, dependence)
+        options = {"smooth": [1], "n_permutations": 99, "groups": groups}
         found = map_test(TraceNormRegressor(0.05), X, y, random_state=rng.integers(1 << 30), **options)
         false.append([found.p_values.min() <= 0.1, found.cluster_p_values.min(initial=1.0) <= 0.1])
-    # 200 sets at a level of 0.1: a binomial count is above 0.16 once in 500 times.
-    assert np.all(np.mean(false, axis=0) <= 0.16)
-    assert np.mean(false, axis=0)[0] >= 0.04
+        false[-1].append(found.significant(0.1).any())
+    # 500 sets at a level of 0.1: a binomial count is above this share once in 500 times.
+    assert np.all(np.mean(false, axis=0) <= binom.ppf(0.998, 500, 0.1) / 500)
+    assert np.mean(false, axis=0)[0] >= binom.ppf(0.002, 500, 0.1) / 500
 
 
 def test_a_map_is_drawn_in_the_coordinates_of_its_modes():
@@ -126,5 +128,24 @@ def test_a_map_is_drawn_in_the_coordinates_of_its_modes():
     np.testing.assert_array_equal(found.p_values, plain.p_values)
     axes = found.plot()
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("time", "channel")
+    table = np.eye(3, k=1)
+    ways = ({"smooth": ["time"], "adjacency": {"channel": table}}, {"smooth": [1], "adjacency": {0: table}})
+    clusters = [
+        map_test(TraceNormClassifier(), named, y, n_permutations=9, random_state=0, **way).clusters for way in ways
+    ]
+    np.testing.assert_array_equal(*clusters)
+    with pytest.raises(ValueError, match=r"smooth to be a number or the name of a mode \(channel, time\)"):
+        map_test(TraceNormClassifier(), named, y, smooth=["frequency"])
     np.testing.assert_allclose(axes.images[0].get_extent(), [-0.05, 0.55, 2.5, -0.5])
     assert plain.plot().get_xlabel() == "second mode"
+
+
+def test_what_survives_is_outlined_along_its_edges():
+    pytest.importorskip("matplotlib", reason="figures need matplotlib")
+    kept = np.zeros((3, 4), dtype=bool)
+    kept[1, 1:3] = True
+    found = MapTest(np.eye(3, 4), np.eye(3, 4), np.where(kept, 0.01, 1.0), None, None, "targets", "weights", 2)
+    lines = {tuple(map(tuple, line.get_xydata().tolist())) for line in found.plot().lines}
+    corners = [(0.5, 0.5), (1.5, 0.5), (2.5, 0.5), (2.5, 1.5), (1.5, 1.5), (0.5, 1.5), (0.5, 0.5)]
+    around = {frozenset(pair) for pair in itertools.pairwise(corners)}
+    assert {frozenset(line) for line in lines} == around

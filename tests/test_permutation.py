@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import registry
 from scipy.stats import kstest
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
@@ -205,22 +206,35 @@ def test_the_null_distribution_is_drawn():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("grouped", [False, True])
-def test_p_values_are_uniform_where_there_is_nothing_to_find(grouped):
+@pytest.mark.parametrize("dependence", ["none", "within groups", "one target a group"])
+def test_p_values_are_uniform_where_there_is_nothing_to_find(dependence):
     rng, found = np.random.default_rng(0), []
-    groups = np.arange(40) // 5
     for _ in range(500):
-        X, y = rng.standard_normal((40, 3, 4)), rng.standard_normal(40)
-        if grouped:  # samples and targets of a group have something in common, but nothing with each other
-            X, y = X + rng.standard_normal((8, 3, 4))[groups], y + 2 * rng.standard_normal(8)[groups]
-        options = {
-            "groups": groups if grouped else None,
-            "cv": 4,
-            "n_permutations": 99,
-            "random_state": rng.integers(1 << 30),
-        }
+        X, y, groups = registry.unrelated(rng, dependence)
+        options = {"groups": groups, "cv": 4, "n_permutations": 99, "random_state": rng.integers(1 << 30)}
         p = permutation_test(TraceNormRegressor(alpha=0.2), X, y, **options).p_value
         found.append(p - rng.uniform(0, 0.01))
+    assert kstest(found, "uniform").pvalue > 0.01
+
+
+@pytest.mark.slow
+def test_p_values_of_dependent_samples_are_too_small_where_groups_are_not_given():
+    rng, found = np.random.default_rng(0), []
+    for _ in range(200):
+        X, y, _ = registry.unrelated(rng, "one target a group")
+        test = permutation_test(TraceNormRegressor(alpha=0.2), X, y, cv=4, n_permutations=99, random_state=0)
+        found.append(test.p_value)
+    assert np.mean(np.array(found) <= 0.05) > 0.3
+
+
+@pytest.mark.slow
+def test_p_values_of_a_search_are_uniform_where_selection_is_repeated():
+    rng, found = np.random.default_rng(0), []
+    search = TraceNormRegressorCV(views=None, alphas=4, cv=3)
+    for _ in range(200):
+        X, y, _ = registry.unrelated(rng, "none")
+        p = permutation_test(search, X, y, n_permutations=19, random_state=rng.integers(1 << 30)).p_value
+        found.append(p - rng.uniform(0, 0.05))
     assert kstest(found, "uniform").pvalue > 0.01
 
 

@@ -1,8 +1,9 @@
 """Answers with evidence: tests, intervals and time courses of models, as batches of problems over shared operators."""
 
 from tracelearn.inference.comparison import Comparison, compare
+from tracelearn.inference.curves import LearningCurve, learning_curve
 from tracelearn.inference.decoding import Decoding, decode_over_time, searchlight
-from tracelearn.inference.intervals import Bootstrap, LearningCurve, bootstrap, learning_curve
+from tracelearn.inference.intervals import Bootstrap, bootstrap
 from tracelearn.inference.maps import MapTest, map_test
 from tracelearn.inference.permutation import PermutationTest, permutation_test
 

@@ -20,11 +20,11 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from tracelearn.arrays.array_api import Array
 from tracelearn.estimators.base import TraceNormModel, ZeroWeightsWarning
-from tracelearn.inference.sets import check_count, check_scores, cleaned, read_groups, read_labels, score_name, scored
-from tracelearn.samples.checks import check_finite, read_confounds, small_on_one_thread
+from tracelearn.inference.sets import Plan, check_count, check_scores, cleaned, scored
+from tracelearn.samples.checks import check_finite, small_on_one_thread
 from tracelearn.samples.samples import unnamed
 from tracelearn.selection.cv import SelectionCV
-from tracelearn.selection.folds import corrected_error, folds_of
+from tracelearn.selection.folds import corrected_error
 
 __all__ = ["Comparison", "compare", "flat_rivals"]
 
@@ -167,18 +167,35 @@ def compare(
     (('TraceNormRegressor', 'ridge'), True)
     """
     X, y, _ = unnamed(X, y)
-    X, labels = np.asarray(X), read_labels(X, y)
-    named = _named(models)
-    classifier = is_classifier(next(iter(named.values())))
-    named |= {name: one for name, one in flat_rivals(classifier).items() if yardsticks and name not in named}
+    X, named = np.asarray(X), _named(models)
+    first = next(iter(named.values()))
+    rivals = flat_rivals(is_classifier(first)) if yardsticks else {}
+    named |= {name: one for name, one in rivals.items() if name not in named}
     if len(named) < 2:
         raise ValueError("Expected at least two models to compare, got one: add another, or yardsticks=True.")
     if any(isinstance(one, TraceNormModel | SelectionCV) for one in named.values()) and X.dtype.kind == "f":
         check_finite(X, "X")  # those of a fold would have other numbers
-    confounds = None if confounds is None else read_confounds(confounds, len(labels))
-    groups, name = read_groups(groups, len(labels)), score_name(scoring, classifier=classifier)
-    metadata = {} if groups is None else {"groups": groups}
-    folds = folds_of(cv, labels, None, metadata, classifier=classifier, repeats=check_count(repeats, "repeats"))
+    plan = Plan.of(first, X, y, cv, groups, confounds, scoring, repeats=check_count(repeats, "repeats"))
+    _check_folds(plan, classifier=is_classifier(first))
+    # Not each model's own score: that of a search may be another one.
+    judge = plan.name if scoring is None else scoring
+    scores = np.empty((len(named), len(plan.folds)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ZeroWeightsWarning)
+        # PCA divides by the variance of samples, also where they have none.
+        warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"sklearn\.decomposition")
+        for f, (train, test) in enumerate(plan.folds.splits):
+            clean = cleaned(X, plan.confounds, train)
+            for m, model in enumerate(named.values()):
+                A = X if isinstance(model, SelectionCV) else clean
+                scores[m, f] = _held_out(model, A, plan, train, test, judge)
+    ratio = float(np.mean([len(test) / len(train) for train, test in plan.folds.splits]))
+    return Comparison.of(tuple(named), check_scores(scores), ratio, plan.name)
+
+
+def _check_folds(plan: Plan, *, classifier: bool) -> None:
+    """Refuse folds that leave nothing to compare, or one class to learn from."""
+    labels, folds = plan.labels, plan.folds
     if len(folds) < 2:
         raise ValueError(f"Expected at least two folds to compare models on, got {len(folds)}.")
     alone = [f for f, (train, _) in enumerate(folds.splits) if classifier and len(np.unique(labels[train])) < 2]
@@ -187,25 +204,17 @@ def compare(
             f"Expected two classes in every fold to learn from, got one without fold {alone[0] + 1}: use fewer folds, or leave "
             "out classes of few samples."
         )
-    # Not each model's own score: that of a search may be another one.
-    judge = name if scoring is None else scoring
-    scores = np.empty((len(named), len(folds)))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ZeroWeightsWarning)
-        # PCA divides by the variance of samples, also where they have none.
-        warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"sklearn\.decomposition")
-        for f, (train, test) in enumerate(folds.splits):
-            clean = cleaned(X, confounds, train)
-            for m, model in enumerate(named.values()):
-                searches = isinstance(model, SelectionCV)
-                given = {"groups": groups, "confounds": confounds} if searches else {}
-                own = {key: values[train] for key, values in given.items() if values is not None}
-                A = X if searches else clean
-                fitted: Any = clone(model).fit(A[train], labels[train], **own)
-                fitted = _Informed(fitted, confounds[test]) if searches and confounds is not None else fitted
-                scores[m, f] = scored(check_scoring(fitted, judge), fitted, A[test], labels[test])
-    ratio = float(np.mean([len(test) / len(train) for train, test in folds.splits]))
-    return Comparison.of(tuple(named), check_scores(scores), ratio, name)
+
+
+def _held_out(model: Any, X: Array, plan: Plan, train: Array, test: Array, judge: Any) -> float:
+    """Fit a model to some samples, a search with their groups and confounds, and score it on others."""
+    searches = isinstance(model, SelectionCV)
+    given = {"groups": plan.groups, "confounds": plan.confounds} if searches else {}
+    own = {key: values[train] for key, values in given.items() if values is not None}
+    fitted: Any = clone(model).fit(X[train], plan.labels[train], **own)
+    if searches and plan.confounds is not None:
+        fitted = _Informed(fitted, plan.confounds[test])
+    return scored(check_scoring(fitted, judge), fitted, X[test], plan.labels[test])
 
 
 class _Informed:

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import clone, is_classifier
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
 
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.arrays.linalg import mode_scales
 from tracelearn.estimators.base import TraceNormModel, ZeroWeightsWarning
 from tracelearn.inference.sets import (
+    Plan,
     Reading,
     check_count,
     check_model,
@@ -25,17 +25,16 @@ from tracelearn.inference.sets import (
     cleaned,
     is_shared,
     judged,
-    read_groups,
-    read_labels,
-    score_name,
+    number_of,
     scored,
+    solve_stack,
     warn_of_zero_weights,
 )
 from tracelearn.problems.datafits import SpectralGram, Squares
-from tracelearn.samples.checks import read_confounds, small_on_one_thread
+from tracelearn.samples.checks import small_on_one_thread
 from tracelearn.samples.modes import Mode
 from tracelearn.samples.samples import unnamed
-from tracelearn.selection.folds import Folds, corrected_error, folds_of
+from tracelearn.selection.folds import corrected_error
 
 __all__ = ["Decoding", "decode_over_time", "searchlight"]
 
@@ -165,13 +164,7 @@ def decode_over_time(
     shape, entries = _entries(X)
     check_count(window, "window")
     check_count(step, "step")
-    if isinstance(axis, str):
-        named = [mode.name for mode in modes or ()]
-        if axis not in named:
-            raise ValueError(
-                f"Expected axis to be a number or the name of a mode ({', '.join(named) or 'they have none'}), got {axis!r}."
-            )
-        axis = named.index(axis) + 1
+    axis = 1 + number_of(axis, modes, "axis") if isinstance(axis, str) else axis
     mode = axis - 1 if axis > 0 else axis + len(shape)
     if not 0 <= mode < len(shape) or axis == 0:
         raise ValueError(
@@ -192,7 +185,7 @@ def searchlight(
     y: Any,
     neighbours: Any,
     *,
-    axis: int | None = 1,
+    axis: int | str | None = 1,
     cv: Any = 5,
     groups: Any = None,
     confounds: Any = None,
@@ -205,8 +198,9 @@ def searchlight(
     model, X, y, cv, groups, confounds, scoring : as in ``decode_over_time``
     neighbours : square matrix, sparse or not, or list of index arrays
         Which entries of the axis are in each neighbourhood: the nonzero ones of each row, together with its own, or those listed.
-    axis : int or None, default=1
-        The axis of X whose entries are neighbours, such as sensors; all others stay as they are. None: entries of flat samples.
+    axis : int, str or None, default=1
+        The axis of X whose entries are neighbours, such as sensors, by its number or the name of its mode; all others stay as
+        they are. None: entries of flat samples.
 
     Returns
     -------
@@ -226,6 +220,7 @@ def searchlight(
     """
     X, y, modes = unnamed(X, y)
     shape, entries = _entries(X)
+    axis = 1 + number_of(axis, modes, "axis") if isinstance(axis, str) else axis
     mode = 0 if axis is None else axis - 1 if axis > 0 else axis + len(shape)
     entries = entries.ravel() if axis is None else entries
     if axis == 0 or not 0 <= mode < entries.ndim:
@@ -275,19 +270,14 @@ def _decode(
 ) -> Decoding:
     """Score a model at each part of a sample, given as the numbers of its entries in its shape."""
     check_model(model)
-    labels = read_labels(X, y)
-    groups = read_groups(groups, len(labels))
-    confounds = None if confounds is None else read_confounds(confounds, len(labels))
-    metadata = {} if groups is None else {"groups": groups}
-    folds = folds_of(cv, labels, None, metadata, classifier=is_classifier(model))
-    name = score_name(scoring, classifier=is_classifier(model))
-    chance = _chance(name, labels, classifier=is_classifier(model))
+    plan = Plan.of(model, X, y, cv, groups, confounds, scoring)
+    folds, name, chance = plan.folds, plan.name, _chance(plan.name, plan.labels, classifier=is_classifier(model))
     shape = (len(folds), len(parts), len(parts)) if generalize else (len(folds), len(parts))
     scores = np.empty(shape)
     if not (is_shared(model) and isinstance(model, TraceNormModel) and model._loss().has_moments):
-        _one_by_one(model, to_numpy(X), labels, confounds, parts, folds, scoring, scores)
+        _one_by_one(model, to_numpy(X), plan, parts, scoring, scores)
         return Decoding(check_scores(scores), positions, name, "refit", chance, folds.ratio)
-    reading = Reading.of(model, X, y, confounds)
+    reading = Reading.of(model, X, y, plan.confounds)
     sizes, is_zero = {part.shape for part in parts}, True
     for f, (train, test) in enumerate(folds.splits):
         clean = reading.cleaned(train)
@@ -350,16 +340,7 @@ def _batch(reading: Reading, index: Array, shape: tuple[int, ...], train: Array)
         np.tile(y_mean, T),
         np.diagonal(covariance, axis1=1, axis2=2),
     )
-    problems = model._problems(fit, K)
-    solution = model._solver(fit)(problems, tol=model.tol, max_iter=model.max_iter, exact_ranks=False)
-    if float(np.max(solution.gap)) > model.tol:
-        warnings.warn(
-            f"Expected relative duality gaps of {model.tol:g} at all positions, got {np.max(solution.gap):.1e} at some: increase "
-            "max_iter, scale the features, or accept a larger tol.",
-            ConvergenceWarning,
-            stacklevel=6,
-        )
-    W = problems.rows(solution.W)
+    W = solve_stack(model, fit, K, "positions", exact_ranks=False)
     return W / np.repeat(scales[:, 0], K, axis=0), fit.intercept(W)
 
 
@@ -381,26 +362,17 @@ def _judge(
         scores[some] = judged(reading, scoring, order, z).reshape(-1, T)
 
 
-def _one_by_one(
-    model: Any,
-    X: Array,
-    y: Array,
-    confounds: Array | None,
-    parts: Sequence[Array],
-    folds: Folds,
-    scoring: Any,
-    scores: Array,
-) -> None:
+def _one_by_one(model: Any, X: Array, plan: Plan, parts: Sequence[Array], scoring: Any, scores: Array) -> None:
     """Fit position by position: other losses and other libraries."""
-    scorer = check_scoring(model, scoring)
+    scorer, y = check_scoring(model, scoring), plan.labels
 
     def at(part: Array, samples: Array) -> Array:
         return clean[samples][:, part.reshape(part.shape or (1,))]
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ZeroWeightsWarning)
-        for f, (train, test) in enumerate(folds.splits):
-            clean = cleaned(X.reshape(len(X), -1), confounds, train)
+        for f, (train, test) in enumerate(plan.folds.splits):
+            clean = cleaned(X.reshape(len(X), -1), plan.confounds, train)
             for t, part in enumerate(parts):
                 fitted = clone(model).fit(at(part, train), y[train])
                 if scores.ndim == 2:

@@ -1,9 +1,9 @@
-"""Intervals: how much scores, weights, patterns and ranks depend on the samples that happened to come; learning curves."""
+"""Intervals: how much scores, weights, patterns and ranks depend on the samples that happened to come."""
 
 from __future__ import annotations
 
+import copy
 import math
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,34 +11,19 @@ import numpy as np
 from scipy.stats import norm as normal
 from scipy.stats import t as student
 from sklearn.base import clone, is_classifier
-from sklearn.metrics import check_scoring
 
 from tracelearn.arrays.array_api import Array, to_numpy
-from tracelearn.estimators.base import TraceNormModel, ZeroWeightsWarning
-from tracelearn.inference.sets import (
-    Reading,
-    check_count,
-    check_model,
-    check_scores,
-    cleaned,
-    is_shared,
-    judged,
-    read_groups,
-    read_labels,
-    score_name,
-    scored,
-    warn_of_zero_weights,
-)
-from tracelearn.moments import Moments
-from tracelearn.problems.batch import Solution, in_basis, variances_about
-from tracelearn.problems.datafits import Squares
+from tracelearn.estimators.base import TraceNormModel
+from tracelearn.inference.draws import Drawn, Study, degrees_of, draw
+from tracelearn.inference.sets import Reading, check_count, cleaned, read_groups, read_labels, score_name
 from tracelearn.samples.checks import read_confounds, small_on_one_thread
 from tracelearn.samples.samples import unnamed
-from tracelearn.selection.folds import corrected_error, folds_of
 
-__all__ = ["Bootstrap", "LearningCurve", "bootstrap", "learning_curve"]
+__all__ = ["Bootstrap", "bootstrap"]
 
-_MOST_MISSED = 10  # draws without a score, for each that is wanted
+# The best that a score can be, where it can be as bad as it likes, and those that are shares.
+_BEST = {"r2": 1.0, "explained_variance": 1.0}
+_SHARES = ("accuracy", "balanced_accuracy", "roc_auc", "average_precision", "jaccard", "f1", "precision", "recall")
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,28 +32,24 @@ class Bootstrap:
 
     ``interval`` gives intervals that cover, in ``level`` of all studies of this kind,
 
-    - "coefs", "patterns": those of the same model with the same alpha and endlessly many samples. The penalty shrinks these
-      too: they are not the weights of a model without one. Where a sample has more entries than there are samples, large
-      weights are covered less often than promised, as a fit to few samples shrinks them more; patterns are not affected.
-      Large patterns of few groups vary more upwards than downwards, as variances do.
-    - "scores": the mean score on new samples of models fitted to as many samples drawn with replacement. These have about 63 %
-      of the samples, so it is below the score of the model of all samples where more samples help: see ``learning_curve``.
-      What all draws share, that these samples teach more or less than others would, is not in their spread.
-    - "angles": no true value, which would be zero; they are how far the subspaces of most draws turn.
+    - "scores": the score on new samples, of new groups where there are groups, of this model fitted to as many samples as
+      these, on average over studies;
+    - "coefs": the weights that this model has on average in studies of this size. The penalty shrinks them: they are not the
+      weights of a model without one;
+    - "patterns": the patterns of this model with endlessly many samples;
+    - "angles": no true value, which would be zero. They are how far the subspaces of most draws turn.
 
-    In simulations (``coverage`` in ``tests/test_intervals.py``) intervals of 90 % covered
+    Those of weights and patterns hold for an entry that was chosen beforehand. For all entries at once, and so for the largest of
+    those that were found, ask for ``simultaneous=True``.
 
-    ================================================  =======  ========  ===============  ======
-    200 studies of                                    weights  patterns  largest pattern  scores
-    ================================================  =======  ========  ===============  ======
-    160 samples                                       90 %     92 %      92 %             83 %
-    40 groups of 4 samples that depend on each other  91 %     88 %      84 %             87 %
-    ================================================  =======  ========  ===============  ======
+    In simulations (``python -m benchmarks.coverage``) intervals of 90 % covered
+
+    COVERAGE
 
     Attributes
     ----------
     scores : array of shape (n_bootstraps,)
-        On the samples that were not drawn.
+        On the samples that were not drawn. A draw is worth half of the samples, so these are lower than ``score``.
     coefs, patterns : arrays of shape (n_bootstraps, ...)
         Of the shape of ``coef_``, for each bootstrap.
     ranks : array of shape (n_bootstraps, n_modes)
@@ -83,18 +64,25 @@ class Bootstrap:
     scoring : str
     counts : array of shape (n_bootstraps, n_units)
         How often each sample, or each group, was drawn.
+    score : float
+        Of a model of all samples on new ones: that of the draws, and what it gained, if it did, on draws of half as many. Where
+        samples are too few to draw half of them with every class, that of the draws.
+    standard_error : float
+        Of ``score`` over studies: by other samples to judge by, and by other samples to learn from.
+    degrees : float
+        How well the standard error is known, as degrees of freedom: fewer where few units carry most of it.
 
     Examples
     --------
     >>> import numpy as np
     >>> from tracelearn.inference import Bootstrap
-    >>> coefs, ranks = np.arange(99.0)[:, None, None], np.full((99, 2), 1)
+    >>> coefs, ranks, coef = np.arange(99.0)[:, None, None], np.full((99, 2), 1), np.full((1, 1), 49.0)
     >>> counts = np.random.default_rng(0).multinomial(20, np.full(20, 0.05), size=99)
-    >>> found = Bootstrap(np.ones(99), coefs, coefs, ranks, np.zeros((99, 2)), np.ones((1, 1)), 0.9, "r2", counts)
+    >>> found = Bootstrap(np.ones(99), coefs, coefs, ranks, np.zeros((99, 2)), coef, 0.9, "r2", counts, 0.6, 0.1, 19.0)
     >>> found.interval("coefs").ravel().round(1), found.rank_shares(0)
     (array([ 2.8, 95.2]), {1: 1.0})
     >>> print(found)
-    r2 1.000, 90% from 1.000 to 1.000, from 99 bootstraps; ranks found most often 1 (100%), 1 (100%)
+    r2 0.600, 90% from 0.384 to 0.740, from 99 bootstraps; ranks found most often 1 (100%), 1 (100%)
     """
 
     scores: Array
@@ -106,40 +94,79 @@ class Bootstrap:
     level: float
     scoring: str
     counts: Array
+    score: float
+    standard_error: float
+    degrees: float
 
-    def interval(self, what: str = "scores") -> Array:
+    def interval(self, what: str = "scores", *, simultaneous: bool = False) -> Array:
         """Find the interval of "scores", "coefs", "patterns" or "angles": low and high, (2, ...).
 
-        Percentiles are expanded: few samples or groups, drawn again, vary less than new ones would, and know less of how much
-        they vary (Hesterberg, 2015), the less the fewer of them carry most of it. The more certain and the fewer the units, the
-        more bootstraps it takes: no end is beyond all that were drawn.
+        That of scores is Student's, of a share Wilson's, of R² in the logarithm of what is missing to one. Others are
+        percentiles of the draws, expanded: few samples or groups, drawn again, vary less than new ones would, and know less
+        of how much they vary (Hesterberg, 2015), the less the fewer of them carry most of it. The more certain and the fewer
+        the units, the more bootstraps it takes: no end is beyond all that were drawn.
+
+        Parameters
+        ----------
+        what : {"scores", "coefs", "patterns", "angles"}
+        simultaneous : bool, default=False
+            Whether to cover all weights or patterns at once, by the largest of all deviations of each draw, in standard errors
+            (max-T): what holds for an entry that was looked at because it is large.
         """
         if what not in ("scores", "coefs", "patterns", "angles"):
             raise ValueError(f"Expected 'scores', 'coefs', 'patterns' or 'angles', got {what!r}.")
+        if simultaneous and what not in ("coefs", "patterns"):
+            raise ValueError(f"Expected 'coefs' or 'patterns' for a simultaneous interval, got {what!r}.")
+        if what == "scores":
+            return self._of_score()
         values, n = getattr(self, what), self.counts.shape[1]
-        degrees = n - 1 if what == "scores" else self._degrees(values)
-        tail = normal.cdf(math.sqrt(n / (n - 1)) * student.ppf(0.5 - 0.5 * self.level, degrees))
-        found = np.stack([_quantile(values, tail), _quantile(values, 1.0 - tail)])
-        if what != "scores":
-            return found
-        # A draw leaves a share q of the units out, and is scored on these: parts of the same units, of which the mean over
-        # draws has all. What varies is (1 - q) / q times the variance of a score on all of them.
-        left_out = (1.0 - 1.0 / n) ** n
-        mean = np.mean(values)
-        return np.asarray(mean + math.sqrt(left_out / (1.0 - left_out)) * (found - mean))
+        found = (self._around if simultaneous else self._percentiles)(values)
+        if what == "patterns":
+            # A covariance of n units about their mean is short by one of n, and that of their draws once more.
+            return np.asarray(found * (n / (n - 1)) ** 2)
+        if what == "coefs":
+            # Draws shrink weights as these samples did: what they lost is added on the side where it is missing.
+            lost = self.coef - np.mean(values, axis=0)
+            return np.asarray(found + np.stack([np.minimum(lost, 0.0), np.maximum(lost, 0.0)]))
+        return found
+
+    def _of_score(self) -> Array:
+        score, error, n = self.score, self.standard_error, self.counts.shape[1]
+        reach = float(student.ppf(0.5 + 0.5 * self.level, self.degrees))
+        signs = np.array([-1.0, 1.0])
+        if self.scoring.startswith(_SHARES):
+            # So many samples that only judge would have this standard error; one that is zero is that of all units.
+            count = score * (1.0 - score) / error**2 if error > 0 and 0 < score < 1 else float(n)
+            middle = score + reach**2 / (2.0 * count)
+            half = reach * math.sqrt(score * (1.0 - score) / count + (0.5 * reach / count) ** 2)
+            return np.clip((middle + signs * half) / (1.0 + reach**2 / count), 0.0, 1.0)
+        best = _BEST.get(self.scoring, 0.0 if self.scoring.startswith("neg_") else None)
+        if best is None or score >= best:
+            return np.asarray(score + signs * reach * error)
+        return np.asarray(best - (best - score) * np.exp(-signs * reach * error / (best - score)))
+
+    def _percentiles(self, values: Array) -> Array:
+        """Find expanded percentiles of values (n_bootstraps, ...): (2, ...)."""
+        n = self.counts.shape[1]
+        tail = normal.cdf(math.sqrt(n / (n - 1)) * student.ppf(0.5 - 0.5 * self.level, self._degrees(values)))
+        return np.stack([_quantile(values, tail), _quantile(values, 1.0 - tail)])
+
+    def _around(self, values: Array) -> Array:
+        """Find how far all values (n_bootstraps, ...) of a share ``level`` of the draws are from their means, (2, ...)."""
+        n, middle, spread = self.counts.shape[1], np.mean(values, axis=0), np.std(values, axis=0, ddof=1)
+        sizes = np.abs(values - middle) / np.where(spread > 0, spread, 1.0)
+        largest = float(_quantile(np.max(sizes.reshape(len(sizes), -1), axis=1), self.level))
+        reach = student.isf(normal.sf(largest), self._degrees(values)) * math.sqrt(n / (n - 1)) * spread
+        return np.stack([middle - reach, middle + reach])
 
     def _degrees(self, values: Array) -> Array:
         """Find how well the spread of values (n_bootstraps, ...) is known, (...), as degrees of freedom.
 
-        A variance of n units has n - 1 where these are normal, and ``2n / (k - 1 + 2 / (n - 1))`` where their kurtosis is k. What
-        a unit does to a value is its covariance with how often the unit was drawn; of few draws much of that is noise, which is
-        normal and hides the kurtosis.
+        What a unit does to a value is its covariance with how often the unit was drawn; of few draws much of that is noise.
         """
         draws, n = self.counts.shape
         moves = np.tensordot(self.counts - 1.0, values - np.mean(values, axis=0), (0, 0))  # (n_units, ...)
-        moves = moves / np.where(np.any(moves, axis=0), np.sqrt(np.mean(moves**2, axis=0)), 1.0)
-        excess = np.maximum(np.mean(moves**4, axis=0) - 3.0, 0.0) * (1.0 + n / draws) ** 2
-        return np.clip(2.0 * n / (excess + 2.0 + 2.0 / (n - 1)), min(2, n - 1), n - 1)
+        return degrees_of(moves, n / draws)
 
     def rank_shares(self, mode: int) -> dict[int, float]:
         """Tell how often each rank of a mode was found."""
@@ -152,7 +179,7 @@ class Bootstrap:
         often = [max(self.rank_shares(mode).items(), key=lambda pair: pair[1]) for mode in modes]
         ranks = ", ".join(f"{rank} ({share:.0%})" for rank, share in often)
         return (
-            f"{self.scoring} {np.mean(self.scores):.3f}, {self.level:.0%} from {low:.3f} to {high:.3f}, from "
+            f"{self.scoring} {self.score:.3f}, {self.level:.0%} from {low:.3f} to {high:.3f}, from "
             f"{len(self.scores)} bootstraps; ranks found most often {ranks}"
         )
 
@@ -221,28 +248,41 @@ def bootstrap(
     X, y, _ = unnamed(X, y)
     X, labels = to_numpy(X), read_labels(X, y)
     given = np.arange(len(labels)) if groups is None else read_groups(groups, len(labels))
-    numbers = np.unique(to_numpy(given), return_inverse=True)[1]
+    units = np.unique(to_numpy(given), return_inverse=True)[1]
     name = score_name(scoring, classifier=is_classifier(model))
-    judge = scoring or name
     confounds = None if confounds is None else read_confounds(confounds, len(labels))
     whole = clone(model).fit(cleaned(X, confounds, np.ones(len(labels))), labels)
-    first = np.unique(numbers, return_index=True)[1]
-    found: list[tuple[Any, ...]] = []
-    missed = 0
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ZeroWeightsWarning)
-        while len(found) < count:
-            weight = _drawn(numbers, labels, random, classifier=is_classifier(model))
-            clean, left = cleaned(X, confounds, weight), np.flatnonzero(weight == 0)
-            one = clone(model).fit(clean, labels, sample_weight=weight)
-            score = scored(check_scoring(one, judge), one, clean[left], labels[left])
-            if np.isfinite(score):
-                subspaces = zip(*_subspaces(one, whole), strict=True)
-                found.append((score, one.coef_, one.patterns_, *subspaces, weight[first]))
-            elif (missed := missed + 1) > _MOST_MISSED * count:
-                check_scores(np.array(score))
-    scores, coefs, patterns, ranks, angles, counts = (np.array(own) for own in zip(*found, strict=True))
-    return Bootstrap(scores, coefs, patterns, ranks, angles, whole.coef_, level, name, counts.astype(int))
+    study = Study(Reading.of(model, X, labels), X, confounds, units, scoring, random)
+    full, half = (draw(study, number, size) for number, size in _sizes(count, study.n_units))
+    if full is None:
+        raise ValueError(
+            "Expected samples that can be drawn with every class among them, got none in 1000 draws: pass more of them."
+        )
+    return _bootstrap(full, half, whole, level, name)
+
+
+def _sizes(count: int, n_units: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Say how many draws there are of all units, and of half as many, which tell what more units are worth."""
+    return (count, n_units), ((count + 1) // 2, (n_units + 1) // 2)
+
+
+def _bootstrap(full: Drawn, half: Drawn | None, whole: Any, level: float, name: str) -> Bootstrap:
+    """Gather what draws found, and extend their score to that of all samples."""
+    shape = (len(full.scores), *np.shape(whole.coef_))
+    coefs, patterns = (a.reshape(shape) for a in (full.rows, full.patterns))
+    factors = whole.mode_factors_
+    subspaces = np.array([_subspaces(_factors(W, whole), factors) for W in coefs])  # (B, modes, 2)
+    ranks, angles = subspaces[..., 0].astype(int), subspaces[..., 1]
+    drawn = full.influence()
+    extended = drawn if half is None else drawn.extended(half.influence())
+    score = max(drawn.score, extended.score)  # a score that falls with more units says nothing of still more
+    score = min(score, 1.0) if name.startswith(_SHARES) else score
+    # Of both, as noise may hide a part of either.
+    error = math.sqrt(max(drawn.variance, extended.variance))
+    degrees = float(degrees_of(drawn.moves))
+    return Bootstrap(
+        full.scores, coefs, patterns, ranks, angles, whole.coef_, level, name, full.counts, score, error, degrees
+    )
 
 
 def _quantile(values: Array, share: Any) -> Array:
@@ -254,194 +294,19 @@ def _quantile(values: Array, share: Any) -> Array:
     return np.asarray(ends[0] + (place - low) * (ends[1] - ends[0]))
 
 
-def _drawn(numbers: Array, labels: Array, random: np.random.Generator, *, classifier: bool) -> Array:
-    """Draw groups with replacement until something is left out, and every class drawn; return weights (n,)."""
-    size = int(numbers.max()) + 1
-    for _ in range(1000):
-        counts = np.bincount(random.integers(size, size=size), minlength=size)
-        weight = counts[numbers].astype(float)
-        every = not classifier or len(np.unique(labels[weight > 0])) == len(np.unique(labels))
-        if every and np.sum(weight == 0) >= 2:
-            return weight
-    raise ValueError(
-        "Expected samples that can be drawn with every class among them, got none in 1000 draws: pass more of them."
-    )
+def _factors(coef: Array, whole: Any) -> list[tuple[Array, Array]]:
+    """Find the factors of each mode of weights, as those of a fitted model."""
+    one = copy.copy(whole)
+    one.coef_ = coef
+    return one.mode_factors_  # type: ignore[no-any-return]
 
 
-def _subspaces(one: Any, whole: Any) -> list[tuple[int, float]]:
+def _subspaces(own: list[tuple[Array, Array]], whole: list[tuple[Array, Array]]) -> list[tuple[int, float]]:
     """Find for each mode the rank, and the angle from the subspace of the model of all samples."""
     found = []
-    for (U, s), (V, t) in zip(one.mode_factors_, whole.mode_factors_, strict=True):
+    for (U, s), (V, t) in zip(own, whole, strict=True):
         kept = int(np.sum(t > 1e-6 * max(t[0], 1e-300)))
         cosine = np.linalg.svd(U[:, :kept].T @ V[:, :kept], compute_uv=False).min(initial=1.0) if s[0] > 0 else 0.0
         rank = int(np.sum(s > 1e-6 * s[0])) if s[0] > 0 else 0
         found.append((rank, float(np.degrees(np.arccos(np.clip(cosine, 0.0, 1.0))))))
     return found
-
-
-# --- learning curves --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class LearningCurve:
-    """Held-out scores for growing numbers of training samples.
-
-    Attributes
-    ----------
-    sizes : array of shape (n_sizes,)
-        Training samples; of folds that differ in size the smallest.
-    scores : array of shape (n_folds, n_sizes)
-    scoring : str
-    method : "batch" or "refit"
-        Whether models were solved from growing moments, or fitted to the samples themselves.
-    ratio : float
-        Held-out samples of a fold over all that it learns from, which the standard error needs.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from tracelearn.inference import LearningCurve
-    >>> print(LearningCurve(np.array([10, 20]), np.array([[0.5, 0.6], [0.7, 0.8]]), "accuracy", "batch"))
-    accuracy 0.600 with 10 training samples, 0.700 with 20, over 2 folds
-    """
-
-    sizes: Array
-    scores: Array
-    scoring: str
-    method: str
-    ratio: float = 0.0
-
-    @property
-    def mean(self) -> Array:
-        """The mean over folds."""
-        return np.asarray(self.scores.mean(axis=0))
-
-    @property
-    def standard_error(self) -> Array:
-        """The standard error of the mean, corrected for the training samples that folds share, as ``best_score_se_``."""
-        return corrected_error(self.scores.T, self.ratio)
-
-    def __str__(self) -> str:
-        few, many = (f"{self.mean[i]:.3f} with {self.sizes[i]}" for i in (0, -1))
-        return f"{self.scoring} {few} training samples, {many}, over {len(self.scores)} folds"
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the curve with its standard error."""
-        from tracelearn.plotting.inference import draw_curve  # noqa: PLC0415 - matplotlib is optional
-
-        return draw_curve(self, ax)
-
-
-@small_on_one_thread
-def learning_curve(
-    model: Any,
-    X: Any,
-    y: Any = None,
-    *,
-    sizes: Any = 8,
-    cv: Any = 5,
-    groups: Any = None,
-    confounds: Any = None,
-    scoring: Any = None,
-    random_state: int | None = None,
-) -> LearningCurve:
-    """Score a model on held-out samples for growing numbers of training samples.
-
-    With the squared loss every sample is read once for each fold: moments grow, and each solve starts from the one before.
-
-    Parameters
-    ----------
-    model : estimator
-    X, y : samples and targets, in memory; epochs of MNE bring their events as targets
-    sizes : int or sequence of ints, default=8
-        Numbers of training samples; a number of them is spread evenly over those that a fold has.
-    cv, groups, confounds, scoring : as in ``decode_over_time``
-        With confounds models are fitted to the samples themselves.
-    random_state : int, default=None
-        Of the order in which training samples come.
-
-    Returns
-    -------
-    LearningCurve
-
-    Examples
-    --------
-    >>> from tracelearn import TraceNormRegressor
-    >>> from tracelearn.datasets import make_low_rank_regression
-    >>> from tracelearn.inference import learning_curve
-    >>> X, y, W = make_low_rank_regression(200, (5, 4, 3), rank=1, random_state=0)
-    >>> found = learning_curve(TraceNormRegressor(alpha=1.0), X, y, sizes=[20, 160], random_state=0)
-    >>> bool(found.mean[1] > found.mean[0] + 0.1), found.method
-    (True, 'batch')
-    """
-    check_model(model)
-    X, y, _ = unnamed(X, y)
-    random, labels = np.random.default_rng(random_state), read_labels(X, y)
-    groups = read_groups(groups, len(labels))
-    metadata = {} if groups is None else {"groups": groups}
-    folds = folds_of(cv, labels, None, metadata, classifier=is_classifier(model))
-    numbers = _sizes(sizes, min(len(train) for train, _ in folds.splits))
-    orders = [random.permutation(train) for train, _ in folds.splits]
-    if is_classifier(model):
-        orders = [_classes_first(order, labels) for order in orders]
-    name = score_name(scoring, classifier=is_classifier(model))
-    judge = scoring or name
-    scores, has_weights = np.empty((len(folds), len(numbers))), np.ones(len(folds), dtype=bool)
-    confounds = None if confounds is None else read_confounds(confounds, len(labels))
-    batch = is_shared(model) and not model.scaling and model._loss().has_moments and confounds is None
-    reading = Reading.of(model, X, y) if batch else None
-    rows = to_numpy(X)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ZeroWeightsWarning)
-        for f, (order, (_, test)) in enumerate(zip(orders, folds.splits, strict=True)):
-            if reading is not None:
-                scores[f], has_weights[f] = _grown(reading, order, test, numbers, scoring)
-                continue
-            for i, size in enumerate(numbers):
-                clean = cleaned(rows, confounds, order[:size])
-                one = clone(model).fit(clean[order[:size]], labels[order[:size]])
-                scores[f, i] = scored(check_scoring(one, judge), one, clean[test], labels[test])
-    if not np.any(has_weights):
-        warn_of_zero_weights(model)
-    return LearningCurve(numbers, check_scores(scores), name, "batch" if batch else "refit", folds.ratio)
-
-
-def _sizes(sizes: Any, most: int) -> Array:
-    if isinstance(sizes, int | np.integer):
-        return np.unique(np.linspace(0, most, check_count(sizes, "sizes") + 1)[1:].round().astype(int).clip(1))
-    found = np.unique(np.asarray(sizes))
-    if found.dtype.kind not in "iu" or not found.size or found[0] < 2 or found[-1] > most:
-        raise ValueError(f"Expected sizes from 2 to the {most} training samples of the smallest fold, got {sizes}.")
-    return found
-
-
-def _classes_first(order: Array, labels: Array) -> Array:
-    """Let one sample of each class come first, so that the smallest part has all classes."""
-    first = np.sort(np.unique(labels[order], return_index=True)[1])
-    return np.concatenate([order[first], np.delete(order, first)])
-
-
-def _grown(reading: Reading, order: Array, test: Array, sizes: Array, scoring: Any) -> tuple[Array, bool]:
-    """Add training samples to moments in their order; score at each size, and say whether the last fit has weights."""
-    model, samples = reading.model, reading.part(order)
-    K, basis, whole = samples.n_targets, None, samples
-    if 2 * len(order) < samples.n_features:
-        basis, origin, samples = in_basis(whole, fit_intercept=model.fit_intercept)
-        variances = variances_about(whole, origin)
-    (block,), past, solution = samples.blocks, None, None
-    held, found = reading.part(test).rows, np.empty(len(sizes))
-    for i, (start, stop) in enumerate(zip([0, *sizes[:-1]], sizes, strict=True)):
-        more = Moments.of(block.X[start:stop], block.Y[start:stop])
-        past = more if past is None else past + more
-        known = past if model.fit_intercept else past.uncentred()
-        fit = Squares.of(known, ridge=model.ridge, joint=model.target_mode)
-        fit = fit if basis is None else fit.lifted(basis, origin, variances)
-        problems = model._problems(fit, K)
-        start_from: Solution | None = solution
-        solution = model._solver(fit)(
-            problems, tol=model.tol, max_iter=model.max_iter, start=start_from, exact_ranks=False
-        )
-        W = problems.rows(solution.W)
-        scores = to_numpy(held @ W.T + (fit.intercept(W) if model.fit_intercept else 0.0))
-        found[i] = judged(reading, scoring, test[None], scores[None])[0]
-    return found, bool(np.any(to_numpy(W)))

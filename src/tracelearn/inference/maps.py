@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import connected_components
 
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.inference.permutation import exchange_of, p_value
-from tracelearn.inference.sets import Reading, check_count, is_shared, read_groups, solve
+from tracelearn.inference.sets import Reading, check_count, is_shared, number_of, read_groups, solve
 from tracelearn.samples.checks import small_on_one_thread
 from tracelearn.samples.modes import Modes
 from tracelearn.samples.samples import unnamed
@@ -71,11 +71,12 @@ class MapTest:
     modes: Modes | None = None
 
     def significant(self, level: float = 0.05) -> Array:
-        """Tell which entries survive: by themselves, or as part of a cluster where there are clusters."""
-        alone = self.p_values <= level
+        """Tell which entries survive: by themselves, or, where there are clusters, as part of one, each at half the level."""
         if self.clusters is None or self.cluster_p_values is None:
-            return np.asarray(alone)
-        return np.asarray(alone | np.append(False, self.cluster_p_values <= level)[self.clusters])
+            return np.asarray(self.p_values <= level)
+        # Either may be false: together they are so as rarely as the level says.
+        part_of = np.append(False, self.cluster_p_values <= 0.5 * level)[self.clusters]
+        return np.asarray((self.p_values <= 0.5 * level) | part_of)
 
     def __str__(self) -> str:
         found = int(np.sum(self.significant()))
@@ -99,8 +100,8 @@ def map_test(
     y: Any = None,
     *,
     what: str = "patterns",
-    smooth: Sequence[int] = (),
-    adjacency: Mapping[int, Any] | None = None,
+    smooth: Sequence[int | str] = (),
+    adjacency: Mapping[int | str, Any] | None = None,
     n_permutations: int = 1000,
     groups: Any = None,
     confounds: Any = None,
@@ -120,10 +121,12 @@ def map_test(
     model : TraceNormClassifier or TraceNormRegressor
     X, y : samples and targets, in memory; epochs of MNE bring their events as targets
     what : {"patterns", "weights"}, default="patterns"
-    smooth : sequence of ints, default=()
-        Modes of a sample whose successive entries are neighbours, such as time or frequency, counted from 0.
+    smooth : sequence of ints or strs, default=()
+        Modes of a sample whose successive entries are neighbours, such as time or frequency, counted from 0, or by name where
+        the samples have names: "time".
     adjacency : dict of square matrices by mode, default=None
-        Which entries of a mode are neighbours, such as sensors. Without smooth modes and adjacency there are no clusters.
+        Which entries of a mode are neighbours, such as sensors: {"channel": that of ``mne.channels.find_ch_adjacency``}.
+        Without smooth modes and adjacency there are no clusters.
     n_permutations : int, default=1000
     groups, confounds : arrays of one row for each sample, default=None
         As in ``permutation_test``; confounds are regressed out of all samples.
@@ -161,7 +164,8 @@ def map_test(
     reading = Reading.of(model, X, y, confounds)
     reading = reading.cleaned(np.arange(reading.n))
     shape, K = reading.samples.shape, reading.samples.n_targets
-    edges = _edges(shape, smooth, adjacency)
+    tables = {number_of(mode, modes, "adjacency"): table for mode, table in (adjacency or {}).items()}
+    edges = _edges(shape, [number_of(mode, modes, "smooth") for mode in smooth], tables)
     exchange = exchange_of(reading.labels, read_groups(groups, reading.n))
     order = np.concatenate([np.arange(reading.n)[None], exchange.draw(reading.n, count, random)])
     samples = reading.part(np.arange(reading.n), order)

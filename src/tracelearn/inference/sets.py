@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import device
 from scipy.stats import rankdata
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning, UndefinedMetricWarning
 from sklearn.metrics import get_scorer, get_scorer_names
 
@@ -28,13 +28,16 @@ from tracelearn.losses import Loss
 from tracelearn.moments import Moments
 from tracelearn.problems.batch import Problems, Solution, choose_form, datafit
 from tracelearn.problems.datafits import Squares
-from tracelearn.samples.checks import check_finite
+from tracelearn.samples.checks import check_finite, read_confounds
+from tracelearn.samples.modes import Modes
 from tracelearn.samples.samples import Block, Samples, as_raw
+from tracelearn.selection.folds import Folds, folds_of
 from tracelearn.selection.scorers import with_scores
 from tracelearn.solvers import admm
 
 __all__ = [
     "Pace",
+    "Plan",
     "Reading",
     "check_count",
     "check_model",
@@ -43,11 +46,13 @@ __all__ = [
     "cleaned",
     "is_shared",
     "judged",
+    "number_of",
     "read_groups",
     "read_labels",
     "score_name",
     "scored",
     "solve",
+    "solve_stack",
     "warn_of_zero_weights",
 ]
 
@@ -121,6 +126,17 @@ def read_groups(groups: Any, n: int) -> Array | None:
     return found
 
 
+def number_of(mode: Any, modes: Modes | None, what: str) -> Any:
+    """Find the number of a mode that was called by its name; numbers stay as they are."""
+    if not isinstance(mode, str):
+        return mode
+    names = [own.name for own in modes or ()]
+    if mode not in names:
+        known = ", ".join(names) or "they have none"
+        raise ValueError(f"Expected {what} to be a number or the name of a mode ({known}), got {mode!r}.")
+    return names.index(mode)
+
+
 def cleaned(X: Array, confounds: Array | None, weight: Array) -> Array:
     """Regress confounds out of samples of NumPy, as learned from those of some weight (n,), or from an index of them."""
     if confounds is None:
@@ -128,6 +144,29 @@ def cleaned(X: Array, confounds: Array | None, weight: Array) -> Array:
     weight = weight if weight.dtype.kind == "f" else np.bincount(weight, minlength=len(X)).astype(float)
     rows = np.reshape(X, (len(X), -1))
     return np.reshape(Regression.of(Moments.of(confounds, rows, weight)).residual(rows, confounds), np.shape(X))
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Targets, groups, confounds and folds, checked: what held-out scores begin with."""
+
+    labels: Array
+    groups: Array | None
+    confounds: Array | None
+    folds: Folds
+    name: str  # of the score
+
+    @classmethod
+    def of(
+        cls, model: Any, X: Any, y: Any, cv: Any, groups: Any, confounds: Any, scoring: Any, *, repeats: int = 1
+    ) -> Plan:
+        """Read what was given for a model, and draw folds, of groups whole."""
+        labels, classifier = read_labels(X, y), is_classifier(model)
+        groups = read_groups(groups, len(labels))
+        confounds = None if confounds is None else read_confounds(confounds, len(labels))
+        metadata = {} if groups is None else {"groups": groups}
+        folds = folds_of(cv, labels, None, metadata, classifier=classifier, repeats=repeats)
+        return cls(labels, groups, confounds, folds, score_name(scoring, classifier=classifier))
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,6 +289,20 @@ def solve(
     W = _solved(reading, fit, K, first, max(tol, model.tol), Pace() if pace is None else pace)
     b = fit.intercept(W) if model.fit_intercept else array_namespace(W).zeros_like(W[:, 0])
     return W if scales is None else W / scales, b
+
+
+def solve_stack(model: Any, fit: Squares, n_targets: int, where: str, *, exact_ranks: bool) -> Array:
+    """Solve problems with a system each as one batch, (T K, p); warn of gaps above that of the model, and say where."""
+    problems = model._problems(fit, n_targets)
+    solution = model._solver(fit)(problems, tol=model.tol, max_iter=model.max_iter, exact_ranks=exact_ranks)
+    if (gap := float(np.max(solution.gap))) > model.tol:
+        warnings.warn(
+            f"Expected relative duality gaps of {model.tol:g} at all {where}, got {gap:.1e} at some: increase max_iter, scale "
+            "the features, or accept a larger tol.",
+            ConvergenceWarning,
+            stacklevel=6,
+        )
+    return problems.rows(solution.W)
 
 
 def _solved(reading: Reading, fit: Any, n_targets: int, n_exact: int, tol: float, pace: Pace) -> Array:

@@ -118,17 +118,36 @@ def draw_map(found: Any, ax: Any = None, level: float = 0.05) -> Any:
         axes.plot(np.flatnonzero(kept), values[kept], "o", color=COLOURS[1], label=f"p ≤ {level:g}, corrected")
         axes.set(xlabel="entry" if found.modes is None else found.modes[0].label, ylabel=found.what)
         return axes
-    named = found.modes if values.ndim == 2 else None
-    labels = ("first mode", "second mode" if values.ndim == 2 else "other modes")
+    rows, columns = _two_modes(found.modes, values.shape)
     values, kept = values.reshape(len(values), -1), kept.reshape(len(kept), -1)
-    rows, columns = named or (Mode(words, np.arange(size)) for words, size in zip(labels, values.shape, strict=True))
     reach = float(np.max(np.abs(values))) or 1.0
     image = draw_image(axes, values, rows, columns, upwards=False, cmap="RdBu_r", vmin=-reach, vmax=reach)
-    if np.any(kept):
-        places = [mode.values if mode.is_even else np.arange(len(mode.values)) for mode in (columns, rows)]
-        axes.contour(*places, kept.astype(float), levels=[0.5], colors=INK, linewidths=1.2)
+    _outline(axes, kept, columns, rows)
     axes.figure.colorbar(image, ax=axes, label=f"{found.what}, p ≤ {level:g} outlined")
     return axes
+
+
+def _two_modes(modes: Any, shape: tuple[int, ...]) -> tuple[Mode, Mode]:
+    """Name the first mode of a map, and all others together."""
+    size = int(np.prod(shape[1:]))
+    if modes is None:
+        return Mode("first mode", np.arange(shape[0])), Mode(
+            "second mode" if len(shape) == 2 else "other modes", np.arange(size)
+        )
+    together = Mode(" × ".join(mode.name for mode in modes[1:]), np.arange(size))
+    return modes[0], modes[1] if len(modes) == 2 else together
+
+
+def _outline(axes: Any, kept: Any, columns: Mode, rows: Mode) -> None:
+    """Draw a line around the entries of an image that are kept, along their edges."""
+    x, y = (np.linspace(*mode.edges(), size + 1) for mode, size in ((columns, kept.shape[1]), (rows, kept.shape[0])))
+    inside = np.pad(kept, 1)
+    r, c = np.nonzero(inside[1:-1, 1:] != inside[1:-1, :-1])
+    upright = np.stack([np.stack([x[c], y[r]], axis=1), np.stack([x[c], y[r + 1]], axis=1)], axis=1)
+    r, c = np.nonzero(inside[1:, 1:-1] != inside[:-1, 1:-1])
+    level = np.stack([np.stack([x[c], y[r]], axis=1), np.stack([x[c + 1], y[r]], axis=1)], axis=1)
+    ends = np.concatenate([upright, level])  # (lines, 2, 2)
+    axes.plot(*np.moveaxis(ends, 2, 0).transpose(0, 2, 1), color=INK, linewidth=1.2)
 
 
 def draw_bootstrap(found: Any, ax: Any = None) -> Any:
@@ -136,10 +155,12 @@ def draw_bootstrap(found: Any, ax: Any = None) -> Any:
     panels = Panels()
     panels._open(ax, (1, 3), (3.4, 3.2), "for scores, ranks and angles")
     scores, ranks, angles = panels.axes_
-    scores.hist(found.scores, bins="auto", color=COLOURS[5])
-    for end in found.interval("scores"):
-        scores.axvline(end, **LIMIT)
-    scores.set_title(f"{found.level:.0%} interval between the lines", fontsize="small")
+    counts, _, _ = scores.hist(found.scores, bins="auto", color=COLOURS[5], label="draws, on what they leave out")
+    reach = np.abs(found.interval("scores") - found.score)[:, None]
+    above = 1.08 * float(np.max(counts))
+    label = f"all samples, on new ones, {found.level:.0%}"
+    scores.errorbar(found.score, above, xerr=reach, fmt="D", color=COLOURS[0], capsize=3, label=label)
+    legend_above(scores)
     modes = np.arange(found.ranks.shape[1])
     for mode in modes:
         shares = found.rank_shares(int(mode))

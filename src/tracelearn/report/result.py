@@ -54,6 +54,12 @@ _WORDS = {
     "null": "scores of permutations",
     "selection": "choice of parameters",
 }
+_WORDS_OF_DRAWS = {
+    "scores": "scores of each bootstrap, on what it leaves out",
+    "score": "score of a model of all samples on new ones",
+    "standard_error": "standard error of the score, over studies",
+    "degrees": "degrees of freedom of the standard error",
+}
 _MOST_NUMBERS = 200  # of an array that is listed; of a larger one the page tells the range
 
 
@@ -85,10 +91,9 @@ def result_page(found: Any, title: str | None = None, **options: Any) -> str:
     title = name if title is None else title
     said = "".join(f"<p>{escape(line)}.</p>" for line in str(found).splitlines())
     values = {field.name: getattr(found, field.name) for field in fields(found)}
-    shown = {
-        _WORDS.get(key, key.replace("_", " ")): _shown(value) for key, value in values.items() if value is not None
-    }
-    rows = [[escape(words), value] for words, value in shown.items()]
+    words = _WORDS | (_WORDS_OF_DRAWS if isinstance(found, Bootstrap) else {})
+    shown = {words.get(key, key.replace("_", " ")): _shown(value) for key, value in values.items() if value is not None}
+    rows = [[escape(what), value] for what, value in shown.items()]
     figure = f'<figure><img alt="{escape(name)}" src="{_picture(found, options)}"></figure>'
     body = f'<p class="kicker">{escape(name)}</p><h1>{escape(title)}</h1>{said}{figure}{table(["what", "found"], rows)}'
     return document(title, body, "figure img { max-width: 100%; background: white; }")
