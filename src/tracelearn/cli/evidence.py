@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -101,11 +100,9 @@ def _show(
             write_result_page(found, plot)
         else:
             from tracelearn.files.models import write_atomically
+            from tracelearn.plotting.canvas import picture
 
-            axes = np.ravel(np.array(found.plot(), dtype=object))[0]
-            held = io.BytesIO()
-            axes.figure.savefig(held, format=plot.suffix.lower().removeprefix("."))
-            write_atomically(plot, held.getvalue())
+            write_atomically(plot, picture(found.plot(), plot.suffix.lower().removeprefix(".")))
         rows, facts = {**rows, kind: str(plot)}, {**facts, kind: str(plot)}
     if as_json and not quiet:
         typer.echo(json.dumps(facts))

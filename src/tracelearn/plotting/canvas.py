@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ __all__ = [
     "Panels",
     "legend_above",
     "looks_of",
+    "picture",
     "plain",
     "tick_names",
     "whole_ticks",
@@ -108,6 +110,14 @@ def legend_above(axes: Any, columns: int = 4, **spacing: float) -> None:
     count = min(len(axes.get_legend_handles_labels()[0]), columns)
     options = {"ncols": count, "frameon": False, "fontsize": "small"}
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), **options, **spacing)
+
+
+def picture(axes: Any, kind: str, **options: Any) -> bytes:
+    """Make of a figure, known by its axes, what a file of a kind such as png holds; ``options`` are those of ``savefig``."""
+    figure, held = np.ravel(np.array(axes, dtype=object))[0].figure, io.BytesIO()
+    figure.savefig(held, format=kind, **options)
+    require("matplotlib.pyplot", "plot").close(figure)
+    return held.getvalue()
 
 
 def tick_names(axis: Any, names: Sequence[str], inches: float = 3.0) -> None:

@@ -278,9 +278,13 @@ class PrequentialDisplay(OnePanel):
             raise ValueError(
                 "Expected a report with points, got an empty curve: let the stream go on until its second refresh."
             )
+        return cls.of_curve(report.curve, measure).plot(ax)
+
+    @classmethod
+    def of_curve(cls, curve: Sequence[Any], measure: str) -> Self:
+        """Gather the points of a curve, which may be none."""
         names = ("n_seen", "error", "cumulative_error")
-        columns = {name: np.array([getattr(point, name) for point in report.curve]) for name in names}
-        return cls(**columns, measure=measure).plot(ax)
+        return cls(**{name: np.array([getattr(one, name) for one in curve]) for name in names}, measure=measure)
 
     def plot(self, ax: Any = None) -> Self:
         """Draw on the axes that are given, or on a new figure."""
