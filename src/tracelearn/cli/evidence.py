@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,6 @@ import numpy as np
 import typer
 
 import tracelearn
-from tracelearn.cli.mistakes import refuse
 from tracelearn.cli.shared import (
     AsJson,
     Confounds,
@@ -29,8 +27,9 @@ from tracelearn.cli.shared import (
     read_alpha,
     read_confounds,
     reads_samples,
-    show_table,
+    show,
 )
+from tracelearn.errors import refuse
 
 __all__ = ["compare_command", "over_time_command", "permutation_command"]
 
@@ -104,10 +103,7 @@ def _show(
 
             write_atomically(plot, picture(found.plot(), plot.suffix.lower().removeprefix(".")))
         rows, facts = {**rows, kind: str(plot)}, {**facts, kind: str(plot)}
-    if as_json and not quiet:
-        typer.echo(json.dumps(facts))
-    elif not quiet:
-        show_table(rows)
+    show(facts, rows, as_json=as_json, quiet=quiet)
 
 
 @reads_samples

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,6 @@ import numpy as np
 import typer
 
 import tracelearn
-from tracelearn.cli.mistakes import refuse
 from tracelearn.cli.shared import (
     AsJson,
     Confounds,
@@ -35,10 +33,11 @@ from tracelearn.cli.shared import (
     read_confounds,
     read_modes,
     reads_samples,
-    show_table,
+    show,
     views_in_rows,
     write_page,
 )
+from tracelearn.errors import refuse
 
 __all__ = ["fit_command"]
 
@@ -221,7 +220,4 @@ def fit_command(
             write_page(html, learned, evaluation, out, context)
     facts |= {**learned.for_table(), "confounds": names, "file": str(out)}
     facts |= {} if html is None else {"page": str(html)}
-    if as_json and not quiet:
-        typer.echo(json.dumps(facts))
-    elif not quiet:
-        show_table(_rows(facts))
+    show(facts, _rows(facts), as_json=as_json, quiet=quiet)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 import tracelearn
-from tracelearn.cli.mistakes import refuse
 from tracelearn.cli.predict import load_to_predict, predict_all
 from tracelearn.cli.shared import (
     AsJson,
@@ -26,10 +24,11 @@ from tracelearn.cli.shared import (
     read_confounds,
     read_names,
     reads_samples,
-    show_table,
+    show,
     views_in_rows,
     write_page,
 )
+from tracelearn.errors import refuse
 
 __all__ = ["inspect_command"]
 
@@ -180,9 +179,7 @@ def inspect_command(
             known = read_confounds(data, samples, confounding, reading)
             seen = _evaluate(loaded, open_data(data, samples, target, reading), data, known, quiet=as_json)
         write_page(html, gather(loaded, mode_names=names), seen, model, context)
-    if as_json:
-        typer.echo(json.dumps(facts, default=str))
-    elif html is not None:
+    if html is not None and not as_json:
         echo(f"page of {facts['kind']}: {html}")
     else:
-        show_table(_rows(facts))
+        show(facts, _rows(facts), as_json=as_json)

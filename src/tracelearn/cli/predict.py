@@ -12,7 +12,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from tracelearn.cli.mistakes import printable, refuse
+from tracelearn.cli.mistakes import printable
 from tracelearn.cli.shared import (
     Confounds,
     Data,
@@ -28,6 +28,7 @@ from tracelearn.cli.shared import (
     read_confounds,
     reads_samples,
 )
+from tracelearn.errors import refuse
 
 __all__ = ["Found", "load_to_predict", "predict_all", "predict_command"]
 

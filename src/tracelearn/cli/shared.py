@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import json
 import math
 import os
 import re
@@ -20,7 +21,8 @@ from numpy.typing import NDArray
 
 import tracelearn
 from tracelearn.arrays.array_api import available_memory
-from tracelearn.cli.mistakes import MistakeError, as_option, printable, refuse
+from tracelearn.cli.mistakes import as_option, printable
+from tracelearn.errors import InputError, refuse
 from tracelearn.samples.opening import place_of
 
 __all__ = [
@@ -53,6 +55,7 @@ __all__ = [
     "read_modes",
     "read_names",
     "reads_samples",
+    "show",
     "show_table",
     "targets_of",
     "views_in_rows",
@@ -152,7 +155,7 @@ def open_data(data: str, samples: str, target: str | None, reading: dict[str, An
     try:
         return tracelearn.open_source(data, samples=samples, target=target, **reading)
     except (ValueError, OSError, ImportError) as error:
-        raise MistakeError(_about(role, as_option(str(error)))) from error
+        raise InputError(_about(role, as_option(str(error)))) from error
 
 
 def _about(role: str, sentence: str) -> str:
@@ -192,15 +195,15 @@ def targets_of(source: Any, data: str, role: str = "target") -> NDArray[Any]:
     try:
         parts = [y for y, _ in source.targets()]
     except ValueError as error:
-        raise MistakeError(_about(role, str(error))) from error
+        raise InputError(_about(role, str(error))) from error
     if parts[0] is None:
         raise missing_targets(data)
     return np.concatenate(parts)
 
 
-def missing_targets(data: str) -> MistakeError:
+def missing_targets(data: str) -> InputError:
     """Say that a file has samples alone."""
-    return MistakeError(
+    return InputError(
         f"Expected targets with the samples, got {data}, which has none: name another file with --target."
     )
 
@@ -418,6 +421,16 @@ def name_modes(model: Any, modes: Any) -> None:
 def echo(text: str, *, err: bool = False) -> None:
     """Print a line."""
     typer.echo(printable(text), err=err)
+
+
+def show(facts: dict[str, Any], rows: dict[str, str], *, as_json: bool, quiet: bool = False) -> None:
+    """Print what was found: for programs as one line of JSON, for people as a table."""
+    if quiet:
+        return
+    if as_json:
+        typer.echo(json.dumps(facts, default=str))
+    else:
+        show_table(rows)
 
 
 def show_table(rows: dict[str, str]) -> None:

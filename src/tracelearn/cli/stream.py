@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 import tracelearn
-from tracelearn.cli.mistakes import INTERRUPTED, refuse, telling
+from tracelearn.cli.mistakes import INTERRUPTED, telling
 from tracelearn.cli.shared import (
     Data,
     Quiet,
@@ -23,6 +23,7 @@ from tracelearn.cli.shared import (
     open_data,
     reads_samples,
 )
+from tracelearn.errors import refuse
 from tracelearn.optional import check_installed
 
 __all__ = ["stream_command"]
