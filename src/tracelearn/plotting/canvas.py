@@ -47,6 +47,7 @@ class Panels:
         need: str,
         count: int | None = None,
         widths: Sequence[float] | None = None,
+        framed: bool = False,
     ) -> None:
         """Keep ``count`` axes in an array, and their figure.
 
@@ -58,6 +59,7 @@ class Panels:
         need : what the axes are for, as an error says it
         count : of panels, by default all of the grid
         widths : of the columns of a new figure, as multiples of a panel; by default all one
+        framed : whether the frames stay whole, as around images
         """
         count = grid[0] * grid[1] if count is None else count
         if ax is None:
@@ -69,15 +71,17 @@ class Panels:
             self.axes_ = table.ravel()[:count]
             for cell in table.ravel()[count:]:
                 cell.remove()
-            return
-        kind = require("matplotlib.axes", "plot").Axes
-        given = [ax] if isinstance(ax, kind) else list(np.ravel(np.array(ax, dtype=object)))
-        are_axes = all(isinstance(one, kind) for one in given)
-        if len(given) != count or not are_axes:
-            got = f"{len(given)}" if are_axes else type(ax).__name__
-            raise ValueError(f"Expected {count} axes of matplotlib, {need}, got {got}: pass as many, or ax=None.")
-        self.axes_, self.figure_ = np.empty(count, dtype=object), given[0].figure
-        self.axes_[:] = given
+        else:
+            kind = require("matplotlib.axes", "plot").Axes
+            given = [ax] if isinstance(ax, kind) else list(np.ravel(np.array(ax, dtype=object)))
+            are_axes = all(isinstance(one, kind) for one in given)
+            if len(given) != count or not are_axes:
+                got = f"{len(given)}" if are_axes else type(ax).__name__
+                raise ValueError(f"Expected {count} axes of matplotlib, {need}, got {got}: pass as many, or ax=None.")
+            self.axes_, self.figure_ = np.empty(count, dtype=object), given[0].figure
+            self.axes_[:] = given
+        for axes in () if framed else self.axes_:
+            plain(axes)
 
 
 class OnePanel(Panels):

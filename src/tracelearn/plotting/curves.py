@@ -19,7 +19,6 @@ from tracelearn.plotting.canvas import (
     OnePanel,
     legend_above,
     looks_of,
-    plain,
     whole_ticks,
 )
 from tracelearn.plotting.modes import as_modes, check_model, cv_curve
@@ -158,7 +157,6 @@ class PathDisplay(OnePanel):
 
 def _finish(axes: Any, x: str, y: str) -> None:
     axes.set(xlabel=x, ylabel=y)
-    plain(axes)
     legend_above(axes, columnspacing=1.2, handlelength=2.2)
 
 

@@ -16,9 +16,9 @@ from tracelearn.errors import InputError
 from tracelearn.samples import iterables
 from tracelearn.samples.places import Place, opened
 from tracelearn.samples.source import Batch, Source
-from tracelearn.samples.tables import Table, entries, form, from_row, unpack
+from tracelearn.samples.tables import Table, column_of, entries, form, from_row, unpack
 
-__all__ = ["stream", "table"]
+__all__ = ["column", "stream", "table"]
 
 _LARGEST_BLOCK = 16 * 2**20  # bytes
 
@@ -31,6 +31,9 @@ def table(place: Place, columns: Sequence[str] = ()) -> Table:
         schema = _open(place, None, stack).schema
     batches = partial(_batches, place, schema)
     return Table(schema, sum(map(len, batches(columns[:1], 0, 1))) if columns else 0, batches)
+
+
+column = partial(column_of, table)
 
 
 def _open(place: Place, options: Any, stack: ExitStack) -> Any:

@@ -23,7 +23,7 @@ from tracelearn.samples.names import ALONG, DECIMALS, PARTS, axis, grid
 from tracelearn.samples.places import Place
 from tracelearn.samples.source import Column, check_length
 
-__all__ = ["Table", "column", "entries", "form", "from_row", "unpack", "warn_of_columns"]
+__all__ = ["Table", "column_of", "entries", "form", "from_row", "unpack", "warn_of_columns"]
 
 _INDEX = re.compile(r"|Unnamed: \d+|__index_level_\d+__")  # what pandas calls the names of rows
 _FEWEST_ALONG = 10  # numbers that are the names of columns: no other column is one of the same axis
@@ -47,7 +47,7 @@ class Table:
     files: tuple[Place, ...] = ()
 
 
-def column(open_table: Callable[..., Table], place: Place, name: str | tuple[str, ...]) -> Column:
+def column_of(open_table: Callable[..., Table], place: Place, name: str | tuple[str, ...]) -> Column:
     """Find the shape and the type of a column, or of several that are the entries of one value."""
     names = (name,) if isinstance(name, str) else name
     table = open_table(place, names)
