@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,25 +10,9 @@ import numpy as np
 import typer
 
 import tracelearn
-from tracelearn.cli.mistakes import refuse
-from tracelearn.cli.shared import (
-    AsJson,
-    Confounds,
-    Data,
-    Groups,
-    Quiet,
-    Samples,
-    Target,
-    TaskName,
-    check_out,
-    mode_number,
-    name_confounds,
-    open_groups,
-    read_alpha,
-    read_confounds,
-    reads_samples,
-    show_table,
-)
+from tracelearn.cli.reading import Confounds, Data, Groups, Input, Samples, Target, reads_samples
+from tracelearn.cli.shared import AsJson, Quiet, TaskName, check_out, mode_number, read_alpha, show
+from tracelearn.errors import refuse
 
 __all__ = ["compare_command", "over_time_command", "permutation_command"]
 
@@ -47,34 +28,24 @@ Plot = Annotated[
 Force = Annotated[bool, typer.Option("--force", help="Replace the file of the figure if it is there.")]
 
 
-def _read(
-    data: str,
-    target: str,
-    samples: str,
-    groups: str | None,
-    confounds: str | None,
-    task: str,
-    cv: int,
-    reading: dict[str, Any],
-) -> tuple[Any, Any, bool, Any]:
-    """Read samples, targets and groups, and confounds; say whether targets are labels, and what the modes are called."""
-    names, reading = name_confounds(confounds, target, reading)
-    source, grouped = open_groups(data, samples, target, groups, reading)
+def _read(given: Input, task: str, cv: int, plot: Path | None, *, force: bool) -> tuple[Any, Any, bool, Any]:
+    """Read samples, targets and groups, and confounds; say whether targets are labels, and what the modes are called.
+
+    A place for a figure is refused before the work rather than after it.
+    """
+    check_out(plot, "figure", force=force, option="--plot", inputs=given.files)
+    known = plot is None or plot.suffix.lower() in _FIGURES
+    refuse(not known, f"Expected a figure as .png, .svg or .pdf, or a page as .html, got {plot}: correct --plot.")
+    source, grouped = given.open(), given.open_groups()
     from tracelearn.cli import learning, progress  # after what may be refused: it takes a second
 
     with progress.Bar(quiet=True) as bar:
-        found = learning.read(source, grouped, data, bar)
-    refuse(not isinstance(found.X, np.ndarray), f"Expected samples that fit in memory, got {data}: take some of them.")
+        found = learning.read(source, grouped, given.data, bar)
+    large = f"Expected samples that fit in memory, got {given.data}: take some of them."
+    refuse(not isinstance(found.X, np.ndarray), large)
     chosen = learning.find_task(found.y, task)
     learning.check_folds(found, cv, chosen)
-    return found, read_confounds(data, samples, names, reading), chosen.is_classification, source.modes
-
-
-def _check_plot(plot: Path | None, inputs: Sequence[str | None], *, force: bool) -> None:
-    """Refuse a place for a figure before the work rather than after it."""
-    check_out(plot, "figure", force=force, option="--plot", inputs=inputs)
-    known = plot is None or plot.suffix.lower() in _FIGURES
-    refuse(not known, f"Expected a figure as .png, .svg or .pdf, or a page as .html, got {plot}: correct --plot.")
+    return found, given.read_confounds(), chosen.is_classification, source.modes
 
 
 def _model(alpha: str, *, classes: bool, **search: Any) -> Any:
@@ -101,16 +72,11 @@ def _show(
             write_result_page(found, plot)
         else:
             from tracelearn.files.models import write_atomically
+            from tracelearn.plotting.canvas import picture
 
-            axes = np.ravel(np.array(found.plot(), dtype=object))[0]
-            held = io.BytesIO()
-            axes.figure.savefig(held, format=plot.suffix.lower().removeprefix("."))
-            write_atomically(plot, held.getvalue())
+            write_atomically(plot, picture(found.plot(), plot.suffix.lower().removeprefix(".")))
         rows, facts = {**rows, kind: str(plot)}, {**facts, kind: str(plot)}
-    if as_json and not quiet:
-        typer.echo(json.dumps(facts))
-    elif not quiet:
-        show_table(rows)
+    show(facts, rows, as_json=as_json, quiet=quiet)
 
 
 @reads_samples
@@ -142,8 +108,8 @@ def permutation_command(
 
     Targets are permuted within groups; where every group has one target, whole groups are.
     """
-    _check_plot(plot, (data, target, groups, confounds, reading["mask"]), force=force)
-    found, confounding, classes, _ = _read(data, target, samples, groups, confounds, task, cv, reading)
+    given = Input(data, samples, target, reading, groups, confounds)
+    found, confounding, classes, _ = _read(given, task, cv, plot, force=force)
     from tracelearn.inference import permutation_test
 
     model = _model(alpha, classes=classes, views=None)
@@ -195,8 +161,8 @@ def compare_command(
     reading: dict[str, Any],
 ) -> None:
     """Compare the trace norm with ridge and logistic regression on flat samples, on the same folds."""
-    _check_plot(plot, (data, target, groups, confounds, reading["mask"]), force=force)
-    found, confounding, classes, _ = _read(data, target, samples, groups, confounds, task, cv, reading)
+    given = Input(data, samples, target, reading, groups, confounds)
+    found, confounding, classes, _ = _read(given, task, cv, plot, force=force)
     from tracelearn.inference import compare
 
     model = {"trace norm": _model(alpha, classes=classes)}
@@ -240,8 +206,8 @@ def over_time_command(
     reading: dict[str, Any],
 ) -> None:
     """Fit and score a model at each position along a mode, such as time."""
-    _check_plot(plot, (data, target, groups, confounds, reading["mask"]), force=force)
-    found, confounding, classes, modes = _read(data, target, samples, groups, confounds, task, cv, reading)
+    given = Input(data, samples, target, reading, groups, confounds)
+    found, confounding, classes, modes = _read(given, task, cv, plot, force=force)
     from tracelearn.inference import decode_over_time
 
     model = getattr(tracelearn, "TraceNormClassifier" if classes else "TraceNormRegressor")()

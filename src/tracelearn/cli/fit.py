@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -12,33 +11,25 @@ import numpy as np
 import typer
 
 import tracelearn
-from tracelearn.cli.mistakes import refuse
+from tracelearn.cli.reading import Confounds, Data, Groups, Input, Samples, Target, reads_samples
 from tracelearn.cli.shared import (
     AsJson,
-    Confounds,
     Coordinates,
-    Data,
-    Groups,
     Html,
     ModeNames,
     Quiet,
-    Samples,
-    Target,
     TaskName,
     check_out,
     components_in_words,
     mode_number,
-    name_confounds,
     name_modes,
-    open_groups,
     read_alpha,
-    read_confounds,
     read_modes,
-    reads_samples,
-    show_table,
+    show,
     views_in_rows,
     write_page,
 )
+from tracelearn.errors import refuse
 
 __all__ = ["fit_command"]
 
@@ -183,15 +174,13 @@ def fit_command(
 
     Labels get a classifier, numbers a regressor. Alpha, mode weights and how samples are seen are chosen by cross-validation.
     """
-    given = (data, target, groups, confounds, reading["mask"])
-    check_out(out, "model", force=force, inputs=given)
-    check_out(html, "page", force=force, option="--html", inputs=(*given, out))
+    given = Input(data, samples, target, reading, groups, confounds)
+    check_out(out, "model", force=force, inputs=given.files)
+    check_out(html, "page", force=force, option="--html", inputs=(*given.files, out))
     strength, shape = read_alpha(alpha), reading["tensor_shape"]
     seen = _views(views, time_axis, strength)
     refuse(not ridge < math.inf, f"Expected a number of at least 0 for --ridge, got {ridge}: correct it.")
-    names, reading = name_confounds(confounds, target, reading)
-    source, grouped = open_groups(data, samples, target, groups, reading)
-    confounding = read_confounds(data, samples, names, reading)
+    source, grouped, confounding = given.open(), given.open_groups(), given.read_confounds()
     modes = read_modes(mode_names, coordinates, shape or source.sample_shape or (), source.modes)
     if time_axis not in ("auto", "none"):
         seen["time_axis"] = mode_number(time_axis, modes, "--time-axis")
@@ -219,9 +208,6 @@ def fit_command(
         learned = gather(model)
         if html is not None:
             write_page(html, learned, evaluation, out, context)
-    facts |= {**learned.for_table(), "confounds": names, "file": str(out)}
+    facts |= {**learned.for_table(), "confounds": given.confound_names, "file": str(out)}
     facts |= {} if html is None else {"page": str(html)}
-    if as_json and not quiet:
-        typer.echo(json.dumps(facts))
-    elif not quiet:
-        show_table(_rows(facts))
+    show(facts, _rows(facts), as_json=as_json, quiet=quiet)

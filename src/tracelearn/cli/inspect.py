@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 import tracelearn
-from tracelearn.cli.mistakes import refuse
 from tracelearn.cli.predict import load_to_predict, predict_all
+from tracelearn.cli.reading import Confounds, Input, missing_targets, reads_samples
 from tracelearn.cli.shared import (
     AsJson,
-    Confounds,
     Html,
     ModeNames,
     check_out,
     components_in_words,
     echo,
     load_file,
-    missing_targets,
-    name_confounds,
-    open_data,
-    read_confounds,
     read_names,
-    reads_samples,
-    show_table,
+    show,
     views_in_rows,
     write_page,
 )
+from tracelearn.errors import refuse
 
 __all__ = ["inspect_command"]
 
@@ -127,18 +121,19 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
     return rows | {"format": "{format}, written by tracelearn {tracelearn}".format(**facts)}
 
 
-def _evaluate(model: Any, source: Any, data: str, confounds: Any, *, quiet: bool) -> Any:
+def _evaluate(model: Any, given: Input, *, quiet: bool) -> Any:
     """Predict the samples of a file and compare with the truth."""
     from tracelearn.cli.progress import Bar
     from tracelearn.report.page import Evaluation
     from tracelearn.report.scores import compare
 
+    confounds, source = given.read_confounds(), given.open()
     with Bar(quiet=quiet) as bar:
         found = predict_all(model, source, bar, confounds=confounds)
     if found.truth is None:
-        raise missing_targets(data)
+        raise missing_targets(given.data)
     compared = compare(model, found.check_truth(model), found.prediction)
-    return Evaluation(compared, f"{len(found.truth):,} samples in {Path(data).name}")
+    return Evaluation(compared, f"{len(found.truth):,} samples in {Path(given.data).name}")
 
 
 @reads_samples
@@ -162,10 +157,10 @@ def inspect_command(
     reading: dict[str, Any],
 ) -> None:
     """Show a model: its parameters, its weights and its duality gap."""
-    given = (data, target, confounds, reading["mask"]) if data else ()
-    check_out(html, "page", force=force, option="--html", inputs=(model, *given))
+    given = Input(data, samples, target, reading, confounds=confounds) if data else None
+    check_out(html, "page", force=force, option="--html", inputs=(model, *(given.files if given else ())))
     refuse(
-        data is not None and html is None,
+        given is not None and html is None,
         "Expected --html with --data, which is for a page, got none: name a file with --html.",
     )
     loaded = load_file(model) if html is None else load_to_predict(model)
@@ -174,15 +169,9 @@ def inspect_command(
     if html is not None:
         from tracelearn.report.model import gather
 
-        seen = None
-        if data is not None:
-            confounding, reading = name_confounds(confounds, target, reading)
-            known = read_confounds(data, samples, confounding, reading)
-            seen = _evaluate(loaded, open_data(data, samples, target, reading), data, known, quiet=as_json)
+        seen = None if given is None else _evaluate(loaded, given, quiet=as_json)
         write_page(html, gather(loaded, mode_names=names), seen, model, context)
-    if as_json:
-        typer.echo(json.dumps(facts, default=str))
-    elif html is not None:
+    if html is not None and not as_json:
         echo(f"page of {facts['kind']}: {html}")
     else:
-        show_table(_rows(facts))
+        show(facts, _rows(facts), as_json=as_json)

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import typer
 
 import tracelearn
-from tracelearn.cli.mistakes import refuse, telling
+from tracelearn.cli.mistakes import telling
 from tracelearn.cli.shared import Quiet, check_out, echo, load_file
+from tracelearn.errors import refuse
 
 __all__ = ["merge_command"]
 

@@ -8,17 +8,12 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tracelearn.errors import InputError as MistakeError
-from tracelearn.errors import refuse
-
 __all__ = [
     "INTERRUPTED",
     "InterruptionError",
-    "MistakeError",
     "as_option",
     "one_line",
     "printable",
-    "refuse",
     "telling",
 ]
 

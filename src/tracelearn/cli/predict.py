@@ -12,22 +12,10 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from tracelearn.cli.mistakes import printable, refuse
-from tracelearn.cli.shared import (
-    Confounds,
-    Data,
-    Samples,
-    as_text,
-    check_file,
-    check_label_memory,
-    check_out,
-    echo,
-    load_file,
-    name_confounds,
-    open_data,
-    read_confounds,
-    reads_samples,
-)
+from tracelearn.cli.mistakes import printable
+from tracelearn.cli.reading import Confounds, Data, Input, Samples, as_text, check_label_memory, reads_samples
+from tracelearn.cli.shared import check_file, check_out, echo, load_file
+from tracelearn.errors import refuse
 
 __all__ = ["Found", "load_to_predict", "predict_all", "predict_command"]
 
@@ -189,11 +177,10 @@ def predict_command(
     """Predict the samples in a file with a model."""
     is_other = out is not None and out.suffix.lower() not in _SUFFIXES
     refuse(is_other, f"Expected a file that ends in {', '.join(_SUFFIXES)}, got {out}: name it so.")
-    check_out(out, "predictions", force=force, inputs=(model, data, target, confounds, reading["mask"]))
+    given = Input(data, samples, target, reading, confounds=confounds)
+    check_out(out, "predictions", force=force, inputs=(model, *given.files))
     check_file(model)
-    names, reading = name_confounds(confounds, target, reading)
-    source, known = open_data(data, samples, target, reading), read_confounds(data, samples, names, reading)
-    loaded = load_to_predict(model)
+    source, known, loaded = given.open(), given.read_confounds(), load_to_predict(model)
     from tracelearn.cli.progress import Bar
     from tracelearn.files.models import write_atomically
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,7 +11,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
 from rich.console import Console, Group
 from rich.live import Live
 from rich.panel import Panel
@@ -144,9 +142,7 @@ def draw_curve(report: Any, path: Path, measure: str) -> None:
     """Draw the prequential curve and write it to a file, in the format that its name asks for."""
     from tracelearn.files.models import write_atomically
     from tracelearn.plotting import PrequentialDisplay
+    from tracelearn.plotting.canvas import picture
 
-    names, image = ("n_seen", "error", "cumulative_error"), io.BytesIO()
-    columns = {name: np.array([getattr(point, name) for point in report.curve]) for name in names}
-    figure = PrequentialDisplay(**columns, measure=measure).plot().figure_
-    figure.savefig(image, format=path.suffix.removeprefix("."), dpi=150)
-    write_atomically(path, image.getvalue())
+    display = PrequentialDisplay.of_curve(report.curve, measure).plot()
+    write_atomically(path, picture(display.ax_, path.suffix.removeprefix("."), dpi=150))

@@ -10,9 +10,10 @@ import rich.console
 import rich.table
 import typer
 
-from tracelearn.cli.mistakes import INTERRUPTED, MistakeError, refuse
+from tracelearn.cli.mistakes import INTERRUPTED
 from tracelearn.cli.progress import Bar
 from tracelearn.cli.shared import Quiet
+from tracelearn.errors import InputError, refuse
 from tracelearn.optional import require
 from tracelearn.paper.estimators import ALGORITHMS
 from tracelearn.paper.reproduce import figures, page
@@ -76,7 +77,7 @@ def _reproduce(options: dict[str, Any], out: Path, *, force: bool, quiet: bool) 
     try:
         settings = make_settings(**options)
     except ValueError as error:
-        raise MistakeError(str(error)) from error
+        raise InputError(str(error)) from error
     require("matplotlib.figure", "plot")  # now, rather than after all the learning
     console = rich.console.Console(quiet=quiet)
     _fresh(out, force=force)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
+import json
 import math
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,42 +18,29 @@ import typer
 from numpy.typing import NDArray
 
 import tracelearn
-from tracelearn.arrays.array_api import available_memory
-from tracelearn.cli.mistakes import MistakeError, as_option, printable, refuse
+from tracelearn.cli.mistakes import printable
+from tracelearn.errors import refuse
 from tracelearn.samples.opening import place_of
 
 __all__ = [
     "AsJson",
-    "Confounds",
     "Coordinates",
-    "Data",
-    "Groups",
     "Html",
     "ModeNames",
     "Quiet",
-    "Samples",
-    "Target",
     "TaskName",
-    "as_text",
     "check_apart",
     "check_file",
-    "check_label_memory",
     "check_out",
     "components_in_words",
     "echo",
     "load_file",
-    "missing_targets",
-    "name_confounds",
     "name_modes",
-    "open_data",
-    "open_groups",
     "read_alpha",
-    "read_confounds",
     "read_modes",
     "read_names",
-    "reads_samples",
+    "show",
     "show_table",
-    "targets_of",
     "views_in_rows",
     "write_page",
 ]
@@ -63,27 +49,6 @@ _MOST_NAMED = 3  # views that add nothing
 
 # --- options ----------------------------------------------------------------------------------------------------------
 
-Data = Annotated[
-    str,
-    typer.Argument(
-        help="File of samples and targets, such as .npz, .h5, .csv, .parquet or .mat; a folder; or an address.",
-        show_default=False,
-    ),
-]
-Samples = Annotated[
-    str,
-    typer.Option(help="Name of the samples in the file, or of the columns of a table that are inputs, such as 'ch*'."),
-]
-Target = Annotated[
-    str, typer.Option(help="Name of the targets in the file, or another file: y.npy, labels.csv:diagnosis.")
-]
-Groups = Annotated[str | None, typer.Option(help="Name of the groups, such as subjects; each stays in one fold.")]
-Confounds = Annotated[
-    str | None,
-    typer.Option(
-        help="Names of numbers in the file, such as age,movement, to regress out of the samples.", show_default=False
-    ),
-]
 TaskName = Annotated[str, typer.Option("--task", help="auto, classification or regression.")]
 Html = Annotated[
     Path | None, typer.Option(help="File for a page about the model, to open in a browser.", show_default=False)
@@ -103,124 +68,6 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the facts as one JSO
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors and warnings.")]
 
 # --- files ------------------------------------------------------------------------------------------------------------
-
-
-def _reading(
-    tensor_shape: Annotated[
-        str | None, typer.Option(help="Shape of a sample where samples are flat, such as 8,100,20.")
-    ] = None,
-    sample_axis: Annotated[
-        int | None, typer.Option(help="Axis that counts samples, such as -1 for channels × time × trials.")
-    ] = None,
-    ignore: Annotated[
-        str | None,
-        typer.Option(help="Columns of a table to leave out, such as id,age; all others are inputs of the model."),
-    ] = None,
-    mask: Annotated[str | None, typer.Option(help="NIfTI image of the voxels to use.")] = None,
-    flat: Annotated[
-        bool, typer.Option("--flat", help="The voxels of the mask as a vector, not the box around it.")
-    ] = False,
-) -> dict[str, Any]:
-    """Gather what is said about the file of the samples."""
-    ignored = () if ignore is None else tuple(name.strip() for name in ignore.split(","))
-    shape = _read_shape(tensor_shape)
-    return {"tensor_shape": shape, "sample_axis": sample_axis, "ignore": ignored, "mask": mask, "flat": flat}
-
-
-def reads_samples(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of reading, which it gets as one argument, ``reading``."""
-    own, added = (inspect.signature(function, eval_str=True) for function in (command, _reading))
-
-    @wraps(command)
-    def reader(**options: Any) -> None:
-        reading = _reading(**{name: options.pop(name) for name in added.parameters})
-        command(**options, reading=reading)
-
-    kept = [one for one in own.parameters.values() if one.name != "reading"]
-    reader.__signature__ = own.replace(parameters=[*kept, *added.parameters.values()])  # type: ignore[attr-defined]
-    return reader
-
-
-def _read_shape(text: str | None) -> tuple[int, ...] | None:
-    if text is None:
-        return None
-    sizes = tuple(int(size) if size.strip().isdecimal() else 0 for size in text.split(","))
-    refuse(min(sizes) < 1, f"Expected sizes such as 8,100,20 for --tensor-shape, got {text!r}: name every mode's size.")
-    return sizes
-
-
-def open_data(data: str, samples: str, target: str | None, reading: dict[str, Any], role: str = "target") -> Any:
-    """Open a file of samples, or say in one sentence why not, with the options of the command line."""
-    try:
-        return tracelearn.open_source(data, samples=samples, target=target, **reading)
-    except (ValueError, OSError, ImportError) as error:
-        raise MistakeError(_about(role, as_option(str(error)))) from error
-
-
-def _about(role: str, sentence: str) -> str:
-    """Say of groups, or confounds, what is said of targets, which they are for a source."""
-    words = {"Expected target ": f"Expected {role} ", "--target": f"--{role}", "one target ": f"one {role[:-1]} "}
-    for before, after in ({} if role == "target" else words | {"targets": role}).items():
-        sentence = sentence.replace(before, after)
-    return sentence
-
-
-def open_groups(data: str, samples: str, target: str, groups: str | None, reading: dict[str, Any]) -> tuple[Any, Any]:
-    """Open a file of samples with their targets, and with their groups where there are any."""
-    if groups is None:
-        return open_data(data, samples, target, reading), None
-    columns = [name for name in (target, groups) if not Path(name.rpartition(":")[0] or name).exists()]
-    apart = {**reading, "ignore": (*reading["ignore"], *columns)}
-    return open_data(data, samples, target, apart), open_data(data, samples, groups, apart, "groups")
-
-
-def name_confounds(confounds: str | None, target: str | None, reading: dict[str, Any]) -> tuple[list[str], Any]:
-    """Read names of confounds that are separated by commas; of a wide table they and the target are no entries of samples."""
-    if confounds is None:
-        return [], reading
-    names = [name.strip() for name in confounds.split(",")]
-    apart = [name for name in (*names, target) if name is not None]
-    return names, {**reading, "ignore": (*reading["ignore"], *apart)}
-
-
-def read_confounds(data: str, samples: str, names: list[str], reading: dict[str, Any]) -> Any:
-    """Read the confounds of a file, (n, q), or None where none are named."""
-    sources = [open_data(data, samples, name, reading, "confounds") for name in names]
-    return np.column_stack([targets_of(one, data, "confounds") for one in sources]) if sources else None
-
-
-def targets_of(source: Any, data: str, role: str = "target") -> NDArray[Any]:
-    """Read the targets of a file, or what else has the role of targets in it, all at once."""
-    try:
-        parts = [y for y, _ in source.targets()]
-    except ValueError as error:
-        raise MistakeError(_about(role, str(error))) from error
-    if parts[0] is None:
-        raise missing_targets(data)
-    return np.concatenate(parts)
-
-
-def missing_targets(data: str) -> MistakeError:
-    """Say that a file has samples alone."""
-    return MistakeError(
-        f"Expected targets with the samples, got {data}, which has none: name another file with --target."
-    )
-
-
-def as_text(labels: NDArray[Any]) -> NDArray[Any]:
-    """Decode labels that are bytes; all else stays what it is."""
-    return np.char.decode(labels, "utf-8", "backslashreplace") if labels.dtype.kind == "S" else labels
-
-
-def check_label_memory(labels: NDArray[Any], count: int) -> None:
-    """Refuse so many predictions of labels that fill the memory: an array of text has every entry as long as the longest."""
-    if labels.dtype.kind in "OUST":
-        longest = max((len(label) for label in np.unique(labels).tolist() if isinstance(label, str | bytes)), default=0)
-        refuse(
-            16 * longest * count > available_memory(),  # truth and predictions, and a copy of each
-            f"Expected labels that fit in memory, got {count:,} samples and a label of {longest:,} characters: shorten it, or "
-            "number the classes.",
-        )
 
 
 def check_file(path: Path) -> None:
@@ -420,6 +267,16 @@ def name_modes(model: Any, modes: Any) -> None:
 def echo(text: str, *, err: bool = False) -> None:
     """Print a line."""
     typer.echo(printable(text), err=err)
+
+
+def show(facts: dict[str, Any], rows: dict[str, str], *, as_json: bool, quiet: bool = False) -> None:
+    """Print what was found: for programs as one line of JSON, for people as a table."""
+    if quiet:
+        return
+    if as_json:
+        typer.echo(json.dumps(facts, default=str))
+    else:
+        show_table(rows)
 
 
 def show_table(rows: dict[str, str]) -> None:

@@ -10,19 +10,10 @@ import numpy as np
 import typer
 
 import tracelearn
-from tracelearn.cli.mistakes import INTERRUPTED, refuse, telling
-from tracelearn.cli.shared import (
-    Data,
-    Quiet,
-    Samples,
-    TaskName,
-    as_text,
-    check_apart,
-    check_out,
-    missing_targets,
-    open_data,
-    reads_samples,
-)
+from tracelearn.cli.mistakes import INTERRUPTED, telling
+from tracelearn.cli.reading import Data, Input, Samples, as_text, missing_targets, reads_samples
+from tracelearn.cli.shared import Quiet, TaskName, check_apart, check_out
+from tracelearn.errors import refuse
 from tracelearn.optional import check_installed
 
 __all__ = ["stream_command"]
@@ -87,13 +78,13 @@ def stream_command(
     """
     if figure is not None:
         check_installed("matplotlib", "plot")
-    given = (data, target, reading["mask"])
-    check_apart(checkpoint, "checkpoints", "--checkpoint", given)
-    check_out(out, "model", force=force, inputs=given)
-    check_out(figure, "figure", force=force, option="--figure", inputs=(*given, out))
+    given = Input(data, samples, target, reading)
+    check_apart(checkpoint, "checkpoints", "--checkpoint", given.files)
+    check_out(out, "model", force=force, inputs=given.files)
+    check_out(figure, "figure", force=force, option="--figure", inputs=(*given.files, out))
     is_other = figure is not None and figure.suffix.lower() not in _FIGURES
     refuse(is_other, f"Expected a figure that ends in {', '.join(_FIGURES)}, got {figure}: name it so.")
-    source = open_data(data, samples, target, reading)
+    source = given.open()
     chosen = _task_of(source, task, data)
     from rich.console import Console
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ __all__ = [
     "Panels",
     "legend_above",
     "looks_of",
+    "picture",
     "plain",
     "tick_names",
     "whole_ticks",
@@ -45,6 +47,7 @@ class Panels:
         need: str,
         count: int | None = None,
         widths: Sequence[float] | None = None,
+        framed: bool = False,
     ) -> None:
         """Keep ``count`` axes in an array, and their figure.
 
@@ -56,6 +59,7 @@ class Panels:
         need : what the axes are for, as an error says it
         count : of panels, by default all of the grid
         widths : of the columns of a new figure, as multiples of a panel; by default all one
+        framed : whether the frames stay whole, as around images
         """
         count = grid[0] * grid[1] if count is None else count
         if ax is None:
@@ -67,15 +71,17 @@ class Panels:
             self.axes_ = table.ravel()[:count]
             for cell in table.ravel()[count:]:
                 cell.remove()
-            return
-        kind = require("matplotlib.axes", "plot").Axes
-        given = [ax] if isinstance(ax, kind) else list(np.ravel(np.array(ax, dtype=object)))
-        are_axes = all(isinstance(one, kind) for one in given)
-        if len(given) != count or not are_axes:
-            got = f"{len(given)}" if are_axes else type(ax).__name__
-            raise ValueError(f"Expected {count} axes of matplotlib, {need}, got {got}: pass as many, or ax=None.")
-        self.axes_, self.figure_ = np.empty(count, dtype=object), given[0].figure
-        self.axes_[:] = given
+        else:
+            kind = require("matplotlib.axes", "plot").Axes
+            given = [ax] if isinstance(ax, kind) else list(np.ravel(np.array(ax, dtype=object)))
+            are_axes = all(isinstance(one, kind) for one in given)
+            if len(given) != count or not are_axes:
+                got = f"{len(given)}" if are_axes else type(ax).__name__
+                raise ValueError(f"Expected {count} axes of matplotlib, {need}, got {got}: pass as many, or ax=None.")
+            self.axes_, self.figure_ = np.empty(count, dtype=object), given[0].figure
+            self.axes_[:] = given
+        for axes in () if framed else self.axes_:
+            plain(axes)
 
 
 class OnePanel(Panels):
@@ -108,6 +114,14 @@ def legend_above(axes: Any, columns: int = 4, **spacing: float) -> None:
     count = min(len(axes.get_legend_handles_labels()[0]), columns)
     options = {"ncols": count, "frameon": False, "fontsize": "small"}
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), **options, **spacing)
+
+
+def picture(axes: Any, kind: str, **options: Any) -> bytes:
+    """Make of a figure, known by its axes, what a file of a kind such as png holds; ``options`` are those of ``savefig``."""
+    figure, held = np.ravel(np.array(axes, dtype=object))[0].figure, io.BytesIO()
+    figure.savefig(held, format=kind, **options)
+    require("matplotlib.pyplot", "plot").close(figure)
+    return held.getvalue()
 
 
 def tick_names(axis: Any, names: Sequence[str], inches: float = 3.0) -> None:

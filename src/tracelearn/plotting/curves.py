@@ -19,7 +19,6 @@ from tracelearn.plotting.canvas import (
     OnePanel,
     legend_above,
     looks_of,
-    plain,
     whole_ticks,
 )
 from tracelearn.plotting.modes import as_modes, check_model, cv_curve
@@ -158,7 +157,6 @@ class PathDisplay(OnePanel):
 
 def _finish(axes: Any, x: str, y: str) -> None:
     axes.set(xlabel=x, ylabel=y)
-    plain(axes)
     legend_above(axes, columnspacing=1.2, handlelength=2.2)
 
 
@@ -278,9 +276,13 @@ class PrequentialDisplay(OnePanel):
             raise ValueError(
                 "Expected a report with points, got an empty curve: let the stream go on until its second refresh."
             )
+        return cls.of_curve(report.curve, measure).plot(ax)
+
+    @classmethod
+    def of_curve(cls, curve: Sequence[Any], measure: str) -> Self:
+        """Gather the points of a curve, which may be none."""
         names = ("n_seen", "error", "cumulative_error")
-        columns = {name: np.array([getattr(point, name) for point in report.curve]) for name in names}
-        return cls(**columns, measure=measure).plot(ax)
+        return cls(**{name: np.array([getattr(one, name) for one in curve]) for name in names}, measure=measure)
 
     def plot(self, ax: Any = None) -> Self:
         """Draw on the axes that are given, or on a new figure."""

@@ -14,7 +14,6 @@ from tracelearn.plotting.canvas import (
     OnePanel,
     Panels,
     legend_above,
-    plain,
     tick_names,
     whole_ticks,
 )
@@ -24,15 +23,9 @@ from tracelearn.samples.modes import Mode
 __all__ = ["draw_bootstrap", "draw_comparison", "draw_curve", "draw_decoding", "draw_map", "draw_null"]
 
 
-def _axes(ax: Any) -> Any:
-    axes = OnePanel()._open_one(ax)
-    plain(axes)
-    return axes
-
-
 def draw_null(found: Any, ax: Any = None) -> Any:
     """Draw the scores of the permutations as a histogram, and the score that was found as a line."""
-    axes = _axes(ax)
+    axes = OnePanel()._open_one(ax)
     bins = np.histogram_bin_edges(np.append(found.null, found.score), bins="auto")
     axes.hist(found.null, bins=bins[:: max(1, len(bins) // 60)], color=COLOURS[5], label="permutations")
     axes.axvline(found.score, label=f"found, p = {found.p_value:.3g}", **LIMIT)
@@ -59,7 +52,6 @@ def draw_comparison(found: Any, ax: Any = None) -> Any:
             f"p = {found.p_value[m]:.2g}", (found.difference[m], m), (0, 6), textcoords="offset points", ha="center"
         )
     for axes, words in ((left, found.scoring), (right, f"{found.names[0]} better by")):
-        plain(axes)
         tick_names(axes.yaxis, found.names)
         axes.set(xlabel=words, ylim=(len(places) - 0.5, -0.5))
     return panels.axes_
@@ -67,7 +59,7 @@ def draw_comparison(found: Any, ax: Any = None) -> Any:
 
 def draw_decoding(found: Any, ax: Any = None, times: Any = None) -> Any:
     """Draw a score over positions with its standard error, or the map of trained and tested positions."""
-    axes, mode = _axes(ax), found.mode
+    axes, mode = OnePanel()._open_one(ax), found.mode
     if times is not None or mode is None:
         mode = Mode("position", found.positions) if times is None else Mode("time", np.asarray(times))
     if len(mode.values) != len(found.positions):
@@ -110,7 +102,7 @@ def _draw_generalization(axes: Any, found: Any, mode: Mode) -> Any:
 
 def draw_map(found: Any, ax: Any = None, level: float = 0.05) -> Any:
     """Draw a map with what survives marked: a matrix as an image, other orders by their first mode against the rest."""
-    axes, kept, values = _axes(ax), found.significant(level), found.map
+    axes, kept, values = OnePanel()._open_one(ax), found.significant(level), found.map
     if kept.ndim > found.order:  # several targets: the first
         values, kept = values[0], kept[0]
     if values.ndim == 1:
@@ -171,14 +163,12 @@ def draw_bootstrap(found: Any, ax: Any = None) -> Any:
     ranks.set(xlabel="mode", ylabel="rank", xticks=modes, xlim=(-0.5, len(modes) - 0.5))
     whole_ticks(ranks.yaxis)
     angles.set(xlabel="largest angle to all samples, degrees", ylabel="mode", xlim=(0, 90))
-    for axes in panels.axes_:
-        plain(axes)
     return panels.axes_
 
 
 def draw_curve(found: Any, ax: Any = None) -> Any:
     """Draw a learning curve with its standard error."""
-    axes = _axes(ax)
+    axes = OnePanel()._open_one(ax)
     _band(axes, found.sizes, found, "o-")
     axes.set(xlabel="training samples", ylabel=found.scoring)
     legend_above(axes)

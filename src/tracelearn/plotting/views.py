@@ -230,7 +230,9 @@ class ViewsDisplay(Panels):
     def plot(self, ax: Any = None) -> Self:
         """Draw on the axes that are given, or on a new figure."""
         rows, last = len(self.parts), bool(self.shares)
-        self._open(ax, (rows + last, 2), (4.4, 2.7), "two for each view and one for shares", 2 * rows + last)
+        self._open(
+            ax, (rows + last, 2), (4.4, 2.7), "two for each view and one for shares", 2 * rows + last, framed=True
+        )
         for part, left, right in zip(self.parts, self.axes_[::2], self.axes_[1::2], strict=False):
             (self._plot_tensors if part.maps is None else self._plot_sources)(part, left, right)
         if self.shares:

@@ -11,7 +11,7 @@ import numpy as np
 
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.estimators.weights import target_names
-from tracelearn.plotting.canvas import COLOURS, INK, LIMIT, Panels, legend_above, plain, whole_ticks
+from tracelearn.plotting.canvas import COLOURS, INK, LIMIT, Panels, legend_above, whole_ticks
 from tracelearn.plotting.modes import (
     check_model,
     draw_heads,
@@ -98,7 +98,6 @@ class ModeSpectrumDisplay(Panels):
             axes.set(xlim=(0.4, len(values) + 0.7), xlabel="number")
             axes.set_ylim(bottom=0.0)
             whole_ticks(axes.xaxis, min_n_ticks=1)
-            plain(axes)
         self.axes_[0].set_ylabel("singular value")
         return self
 
@@ -192,7 +191,6 @@ class ModeFactorsDisplay(Panels):
                 axes.set_title(mode.label, fontsize="medium")
                 continue
             self.lines_.append(draw_over(mode, axes, list(factors.T), labels, shares))
-            plain(axes)
             if labels:
                 legend_above(axes, 3, handlelength=1.8, columnspacing=1.0, handletextpad=0.4)
             else:
@@ -316,7 +314,7 @@ class WeightsDisplay(Panels):
         ]
         down = -(-len(panes) // _COLUMNS) if 1 in (len(self.tensors), len(cuts)) else len(self.tensors)
         grid = down, -(-len(panes) // down)
-        self._open(ax, grid, (2.9, 2.5), "one for each image", len(panes))
+        self._open(ax, grid, (2.9, 2.5), "one for each image", len(panes), framed=True)
         limit = max(float(np.max(np.abs(image))) for image, _ in panes) or 1.0
         if limit > _LARGEST:
             raise ValueError(f"Expected weights of at most {_LARGEST:g} to draw, got {limit:g}: scale the targets.")
@@ -345,7 +343,6 @@ class WeightsDisplay(Panels):
         (axes,) = self.axes_
         self.lines_ = draw_over(self.modes[0], axes, self.tensors, self.targets)
         axes.set_ylabel(self.quantity)
-        plain(axes)
         if any(self.targets):
             legend_above(axes)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import io
 import os
 import re
 from dataclasses import fields
@@ -14,7 +13,7 @@ import numpy as np
 
 from tracelearn.files.models import write_atomically
 from tracelearn.inference import Bootstrap, Comparison, Decoding, LearningCurve, MapTest, PermutationTest
-from tracelearn.optional import require
+from tracelearn.plotting.canvas import picture
 from tracelearn.report.pages import document, table
 from tracelearn.samples.modes import Mode
 
@@ -94,7 +93,8 @@ def result_page(found: Any, title: str | None = None, **options: Any) -> str:
     words = _WORDS | (_WORDS_OF_DRAWS if isinstance(found, Bootstrap) else {})
     shown = {words.get(key, key.replace("_", " ")): _shown(value) for key, value in values.items() if value is not None}
     rows = [[escape(what), value] for what, value in shown.items()]
-    figure = f'<figure><img alt="{escape(name)}" src="{_picture(found, options)}"></figure>'
+    drawn = base64.b64encode(picture(found.plot(**options), "png", dpi=144, bbox_inches="tight")).decode()
+    figure = f'<figure><img alt="{escape(name)}" src="data:image/png;base64,{drawn}"></figure>'
     body = f'<p class="kicker">{escape(name)}</p><h1>{escape(title)}</h1>{said}{figure}{table(["what", "found"], rows)}'
     return document(title, body, "figure img { max-width: 100%; background: white; }")
 
@@ -115,16 +115,6 @@ def write_result_page(found: Any, path: str | os.PathLike[str], title: str | Non
     ['course.html']
     """
     write_atomically(path, result_page(found, title, **options).encode())
-
-
-def _picture(found: Any, options: dict[str, Any]) -> str:
-    """Draw the figure of a result into text that a page can hold."""
-    plt = require("matplotlib.pyplot", "plot")
-    figure = np.ravel(np.array(found.plot(**options), dtype=object))[0].figure
-    held = io.BytesIO()
-    figure.savefig(held, format="png", dpi=144, bbox_inches="tight")
-    plt.close(figure)
-    return f"data:image/png;base64,{base64.b64encode(held.getvalue()).decode()}"
 
 
 def _shown(value: Any) -> str:

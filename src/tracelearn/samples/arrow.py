@@ -9,7 +9,6 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-import numpy as np
 import pyarrow
 import pyarrow.ipc
 
@@ -17,9 +16,9 @@ from tracelearn.errors import InputError
 from tracelearn.samples import iterables
 from tracelearn.samples.places import Place, opened
 from tracelearn.samples.source import Batch, Source
-from tracelearn.samples.tables import Table, entries, from_row, layout, unpack
+from tracelearn.samples.tables import Table, column_of, entries, form, from_row, unpack
 
-__all__ = ["stream", "table"]
+__all__ = ["column", "stream", "table"]
 
 _LARGEST_BLOCK = 16 * 2**20  # bytes
 
@@ -32,6 +31,9 @@ def table(place: Place, columns: Sequence[str] = ()) -> Table:
         schema = _open(place, None, stack).schema
     batches = partial(_batches, place, schema)
     return Table(schema, sum(map(len, batches(columns[:1], 0, 1))) if columns else 0, batches)
+
+
+column = partial(column_of, table)
 
 
 def _open(place: Place, options: Any, stack: ExitStack) -> Any:
@@ -112,34 +114,18 @@ class _Rows:
     def blocks(self, reader: Any) -> Iterator[Batch]:
         """Unpack batches, in parts where they are large."""
         row = 0
-        layouts: dict[str, Any] = {}
-        for batch in _closing(reader):
-            for name in (self.samples, self.target, self.weight) if len(batch) and not layouts else ():
-                if isinstance(name, str):
-                    layouts[name] = layout(batch.schema.field(name).type, name, batch.column(name))
-            m = max(1, _LARGEST_BLOCK * len(batch) // max(1, batch.nbytes))
-            for first in range(0, len(batch), m):
-                part = batch[first : first + m]
-                X, y, weight = (
-                    self._unpack(part, name, layouts, row) for name in (self.samples, self.target, self.weight)
-                )
-                yield X.reshape(len(part), *self.shape) if self.shape else X, y, weight
-                row += len(part)
-
-    def _unpack(self, part: Any, name: str | tuple[str, ...] | None, layouts: Any, row: int) -> Any:
-        if name is None:
-            return None
-        if isinstance(name, str):
-            shape, dtype = layouts[name]
-            return unpack(part, name, shape, dtype, row)
-        return unpack(
-            part, name, (), np.result_type(*(layout(part.schema.field(each).type, each)[1] for each in name)), row
-        )
-
-
-def _closing(reader: Any) -> Iterator[Any]:
-    with reader:
-        yield from reader
+        forms: dict[Any, Any] = {}
+        with reader:
+            for batch in filter(len, reader):
+                known = [name for name in (self.samples, self.target, self.weight) if name is not None]
+                forms = forms or {name: form(batch.schema, name, batch) for name in known}
+                m = max(1, _LARGEST_BLOCK * len(batch) // max(1, batch.nbytes))
+                for first in range(0, len(batch), m):
+                    part = batch[first : first + m]
+                    found = {name: unpack(part, name, shape, dtype, row) for name, (shape, dtype) in forms.items()}
+                    X = found[self.samples].reshape(len(part), *self.shape) if self.shape else found[self.samples]
+                    yield X, found.get(self.target), found.get(self.weight)
+                    row += len(part)
 
 
 def _reader(rows: Any) -> Any:

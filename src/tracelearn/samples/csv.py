@@ -18,9 +18,9 @@ import pyarrow.csv
 
 from tracelearn.errors import InputError
 from tracelearn.samples.places import Place, opened
-from tracelearn.samples.tables import Table, from_row
+from tracelearn.samples.tables import Table, column_of, from_row
 
-__all__ = ["table"]
+__all__ = ["column", "table"]
 
 _LONGEST_LINE = 64 << 20  # bytes
 _MOST_ABOVE = 8  # lines that are looked at for names, after the first two
@@ -67,6 +67,9 @@ def table(place: Place, columns: Sequence[str] = ()) -> Table:
         raise InputError(f"Expected rows below the names of columns in '{place}', got none: write them.")
     fields = [pyarrow.field(name, types.get(name, schema.field(i).type)) for i, name in enumerate(schema.names)]
     return Table(pyarrow.schema(fields), n_rows, partial(_batches, text, types))
+
+
+column = partial(column_of, table)
 
 
 def _batches(text: _Text, types: Mapping[str, Any], columns: Sequence[str], start: int, rows: int) -> Iterator[Any]:

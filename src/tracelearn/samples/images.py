@@ -31,11 +31,11 @@ def _table(folder: Path) -> Any:
     place = folder / "metadata.csv"
     if not os.path.lexists(place):
         return None
-    csv, tables = (require(f"tracelearn.samples.{name}", "csv") for name in ("csv", "tables"))
+    csv = require("tracelearn.samples.csv", "csv")
     found = csv.table(place).schema.names
     if "file_name" not in found:
         raise InputError(f"Expected a column file_name in '{place}', got none: name the images in it, or remove it.")
-    return found, lambda name: replace(tables.column(csv.table, place, name), files=(place,))
+    return found, lambda name: replace(csv.column(place, name), files=(place,))
 
 
 def names(path: Path) -> list[str]:

@@ -192,20 +192,17 @@ def _arranged(X: Any, known: Modes | None) -> Any:
 def _of_pandas(X: Any) -> tuple[Any, Modes]:
     """Each level of the columns is a mode, its entries in the order in which they come."""
     columns = X.columns
-    levels = [columns.get_level_values(n) for n in range(columns.nlevels)]
-    entries = [list(dict.fromkeys(level)) for level in levels]
+    entries = [columns.unique(level) for level in range(columns.nlevels)]
     sizes = [len(own) for own in entries]
-    places = [{value: place for place, value in enumerate(own)} for own in entries]
-    at = np.array([[own[value] for own, value in zip(places, column, strict=True)] for column in columns])
-    flat = np.ravel_multi_index(tuple(at.T), sizes)
-    if len(flat) != math.prod(sizes) or len(np.unique(flat)) != len(flat):
+    if len(columns) != math.prod(sizes) or not columns.is_unique:
         raise InputError(
             f"Expected a column for each combination of the {' × '.join(map(str, sizes))} entries of the levels, once, got "
-            f"{len(flat)} columns: fill in or drop what is incomplete, or pass flat samples without levels."
+            f"{len(columns)} columns: fill in or drop what is incomplete, or pass flat samples without levels."
         )
+    order = columns.get_indexer(type(columns).from_product(entries))
     names = [f"mode {n}" if name is None else name for n, name in enumerate(columns.names)]
     modes = tuple(_mode(name, np.array(own)) for name, own in zip(names, entries, strict=True))
-    return X.to_numpy()[:, np.argsort(flat)].reshape(-1, *sizes), modes
+    return X.to_numpy()[:, order].reshape(-1, *sizes), modes
 
 
 def _of_mne(parts: list[Any]) -> tuple[Any, Modes]:

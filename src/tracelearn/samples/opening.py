@@ -2,7 +2,7 @@
 
 A format is a module with two functions. ``names(path)`` lists the arrays of a file, None for one array without a name;
 ``column(path, name)`` says how one of them is read in order; options that only some formats have are its other parameters. A
-format of tables has one function instead, ``table(path, columns)``.
+format of tables has ``table(path, columns)`` instead of names, from which its ``column`` follows.
 """
 
 from __future__ import annotations
@@ -283,7 +283,7 @@ class _File:
     @property
     def _options(self) -> list[str]:
         """What can be said of a file of this format: what its ``column`` takes beside a path and a name."""
-        return [] if self.schema is not None else list(signature(self.format.column).parameters)[2:]
+        return list(signature(self.format.column).parameters)[2:]
 
     def source(
         self,
@@ -361,11 +361,7 @@ class _File:
         )
 
     def _open(self, name: Any, **options: Any) -> Column:
-        if self.schema is None:
-            return watched(partial(self.format.column, self.path, name, **options), self.path)
-        from tracelearn.samples import tables  # noqa: PLC0415 - only formats of pyarrow need it
-
-        return watched(partial(tables.column, self.format.table, self.path, name), self.path)
+        return watched(partial(self.format.column, self.path, name, **options), self.path)
 
     def _named(self, name: Any, role: str, **options: Any) -> Column:
         names = self.names or []

@@ -12,9 +12,9 @@ from pyarrow import types
 from tracelearn.errors import InputError
 from tracelearn.samples.places import Place, opened
 from tracelearn.samples.source import parquet_files
-from tracelearn.samples.tables import Table, from_row
+from tracelearn.samples.tables import Table, column_of, from_row
 
-__all__ = ["table"]
+__all__ = ["column", "table"]
 
 
 def _open(place: Place, **options: Any) -> Any:
@@ -44,6 +44,9 @@ def table(place: Place, columns: Sequence[str] = ()) -> Table:
     # Text comes as numbers and a list of what they mean: written out, a long label that is repeated would fill memory.
     coded = [name for name in columns if types.is_string(schema.field(name).type)]
     return Table(schema, n_rows, partial(_batches, files, coded), files)
+
+
+column = partial(column_of, table)
 
 
 def _batches(

@@ -18,10 +18,9 @@ class Remote:
 
     address: str
 
-    @property
-    def _found(self) -> tuple[Any, str]:
-        found: tuple[Any, str] = require("fsspec", "remote").core.url_to_fs(self.address)
-        return found
+    def _ask(self, question: str, *details: Any) -> Any:
+        store, path = require("fsspec", "remote").core.url_to_fs(self.address)
+        return getattr(store, question)(path, *details)
 
     @property
     def name(self) -> str:
@@ -35,28 +34,19 @@ class Remote:
 
     def exists(self) -> bool:
         """Ask the store whether there is anything."""
-        store, path = self._found
-        return bool(store.exists(path))
+        return bool(self._ask("exists"))
 
     def is_file(self) -> bool:
         """Ask the store whether it is a file."""
-        store, path = self._found
-        return bool(store.isfile(path))
-
-    def is_dir(self) -> bool:
-        """Ask the store whether it is a folder."""
-        store, path = self._found
-        return bool(store.isdir(path))
+        return bool(self._ask("isfile"))
 
     def stat(self) -> Any:
         """Say how large it is, and what tells it from a later one in its place, as far as the store knows."""
-        store, path = self._found
-        return SimpleNamespace(st_ino=store.ukey(path), st_size=int(store.size(path) or 0), st_mtime_ns=0)
+        return SimpleNamespace(st_ino=self._ask("ukey"), st_size=int(self._ask("size") or 0), st_mtime_ns=0)
 
     def open(self, mode: str = "rb") -> Any:
         """Open it for reading."""
-        store, path = self._found
-        return store.open(path, mode)
+        return self._ask("open", mode)
 
     def __str__(self) -> str:
         return self.address

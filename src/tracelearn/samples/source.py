@@ -348,23 +348,19 @@ def _check_columns(X: Column, y: Column | None, weight: Column | None, name: str
 def _side_by_side(columns: Sequence[Column | None], n: int, rows: int, start: int) -> Iterator[Any]:
     with ExitStack() as stack:
         readers = [
-            column and stack.enter_context(closing(regroup(column.read(start, rows), start, rows)))
+            None if column is None else stack.enter_context(closing(regroup(column.read(start, rows), start, rows)))
             for column in columns
         ]
         while start < n:
             stop = min(n, start - start % rows + rows)
-            yield tuple(reader and _take(reader, start, stop) for reader in readers)
+            block = tuple(None if reader is None else next(reader, np.empty(0)) for reader in readers)
+            if any(part is not None and len(part) != stop - start for part in block):
+                raise InputError(
+                    f"Expected samples {start} to {stop - 1} as when the source was opened, got fewer: it changed since, so "
+                    "open it again."
+                )
+            yield block
             start = stop
-
-
-def _take(reader: Iterator[NDArray[Any]], start: int, stop: int) -> NDArray[Any]:
-    block = next(reader, None)
-    if block is None or len(block) != stop - start:
-        raise InputError(
-            f"Expected samples {start} to {stop - 1} as when the source was opened, got fewer: it changed since, so open "
-            "it again."
-        )
-    return block
 
 
 def _row_bytes(column: Column) -> int:
@@ -434,18 +430,13 @@ def read_ahead(iterator: Iterable[T]) -> Iterator[T]:
     try:
         # Asked for one at a time, so that never more than one item waits: items may be as large as memory allows.
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="tracelearn-read-ahead") as pool:
-            future = _first(pool, iterator)
+            try:
+                future = pool.submit(next, iterator, _END)
+            except RuntimeError as error:  # its stack is what memory may be short of
+                raise MemoryError(f"no thread could be started to read: {error}") from error
             while (item := future.result()) is not _END:
                 future = pool.submit(next, iterator, _END)
                 yield item  # type: ignore[misc]
     finally:
         if isinstance(iterator, Generator):
             iterator.close()
-
-
-def _first(pool: ThreadPoolExecutor, iterator: Iterator[Any]) -> Any:
-    """Start the thread, whose stack is what memory may be short of."""
-    try:
-        return pool.submit(next, iterator, _END)
-    except RuntimeError as error:
-        raise MemoryError(f"no thread could be started to read: {error}") from error

@@ -23,7 +23,7 @@ from tracelearn.samples.names import ALONG, DECIMALS, PARTS, axis, grid
 from tracelearn.samples.places import Place
 from tracelearn.samples.source import Column, check_length
 
-__all__ = ["Table", "column", "entries", "from_row", "layout", "unpack", "warn_of_columns"]
+__all__ = ["Table", "column_of", "entries", "form", "from_row", "unpack", "warn_of_columns"]
 
 _INDEX = re.compile(r"|Unnamed: \d+|__index_level_\d+__")  # what pandas calls the names of rows
 _FEWEST_ALONG = 10  # numbers that are the names of columns: no other column is one of the same axis
@@ -47,17 +47,13 @@ class Table:
     files: tuple[Place, ...] = ()
 
 
-def column(open_table: Callable[..., Table], place: Place, name: str | tuple[str, ...]) -> Column:
+def column_of(open_table: Callable[..., Table], place: Place, name: str | tuple[str, ...]) -> Column:
     """Find the shape and the type of a column, or of several that are the entries of one value."""
     names = (name,) if isinstance(name, str) else name
     table = open_table(place, names)
-    if not isinstance(name, str):
-        dtype = np.result_type(*(layout(table.schema.field(each).type, each)[1] for each in names))
-        shape: tuple[int, ...] = (len(names),)
-    else:
-        kind = table.schema.field(name).type
-        first = next(table.batches(names, 0, 1), None) if 0 in layout(kind, name)[0] else None
-        shape, dtype = layout(kind, name, None if first is None else first.column(0))
+    shape, dtype = form(table.schema, name)
+    if 0 in shape:
+        shape, dtype = form(table.schema, name, next(table.batches(names, 0, 1), None))
     return Column(table.n_rows, shape, dtype, 1, partial(_read, table, name, shape, dtype), table.files)
 
 
@@ -218,7 +214,14 @@ def _is_text(kind: Any) -> bool:
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
-def layout(kind: Any, name: str, first: Any = None) -> tuple[tuple[int, ...], np.dtype[Any]]:
+def form(schema: Any, name: str | tuple[str, ...], first: Any = None) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Find the shape and the type of a value that is one column, or several; ``first`` are rows that tell how long lists are."""
+    if isinstance(name, str):
+        return _layout(schema.field(name).type, name, None if first is None else first.column(name))
+    return (len(name),), np.result_type(*(_layout(schema.field(each).type, each)[1] for each in name))
+
+
+def _layout(kind: Any, name: str, first: Any = None) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """Find the shape and the type of one value of a column; ``first`` are values that tell how long lists are."""
     shape: tuple[int, ...] = ()
     whole = kind

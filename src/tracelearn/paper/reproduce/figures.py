@@ -6,7 +6,6 @@ grey printing. The same drawing serves a PNG and the page, where its colours fol
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ from tracelearn.optional import require
 from tracelearn.paper.estimators import ALGORITHMS
 from tracelearn.paper.reproduce.claims import PAPER_ACCURACY
 from tracelearn.paper.reproduce.settings import OURS
+from tracelearn.plotting.canvas import picture, plain
 
 __all__ = ["FIGURES", "draw", "svg"]
 
@@ -113,12 +113,12 @@ FIGURES: dict[str, tuple[Callable[[Any, Results], None], str]] = {
 
 def _render(kind: str, results: Results, size: tuple[float, float], **options: Any) -> bytes:
     """Draw a figure of so many inches; the options are those of matplotlib's ``savefig``."""
-    (function, part), image, narrow = FIGURES[kind], io.BytesIO(), size[0] < 5
+    (function, part), narrow = FIGURES[kind], size[0] < 5
     with require("matplotlib", "plot").rc_context(_STYLE):
         figure = require("matplotlib.figure", "plot").Figure(figsize=size, layout="constrained")
         axes = figure.add_subplot()
         function(axes, results)
-        axes.spines[["top", "right"]].set_visible(False)
+        plain(axes)
         axes.grid(axis="y", color=COLOURS["rule"], linewidth=0.8)
         axes.set_axisbelow(True)
         handles, labels = axes.get_legend_handles_labels()
@@ -130,8 +130,7 @@ def _render(kind: str, results: Results, size: tuple[float, float], **options: A
         looks = {"handlelength": 2.4, "columnspacing": 1.0, "fontsize": "x-small" if narrow else "small"}
         columns = 3 if not narrow else 2 if part == "algorithms" else 1
         figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, **looks)
-        figure.savefig(image, **options)
-    return image.getvalue()
+        return picture(axes, **options)
 
 
 def available(results: Results) -> list[str]:
