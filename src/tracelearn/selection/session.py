@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby, product, repeat
 from numbers import Integral
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -508,19 +508,22 @@ def _screen(session: Session, names: list[str]) -> str:
         seen = len(values) + (_CONVOLVED - 1) * ("convolutions" in values)
         all_views = len(names) + (_CONVOLVED - 1) * ("convolutions" in names)
         progress.reach(_SCREENED * seen / all_views, f"{name}: {table.value:.4g} selects")
-    share = shares_of(scores, np.concatenate([to_numpy(held.Y) for held in some.design(names[0]).held]))
-    session.first_order = _first_order(values, explains=session.options.scoring is None)
-    order, best = np.argsort(-share), int(np.argmax(share))
-    session.view_shares = {names[i]: float(share[i]) for i in order}
-    chosen, n, entries = [best], shown.folds.n, some.view(names[best]).samples.n_features
-    for i in order[1:MOST_VIEWS]:
-        more = entries + some.view(names[i]).samples.n_features
-        if share[i] > LEAST_SHARE and _work(n, more, more, len(shown.repeats)) <= _MOST_WORK:
-            chosen, entries = [*chosen, i], more
-    session.model._report("shares of views: " + ", ".join(f"{names[i]} {share[i]:.2f}" for i in chosen))
+    targets = np.concatenate([to_numpy(held.Y) for held in some.design(names[0]).held])
+    shares = sorted(zip(names, shares_of(scores, targets).tolist(), strict=False), key=itemgetter(1), reverse=True)
+    session.view_shares, session.first_order = (
+        dict(shares),
+        _first_order(values, explains=session.options.scoring is None),
+    )
+    (best, most), *others = shares
+    chosen, n, entries = {best: most}, shown.folds.n, some.view(best).samples.n_features
+    for name, share in others[: MOST_VIEWS - 1]:
+        more = entries + some.view(name).samples.n_features
+        if share > LEAST_SHARE and _work(n, more, more, len(shown.repeats)) <= _MOST_WORK:
+            chosen[name], entries = share, more
+    session.model._report("shares of views: " + ", ".join(f"{name} {share:.2f}" for name, share in chosen.items()))
     if len(chosen) == 1:
-        return names[best]
-    return f"{'+'.join(names[i] for i in chosen)} {':'.join(f'{share[i] / share[best]:.3g}' for i in chosen)}"
+        return best
+    return f"{'+'.join(chosen)} {':'.join(f'{share / most:.3g}' for share in chosen.values())}"
 
 
 def _first_order(values: dict[str, float], *, explains: bool) -> str:
