@@ -40,7 +40,7 @@ from tracelearn.selection.search import (
     Table,
     read_alphas,
     read_strengths,
-    walk,
+    walk_alphas,
     walk_logistic,
     walk_ridges,
 )
@@ -384,7 +384,7 @@ class Session:
         for grid in [alphas[::-3][::-1], alphas] if looks else [alphas]:
             tables: list[Table] = []
             for joint, own in groupby(candidates, attrgetter("target_mode")):
-                tables += walk(
+                tables += walk_alphas(
                     shown.design(label, joint=joint),
                     list(own),
                     grid,
@@ -449,7 +449,7 @@ def _asks_more(session: Session, best: Table) -> bool:
 def _by_log_loss(session: Session, best: Table) -> Table:
     """Take logistic regression, or a map between the scores of all classes, where held-out folds confirm it."""
     design, label = best.design, best.candidate.view
-    parts = best.held_out(best.best)
+    parts = best.class_scores(best.best)
     before = log_losses(parts)
     shown, found = None, {}
     if design.samples.n_targets > 2:
@@ -457,7 +457,7 @@ def _by_log_loss(session: Session, best: Table) -> Table:
     other = walk_logistic(design, label)
     if other is not None:
         session.keep([other], "logistic regression")
-        found["logistic"] = log_losses(other.held_out(other.best))
+        found["logistic"] = log_losses(other.class_scores(other.best))
     chosen, least, losses = "", math.inf, f"one factor {before.mean():.4g}"
     for name, after in found.items():
         losses += f", {name} {after.mean():.4g}"
