@@ -33,7 +33,7 @@ from tracelearn.moments import Fold
 from tracelearn.samples.samples import Block, Samples
 from tracelearn.selection import search, session
 from tracelearn.selection.folds import Design, Folds
-from tracelearn.selection.search import Candidate, calibrated, walk, walk_ridges
+from tracelearn.selection.search import Candidate, calibrated, walk_alphas, walk_ridges
 from tracelearn.selection.session import VIEWS, possible_views
 
 SHAPE = (5, 4, 3)
@@ -336,9 +336,9 @@ def test_candidates_in_one_batch_give_what_each_gives_alone(problem, monkeypatch
     design = Design.of(samples, folds, Squared())
     candidates = [Candidate(), Candidate(mode_weights=(0.0, 1.0, 0.0)), Candidate(ridge=0.3)]
     alphas = np.array([0.3, 0.1])
-    together = walk(design, candidates, alphas)
+    together = walk_alphas(design, candidates, alphas)
     for candidate, table in zip(candidates, together, strict=True):
-        (alone,) = walk(design, [candidate], alphas)
+        (alone,) = walk_alphas(design, [candidate], alphas)
         assert_allclose(table.selecting, alone.selecting, rtol=1e-3)
         assert_allclose(table.alphas, alone.alphas)
 

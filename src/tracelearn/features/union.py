@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -144,13 +145,20 @@ class Views(TensorTransformer, BaseComposition):  # type: ignore[misc]
         xp, T = array_namespace(T), as_dtype(T, widest(T)["dtype"])
         return xp.concat([xp.reshape(view.transform(T), (T.shape[0], -1)) for view in self.transformers_], axis=1)
 
-    def _join(self, fitted: list[Any], parts: list[Array], weight: Array) -> Array:
-        """Learn from what fitted transformers have made of samples (n, ...) already; return what ``transform`` would."""
-        xp, n = array_namespace(parts[0]), parts[0].shape[0]
-        self.transformers_ = fitted
-        self.sample_shape_, self.n_features_in_ = fitted[0].sample_shape_, math.prod(fitted[0].sample_shape_)
-        self.n_samples_seen_ = fitted[0].n_samples_seen_
-        flat = xp.concat([xp.reshape(part, (n, -1)) for part in parts], axis=1)
+    def _join(self, T: Array, weight: Array, known: Sequence[tuple[Any, Array]]) -> Array:
+        """Learn from tensors, with what each view knows: its fitted transformer, or None, and the rows that it makes of them.
+
+        Returns what ``transform`` would.
+        """
+        xp, parts = array_namespace(T), []
+        self.transformers_ = []
+        for fitted, rows in known:
+            own = TensorStandardScaler(with_mean=False, with_std=False) if fitted is None else fitted
+            parts.append(xp.reshape(own._fit_checked(T, weight), (T.shape[0], -1)) if fitted is None else rows)
+            self.transformers_.append(own)
+        self.sample_shape_, self.n_features_in_ = own.sample_shape_, own.n_features_in_
+        self.n_samples_seen_ = own.n_samples_seen_
+        flat = xp.concat(parts, axis=1)
         self._keep(summarise(flat, weight, squares))
         return flat * move_to(np.repeat(self.view_factors_, self._sizes()), flat, flat.dtype)
 

@@ -20,12 +20,12 @@ from tracelearn.selection.scorers import scored, with_scores
 
 __all__ = [
     "MOST_HELD",
-    "HeldOut",
+    "ClassScores",
     "Judge",
     "class_map",
+    "class_scores",
     "confirmed",
     "factor",
-    "held_out",
     "log_losses",
     "softmax_regression",
 ]
@@ -46,17 +46,17 @@ _NOTHING = 1e-12  # of a log-loss: where there is but one class, every step lowe
 
 
 @dataclass(frozen=True, eq=False)
-class HeldOut:
-    """What a fold holds out: scores (n, K) of all classes, of which one is true (n, K), and shares (n,) of all folds."""
+class ClassScores:
+    """The held-out scores (n, K) of all classes in a fold, which class is true (n, K), and shares (n,) of all folds."""
 
     scores: Array
     members: Array
     share: Array
 
 
-def held_out(scores: Sequence[Array], known: Sequence[Held], weights: Array) -> list[HeldOut]:
+def class_scores(scores: Sequence[Array], known: Sequence[Held], weights: Array) -> list[ClassScores]:
     """Gather the held-out scores of each fold, of many every second or third; two classes get a column each."""
-    found, count = list[HeldOut](), 0
+    found, count = list[ClassScores](), 0
     for own in scores:
         count += own.shape[0]
     every = -(-count // MOST_HELD)
@@ -67,28 +67,28 @@ def held_out(scores: Sequence[Array], known: Sequence[Held], weights: Array) -> 
         share = xp.take(held.share, rows, axis=0)
         if z.shape[1] == 1:
             z, codes = xp.concat([-0.5 * z, 0.5 * z], axis=1), xp.concat([-codes, codes], axis=1)
-        found.append(HeldOut(z, xp.astype(codes > 0, z.dtype), float(weight) / xp.sum(share) * share))
+        found.append(ClassScores(z, xp.astype(codes > 0, z.dtype), float(weight) / xp.sum(share) * share))
     return found
 
 
-def _joined(parts: Sequence[HeldOut]) -> HeldOut:
+def _joined(parts: Sequence[ClassScores]) -> ClassScores:
     """Put folds together."""
     xp = array_namespace(parts[0].scores)
     scores, members, shares = zip(*map(attrgetter("scores", "members", "share"), parts), strict=True)
     share = xp.concat(shares)
-    return HeldOut(xp.concat(scores), xp.concat(members), share / xp.sum(share))
+    return ClassScores(xp.concat(scores), xp.concat(members), share / xp.sum(share))
 
 
 # Classes come before samples in what follows: sums over a few classes are then sums of long rows, which take less time.
 
 
-def factor(parts: Sequence[HeldOut]) -> float:
+def factor(parts: Sequence[ClassScores]) -> float:
     """Find the factor of held-out scores whose softmax predicts the classes best; it changes no predicted class."""
     whole = _joined(parts)
     return float(_factors(whole, whole.share[None, :])[0])
 
 
-def _factors(held: HeldOut, shares: Array) -> Array:
+def _factors(held: ClassScores, shares: Array) -> Array:
     """Find the factor for each row of shares (B, n), by Newton's method for its logarithm.
 
     As much as a thousandth of its square speaks for a factor of one, so that it does not run away where all classes are found.
@@ -234,7 +234,7 @@ def softmax_regression(
     return found
 
 
-def log_losses(parts: Sequence[HeldOut], size: float | None = None) -> Array:
+def log_losses(parts: Sequence[ClassScores], size: float | None = None) -> Array:
     """Find the mean log-loss of each fold, of scores times a size: by default the best factor."""
     xp, found, size = array_namespace(parts[0].scores), [], factor(parts) if size is None else size
     for own in parts:
@@ -242,7 +242,7 @@ def log_losses(parts: Sequence[HeldOut], size: float | None = None) -> Array:
     return to_numpy(xp.stack(found))
 
 
-def class_map(parts: Sequence[HeldOut]) -> tuple[Array, Array]:
+def class_map(parts: Sequence[ClassScores]) -> tuple[Array, Array]:
     """Learn from held-out scores how those of all classes say which one it is: (K + 1, K), offsets in the last row.
 
     Scores of squares, one class against the rest, hide a class that lies between others; a map between all of them finds it

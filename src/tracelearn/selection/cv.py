@@ -268,7 +268,7 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
         if session.class_map is not None:
             self.class_map_ = model._class_map = move_to(session.class_map, model.coef_, model.coef_.dtype)
         if self._classifier and not model._loss().has_probabilities:  # what makes probabilities of scores
-            self.calibration_ = 1.0 if session.class_map is not None else factor(best.held_out(at))
+            self.calibration_ = 1.0 if session.class_map is not None else factor(best.class_scores(at))
         for name in ("alphas_", "ridges_", "score_path_", "score_path_se_") if is_non_numpy(model.coef_) else ():
             setattr(self, name, move_to(getattr(self, name), model.coef_, widest(model.coef_)["dtype"]))
 

@@ -20,8 +20,8 @@ from tracelearn.penalties import Nuclear, Overlap, as_penalty, is_overlapped
 from tracelearn.problems.batch import Problems, Solution, alpha_max
 from tracelearn.problems.datafits import Squares
 from tracelearn.selection.calibration import (
-    HeldOut,
-    held_out,
+    ClassScores,
+    class_scores,
     log_losses,
     softmax_regression,
 )
@@ -41,7 +41,7 @@ __all__ = [
     "ridge_path",
     "ridges_for",
     "rising_end",
-    "walk",
+    "walk_alphas",
     "walk_logistic",
     "walk_ridges",
 ]
@@ -193,9 +193,9 @@ class Table:
         """The mean score, for each alpha."""
         return mean_scores(self.scores, self.design.weights)
 
-    def held_out(self, at: int) -> list[HeldOut]:
+    def class_scores(self, at: int) -> list[ClassScores]:
         """Gather the held-out scores of classes at one alpha."""
-        return held_out(self.held[at], self.design.held if self.few is None else self.few, self.design.weights)
+        return class_scores(self.held[at], self.design.held if self.few is None else self.few, self.design.weights)
 
     @cached_property
     def errors(self) -> Array:
@@ -243,7 +243,7 @@ class Group:
     candidates: tuple[int, ...]
 
 
-def walk(
+def walk_alphas(
     design: Design,
     candidates: Sequence[Candidate],
     alphas: Array,
@@ -433,7 +433,7 @@ def walk_logistic(design: Design, view: str) -> Table | None:
         scores[:, f] = design.judge(design.held[f], xp.stack(held[:, f].tolist(), axis=1))
     losses = np.empty(len(ridges))
     for a, row in enumerate(held.tolist()):
-        losses[a] = design.weights @ log_losses(held_out(row, design.held, design.weights))
+        losses[a] = design.weights @ log_losses(class_scores(row, design.held, design.weights))
     if two:  # they have one row of weights, twice as long as each of two
         ridges = 0.5 * ridges
     return Table(Candidate(view, logistic=True), design, 0.0 * ridges, ridges, scores, -losses, held.tolist())

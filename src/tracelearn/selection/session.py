@@ -6,18 +6,18 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby, product, repeat
 from numbers import Integral
-from operator import attrgetter
-from types import MappingProxyType
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import nnls
+from sklearn.base import clone
 
 from tracelearn.arrays.array_api import Array, array_namespace, is_sparse, to_numpy
 from tracelearn.errors import warn
@@ -27,7 +27,6 @@ from tracelearn.features import (
     Logarithm,
     ModeWhitener,
     SecondOrder,
-    TensorStandardScaler,
     Views,
     find_time_axis,
 )
@@ -41,7 +40,7 @@ from tracelearn.selection.search import (
     Table,
     read_alphas,
     read_strengths,
-    walk,
+    walk_alphas,
     walk_logistic,
     walk_ridges,
 )
@@ -189,8 +188,9 @@ class View:
     """Samples as one view, or several in one problem, show them."""
 
     samples: Samples
+    blocks: list[tuple[int, ...]]  # the shapes of the blocks of weights that have a norm of their own
     features: Any = None  # the fitted transformer, or None
-    penalty: Any = None  # Blocks for several views, else None
+    penalty: Any = None  # of several blocks, else None
 
 
 def parts_of(label: str) -> tuple[str, tuple[float, ...]]:
@@ -199,59 +199,52 @@ def parts_of(label: str) -> tuple[str, tuple[float, ...]]:
     return name, tuple(float(s) for s in ratio.split(":")) if ratio else ()
 
 
-def see(
-    label: str, samples: Samples, options: Any, known: Mapping[str, View] = MappingProxyType({}), modes: Any = None
-) -> View:
-    """See samples as a view does, or as several do; what a view learns it learns without targets.
+def see(name: str, samples: Samples, options: Any, modes: Any = None) -> View:
+    """See samples as one view does; what it learns it learns without targets.
 
     Parameters
     ----------
-    label : see ``parts_of``
     options : the estimator whose parameters say what is searched
-    known : views of these samples that need not be made again, by their labels
     modes : of a sample, where they have names
     """
-    name, strengths = parts_of(label)
-    names, time_axis = name.split("+"), named_time(options.time_axis, modes)
-    axis = None if time_axis is None else find_time_axis(samples.shape, time_axis)[0]
-    if unknown := set(names) - set(VIEWS):
+    if name not in VIEWS:
         raise ValueError(
-            f"Expected views among {', '.join(VIEWS)}, got {min(unknown)!r}: join those of one problem by +, as raw+whitened."
+            f"Expected views among {', '.join(VIEWS)}, got {name!r}: join those of one problem by +, as raw+whitened."
         )
+    time_axis = named_time(options.time_axis, modes)
+    axis = None if time_axis is None else find_time_axis(samples.shape, time_axis)[0]
     if name == "raw":
-        return View(samples.rescaled(samples.checked().mode_scales()) if options.scaling else samples)
-    transformers: list[Any] = []
-    for one in names:
-        transformers.append(VIEWS[one].make(-1 if axis is None else axis))
+        shown = samples.rescaled(samples.checked().mode_scales()) if options.scaling else samples
+        return View(shown, [samples.shape])
+    features = VIEWS[name].make(-1 if axis is None else axis)
+    (block,) = samples.checked().blocks
+    found = features._fit_checked(array_namespace(block.X).reshape(block.X, (-1, *samples.shape)), block.weight)
+    shape, windows = tuple(found.shape[1:]), getattr(features, "windows", 1)
+    return _view(samples, found, features, [shape] if windows == 1 else [shape[1:]] * windows, options)
+
+
+def see_together(
+    names: list[str], strengths: Sequence[float], views: list[View], samples: Samples, options: Any
+) -> View:
+    """See samples as several views do in one problem, each times its strength."""
     (block,) = samples.checked().blocks
     T = array_namespace(block.X).reshape(block.X, (-1, *samples.shape))
-    if len(names) == 1:
-        features = transformers[0]
-        found = features._fit_checked(T, block.weight)
-        shapes = [tuple(found.shape[1:])]
-    else:
-        features = Views(list(zip(names, transformers, strict=True)), view_weights=strengths or None)
-        parts = [_part(own, T, block.weight, known.get(one)) for one, own in zip(names, transformers, strict=True)]
-        found = features._join([own for own, _ in parts], [shown for _, shown in parts], block.weight)
-        shapes = features.view_shapes_
+    known, blocks = (
+        [(view.features, view.samples.rows) for view in views],
+        [shape for view in views for shape in view.blocks],
+    )
+    pairs = [(name, own if own is None else clone(own)) for name, (own, _) in zip(names, known, strict=True)]
+    features = Views(pairs, view_weights=strengths or None)
+    return _view(samples, features._join(T, block.weight, known), features, blocks, options)
+
+
+def _view(samples: Samples, found: Array, features: Any, blocks: list[tuple[int, ...]], options: Any) -> View:
+    """Show samples by what was found of them, (n, ...): flat where several blocks of weights have a norm each."""
     rows = array_namespace(found).reshape(found, (found.shape[0], -1))
-    blocks: list[tuple[int, ...]] = []
-    for shape, own in zip(shapes, transformers, strict=True):  # each view has a norm of its own, and so has each window
-        windows = getattr(own, "windows", 1)
-        blocks += [shape] if windows == 1 else [shape[1:]] * windows
     if len(blocks) == 1:
-        return View(samples.with_rows(rows, tuple(found.shape[1:])), features)
+        return View(samples.with_rows(rows, tuple(found.shape[1:])), blocks, features)
     penalty = Blocks(tuple(blocks), tuple(as_penalty(options.penalty, shape) for shape in blocks))
-    return View(samples.with_rows(rows, (rows.shape[1],)), features, penalty)
-
-
-def _part(transformer: Any, T: Array, weight: Array, known: View | None) -> tuple[Any, Array]:
-    """Fit the transformer of one view among several, and transform the samples, unless that was done."""
-    if transformer is None:
-        return TensorStandardScaler(with_mean=False, with_std=False).fit(T, sample_weight=weight), T
-    if known is not None:
-        return known.features, known.samples.rows
-    return transformer, transformer._fit_checked(T, weight)
+    return View(samples.with_rows(rows, (rows.shape[1],)), blocks, features, penalty)
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,16 +263,22 @@ class Shown:
     _designs: dict[tuple[str, bool], Design] = field(default_factory=dict)
 
     def view(self, label: str) -> View:
-        """See the samples as a view does."""
-        if label not in self._views:
-            if self.learned_from is None:
-                modes = getattr(self.judge.model, "modes_", None)
-                self._views[label] = see(label, self.samples, self.options, self._views, modes)
-            else:
-                more, chosen = self.learned_from
-                seen = more.view(label)
-                self._views[label] = replace(seen, samples=seen.samples.take(chosen))
-        return self._views[label]
+        """See the samples as a view does, or as several do in one problem."""
+        if label in self._views:
+            return self._views[label]
+        if self.learned_from is not None:
+            more, chosen = self.learned_from
+            seen = more.view(label)
+            found = replace(seen, samples=seen.samples.take(chosen))
+        else:
+            (name, strengths), modes = parts_of(label), getattr(self.judge.model, "modes_", None)
+            names, parts = name.split("+"), list[View]()
+            for one in names:
+                parts.append(self._views.get(one) or see(one, self.samples, self.options, modes))
+            together = len(parts) > 1
+            found = see_together(names, strengths, parts, self.samples, self.options) if together else parts[0]
+        self._views[label] = found
+        return found
 
     def design(self, label: str, *, joint: bool = False) -> Design:
         """Split a view into folds; targets may be one more mode."""
@@ -385,7 +384,7 @@ class Session:
         for grid in [alphas[::-3][::-1], alphas] if looks else [alphas]:
             tables: list[Table] = []
             for joint, own in groupby(candidates, attrgetter("target_mode")):
-                tables += walk(
+                tables += walk_alphas(
                     shown.design(label, joint=joint),
                     list(own),
                     grid,
@@ -450,7 +449,7 @@ def _asks_more(session: Session, best: Table) -> bool:
 def _by_log_loss(session: Session, best: Table) -> Table:
     """Take logistic regression, or a map between the scores of all classes, where held-out folds confirm it."""
     design, label = best.design, best.candidate.view
-    parts = best.held_out(best.best)
+    parts = best.class_scores(best.best)
     before = log_losses(parts)
     shown, found = None, {}
     if design.samples.n_targets > 2:
@@ -458,7 +457,7 @@ def _by_log_loss(session: Session, best: Table) -> Table:
     other = walk_logistic(design, label)
     if other is not None:
         session.keep([other], "logistic regression")
-        found["logistic"] = log_losses(other.held_out(other.best))
+        found["logistic"] = log_losses(other.class_scores(other.best))
     chosen, least, losses = "", math.inf, f"one factor {before.mean():.4g}"
     for name, after in found.items():
         losses += f", {name} {after.mean():.4g}"
@@ -508,19 +507,20 @@ def _screen(session: Session, names: list[str]) -> str:
         seen = len(values) + (_CONVOLVED - 1) * ("convolutions" in values)
         all_views = len(names) + (_CONVOLVED - 1) * ("convolutions" in names)
         progress.reach(_SCREENED * seen / all_views, f"{name}: criterion {table.value:.4g}")
-    share = shares_of(scores, np.concatenate([to_numpy(held.Y) for held in some.design(names[0]).held]))
+    targets = np.concatenate([to_numpy(held.Y) for held in some.design(names[0]).held])
+    shares = sorted(zip(names, shares_of(scores, targets).tolist(), strict=False), key=itemgetter(1), reverse=True)
+    session.view_shares = dict(shares)
     session.first_order = _first_order(values, explains=session.options.scoring is None)
-    order, best = np.argsort(-share), int(np.argmax(share))
-    session.view_shares = {names[i]: float(share[i]) for i in order}
-    chosen, n, entries = [best], shown.folds.n, some.view(names[best]).samples.n_features
-    for i in order[1:MOST_VIEWS]:
-        more = entries + some.view(names[i]).samples.n_features
-        if share[i] > LEAST_SHARE and _work(n, more, more, len(shown.repeats)) <= _MOST_WORK:
-            chosen, entries = [*chosen, i], more
-    session.model._report("shares of views: " + ", ".join(f"{names[i]} {share[i]:.2f}" for i in chosen))
+    (best, most), *others = shares
+    chosen, n, entries = {best: most}, shown.folds.n, some.view(best).samples.n_features
+    for name, share in others[: MOST_VIEWS - 1]:
+        more = entries + some.view(name).samples.n_features
+        if share > LEAST_SHARE and _work(n, more, more, len(shown.repeats)) <= _MOST_WORK:
+            chosen[name], entries = share, more
+    session.model._report("shares of views: " + ", ".join(f"{name} {share:.2f}" for name, share in chosen.items()))
     if len(chosen) == 1:
-        return names[best]
-    return f"{'+'.join(names[i] for i in chosen)} {':'.join(f'{share[i] / share[best]:.3g}' for i in chosen)}"
+        return best
+    return f"{'+'.join(chosen)} {':'.join(f'{share / most:.3g}' for share in chosen.values())}"
 
 
 def _first_order(values: dict[str, float], *, explains: bool) -> str:
