@@ -15,7 +15,7 @@ from tracelearn.estimators.weights import NamedWeights
 from tracelearn.features import SecondOrder, Views
 from tracelearn.features.base import LinearTransformer
 from tracelearn.features.second_order import SpatialFilters
-from tracelearn.samples.checks import check_place, is_frame, learning
+from tracelearn.samples.checks import check_place, learning
 from tracelearn.samples.samples import is_dask, unnamed
 from tracelearn.samples.scikit_learn import check_feature_names
 from tracelearn.selection.session import parts_of
@@ -152,7 +152,7 @@ class FoundModel(NamedWeights, TensorInput):
             return X
         features, (X, _, _) = self.features_, unnamed(X, 0, getattr(self, "modes_", None))
         check_feature_names(self, X, reset=False)
-        X = np.asarray(X) if is_frame(X) else X
+        X = np.asarray(X) if hasattr(X, "columns") else X
         if getattr(X, "ndim", 0) == 2 and len(self.sample_shape_) > 1:
             X = X if is_non_numpy(X) or is_sparse(X) else np.asarray(X)
             X = array_namespace(X).reshape(X, (X.shape[0], *self.sample_shape_))
