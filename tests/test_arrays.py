@@ -21,8 +21,9 @@ from tracelearn import (
     TraceNormRegressorCV,
     trace_norm_path,
 )
-from tracelearn.arrays.array_api import is_non_numpy, move_to, place, to_numpy, unique_values, widest
+from tracelearn.arrays.array_api import block_bytes, is_non_numpy, move_to, place, to_numpy, unique_values, widest
 from tracelearn.datasets import make_low_rank_regression
+from tracelearn.moments import Fold
 from tracelearn.penalties import L1, GroupL2, Nuclear
 
 TOL = 1e-10
@@ -236,9 +237,9 @@ def test_moments_are_folded_block_by_block(dtype, lib, monkeypatch):
     P = problem(500)
     weight = np.linspace(0.0, 2.0, 500)
     sizes = []
-    monkeypatch.setattr("tracelearn.moments._block_rows", lambda X, p, wide: sizes.append(p) or 60)
+    monkeypatch.setattr("tracelearn.moments.block_bytes", lambda X, here: sizes.append(X.shape) or 60 * 48 * 8)
     found = Moments.of(lib.put(1000.0 + P.X, dtype), lib.put(P.both), lib.put(weight))
-    assert sizes == [48]
+    assert len(sizes) == 1
     exact = Moments.of((1000.0 + P.X).astype(dtype).astype(np.float64), P.both, weight)
     for name in ("x_mean", "y_mean", "gram", "cross", "target_sq"):
         assert getattr(found, name).dtype == lib.xp.float64
@@ -248,13 +249,19 @@ def test_moments_are_folded_block_by_block(dtype, lib, monkeypatch):
         )
 
 
-def test_blocks_hold_a_bounded_number_of_bytes_on_every_device(lib):
-    from tracelearn.moments import _block_rows
-
-    X, xp = lib.put(np.zeros((2, 10))), lib.xp
-    assert 80 * _block_rows(X, 10, xp.float64) <= 512 << 20
-    assert _block_rows(X, 10, xp.float32) <= 8192  # where the device has no double precision
-    assert _block_rows(X, 10**9, xp.float64) == 1
+def test_blocks_hold_a_bounded_number_of_bytes_on_every_device(lib, monkeypatch):
+    sizes, add = [], Fold._add_block
+    monkeypatch.setattr(Fold, "_add_block", lambda fold, x, y, w: sizes.append(x.shape[0]) or add(fold, x, y, w))
+    assert block_bytes(lib.put(np.zeros(2)), 100) in (100, 512 << 20)
+    for dtype, most in ((np.float64, (512 << 20) // 800), (np.float32, 8192)):  # some devices have no double precision
+        sizes.clear()
+        x_mean, y_mean, gram, cross, square = (
+            lib.put(np.zeros(s), dtype) for s in ((100,), (1,), (100, 100), (100, 1), (1,))
+        )
+        fold = Fold(0.0, x_mean, y_mean, gram, cross, square)
+        fold.add(lib.put(np.ones((30_000, 100)), dtype), lib.put(np.ones((30_000, 1)), dtype))
+        assert sum(sizes) == 30_000
+        assert max(sizes) <= most
 
 
 def test_labels_of_numpy_stay_with_numpy(lib):

@@ -69,6 +69,7 @@ def test_on_a_gpu_products_in_tf32_lead_to_the_same_answer(loss, monkeypatch):
     from tracelearn.datasets import make_low_rank_regression
     from tracelearn.problems import batch, sample_loss
 
+    monkeypatch.setattr(batch, "_LEAST_FEATURES", 1)
     monkeypatch.setattr(batch, "_LEAST_ON_GPU", 1)
     monkeypatch.setattr(sample_loss, "_MANY", 1)
     seen, gram = [], cuda.gram
@@ -134,7 +135,7 @@ def test_what_is_recorded_depends_on_its_arguments_alone(spectral):
         _forces: (Logistic(), z[0], Y, share, z),
         _conjugates: (Logistic(), z[0], share[:2], Y, share, z),
         _iterated: iteration,
-        certify: (problems, W, split, None, True),
+        certify: (problems, W, split),
         type(problems.penalty).tidy: (problems.penalty, W, split),
         _few_steps: (problems, rho),
         _balanced: (not spectral, problems, rho, before, W, split),

@@ -19,8 +19,8 @@ from tracelearn.arrays import cuda
 from tracelearn.arrays.array_api import (
     Array,
     array_namespace,
+    block_bytes,
     is_on_gpu,
-    is_on_processor,
     is_sparse,
     place,
     to_single,
@@ -34,7 +34,6 @@ __all__ = ["Fold", "Moments"]
 # elsewhere in blocks large enough to keep the device busy.
 _BLOCK_BYTES = 16 << 20
 _EXCESS = 64  # corrections that are kept until they are made
-_DEVICE_BLOCK_BYTES = 512 << 20
 # Sparse rows are summed as such where at most this share of them is not zero, and every feature spreads about its mean by
 # at least this share of its mean square.
 _LARGEST_DENSITY = 0.1
@@ -312,7 +311,9 @@ class Fold:
             raise _different(self.cross.shape, (math.prod(X.shape[1:]), y.shape[1]))
         if is_sparse(X):
             return self._add_sparse(X, y, sample_weight)
-        rows = _block_rows(X, p, self.x_mean.dtype)
+        rows = max(1, block_bytes(X, _BLOCK_BYTES) // (8 * p))
+        if xp.finfo(self.x_mean.dtype).bits == 32:
+            rows = min(rows, _SINGLE_ROWS)
         for start in range(0, X.shape[0], rows):
             block = slice(start, min(start + rows, X.shape[0]))
             x = xp.reshape(X[block, ...], (-1, p))
@@ -439,9 +440,3 @@ def _different(known: tuple[int, int], found: tuple[int, int]) -> ValueError:
         f"Expected moments of {known[0]} features and {known[1]} targets, got {found[0]} and {found[1]}: only summaries of "
         "samples of one kind can be combined."
     )
-
-
-def _block_rows(X: Array, p: int, wide: Any) -> int:
-    """Count the rows of a block."""
-    rows = max(1, (_BLOCK_BYTES if is_on_processor(X) else _DEVICE_BLOCK_BYTES) // (8 * p))
-    return rows if array_namespace(X).finfo(wide).bits > 32 else min(rows, _SINGLE_ROWS)

@@ -137,13 +137,16 @@ class Atom:
     """A norm of one view of a weight tensor; a subclass is a new atom, offered everywhere by its name.
 
     ``view`` shows a batch (B, I1, ..., IN) as matrices (B, m, q), ``back`` undoes it. The others act on stacks of matrices
-    (..., m, q): ``norms`` and ``dual_norms`` (...), ``prox`` with thresholds (...), ``support`` says which structure a
-    matrix has exactly, and ``restrict`` gives another matrix the same.
+    (..., m, q): ``norms`` and ``dual_norms`` (...), ``prox`` with thresholds (...), and ``restrict`` gives
+    matrices exactly the structure of others.
 
     Atoms are added and multiplied with weights: ``0.5 * Nuclear(0) + 0.5 * Nuclear(1) + 0.1 * L1()``.
     """
 
     name: ClassVar[str]
+    is_transposable: ClassVar[bool] = (
+        False  # whether the two modes of a matrix have one norm: then terms of both are one
+    )
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -170,24 +173,9 @@ class Atom:
         """Find the proximal point of ``threshold`` times the norm."""
         raise NotImplementedError
 
-    def support(self, M: Array) -> Array:
-        """Describe the ranks or zeros that each matrix has; by default where it is zero."""
-        return array_namespace(M).astype(M != 0, M.dtype)
-
-    def restrict(self, M: Array, support: Array) -> Array:
-        """Give matrices the ranks or zeros of a support."""
-        return M * support
-
-    def size(self, shape: tuple[int, ...]) -> int:
-        """Count what is penalised: rows, entries or groups."""
-        return math.prod(shape)
-
-    def bound_to(self, shape: tuple[int, ...]) -> Atom:
-        """Return the atom that stands for this one among weights of a shape, so that equal ones are found.
-
-        A ``mode`` is counted from the first when this is called.
-        """
-        return self
+    def restrict(self, M: Array, like: Array) -> Array:
+        """Give matrices the ranks or zeros of others; by default the zeros."""
+        return M * array_namespace(M).astype(like != 0, M.dtype)
 
     def __rmul__(self, weight: float) -> Overlap:
         return Overlap(((float(weight), self),))
@@ -201,6 +189,7 @@ class Nuclear(Atom):
     """The trace norm of the unfolding of one mode, the sum of its singular values: low rank in that mode."""
 
     name: ClassVar[str] = "nuclear"
+    is_transposable: ClassVar[bool] = True
     mode: int = 0
 
     def view(self, T: Array) -> Array:
@@ -221,19 +210,11 @@ class Nuclear(Atom):
     norms = staticmethod(trace_norms)
     dual_norms = staticmethod(spectral_norms)
     prox = staticmethod(shrink)
-    support = staticmethod(left_singular_vectors)
 
-    def restrict(self, M: Array, support: Array) -> Array:
-        """Project the columns."""
-        return support @ (array_namespace(M).matrix_transpose(support) @ M)
-
-    def size(self, shape: tuple[int, ...]) -> int:
-        """Count the singular values."""
-        return shape[self.mode]
-
-    def bound_to(self, shape: tuple[int, ...]) -> Atom:
-        """Both unfoldings of a matrix have the same singular values."""
-        return Nuclear(0) if len(shape) == 2 else self
+    def restrict(self, M: Array, like: Array) -> Array:
+        """Project the columns on those of others, which have low rank."""
+        basis = left_singular_vectors(like)
+        return basis @ (array_namespace(M).matrix_transpose(basis) @ M)
 
 
 @dataclass(frozen=True)
@@ -267,8 +248,8 @@ class GroupL2(Atom):
 
     def view(self, T: Array) -> Array:
         """Show every slice as a row."""
-        xp = array_namespace(T)
-        return xp.reshape(xp.moveaxis(T, self.mode % (T.ndim - 1) + 1, 1), (T.shape[0], self.size(T.shape[1:]), -1))
+        xp, axis = array_namespace(T), self.mode % (T.ndim - 1) + 1
+        return xp.reshape(xp.moveaxis(T, axis, 1), (T.shape[0], T.shape[axis], -1))
 
     def back(self, M: Array, shape: tuple[int, ...]) -> Array:
         """Put the slices back."""
@@ -293,10 +274,6 @@ class GroupL2(Atom):
         xp, lengths = array_namespace(M), self._lengths(M)
         left = positive_part(lengths - threshold[..., None])
         return M * (left / xp.where(left > 0, lengths, xp.ones_like(lengths)))[..., None]
-
-    def size(self, shape: tuple[int, ...]) -> int:
-        """Count the slices."""
-        return shape[self.mode]
 
 
 # --- sums of terms ----------------------------------------------------------------------------------------------------
@@ -375,13 +352,21 @@ class _Terms:
                     raise ValueError(
                         f"Expected terms that fit weights of shape {shape}, got {atom}: modes are counted from 0."
                     )
-                same = replace(same, mode=same.mode % len(shape))
-            same = same.bound_to(shape)
+                same = replace(same, mode=0 if len(shape) == 2 and atom.is_transposable else same.mode % len(shape))
             if weight:
                 merged[same] = self._merge(merged[same], weight) if same in merged else weight
         if not merged:
             raise ValueError("Expected a penalty with some weight above zero, got none: use alpha=0 for no penalty.")
         return replace(self, terms=tuple(zip(merged.values(), merged, strict=True)))
+
+    def force(self, shape: tuple[int, ...]) -> float:
+        """Sum the forces of the terms, each about the root of what it counts: the slices of its mode, or all entries."""
+        total = 0.0
+        for weight, atom in self.terms:
+            if not isinstance(weight, float | int):  # every problem of a search has its own
+                return math.sqrt(max(shape))
+            total += weight * math.sqrt(shape[atom.mode] if hasattr(atom, "mode") else math.prod(shape))
+        return total
 
     @property
     def is_invariant(self) -> bool:
@@ -431,15 +416,6 @@ class Overlap(_Terms):
     def dual_bound(self, length: Array) -> Array:
         """Give all of it to the term with the largest weight: no dual norm of an atom exceeds the length."""
         return length / array_namespace(length).max(self._weights(length), axis=0)
-
-    def force(self, shape: tuple[int, ...]) -> float:
-        """Sum the forces of the terms, each about the root of what it counts."""
-        total = 0.0
-        for weight, atom in self.terms:
-            if not isinstance(weight, float | int):  # every problem of a search has its own
-                return math.sqrt(max(shape))
-            total += weight * math.sqrt(atom.size(shape))
-        return total
 
     @property
     def stiffness(self) -> float:
@@ -495,8 +471,8 @@ class Overlap(_Terms):
 
     def tidy(self, W: Array, split: Split) -> Array:
         """Give W the structure of each part, term after term."""
-        for (_, atom), support in zip(self.terms, self._each("support", split.parts), strict=True):
-            W = atom.back(atom.restrict(atom.view(W), support), tuple(W.shape))
+        for m, (_, atom) in enumerate(self.terms):
+            W = atom.back(atom.restrict(atom.view(W), atom.view(split.parts[m, ...])), tuple(W.shape))
         return W
 
 
@@ -533,8 +509,7 @@ class Latent(_Terms):
 
     def force(self, shape: tuple[int, ...]) -> float:
         """Average the forces of the terms; W has the share of one part."""
-        forces = [weight * math.sqrt(atom.size(shape)) for weight, atom in self.terms]
-        return float(sum(forces)) / len(forces) ** 2
+        return super().force(shape) / len(self.terms) ** 2
 
     @property
     def stiffness(self) -> float:

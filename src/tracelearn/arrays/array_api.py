@@ -38,13 +38,13 @@ __all__ = [
     "as_dtype",
     "at_host",
     "available_memory",
+    "block_bytes",
     "dense",
     "detached",
     "dtype_name",
     "free_memory",
     "is_non_numpy",
     "is_on_gpu",
-    "is_on_processor",
     "is_sparse",
     "move_to",
     "multiplies_singles_faster",
@@ -61,6 +61,7 @@ __all__ = [
 
 _UNKNOWN = 4 << 30  # bytes that a system is taken to have which does not say
 _GROUP = Path("/sys/fs/cgroup")
+_DEVICE_BLOCK = 512 << 20
 
 # NumPy is the standard's own since 2.1, and its calls cost less unwrapped. Looking a library up takes as long as a small
 # product, so each kind of array is looked up once.
@@ -129,9 +130,9 @@ def is_on_gpu(X: Array) -> bool:
     return type(X) is not np.ndarray and is_torch_array(X) and bool(device(X).type == "cuda")
 
 
-def is_on_processor(X: Array) -> bool:
-    """Whether the numbers of an array are in the memory of the processor."""
-    return is_numpy_array(X) or "cpu" in str(device(X)).lower()
+def block_bytes(X: Array, here: int) -> int:
+    """Bound the bytes of a block of rows: by ``here`` on a processor, to stay in cache; elsewhere a device is to be kept busy."""
+    return here if is_numpy_array(X) or "cpu" in str(device(X)).lower() else _DEVICE_BLOCK
 
 
 def same_place(first: Array, second: Array) -> bool:

@@ -410,8 +410,9 @@ class TraceNormModel(WeightsInModes, TensorInput):
         penalty, shape = self._penalty(n_targets)
         if isinstance(self.alpha, str):
             return Problems(fit, penalty, share_of_alpha_max(fit, penalty, shape, _SHARE), shape)
-        reference = fit.at_zero.value
-        return Problems(fit, penalty, array_namespace(reference).full_like(reference, float(self.alpha)), shape)
+        reference, alpha = fit.at_zero.value, float(self.alpha)
+        strengths = array_namespace(reference).full_like(reference, alpha)
+        return Problems(fit, penalty, strengths, shape, reference, penalised=alpha > 0)
 
     def _solver(self, fit: DataFit) -> Any:
         """Find the solver: by name, the one that suits the data fit, or the user's own function."""

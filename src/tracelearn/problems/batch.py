@@ -101,7 +101,7 @@ def choose_form(  # noqa: PLR0911 - a form a line
     # Below about half as many samples as features their span is smaller and its products are cheaper.
     if 2 * n < p or (n < p and 4 * gram > memory):
         return Form("basis", f"{n} samples span at most {n} of {p} dimensions, so all products are taken there")
-    if single and _gains_by_single(samples):
+    if single and p >= _LEAST_FEATURES and _gains_by_single(samples):
         return Form(
             "single", f"{p} by {p} moments in single precision are a model, corrected by passes in double precision"
         )
@@ -113,8 +113,7 @@ def _gains_by_single(samples: Samples) -> bool:
     rows = samples.rows
     if rows is None or rows.dtype != array_namespace(rows).float32 or samples.n_targets > 1 or samples.n_confounds:
         return False
-    least = _LEAST_ON_GPU if is_on_gpu(rows) else _LEAST_FEATURES
-    return multiplies_singles_faster(rows) and samples.n_features >= least
+    return multiplies_singles_faster(rows) and (samples.n_features >= _LEAST_ON_GPU or not is_on_gpu(rows))
 
 
 def datafit(
@@ -281,6 +280,7 @@ class Problems:
     alpha: Array
     shape: tuple[int, ...]
     reference: Array | None = None
+    penalised: bool = True  # whether no alpha is zero; where one is, certificates need the least curvature
 
     @cached_property
     def scale(self) -> Array:
@@ -300,15 +300,10 @@ class Problems:
     ) -> Solution:
         """Make a solution of W, with its certificate; without one it is for choosing between models, not for handing out."""
         if proven:
-            objective, gap = replayed(W, certify, self, W, split, None, self.penalised)
+            objective, gap = replayed(W, certify, self, W, split)
         else:
             objective = gap = array_namespace(self.alpha).full_like(self.alpha, math.inf)
         return Solution(W, split, objective, gap, n_iter, rho)
-
-    @cached_property
-    def penalised(self) -> bool:
-        """Whether no alpha is zero."""
-        return not bool(array_namespace(self.alpha).any(self.alpha == 0))
 
     def begin(self, start: Solution | None, *, proven: bool = True, zero: bool = True) -> Solution:
         """Say where to start from: a neighbouring solution, or W = 0, the answer for any alpha from alpha_max up.
@@ -322,12 +317,12 @@ class Problems:
         split = self.penalty.start(W)
         if not zero:
             return self.certified(W, split, 0, proven=False)
-        return Solution(W, split, *certify(self, W, None, at, self.penalised), 0)
+        return Solution(W, split, *certify(self, W, None, at), 0)
 
     def take(self, problems: Array) -> Problems:
         """Keep some of the problems."""
-        reference, alpha = self.scale[problems], self.alpha[problems]
-        return Problems(self.fit.take(problems), self.penalty.take(problems), alpha, self.shape, reference)
+        fit, penalty, reference = self.fit.take(problems), self.penalty.take(problems), self.scale[problems]
+        return replace(self, fit=fit, penalty=penalty, alpha=self.alpha[problems], reference=reference)
 
     def one_by_one(self, solve: Callable[..., Solution], start: Solution | None, **options: Any) -> Solution:
         """Solve each problem apart from the others."""
@@ -338,9 +333,7 @@ class Problems:
         return Solution.joined(parts)
 
 
-def certify(
-    problems: Problems, W: Array, split: Split | None, at: Evaluation | None = None, penalised: bool | None = None
-) -> tuple[Array, Array]:
+def certify(problems: Problems, W: Array, split: Split | None, at: Evaluation | None = None) -> tuple[Array, Array]:
     """Evaluate the objective (B,) at W and the duality gap (B,), relative to the scale of the problems.
 
     Parameters
@@ -349,7 +342,6 @@ def certify(
         The T tensors of all B problems, problem by problem.
     split : what the solver knows of W, or None
     at : the data fit, evaluated at W; None evaluates it
-    penalised : whether no alpha is zero; None is to be found out
     """
     xp, alpha, reference = array_namespace(W), problems.alpha, problems.scale
     at = problems.fit.evaluate(problems.rows(W)) if at is None else at
@@ -358,7 +350,7 @@ def certify(
     norm, feasible = replayed(W, _penalised, problems.penalty, W, split, alpha, at.gradient, gradient_error)
     objective = at.value + alpha * norm
     dual = at.dual_value(feasible)
-    if not penalised and bool(xp.any(alpha == 0)):
+    if not problems.penalised:
         # Nothing penalised: no scale but zero is feasible, however small the gradient. Its size is the evidence then.
         dual = xp.where(alpha == 0, xp.maximum(dual, at.least_value(gradient_error)), dual)
     # Objective and dual value are sums of many rounded terms: a difference below their rounding proves nothing.

@@ -636,7 +636,7 @@ class Squares:
     @property  # not kept: it knows the squares, and memory that a circle holds is free only when Python looks for circles
     def at_zero(self) -> SquaresEvaluation:
         """The evaluation at W = 0: the variance of the targets."""
-        value = summed(self.target, self.n_problems)
+        value = summed(self.target, self.ridge.shape[0])
         return SquaresEvaluation(value, -2.0 * self.cross, value, self)
 
     @cached_property
@@ -646,15 +646,14 @@ class Squares:
 
     def evaluate(self, W: Array, near: Any = None) -> SquaresEvaluation:
         """Evaluate value and gradient with one product."""
-        xp = array_namespace(W)
+        xp, n = array_namespace(W), self.ridge.shape[0]
         ridge = repeated(self.ridge, W.shape[0])
         half = 0.5 * self.operator.apply(W) + ridge[:, None] * W - self.cross
         fit = xp.sum(self.cross * W, axis=1)
         slope = self.target - fit
         # |r|^2 = <w, Cw - h> - <h, w> + v, and never below zero but for rounding.
         value = positive_part(xp.sum(W * half, axis=1) + slope)
-        value, slope = summed(value, self.n_problems), summed(slope, self.n_problems)
-        return SquaresEvaluation(value, 2.0 * half, slope, self, W)
+        return SquaresEvaluation(summed(value, n), 2.0 * half, summed(slope, n), self, W)
 
     def updater(self, shift: Array) -> Callable[[Array, Array], Array]:
         """Return the solve of the normal equations, shifted."""

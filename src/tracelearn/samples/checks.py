@@ -157,11 +157,6 @@ def sample_shape(X: Any, tensor_shape: tuple[int, ...] | None) -> tuple[int, ...
     return wanted
 
 
-def is_frame(X: Any) -> bool:
-    """Tell whether samples are the rows of a data frame, of pandas, polars or another library."""
-    return hasattr(X, "columns") and hasattr(X, "shape")
-
-
 def read_samples(
     estimator: Any, X: Any, *, reset: bool, any_library: bool = False, finite: bool = True
 ) -> tuple[Array, tuple[int, ...]]:
@@ -174,7 +169,7 @@ def read_samples(
     non_numpy = any_library and is_non_numpy(X)
     if non_numpy:
         X = detached(X)
-    elif not is_frame(X) and not is_sparse(X):
+    elif not hasattr(X, "columns") and not is_sparse(X):  # no data frame
         X = as_numpy(X, "X")
     if (non_numpy or getattr(X, "ndim", 0) > 2) and len(X.shape) > 1 and 0 in X.shape:
         raise InputError(
@@ -353,7 +348,7 @@ def read_labels(y: Any, X: Array, classes: Any = None, *, least: int = 2) -> tup
     if is_non_numpy(y):
         return _non_numpy_labels(y, X, classes, least)
     classes = classes if classes is None else to_numpy(classes)
-    y = column_or_1d(y if is_frame(y) or hasattr(y, "iloc") else as_numpy(y, "y"), warn=True)
+    y = column_or_1d(y if hasattr(y, "columns") or hasattr(y, "iloc") else as_numpy(y, "y"), warn=True)
     check_consistent_length(X, y)
     check_finite(y, "y")
     if y.dtype.kind == "O":

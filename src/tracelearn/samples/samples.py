@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import starmap
 from operator import attrgetter
@@ -23,7 +23,7 @@ from tracelearn.arrays.array_api import (
     array_namespace,
     as_dtype,
     available_memory,
-    is_on_processor,
+    block_bytes,
     is_sparse,
     move_to,
     take_rows,
@@ -46,7 +46,6 @@ Function = Callable[[Any], Any]
 Term = Callable[[Array, Array, Array, Array], Any]
 
 _BLOCK_BYTES = 2 << 20  # blocks of samples in memory stay in cache
-_DEVICE_BLOCK_BYTES = 512 << 20  # elsewhere than on a processor they keep a device busy
 _BLOCK_ROWS = 16  # at least: sums over blocks are as long as a sample
 
 
@@ -297,15 +296,23 @@ class Samples:
     columns: Array | None = None  # the targets that were kept, of all
     n_confounds: int = 0
     is_checked: bool = False  # every number, wherever a block is read
-    n_features: int = field(init=False)  # the number p of entries of a sample
-    # Of samples in memory: some array of their library and device, and all rows, where they are one array that is not sparse.
-    like: Array | None = field(init=False)
-    rows: Array | None = field(init=False)
 
-    def __post_init__(self) -> None:
-        like: Any = next(iter(self.blocks)).X if self.in_memory else None
-        whole = self.in_memory and not is_sparse(like) and like.shape[0] == self.n_samples
-        self.__dict__.update(n_features=math.prod(self.shape), like=like, rows=like if whole else None)
+    @property
+    def n_features(self) -> int:
+        """The number p of entries of a sample."""
+        return math.prod(self.shape)
+
+    @property
+    def like(self) -> Array | None:
+        """Of samples in memory the rows of the first block: an array of their library and device."""
+        return next(iter(self.blocks)).X if self.in_memory else None
+
+    @property
+    def rows(self) -> Array | None:
+        """Of samples in memory all rows, where they are one array that is not sparse."""
+        like = self.like
+        whole = like is not None and not is_sparse(like) and like.shape[0] == self.n_samples
+        return like if whole else None
 
     @classmethod
     def of(cls, block: Block, shape: tuple[int, ...]) -> Samples:
@@ -354,8 +361,7 @@ class Samples:
         if not self.in_memory or self.rows is None:
             return self
         (block,) = self.blocks
-        size = _BLOCK_BYTES if is_on_processor(block.X) else _DEVICE_BLOCK_BYTES
-        rows = max(_BLOCK_ROWS, size // (8 * self.n_features))
+        rows = max(_BLOCK_ROWS, block_bytes(block.X, _BLOCK_BYTES) // (8 * self.n_features))
         n = block.X.shape[0]  # the standard has no slices that end beyond an array
         cuts = [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
         own, more = block.weight, block.confounds

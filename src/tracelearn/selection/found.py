@@ -16,7 +16,7 @@ from tracelearn.estimators.weights import NamedWeights
 from tracelearn.features import SecondOrder, Views
 from tracelearn.features.base import LinearTransformer
 from tracelearn.features.second_order import SpatialFilters
-from tracelearn.samples.checks import check_place, is_frame, learning, other_shape
+from tracelearn.samples.checks import check_place, learning, other_shape
 from tracelearn.samples.samples import is_dask, unnamed
 from tracelearn.samples.scikit_learn import check_feature_names
 from tracelearn.selection.session import parts_of
@@ -153,7 +153,7 @@ class FoundModel(NamedWeights, TensorInput):
             return X
         features, (X, _, _) = self.features_, unnamed(X, 0, getattr(self, "modes_", None))
         check_feature_names(self, X, reset=False)
-        X = np.asarray(X) if is_frame(X) else X
+        X = np.asarray(X) if hasattr(X, "columns") else X
         shape = tuple(getattr(X, "shape", ()))[1:]
         if shape and shape not in (self.sample_shape_, (math.prod(self.sample_shape_),)):
             raise other_shape(self, shape)  # in our own name, not in that of the transformer

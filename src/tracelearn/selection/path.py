@@ -85,7 +85,7 @@ def trace_norm_path(
     for alpha in grid if given else grid * top:
         if found is not None and found.rho is not None and alpha > 0:  # forces, and so the step, scale with alpha
             found = replace(found, rho=found.rho * float(alpha / points[-1][0]))
-        problems = Problems(fit, penalty, xp.full_like(reference, float(alpha)), shape)
+        problems = Problems(fit, penalty, xp.full_like(reference, float(alpha)), shape, penalised=bool(alpha > 0))
         found = solver(problems, tol=model.tol, max_iter=model.max_iter, start=found)
         points.append((float(alpha), problems.rows(found.W), float(xp.max(found.gap)), found.n_iter))
     rows = [W if scales is None else W / scales for _, W, _, _ in points]

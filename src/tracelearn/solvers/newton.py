@@ -178,5 +178,5 @@ def _searched(
         longer = further[0] < found[0]
         found = further if longer else found
     _, V, there = found
-    proof = certify(problems, V, inner.split, there, problems.penalised)
+    proof = certify(problems, V, inner.split, there)
     return Solution(V, inner.split, *proof, 0, inner.rho), there

@@ -149,7 +149,7 @@ def _solved(
     """Solve the problem of the weights in subspaces, starting from where it stands."""
     small = problems.fit.within(wider)
     lead = problems.shape[: len(problems.shape) - len(wider.shape)]
-    inner = Problems(small, problems.penalty, problems.alpha, (*lead, *wider.core_shape), problems.scale)
+    inner = replace(problems, fit=small, shape=(*lead, *wider.core_shape), reference=problems.scale)
     core = partial(_projected, wider)
     start = replace(found, W=core(found.W), split=found.split.map(core))
     solve = newton if small.best_solver == "newton" else admm
