@@ -107,8 +107,8 @@ def in_batches(model, X, cuts, weight=None):
 def learned(model):
     """List all arrays that were learned, also by the transformers of views."""
     found = [np.asarray(value, dtype=float) for value in (model.n_samples_seen_, model.n_features_in_)]
-    names = ("mean_", "var_", "scale_", "reference_", "whitener_", "unit_", "view_factors_", "autocovariances_")
-    for name in (*names, "thresholds_"):
+    names = ("mean_", "var_", "scale_", "reference_", "whitener_", "unit_", "view_factors_")
+    for name in (*names, "autocovariances_", "log_sizes_", "thresholds_"):
         if getattr(model, name, None) is not None:
             found.append(np.asarray(getattr(model, name)))
     for name in ("mode_covariances_", "mode_whiteners_", "components_"):
@@ -694,10 +694,32 @@ def test_convolutions_are_shares_of_times_above_thresholds(series):
 
 def test_thresholds_of_convolutions_are_multiples_of_their_typical_size(rng):
     noise = rng.standard_normal((200, 1, 400))
+    noise /= noise.std(axis=-1, keepdims=True)
     view = Convolutions(thresholds=2).fit(noise)
     expected = np.sqrt(18.0) * np.array([-0.6745, 0.6745])  # three squares of two and six of one; quartiles
     np.testing.assert_allclose(view.thresholds_[0, :, 0], np.tile(expected, (84, 1)), rtol=0.05)
     np.testing.assert_allclose(view.transform(noise).reshape(-1, 2).mean(axis=0), [0.75, 0.25], atol=0.02)
+
+
+def test_thresholds_of_convolutions_tell_small_samples_apart_beside_large_ones(rng):
+    sizes = np.geomspace(1e-2, 1e2, 60)
+    fast, slow = rng.standard_normal((60, 1, 200)), np.repeat(rng.standard_normal((60, 1, 50)), 4, axis=-1)
+    fast, slow = sizes[:, None, None] * fast, sizes[:, None, None] * slow
+    view = Convolutions().fit(np.concatenate([fast, slow]))
+    small = sizes < 0.05
+    apart = view.transform(fast[small]).mean(axis=0) - view.transform(slow[small]).mean(axis=0)
+    assert np.mean(np.abs(apart) > 0.05) > 0.01  # of all entries
+
+
+def test_thresholds_of_convolutions_are_those_of_one_size_where_samples_have_one(rng):
+    noise = rng.standard_normal((20, 2, 80))
+    noise -= noise.mean(axis=-1, keepdims=True)
+    noise /= noise.std(axis=-1, keepdims=True)
+    noise[:5, 1] = 3.0  # constant: no size
+    view = Convolutions().fit(noise)
+    ratio = view.thresholds_ / view.thresholds_[..., :1]
+    np.testing.assert_allclose(ratio[:, :, 0], np.broadcast_to(ratio[0, 0, 0], ratio[:, :, 0].shape), rtol=1e-6)
+    np.testing.assert_allclose(ratio[:, :, 1], ratio[:, :, 0], rtol=1e-6)
 
 
 def test_every_second_waveform_of_convolutions_sees_small_ripples_between_rare_jumps(rng):

@@ -34,6 +34,11 @@ _MOST_TIMES = 255  # at which a convolution is looked at, in equal steps: a shar
 # Dilations and thresholds of one channel, and of several, which have more entries anyway.
 _ONE, _SEVERAL = (12, 8), (8, 4)
 
+# Sizes are spread by at most this standard deviation of their logarithm: one that is rounding error does not count as a size.
+_WIDEST = 3.0
+
+_GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0  # multiples of it, less their integers, fill the unit interval evenly
+
 
 class Convolutions(TensorTransformer):
     """Make of signals the share of the time at which they follow short waveforms, wherever in the signal that is.
@@ -42,7 +47,8 @@ class Convolutions(TensorTransformer):
     share of times at which the result is above a threshold. A sample of channels × times becomes a matrix: a row for each
     channel and dilation, a column for each waveform and threshold. Waveforms and shares are those of MiniRocket (Dempster,
     Schmidt and Webb, 2021). Thresholds are multiples of the typical size of each convolution instead of values drawn from
-    some samples: nothing is drawn, units do not matter, and what is learned, the autocovariances of channels, adds up.
+    some samples: nothing is drawn, units do not matter, and what is learned, autocovariances and sizes of channels, adds up.
+    Where samples differ in size thresholds are spread as their sizes are, so that small samples, too, are told apart.
     For signals of one channel every second waveform has smaller multiples, since some rest most of the time and then jump.
 
     Parameters
@@ -53,8 +59,9 @@ class Convolutions(TensorTransformer):
         Number of dilations at most: steps between the points of a waveform, from 1 to an eighth of the times, in equal ratios.
         "auto" is 12 for one channel and 8 for several.
     thresholds : int or "auto", default="auto"
-        Number of thresholds: quantiles of a normal distribution, times the root of the mean power of the convolution. For one
-        channel those of every second waveform are times their own size as well, relative to the largest.
+        Number of thresholds: quantiles of a normal distribution, times the root of the mean power of the convolution, times
+        a quantile of the sizes of samples relative to the root of their mean power, another one for each. For one channel
+        those of every second waveform are times their own size as well, relative to the largest.
         "auto" is 8 for one channel and 4 for several.
     tensor_shape : sequence of ints, default=None
         The shape of a sample when X comes flat, as (n_samples, n_features).
@@ -63,6 +70,9 @@ class Convolutions(TensorTransformer):
     ----------
     autocovariances_ : array of shape (channels, dilations, 9)
         Of every channel about its mean over time, at lags from 0 to 8 times each dilation, averaged over samples.
+    log_sizes_ : array of shape (channels, 3)
+        The share of samples in which a channel varies; the logarithm of its standard deviation over time, and its square, zero
+        where it does not vary, averaged over samples.
     dilations_ : list of ints
     thresholds_ : array of shape (dilations, waveforms, channels, thresholds)
     time_axis_ : int
@@ -96,6 +106,7 @@ class Convolutions(TensorTransformer):
     """
 
     autocovariances_: Array
+    log_sizes_: Array
     thresholds_: Array
 
     _keeps_layout = False
@@ -150,7 +161,7 @@ class Convolutions(TensorTransformer):
         return T - xp.mean(T, axis=-1, keepdims=True)
 
     def _measure(self, T: Array, weight: Array) -> Summary:
-        """Summarise the autocovariances of every sample, (n, channels, dilations, 9)."""
+        """Summarise the autocovariances and the sizes of every sample, (n, channels, 9 dilations + 3)."""
         xp, signals = array_namespace(T), self._signals(T)
         times = signals.shape[-1]
         lags = [[lag * step for lag in range(_LENGTH)] for step in self._steps()]
@@ -163,20 +174,40 @@ class Convolutions(TensorTransformer):
             check_range(T, "X")
         none = xp.zeros_like(found[0])
         rows = xp.stack([xp.stack([found.get(lag, none) for lag in own], axis=-1) for own in lags], axis=-2)
-        return summarise(xp.permute_dims(rows, (1, 0, 2, 3)), weight)
+        varies = found[0] > 0
+        log = 0.5 * xp.log(xp.where(varies, found[0], xp.ones_like(none)))
+        sizes = xp.stack([xp.astype(varies, log.dtype), log, log**2], axis=-1)
+        rows = xp.concat([xp.reshape(rows, (*none.shape, -1)), sizes], axis=-1)
+        return summarise(xp.permute_dims(rows, (1, 0, 2)), weight)
 
     def _known(self) -> tuple[Array, list[Array]]:
-        return self.autocovariances_, []
+        channels = len(self.log_sizes_)
+        return np.concatenate([self.autocovariances_.reshape(channels, -1), self.log_sizes_], axis=1), []
 
     def _keep(self, summary: Summary) -> None:
-        self.autocovariances_ = summary.mean
         self.time_axis_, self.dilations_ = self._time(), self._steps()
+        self.autocovariances_ = summary.mean[:, :-3].reshape(-1, len(self.dilations_), _LENGTH)
+        self.log_sizes_ = summary.mean[:, -3:]
         power = np.clip(self.autocovariances_ @ _LAGGED.T, 0.0, None)  # (channels, dilations, waveforms)
         normal = ndtri((np.arange(self._n_thresholds) + 0.5) / self._n_thresholds)
         small = normal * np.abs(normal) / max(normal[-1], np.finfo(np.float64).tiny)
         second = (np.arange(len(WAVEFORMS)) % 2 == 1) & (self._channels == 1)
         places = np.where(second[:, None, None], small, normal)
-        self.thresholds_ = np.moveaxis(np.sqrt(power), 0, -1)[..., None] * places
+        self.thresholds_ = np.moveaxis(np.sqrt(power), 0, -1)[..., None] * places * self._spread()
+
+    def _spread(self) -> Array:
+        """Spread thresholds as a log-normal distribution of the sizes of samples, relative to the root of their mean power.
+
+        An array (dilations, waveforms, channels, thresholds), all 1 where samples have one size.
+        """
+        share, mean, square = np.where(self.log_sizes_[:, :1] > 0, self.log_sizes_, [1.0, 0.0, 0.0]).T
+        middle = mean / share
+        deviation = np.clip(np.sqrt(np.clip(square / share - middle**2, 0.0, None)), None, _WIDEST)
+        largest = self.autocovariances_[:, 0, 0] / share
+        middle = np.where(largest > 0, middle - 0.5 * np.log(np.where(largest > 0, largest, 1.0)), 0.0)
+        count = len(self.dilations_), len(WAVEFORMS), 1, self._n_thresholds
+        place = ndtri((_GOLDEN * (np.arange(math.prod(count)) + 0.5) % 1.0).reshape(count))
+        return np.exp(middle[:, None] + deviation[:, None] * place)
 
     def _map(self, T: Array) -> Array:
         xp, signals = array_namespace(T), self._signals(T)
