@@ -153,6 +153,14 @@ def test_draws_as_one_batch_are_those_of_fits_one_by_one():
                 np.testing.assert_allclose(ours, theirs, atol=2e-4)
 
 
+def test_a_score_and_its_error_do_not_depend_on_where_targets_are():
+    X, y = _samples(50)
+    near, far = (
+        bootstrap(TraceNormRegressor(0.1), X, y + level, n_bootstraps=30, random_state=0) for level in (0.0, 1e6)
+    )
+    np.testing.assert_allclose([near.score, near.standard_error], [far.score, far.standard_error], rtol=1e-4)
+
+
 def test_an_interval_of_a_score_stays_where_the_score_can_be():
     counts = np.ones((2, 30), dtype=int)
 

@@ -14,7 +14,7 @@ from sklearn.base import clone
 
 from tracelearn.arrays.array_api import Array, is_sparse, to_numpy
 from tracelearn.estimators.base import ZeroWeightsWarning
-from tracelearn.inference.sets import Reading, check_scores, chunks, cleaned, is_shared, judged, solve_stack
+from tracelearn.inference.sets import Reading, check_scores, chunks, classes_of, cleaned, is_shared, judged, solve_stack
 from tracelearn.problems.batch import in_basis, origin_of, variances_about
 from tracelearn.problems.datafits import SpectralGram, Squares
 
@@ -41,6 +41,11 @@ class Study:
     def n_units(self) -> int:
         """The number of units."""
         return int(self.units.max()) + 1
+
+    @property
+    def blocks(self) -> Array:
+        """A part of the units for each of them, (U,), the same for all draws; in any order, as neighbours may be alike."""
+        return np.random.default_rng(0).permutation(self.n_units) % min(self.n_units, _MOST_BLOCKS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,7 +232,7 @@ def _together(study: Study, weights: Array) -> tuple[Array, ...]:
     else:
         rows = to_numpy(samples.rows) - to_numpy(origin)
     found = []
-    for part in chunks(B, rows.shape[1] ** 2 + K * p):
+    for part in chunks(B, rows.shape[1] ** 2 + rows.size + K * p):
         fit = _squares(reading, rows, weights[part])
         if basis is not None:
             fit = fit.lifted(to_numpy(basis), to_numpy(origin), to_numpy(variances))
@@ -249,6 +254,8 @@ def _together(study: Study, weights: Array) -> tuple[Array, ...]:
 def _squares(reading: Reading, rows: Array, weights: Array) -> Squares:
     """Read samples (n, r) about an origin as one group of problems for each row of weights (B, n)."""
     model, Y, share = reading.model, to_numpy(reading.block.Y), weights / weights.sum(axis=1, keepdims=True)
+    middle = Y.mean(axis=0) if model.fit_intercept else 0.0 * Y[0]
+    Y = Y - middle
     x_mean, y_mean = share @ rows, share @ Y
     if not model.fit_intercept:
         x_mean, y_mean = 0.0 * x_mean, 0.0 * y_mean
@@ -263,7 +270,7 @@ def _squares(reading: Reading, rows: Array, weights: Array) -> Squares:
         target.ravel(),
         ridge,
         x_mean,
-        y_mean.ravel(),
+        (y_mean + middle).ravel(),
         np.diagonal(covariance, axis1=1, axis2=2),
     )
 
@@ -277,20 +284,16 @@ def _values(drawn: Drawn) -> tuple[Array, Array]:
     Hits and squares are means over samples already. Of other scores the jackknife tells what a block of units adds.
     """
     study, left = drawn.study, drawn.left_out
-    reading, U = study.reading, study.n_units
+    reading, single = study.reading, np.arange(study.n_units)
     name = study.scoring or ("accuracy" if reading.model._learns_classes else "r2")
-    single = np.arange(U)
     if name == "accuracy":
-        z = drawn.predictions
-        classes = z[..., 0] > 0 if z.shape[2] == 1 else np.argmax(z, axis=2)
-        return np.where(left, classes == reading.codes, 0.0), single
+        return np.where(left, classes_of(drawn.predictions) == reading.codes, 0.0), single
     if name in ("r2", "neg_mean_squared_error"):
         squares = (reading.codes - reading.loss.inverse_link(drawn.predictions)) ** 2  # (B, n, K)
         values = -squares if name != "r2" else _shares(squares, left, reading.codes, study.units)
         return np.where(left, np.mean(values, axis=2), 0.0), single
-    blocks = study.random.permutation(U) % min(U, _MOST_BLOCKS)
-    own = [_jackknifed(drawn, b, np.flatnonzero(left[b]), blocks[study.units]) for b in range(len(left))]
-    return np.array(own), blocks
+    blocks = study.blocks[study.units]
+    return np.array([_jackknifed(drawn, b, np.flatnonzero(left[b]), blocks) for b in range(len(left))]), study.blocks
 
 
 def _shares(squares: Array, left: Array, y: Array, units: Array) -> Array:
@@ -303,7 +306,7 @@ def _shares(squares: Array, left: Array, y: Array, units: Array) -> Array:
 
 def _variance(y: Array, units: Array) -> Array:
     """Find the variance of targets (n, K) over new units, (K,): half the mean square of differences between units."""
-    times = np.bincount(units).astype(float)
+    y, times = y - y.mean(axis=0), np.bincount(units).astype(float)
     sums, squares = (np.stack([np.bincount(units, weights=own) for own in a.T], axis=1) for a in (y, y**2))
     within = np.sum(times[:, None] * squares - sums**2, axis=0)
     whole = len(y) * np.sum(y**2, axis=0) - np.sum(y, axis=0) ** 2
@@ -317,11 +320,9 @@ def _jackknifed(drawn: Drawn, b: int, left: Array, blocks: Array) -> Array:
     for block in np.unique(blocks[left]):
         own = blocks[left] == block
         rest = left[~own]
-        without = (
-            judged(study.reading, study.scoring, rest[None], drawn.predictions[b : b + 1, rest])[0]
-            if len(rest) > 1
-            else np.nan
-        )
+        if len(rest) < 2:
+            continue
+        without = judged(study.reading, study.scoring, rest[None], drawn.predictions[b : b + 1, rest])[0]
         if np.isfinite(without):
             found[left[own]] += (drawn.scores[b] - without) * len(rest) / np.sum(own)
     return found

@@ -43,6 +43,7 @@ __all__ = [
     "check_model",
     "check_scores",
     "chunks",
+    "classes_of",
     "cleaned",
     "is_shared",
     "judged",
@@ -449,17 +450,18 @@ def _kind(model: Any, scores: Array) -> str:
     return "numbers" if not model._learns_classes else "classes" if scores.shape[2] > 1 else "two classes"
 
 
-def _classes(scores: Array) -> Array:
-    return scores[..., 0] > 0 if scores.shape[2] == 1 else np.argmax(scores, axis=2)
+def classes_of(scores: Array) -> Array:
+    """Find the numbers of the classes (...) that linear models predict, from their scores (..., K)."""
+    return scores[..., 0] > 0 if scores.shape[-1] == 1 else np.argmax(scores, axis=-1)
 
 
 def _accuracy(codes: Array, scores: Array) -> Array:
-    return np.asarray(np.mean(_classes(scores) == codes, axis=1))
+    return np.asarray(np.mean(classes_of(scores) == codes, axis=1))
 
 
 def _balanced(codes: Array, scores: Array) -> Array:
     """Average over the classes that occur how many of each are found."""
-    right = _classes(scores) == codes
+    right = classes_of(scores) == codes
     found = [np.sum(right & (codes == k), axis=1) / np.maximum(np.sum(codes == k, axis=1), 1) for k in np.unique(codes)]
     present = [np.any(codes == k, axis=1) + np.zeros(len(right)) for k in np.unique(codes)]
     return np.asarray(np.sum(found, axis=0) / np.sum(present, axis=0))
