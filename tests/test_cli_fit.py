@@ -354,10 +354,7 @@ def test_views_are_chosen_and_told(capsys, folder):
     code, out, err = call(capsys, *asked, "--html", "seen.html")
     words = " ".join(out.split())
     assert (code, err) == (0, "")
-    assert (
-        "1 source carries 99 %; the strongest is largest at channel 1, and more of it makes up more likely"
-        in words
-    )
+    assert "1 source carries 99 %; the strongest is largest at channel 1, and more of it makes up more likely" in words
     assert "left out (share) raw (0.0" in words
     model = load(folder / "seen")
     assert (model.views, model.time_axis, model.view_) == (["raw", "second_order"], -1, "second_order")
