@@ -825,6 +825,27 @@ def test_confounds_are_regressed_out_in_fit_and_needed_to_predict(tmp_path, monk
     assert code == 0, err
 
 
+def test_targets_groups_and_confounds_of_a_wide_table_are_no_entries_of_samples(tmp_path, arrays, capsys):
+    columns = {f"ch{i}_t{j}": arrays["X"][:, i, j, 0] for i in range(4) for j in range(3)}
+    columns |= {"subject": [f"s{k}" for k in arrays["who"]], "age": np.arange(150.0) % 7, "label": arrays["label"]}
+    with open(tmp_path / "wide.csv", "w", newline="") as file:
+        csv.writer(file).writerows([columns, *zip(*columns.values(), strict=True)])
+    options = (
+        "--target",
+        "label",
+        "--groups",
+        "subject",
+        "--confounds",
+        "age",
+        "--json",
+        "--out",
+        tmp_path / "m.tracelearn",
+    )
+    code, out, err = call(capsys, "fit", tmp_path / "wide.csv", *FAST, *options)
+    assert code == 0, err
+    assert json.loads(out)["sample_shape"] == [4, 3]
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [("height", "height"), ("label", "Expected numbers in confounds"), ("short", "150"), ("broken", "confounds")],

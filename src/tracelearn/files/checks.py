@@ -182,16 +182,9 @@ def _check_estimator(model: Any) -> None:
             needed.append("alpha_")
         missing = [name for name in needed if not hasattr(model, name)]
         expect(not missing, f"a fitted model without {', '.join(missing)}")
-    if "sample_shape_" in known:
-        _check_shapes(model)
-    if isinstance(model, TensorTransformer) and "sample_shape_" in known:
-        _check_transformer(model)
-    if isinstance(model, SelectionCV) and "cv_results_" in known:
-        _check_search(model)
-    if isinstance(model, HierarchicalTraceNormClassifier) and "coef_" in known:
-        _check_tree(model)
-    if isinstance(model, LaggedRegressor) and "coef_" in known:
-        _check_lagged(model)
+    for kind, attribute, check in _CHECKS:
+        if isinstance(model, kind) and attribute in known:
+            check(model)
 
 
 def _check_shapes(model: Any) -> None:
@@ -300,6 +293,16 @@ def _check_lagged(model: LaggedRegressor) -> None:
     expect(np.array_equal(model.lags_, np.arange(first, last + 1)), "other lags")
     expect(model._single == (targets == ()), "other outputs")
     expect((model.moments_.n_features, model.moments_.n_targets) == (math.prod(shape), math.prod(targets)), "moments")
+
+
+# Of which models the parts are compared once they have an attribute, and how.
+_CHECKS: tuple[tuple[type, str, Callable[[Any], None]], ...] = (
+    (object, "sample_shape_", _check_shapes),
+    (TensorTransformer, "sample_shape_", _check_transformer),
+    (SelectionCV, "cv_results_", _check_search),
+    (HierarchicalTraceNormClassifier, "coef_", _check_tree),
+    (LaggedRegressor, "coef_", _check_lagged),
+)
 
 
 def check_use(model: Any) -> None:

@@ -113,7 +113,7 @@ def _strength(model: Any) -> float:
     return float(np.max(model.alpha_ if hasattr(model, "alpha_") else model.alpha, initial=0.0))
 
 
-def _tiles(facts: ModelFacts, evaluation: Evaluation | None) -> str:
+def _tiles(facts: ModelFacts, evaluation: Evaluation | None) -> list[dict[str, str]]:
     counts = " · ".join(str(one.carrying) for one in facts.components)
     ranks = " · ".join(one.span.replace(" to ", "–") for one in facts.components)
     sizes = _times([len(one.mode.values) for one in facts.components])
@@ -126,7 +126,7 @@ def _tiles(facts: ModelFacts, evaluation: Evaluation | None) -> str:
         ("duality gap", power(facts.last.dual_gap_), "proven distance from the optimum"),
         ("alpha, strength of the penalty", f"{alpha:.3g}", by),
     )
-    return "".join(f"<div><dt>{a}</dt><dd><b>{b}</b><span>{c}</span></dd></div>" for a, b, c in tiles)
+    return [dict(zip(("name", "value", "note"), tile, strict=True)) for tile in tiles]
 
 
 # --- how well it does, and how sure that is -------------------------------------------------------------------------
@@ -252,31 +252,22 @@ def _facts(rows: dict[str, str]) -> str:
 
 def _components(facts: ModelFacts) -> dict[str, Any]:
     most = max((len(one.factors) for one in facts.components), default=0)
-    names = [escape(one.mode.name) for one in facts.components]
-    buttons = [
-        f'<button type="button" data-pick="{k}" data-component="{k}" aria-pressed="false">{k}</button>'
-        for k in range(1, most + 1)
-    ]
     cards = [
-        f'<figure class="mode{" wide" if one.mode.is_wide else ""}"><h3>{name}'
-        f"<span>{one.carrying} of {len(one.mode.values):,} carry 99 %</span></h3>"
-        f'<div class="chart factors" data-mode="{n}" role="img" aria-label="Factors of {name}"></div>'
-        f'<div class="chart values" data-mode="{n}" role="img" aria-label="Singular values of {name}"></div></figure>'
-        for n, (one, name) in enumerate(zip(facts.components, names, strict=True))
-    ]
-    rows = [
-        f'<tr data-component="{k + 1}"><th scope="row"><button type="button" data-pick="{k + 1}" aria-pressed="false">'
-        f"component {k + 1}</button></th>{''.join(_share(one, n, k) for n, one in enumerate(facts.components))}</tr>"
-        for k in range(most)
+        {
+            "n": n,
+            "name": escape(one.mode.name),
+            "wide": " wide" if one.mode.is_wide else "",
+            "carrying": one.carrying,
+            "size": len(one.mode.values),
+        }
+        for n, one in enumerate(facts.components)
     ]
     return {
         "n_drawn": most,
         "has_none": most == 0,
         "n_hidden": max((one.count for one in facts.components), default=0) - most,
-        "buttons": "".join(buttons),
-        "cards": "".join(cards),
-        "share_head": "".join(f'<th scope="col">{name}</th>' for name in names),
-        "share_rows": "".join(rows),
+        "cards": cards if most else [],
+        "drawn": [{"k": k + 1, "shares": _shares(facts, k)} for k in range(most)],
         "share_target": selector(facts, "share-target", together=True),
         "has_targets": len(facts.targets) > 1,
         "n_targets": len(facts.targets),
@@ -284,15 +275,16 @@ def _components(facts: ModelFacts) -> dict[str, Any]:
     }
 
 
-def _share(one: Any, n: int, k: int) -> str:
-    return f'<td data-share="{n},{k}">{f"{one.shares[0, k]:.1%}" if k < len(one.factors) else "–"}</td>'
+def _shares(facts: ModelFacts, k: int) -> str:
+    """Write a cell for each mode: how much of the weights its component number k carries, where it has one."""
+    shares = [f"{one.shares[0, k]:.1%}" if k < len(one.factors) else "–" for one in facts.components]
+    return "".join(f'<td data-share="{n},{k}">{share}</td>' for n, share in enumerate(shares))
 
 
 def _weights(facts: ModelFacts) -> dict[str, Any]:
-    weights, shown = facts.weights, image_modes(facts.weights)
+    weights, shown, has_weights = facts.weights, image_modes(facts.weights), bool(np.any(facts.weights.coef))
     sliders = [
-        f'<label class="slide">{escape(mode.name)} <input type="range" min="0" max="{len(mode.values) - 1}" value="0" '
-        f'data-mode="{n}"><output></output></label>'
+        {"n": n, "name": escape(mode.name), "last_entry": len(mode.values) - 1}
         for n, mode in enumerate(weights.modes)
         if n not in shown and len(mode.values) > 1
     ]
@@ -304,12 +296,12 @@ def _weights(facts: ModelFacts) -> dict[str, Any]:
     scale = "One colour scale for all slices, symmetric about zero. " if len(weights.modes) > 1 else ""
     drawing = "image" if scale else "line"
     return {
-        "has_weights": bool(np.any(weights.coef)),
-        "has_patterns": bool(np.any(weights.coef)) and weights.patterns is not None,
+        "has_weights": has_weights,
+        "has_patterns": has_weights and weights.patterns is not None,
         "is_apart": facts.is_apart,
-        "linear_view": facts.linear_view if np.any(weights.coef) else "",
+        "linear_view": facts.linear_view if has_weights else "",
         "weight_target": selector(facts, "weight-target"),
-        "sliders": "".join(sliders),
+        "sliders": sliders if has_weights else [],
         "thinned": "" if facts.is_zero else " and ".join(thinned),
         "slice_caption": f"{scale}Move over the {drawing}, or use the arrow keys, to read a value.",
     }

@@ -13,7 +13,7 @@ from mne._fiff.open import _get_next_fname, fiff_open
 from numpy.typing import NDArray
 
 from tracelearn.errors import InputError
-from tracelearn.samples.modes import modes_of_mne
+from tracelearn.samples.modes import events_of, modes_of_mne
 from tracelearn.samples.source import Column, array_column
 
 __all__ = ["column", "names"]
@@ -76,8 +76,7 @@ def column(path: Path, name: str) -> Column:
     """Find the shape of recordings of good sensors, without those of eyes and muscles; or read a value for each epoch."""
     epochs = _open(path)
     if name == "y":
-        events = {code: event for event, code in epochs.event_id.items()}
-        return array_column([events[code] for code in epochs.events[:, 2]], f"events of '{path}'")
+        return array_column(events_of(epochs), f"events of '{path}'")
     if name != "X":
         return array_column(epochs.metadata[name].to_numpy(), f"'{name}' of '{path}'")
     modes = modes_of_mne(epochs)

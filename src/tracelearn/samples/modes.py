@@ -18,7 +18,16 @@ from tracelearn.arrays.array_api import Array
 from tracelearn.errors import InputError
 from tracelearn.optional import require
 
-__all__ = ["Mode", "check_file_modes", "fit_modes", "like_input", "modes_of_mne", "read_named", "to_dataset"]
+__all__ = [
+    "Mode",
+    "check_file_modes",
+    "events_of",
+    "fit_modes",
+    "like_input",
+    "modes_of_mne",
+    "read_named",
+    "to_dataset",
+]
 
 Modes = tuple["Mode", ...]
 
@@ -128,7 +137,7 @@ def read_named(X: Any, y: Any = None, known: Modes | None = None) -> tuple[Any, 
     if isinstance(X, list) or hasattr(X, "get_data"):
         parts = X if isinstance(X, list) else [X]
         values, modes = _of_mne(parts)
-        y = np.concatenate([_events(part) for part in parts]) if y is None else y
+        y = np.concatenate([events_of(part) for part in parts]) if y is None else y
     elif hasattr(X, "columns"):
         values, modes = _of_pandas(X)
     else:
@@ -238,7 +247,7 @@ def modes_of_mne(X: Any) -> Modes:
     return tuple(modes)
 
 
-def _events(X: Any) -> Any:
+def events_of(X: Any) -> Any:
     """Name the event of each epoch."""
     if getattr(X, "events", None) is None:
         raise InputError(f"Expected epochs with events where y is None, got {type(X).__name__} without: pass y.")

@@ -35,7 +35,8 @@ class _Formatter(string.Formatter):
 def fill(template: str, values: dict[str, Any], **formats: Callable[[Any], str]) -> str:
     """Fill in a template as ``str.format`` does; a comment names the value without which the part after it is left out.
 
-    Values are HTML already. ``formats`` are more formats than those of ``str.format``, by their names.
+    Where the value is a list, the part is written once for each of its members, dictionaries of more values. Values are HTML
+    already. ``formats`` are more formats than those of ``str.format``, by their names.
 
     Examples
     --------
@@ -43,11 +44,17 @@ def fill(template: str, values: dict[str, Any], **formats: Callable[[Any], str])
     >>> template = "Rank {rank}<!-- gap -->, gap {gap:.0e}<!-- always -->."
     >>> fill(template, {"rank": 3, "gap": 1e-7}), fill(template, {"rank": 3})
     ('Rank 3, gap 1e-07.', 'Rank 3.')
+    >>> fill("<ul><!-- ranks --><li>{rank}</li><!-- always --></ul>", {"ranks": [{"rank": 3}, {"rank": 5}]})
+    '<ul><li>3</li><li>5</li></ul>'
     """
     _, *parts = re.split(r"<!-- (\w+) -->", f"<!-- always -->{template}")
     values, formatter = {"always": True, **values}, _Formatter(formats)
-    pairs = zip(parts[::2], parts[1::2], strict=True)
-    return "".join(formatter.vformat(text, (), values) for needed, text in pairs if values.get(needed))
+    filled = []
+    for needed, text in zip(parts[::2], parts[1::2], strict=True):
+        found = values.get(needed)
+        members = found if isinstance(found, list) else [{}] if found else []
+        filled += [formatter.vformat(text, (), {**values, **own}) for own in members]
+    return "".join(filled)
 
 
 def power(value: float) -> str:
