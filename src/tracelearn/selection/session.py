@@ -59,18 +59,7 @@ __all__ = [
     "shares_of",
 ]
 
-# Views of a sample whose share in the best combination of all is below this are left out, and so are all but the best few.
-LEAST_SHARE, MOST_VIEWS = 0.1, 4
-
-# Views that keep the modes of a sample.
-FIRST_ORDER = ("raw", "log", "whitened")
-
-# Where ridge regression on such a view leaves so many times more unexplained than on the best, it gets no path of its own: on no
-# set did a low rank explain more than two fifths of what ridge regression had left.
-_HOPELESS = 1.75
-
-# So many samples, drawn at random, tell which views are worth showing.
-SCREENED = 400
+# --- views: which there are, which suit samples, and samples as they show them -------------------------------------------
 
 # Where the level of a signal drifts, means over time would hide its covariance: they vary by at most this share of it.
 _MEAN = 0.05
@@ -110,17 +99,6 @@ _MOST_SEARCHED = 5e11
 
 # A mode is whitened by the eigenvectors of its covariance: not where sums and eigenvectors take more multiplications than this.
 _MOST_WHITENED = 1e11
-
-# With more weights than this, in all folds and classes, every alpha of a path takes long. Every third is looked at first, and
-# the path is left there unless it explains so much more than ridge regression, as a share of what that explains, or leaves.
-_MANY_WEIGHTS, _GAIN = 125_000, 0.02
-
-# The share of all work that is done after each part of a search: as it was on real sets of some seconds.
-_SCREENED, _RIDGES, _PATH = 0.23, 0.43, 0.72
-_CONVOLVED = 6  # views that take as long to screen as convolutions do
-# Where logistic regression is tried on more samples than features, it takes longer than all that comes before it.
-_PACE = 0.2
-_STEPS = 20  # that scikit-learn's callbacks are shown
 
 
 def possible_views(
@@ -229,10 +207,8 @@ def see_together(
     """See samples as several views do in one problem, each times its strength."""
     (block,) = samples.checked().blocks
     T = array_namespace(block.X).reshape(block.X, (-1, *samples.shape))
-    known, blocks = (
-        [(view.features, view.samples.rows) for view in views],
-        [shape for view in views for shape in view.blocks],
-    )
+    known = [(view.features, view.samples.rows) for view in views]
+    blocks = [shape for view in views for shape in view.blocks]
     pairs = [(name, own if own is None else clone(own)) for name, (own, _) in zip(names, known, strict=True)]
     features = Views(pairs, view_weights=strengths or None)
     return _view(samples, features._join(T, block.weight, known), features, blocks, options)
@@ -256,9 +232,8 @@ class Shown:
     folds: Folds
     repeats: Folds  # these folds, and more of the same samples: views are screened with all of them
     judge: Judge
-    learned_from: tuple[Shown, Array] | None = (
-        None  # more samples, if views learn from them, and which of them (n,) are these
-    )
+    # More samples, if views learn from them, and which of them (n,) these are.
+    learned_from: tuple[Shown, Array] | None = None
     _views: dict[str, View] = field(default_factory=dict)
     _designs: dict[tuple[str, bool], Design] = field(default_factory=dict)
 
@@ -333,6 +308,32 @@ class Shown:
         return Shown(self.options, self.samples.take(chosen), folds, repeats, self.judge.among(chosen)), chosen
 
 
+# --- what a search asks, one question after the other ------------------------------------------------------------------
+
+# Views of a sample whose share in the best combination of all is below this are left out, and so are all but the best few.
+LEAST_SHARE, MOST_VIEWS = 0.1, 4
+
+# Views that keep the modes of a sample.
+FIRST_ORDER = ("raw", "log", "whitened")
+
+# Where ridge regression on such a view leaves so many times more unexplained than on the best, it gets no path of its own: on no
+# set did a low rank explain more than two fifths of what ridge regression had left.
+_HOPELESS = 1.75
+
+# So many samples, drawn at random, tell which views are worth showing.
+SCREENED = 400
+
+# With more weights than this, in all folds and classes, every alpha of a path takes long. Every third is looked at first, and
+# the path is left there unless it explains so much more than ridge regression, as a share of what that explains, or leaves.
+_MANY_WEIGHTS, _GAIN = 125_000, 0.02
+
+# The share of all work that is done after each part of a search: as it was on real sets of some seconds.
+_SCREENED, _RIDGES, _PATH = 0.23, 0.43, 0.72
+_CONVOLVED = 6  # views that take as long to screen as convolutions do
+# Where logistic regression is tried on more samples than features, it takes longer than all that comes before it.
+_PACE = 0.2
+
+
 @dataclass(eq=False)
 class Session:
     """One search: all samples, those of them that choose, how far it is, and what was found so far."""
@@ -401,9 +402,6 @@ class Session:
                 return []
         self.keep(tables, "trace norm")
         return tables
-
-
-# --- what a search asks, one question after the other ------------------------------------------------------------------
 
 
 def choose(session: Session) -> Table:
@@ -566,6 +564,9 @@ def shares_of(scores: list[Array], Y: Array) -> Array:
 
 
 # --- how far a search is, and how it is ended early: by time, by Ctrl-C or by a callback -------------------------------------
+
+
+_STEPS = 20  # that scikit-learn's callbacks are shown
 
 
 @dataclass(eq=False)
