@@ -26,8 +26,8 @@ from array_api_compat import device
 
 from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.arrays.linalg import (
-    left_singular_vectors,
     positive_part,
+    project_columns,
     shrink,
     spectral_norms,
     trace_norms,
@@ -210,11 +210,7 @@ class Nuclear(Atom):
     norms = staticmethod(trace_norms)
     dual_norms = staticmethod(spectral_norms)
     prox = staticmethod(shrink)
-
-    def restrict(self, M: Array, like: Array) -> Array:
-        """Project the columns on those of others, which have low rank."""
-        basis = left_singular_vectors(like)
-        return basis @ (array_namespace(M).matrix_transpose(basis) @ M)
+    restrict = staticmethod(project_columns)
 
 
 @dataclass(frozen=True)

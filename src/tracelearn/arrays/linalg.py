@@ -23,9 +23,9 @@ __all__ = [
     "conjugate_gradients",
     "coupled_gram",
     "few_threads",
-    "left_singular_vectors",
     "mode_scales",
     "positive_part",
+    "project_columns",
     "replayed",
     "scaled_rows",
     "shrink",
@@ -166,15 +166,16 @@ def weighted_gram(X: Any, weight: Array) -> Array:
     return (X.T @ scaled_rows(X, weight)).toarray()
 
 
-def left_singular_vectors(M: Array, *, rtol: float = 1e-10) -> Array:
-    """Find orthonormal columns that span the columns of each matrix (..., m, q); those beyond its rank are zero."""
+def project_columns(M: Array, like: Array, *, rtol: float = 1e-10) -> Array:
+    """Project the columns of matrices (..., m, q) on what the columns of others span, up to ``rtol`` of their length."""
     xp = array_namespace(M)
-    if is_on_gpu(M) and M.shape[-2] <= M.shape[-1] and cuda.serves(xp.matrix_transpose(M)):
-        U = cuda.eigh(M @ xp.matrix_transpose(M))[1]  # nothing waits for it
-        sigma = xp.sqrt(xp.sum((xp.matrix_transpose(U) @ M) ** 2, axis=-1))
+    if is_on_gpu(like) and like.shape[-2] <= like.shape[-1] and cuda.serves(xp.matrix_transpose(like)):
+        U = cuda.eigh(like @ xp.matrix_transpose(like))[1]  # nothing waits for it
+        sigma = xp.sqrt(xp.sum((xp.matrix_transpose(U) @ like) ** 2, axis=-1))
     else:
-        U, sigma, _ = xp.linalg.svd(M, full_matrices=False)
-    return U * xp.astype(sigma > rtol * xp.max(sigma, axis=-1, keepdims=True), U.dtype)[..., None, :]
+        U, sigma, _ = xp.linalg.svd(like, full_matrices=False)
+    U = U * xp.astype(sigma > rtol * xp.max(sigma, axis=-1, keepdims=True), U.dtype)[..., None, :]
+    return U @ (xp.matrix_transpose(U) @ M)
 
 
 def trace_norms(M: Array) -> Array:

@@ -33,6 +33,7 @@ __all__ = [
     "SpectralGram",
     "Squares",
     "least_value",
+    "lipschitz",
     "mean_row",
     "repeated",
     "short_basis",
@@ -82,6 +83,10 @@ class DataFit(Protocol):
         """The Hessian, or a bound of it, without the ridge."""
 
     @property
+    def ridge(self) -> Array:
+        """The strengths (B,) of the squared norm."""
+
+    @property
     def n_groups(self) -> int:
         """The number of groups of problems whose operators differ: they must stay together."""
 
@@ -114,9 +119,6 @@ class DataFit(Protocol):
         Or a quadratic bound of it around W.
         """
 
-    def lipschitz(self) -> float:
-        """Bound the Lipschitz constant of the gradient."""
-
     def intercept(self, W: Array) -> Array:
         """Find the best intercept (B K,) for W."""
 
@@ -143,6 +145,11 @@ class DataFit(Protocol):
 
     def take(self, problems: Array) -> Self:
         """Keep some of the problems, sharing all that was computed."""
+
+
+def lipschitz(fit: DataFit) -> float:
+    """Bound the Lipschitz constant of the gradient: the largest eigenvalue of the Hessian, or of its bound, and the ridge."""
+    return fit.operator.largest() + 2.0 * float(array_namespace(fit.ridge).max(fit.ridge))
 
 
 def repeated(per_problem: Array, n_rows: int) -> Array:
@@ -671,10 +678,6 @@ class Squares:
         b = xp.reshape(self.y_mean, (G, 1, -1)) - xp.reshape(_against(W, self.x_mean), each)
         W = xp.moveaxis(xp.reshape(W, (*each, p)), 1, 0)
         return xp.reshape(W, (-1, count, p)), xp.reshape(xp.moveaxis(b, 1, 0), (-1, count))
-
-    def lipschitz(self) -> float:
-        """Return twice the largest eigenvalue of C, plus the ridge: the tight constant."""
-        return self.operator.largest() + 2.0 * float(array_namespace(self.ridge).max(self.ridge))
 
     def intercept(self, W: Array) -> Array:
         """Let the model pass through the means."""

@@ -460,10 +460,6 @@ class SampleLoss:
         """The samples without their rows: sums over targets and scores alone need not read the rows again."""
         return self.samples.mapped_rows(lambda X: X[:, :0], (0,)).kept()
 
-    def lipschitz(self) -> float:
-        """Return the largest eigenvalue of the bound of the Hessian, plus the ridge."""
-        return self.operator.largest() + 2.0 * float(array_namespace(self.ridge).max(self.ridge))
-
     def intercept(self, W: Array) -> Array:
         """Find the best intercept for W."""
         shift = self._shift(self.samples.scores(W))

@@ -16,7 +16,7 @@ from tracelearn.penalties import Split
 from tracelearn.problems.batch import CHECK_EVERY, Finish, Problems, Solution, Watcher
 from tracelearn.problems.datafits import InBasis, Squares, repeated
 
-__all__ = ["BreakdownError", "Mixing", "State", "admm", "guarded", "taken"]
+__all__ = ["BreakdownError", "Mixing", "State", "admm", "continued", "guarded", "taken"]
 
 _RELAX = 1.6  # over-relaxation
 _REVIEW_EVERY = 10  # iterations before the step is looked at
@@ -128,6 +128,26 @@ def admm(
                 problems, rho, update = problems.take(left), rho[left], None
                 mixing = mixing.take(left, tensors, before_rho, rho)
         mixing, (W, split) = mixing.onward(begun, (W, split), rho)
+
+
+def continued(
+    solve: Callable[..., Solution],
+    problems: Problems,
+    start: Solution | None,
+    spent: int,
+    *,
+    max_iter: int,
+    on_iteration: Watcher | None,
+    **options: Any,
+) -> Solution:
+    """Go on with another solver; count and show its iterations after those that were spent."""
+
+    def counted(so_far: Solution) -> Solution:
+        return replace(so_far, n_iter=spent + so_far.n_iter)
+
+    shown = None if on_iteration is None else lambda so_far: on_iteration(counted(so_far))
+    limit = max(max_iter - spent, 1)
+    return counted(solve(problems, start=start, max_iter=limit, on_iteration=shown, **options))
 
 
 def _iterated(

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.penalties import Penalty, Split
 from tracelearn.problems.batch import CHECK_EVERY, Finish, Problems, Solution, Watcher
-from tracelearn.problems.datafits import repeated
+from tracelearn.problems.datafits import lipschitz, repeated
 from tracelearn.solvers.admm import guarded
 
 __all__ = ["PROXES", "apg_adm", "apg_dr", "prox_adm", "prox_dr"]
@@ -120,7 +120,7 @@ def _apg(
         return found
     W, split = found.W, None if start is None else found.split
     finish = Finish(tol, exact_ranks)
-    curvature = problems.fit.lipschitz()
+    curvature = lipschitz(problems.fit)
     curvature = curvature if curvature > 0 else 1.0
     strength = repeated(problems.alpha, W.shape[0])
     Z, momentum, accuracy = W, 1.0, 1e-3

@@ -10,7 +10,7 @@ from tracelearn.arrays.linalg import replayed
 from tracelearn.penalties import Penalty, Split
 from tracelearn.problems.batch import Finish, Problems, Solution, Watcher, certify
 from tracelearn.problems.datafits import Evaluation, Squares
-from tracelearn.solvers.admm import BreakdownError, admm, guarded
+from tracelearn.solvers.admm import BreakdownError, admm, continued, guarded
 
 __all__ = ["newton"]
 
@@ -67,7 +67,7 @@ def newton(
         spent += max(inner.n_iter, int(step is not None))
         if step is None and problems.fit.is_exact:
             # There is no model, or it is no guide here; the bound of the curvature is, one pass an iteration.
-            return _bounded(problems, found, spent, tol, max_iter, exact_ranks, on_iteration)
+            return _bounded(problems, found, spent, options)
         fit = problems.fit.exact() if step is None or _is_slow(found, step[0], error, tol) else problems.fit
         problems = replace(problems, fit=fit, reference=problems.scale)
         found, at = (found, at) if step is None else step
@@ -108,38 +108,18 @@ def _stepped(
 def _answer(problems: Problems, start: Solution | None, goal: float, limit: int, exact_ranks: bool) -> Solution:
     """Solve the problem of a model: by ADMM, or where a squared norm is all there is to penalise by one solve."""
     xp, fit = array_namespace(problems.alpha), problems.fit
-    if bool(xp.any(problems.alpha > 0)) or not bool(xp.all(fit.ridge > 0)):  # type: ignore[attr-defined]
+    if bool(xp.any(problems.alpha > 0)) or not bool(xp.all(fit.ridge > 0)):
         return admm(problems, tol=goal, max_iter=limit, start=start, exact_ranks=exact_ranks)
     zero = xp.zeros_like(fit.at_zero.gradient)
     W = problems.tensors(fit.updater(xp.zeros_like(problems.alpha))(zero, zero))
     return problems.certified(W, problems.penalty.start(W), 1, proven=False)
 
 
-def _bounded(
-    problems: Problems,
-    found: Solution,
-    spent: int,
-    tol: float,
-    max_iter: int,
-    exact_ranks: bool,
-    on_iteration: Watcher | None,
-) -> Solution:
-    """Go on by ADMM with the bound of the curvature; count and show its iterations after those that were spent."""
-
-    def counted(so_far: Solution) -> Solution:
-        return replace(so_far, n_iter=spent + so_far.n_iter)
-
-    def watch(so_far: Solution) -> None:
-        if on_iteration is not None:
-            on_iteration(counted(so_far))
-
+def _bounded(problems: Problems, found: Solution, spent: int, options: dict[str, Any]) -> Solution:
+    """Go on by ADMM with the bound of the curvature, where there is one."""
     fit = problems.fit
     has_bound = fit.operator.has_factor if isinstance(fit, Squares) else fit.loss.curvature is not None  # type: ignore[attr-defined]
-    if not has_bound:
-        return found
-    begun = found if spent else None
-    limit = max(max_iter - spent, 1)
-    return counted(admm(problems, tol=tol, max_iter=limit, start=begun, exact_ranks=exact_ranks, on_iteration=watch))
+    return continued(admm, problems, found if spent else None, spent, **options) if has_bound else found
 
 
 def _objective(penalty: Penalty, split: Split, alpha: Array, W: Array, value: Array) -> Array:

@@ -20,7 +20,7 @@ from tracelearn.arrays.subspaces import Subspaces
 from tracelearn.problems.batch import Problems, Solution, Watcher, certify
 from tracelearn.problems.datafits import Evaluation, Squares
 from tracelearn.problems.operators import Diagonal
-from tracelearn.solvers.admm import admm, guarded
+from tracelearn.solvers.admm import admm, continued, guarded
 from tracelearn.solvers.apg import apg_adm
 from tracelearn.solvers.newton import newton
 
@@ -157,13 +157,6 @@ def _solved(
 
 
 def _whole(problems: Problems, start: Solution | None, spent: int, max_iter: int, options: dict[str, Any]) -> Solution:
-    """Solve for all weights at once; count and show the iterations after those that were spent."""
-
-    def counted(so_far: Solution) -> Solution:
-        return replace(so_far, n_iter=spent + so_far.n_iter)
-
-    watch = options["on_iteration"]
-    shown = None if watch is None else lambda so_far: watch(counted(so_far))
+    """Solve for all weights at once."""
     solve = admm if problems.fit.operator.has_factor else apg_adm
-    limit = max(max_iter - spent, 1)
-    return counted(solve(problems, start=start, max_iter=limit, **{**options, "on_iteration": shown}))
+    return continued(solve, problems, start, spent, max_iter=max_iter, **options)
