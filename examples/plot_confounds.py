@@ -2,7 +2,7 @@
 Confounds: is it the brain, or the movement?
 ============================================
 
-Does a model decode what was asked, or what came with it? Recordings carry movement, age and the time on task.
+Does a model decode the condition, or something that varies with it, such as movement, age or the time on task?
 ``confounds=`` regresses such numbers out of the samples. The regression is fitted to the training samples of each fold,
 and applied to the held-out samples. It needs no extra pass over the samples, because it is computed from the moments.
 """
@@ -29,8 +29,8 @@ X[y == "move"] += response
 # %%
 # With and without
 # ----------------
-# Without the confound every time tells the conditions apart, before the response too. What is left without movement is the
-# response, and chance before it.
+# If the confound is ignored, the conditions can be decoded at every time, even before the response. Once movement is
+# regressed out, decoding is at chance before the response, and only the response remains.
 
 model = TraceNormClassifier(alpha=0.05)
 plain = decode_over_time(model, X, y, scoring="roc_auc")

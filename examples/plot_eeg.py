@@ -1,6 +1,6 @@
 """
-Simulated EEG: does the model find the source that was put in?
-==============================================================
+Simulated EEG: does the model find the simulated source?
+========================================================
 
 If a source in the brain gets stronger in one of two conditions, does the model show where, when and at which frequency?
 Yes, and here the truth is known. Look at ``patterns_``, not at the weights: weights also cancel noise, so they resemble
@@ -78,7 +78,7 @@ same = all(np.allclose(abs(a), abs(b), atol=1e-6) for a, b in zip(own, leading(m
 print("\nmode_factors_ begin with the factors of the first line:", same)
 
 # %%
-# Dashed: what was put in.
+# Dashed: the simulated source.
 
 coordinates = (epochs.sensors, epochs.times, epochs.frequencies)
 labels = ("sensor, degrees on the ring", "time, s", "frequency, Hz")

@@ -113,7 +113,7 @@ plt.show()
 # alike there, ridge among them: a class between others never has the highest of their scores, since one linear score cannot
 # be high in the middle only. With a hierarchy the tree wins in 64 dimensions too, by less. Without one, every class has a
 # direction of its own there, and nothing is masked: take ridge. The tree then loses in noise, because a sample must take
-# every step down rightly, and the first steps tell groups apart that have nothing in common. It also costs more: one solve
+# every step down rightly, and the first steps separate groups that have nothing in common. It also costs more: one solve
 # for each node, each with its own p by p matrix, where the flat model shares one among all classes.
 #
 # The tree itself can be read, and each node's weights too:
@@ -121,5 +121,5 @@ plt.show()
 draw = make_problem(np.random.default_rng(0), n_patterns=8, noise=0.15, levels=5)
 model = HierarchicalTraceNormClassifier(alpha=1e-2).fit(*draw(960))
 left, right = model.nodes_[0]
-print("\nthe root tells", left, "\nfrom          ", right)
+print("\nthe root separates", left, "\nfrom              ", right)
 print("with weights of mode ranks", model.estimators_[0].mode_ranks_, "and a duality gap of", f"{model.dual_gap_:.0e}")

@@ -1,8 +1,8 @@
 """
-Decoding over time: when does a recording tell conditions apart?
-================================================================
+Decoding over time: when do two conditions differ?
+==================================================
 
-When does a recording tell two conditions apart, and is it the same pattern all along? A model at each time answers the
+When do two conditions differ in a recording, and is it always the same pattern? A model at each time answers the
 first question; testing each model at every other time answers the second. All times are one batch of problems, so that
 the map of temporal generalisation takes a second.
 """

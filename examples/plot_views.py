@@ -76,8 +76,8 @@ plt.show()
 # --------------------------------
 # The default tries these three, and second order with differences of the signals and in windows of time. Ridge
 # regression on each view, in closed form, scores held-out epochs, and a combination of these scores with weights that
-# are not negative says what each view adds. ``view_shares_`` are the weights, ``view_`` is what was put into one
-# problem, with its strengths.
+# are not negative shows what each view adds. ``view_shares_`` are the weights. ``view_`` names the views of the
+# final problem, with their strengths.
 
 alone = {view: TraceNormClassifierCV(views=view).fit(X, y) for view in ("raw", "whitened", "second_order")}
 for view, one in alone.items():
@@ -94,9 +94,9 @@ print("chosen:", model.view_)
 # Read each view
 # --------------
 # ``coef_by_view_`` and ``patterns_by_view_`` have the weights and patterns of each view of a model. For second order
-# the weights are a symmetric matrix, and ``filters_by_view_`` reads it: its eigenvectors are spatial filters, each with
-# its pattern over the sensors and, last, the mean. Weights and filters also cancel what disturbs, so look at patterns,
-# on the right: how the signals change with what the model reads. First the three models of one view each.
+# the weights are a symmetric matrix, and ``filters_by_view_`` decomposes it: its eigenvectors are spatial filters, each with
+# its pattern over the sensors and, last, the mean. Weights and filters also cancel noise, so look at patterns, on the
+# right, which show how the signals change with the score. First the three models of one view each.
 
 names = {"mode_names": ("sensor", "time"), "coordinates": [np.arange(24), times], "units": [None, "s"]}
 fig, axes = plt.subplots(3, 2, figsize=(9, 8.5), layout="constrained")
@@ -105,7 +105,7 @@ for row, one in zip(axes, alone.values(), strict=True):
 plt.show()
 
 # %%
-# The pattern of raw signals is mostly the rhythm at 10 Hz, which says nothing: a pattern is a covariance, and that of a
+# The pattern of raw signals is mostly the rhythm at 10 Hz, which is misleading: a pattern is a covariance, and that of a
 # strong signal with anything is large by chance. Whitened, the wave stands out. Second order has two sources: the first
 # is about the mean of the sensors near the wave, the second about the power of those near the rhythm.
 #
@@ -116,18 +116,18 @@ ViewsDisplay.from_estimator(model, n_sources=1, **names)
 plt.show()
 
 # %%
-# The same in words, as ``tracelearn inspect`` and the page of a model have it. The whitened signals were put into the
-# problem, and the trace norm left their weights at zero: the means in windows of time already tell of the wave.
+# The same in words, as in ``tracelearn inspect`` and on the page of a model. The whitened signals were part of the
+# problem, but the trace norm set their weights to zero: the means in windows of time already contain the wave.
 
 for view, found in what_was_found(model).items():
     print(f"{view}: {found}")
 
 # %%
-# What was put in, and what was found
-# -----------------------------------
+# The simulated signals, and what was found
+# -----------------------------------------
 # The pattern of whitened signals is a tensor like a sample; its first pair of singular vectors is a topography and a
 # time course. Of second order we draw the sensors of the first pattern of each window, and print how much of it is
-# about the mean. A positive eigenvalue: the more of it, the more the epoch looks like "go". Dashed: what was put in.
+# about the mean. A positive eigenvalue means that more of it makes "go" more likely. Dashed: the simulation.
 
 U, _, V = np.linalg.svd(alone["whitened"].patterns_by_view_["whitened"][0], full_matrices=False)
 sign = np.sign(U[np.argmax(np.abs(U[:, 0])), 0])
@@ -143,7 +143,7 @@ for window, (values, patterns) in enumerate(zip(found.values[0], found.patterns[
 degrees = np.degrees(angles)
 fig, axes = plt.subplots(1, 3, figsize=(10, 3.4), layout="constrained")
 axes[0].plot(degrees, sign * U[:, 0], color="#0072B2", label="found")
-axes[0].plot(degrees, wave_map / np.linalg.norm(wave_map), "k--", label="put in")
+axes[0].plot(degrees, wave_map / np.linalg.norm(wave_map), "k--", label="simulated")
 axes[0].set(title="whitened: topography", xlabel="sensor, degrees")
 axes[0].legend(frameon=False)
 axes[1].plot(times, sign * V[0], color="#0072B2")
@@ -167,6 +167,6 @@ plt.show()
 # So the default is better than raw, whitened or second order alone, and flat ridge regression is far behind.
 #
 # A share is what a view adds to the others, not what it can do: whitened signals alone do well here, and get a small
-# share, and in the end no weights, because the means in windows of time tell much of the same. Shares are found with
-# ridge regression, which does not know of low rank: where a signal is a weak wave of low rank, ``views="whitened"`` can
+# share, and in the end no weights, because the means in windows of time contain much of the same. Shares are found with
+# ridge regression, which does not use low rank: if a signal is a weak wave of low rank, ``views="whitened"`` can
 # be better than the default, so try it too.

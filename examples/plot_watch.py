@@ -96,10 +96,10 @@ axes[0].set_ylabel("accuracy on two people held out")
 plt.show()
 
 # %%
-# What it reads
-# -------------
-# The first factors of a model of all windows, each with its share of the weights. Accelerometer and gyroscope are read
-# apart, and in frequency mostly what is below 2 Hz, where the movements themselves are.
+# What it uses
+# ------------
+# The first factors of a model of all windows, each with its share of the weights. Accelerometer and gyroscope are
+# used separately, and mostly the frequencies below 2 Hz, where the movements are.
 
 scaled = (spectra - spectra.mean(axis=0)) / spectra.std(axis=0)
 ours.fit(scaled, exercise, groups=person)

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import os
 import re
+import runpy
 import shlex
 import sys
 from pathlib import Path
@@ -140,6 +141,16 @@ def test_what_a_page_tells_to_type_can_be_typed(page, tmp_path, monkeypatch):
         told_error = "\ntracelearn: Expected" in text
         for line in re.findall(r"^\$ (tracelearn .*)", text, flags=re.MULTILINE):
             assert run(line.split(" | ")[0]) == (2 if told_error else 0), line
+
+
+@pytest.mark.slow
+def test_the_pictures_of_the_first_pages_can_be_drawn_from_them(tmp_path):
+    for library in ("matplotlib", "mne", "pandas", "xarray"):
+        pytest.importorskip(library)
+    runpy.run_path(str(ROOT / "docs" / "images" / "draw.py"))["main"](tmp_path)
+    drawn = {path.name for path in tmp_path.iterdir()}
+    assert drawn == {"index.png", "eeg.png", "series.png", "images_spectra.png"}
+    assert drawn <= {path.name for path in (ROOT / "docs" / "images").iterdir()}
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)

@@ -196,9 +196,9 @@ def test_the_page_tells_the_loss_and_the_scaling_that_were_chosen(samples, scali
 def test_the_page_says_what_is_known_of_the_score(classifier, regressor, samples):
     X, y, label = samples
     assert "There is no score" in model_page(regressor)
-    assert "score is that of cross-validation only" in model_page(classifier)
+    assert "only score is that of cross-validation" in model_page(classifier)
     with_data = str(Text(model_page(classifier, X[160:], label[160:])))
-    assert "cross-validation only" not in with_data
+    assert "only score is that of" not in with_data
     assert f"{classifier.score(X[160:], label[160:]):.1%}" in with_data
     assert "does not know whether the model was fitted to these samples" in with_data
     assert f"R² = {regressor.score(X[160:], y[160:]):.3f}" in str(Text(model_page(regressor, X[160:], y[160:])))

@@ -23,6 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
+from tracelearn import TraceNormClassifier, TraceNormClassifierCV, TraceNormRegressor, TraceNormRegressorCV
 from tracelearn.samples import Source, as_source, open_source, read_ahead
 from tracelearn.samples.source import array_column, from_columns, regroup
 
@@ -616,6 +617,15 @@ def test_nulls_in_parquet_are_refused_by_their_row(tmp_path, where):
         ):
             list(open_source(tmp_path / "d.parquet", block_bytes=32).batches(start))
     assert len(list(open_source(tmp_path / "d.parquet", block_bytes=32).batches(8))) == 1
+
+
+@pytest.mark.parametrize(
+    "model", [TraceNormClassifier(), TraceNormRegressor(), TraceNormClassifierCV(), TraceNormRegressorCV()], ids=repr
+)
+def test_a_file_of_samples_alone_is_refused_where_targets_are_needed(tmp_path, model):
+    np.save(tmp_path / "d.npy", np.ones((12, 3, 2)))
+    with pytest.raises(ValueError, match=r"^Expected targets with the samples, got none: pass y, or name them with"):
+        model.fit(tmp_path / "d.npy")
 
 
 def test_parquet_columns_of_other_types_are_refused(tmp_path):

@@ -28,7 +28,7 @@ def image(ax: Any, values: Any, x: Any, y: Any, **labels: str) -> None:
     ax.set(**labels)
 
 
-def main() -> None:
+def main(folder: Path = HERE) -> None:
     """Draw all pictures."""
     plt.rcParams.update({"figure.constrained_layout.use": True, "savefig.dpi": 110, "font.size": 9})
     eeg, series, spectra = (run(page) for page in ("eeg.md", "series.md", "images_spectra.md"))
@@ -39,33 +39,33 @@ def main() -> None:
     figure, axes = plt.subplots(1, 3, figsize=(9.5, 2.6), sharey=True)
     shown = (
         (faces[0], "one epoch"),
-        (np.squeeze(eeg["model"].patterns_), "what the model found"),
-        (true, "what was put in"),
+        (np.squeeze(eeg["model"].patterns_), "pattern found in 64 epochs"),
+        (true, "simulated signal"),
     )
     for ax, (values, title) in zip(axes, shown, strict=True):
         image(ax, values, times, range(8), title=title, xlabel="time (s)")
     axes[0].set_yticks(range(8), names)
-    figure.savefig(HERE / "index.png")
+    figure.savefig(folder / "index.png")
 
     figure, ax = plt.subplots(figsize=(4.5, 2.6))
     image(ax, shown[1][0], times, range(8), xlabel="time (s)")
     ax.set_yticks(range(8), names)
-    figure.savefig(HERE / "eeg.png")
+    figure.savefig(folder / "eeg.png")
 
     figure, ax = plt.subplots(figsize=(4.5, 2.6))
     channels = ["x", "y", "temperature"]
-    image(ax, series["weights"].to_numpy(), range(3), range(3))
+    image(ax, series["between"].fillna(0.0).to_numpy(), range(3), range(3))
     ax.set_xticks(range(3), channels)
     ax.set_yticks(range(3), channels)
     ax.invert_yaxis()
-    figure.savefig(HERE / "series.png")
+    figure.savefig(folder / "series.png")
 
     figure, axes = plt.subplots(1, 2, figsize=(4.5, 2.6), sharey=True)
-    pair = (spectra["model"].patterns_, "found"), (spectra["dyes"][0], "put in")
+    pair = (spectra["model"].patterns_, "found"), (spectra["dyes"][0], "simulated")
     for ax, (values, title) in zip(axes, pair, strict=True):
         image(ax, values, spectra["emission"], spectra["excitation"], title=title, xlabel="emission (nm)")
     axes[0].set_ylabel("excitation (nm)")
-    figure.savefig(HERE / "images_spectra.png")
+    figure.savefig(folder / "images_spectra.png")
 
 
 if __name__ == "__main__":

@@ -246,7 +246,7 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
         known = to_numpy(self.classes_ if classes is None else classes)
         if len(known) < 2:
             raise ValueError(
-                f"Expected at least two classes in y, got one class, {known.tolist()[0]!r}: there is nothing to tell apart."
+                f"Expected at least two classes in y, got one class, {known.tolist()[0]!r}: add samples of another."
             )
 
     def _known(self, classes: Any, *, grow: bool) -> dict[str, Any]:

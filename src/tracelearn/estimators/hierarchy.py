@@ -45,7 +45,7 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
     """Classification of tensors into many classes by a tree of binary trace norm models.
 
     The tree joins the classes whose means are closest, then the groups. At each of its K - 1 nodes one squared loss
-    model, certified as that of ``TraceNormClassifier``, tells the classes on the left from those on the right, and a
+    model, certified as that of ``TraceNormClassifier``, separates the classes on the left from those on the right, and a
     sample descends from the root to a class. All nodes learn from the moments of the classes, so samples are read once.
 
     It helps where class means crowd in fewer dimensions than there are classes, as they do in a hierarchy: a flat model
@@ -68,12 +68,12 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         Applied to the moments of the classes: with "balanced" all classes weigh the same, in ``partial_fit`` too.
     fit_intercept : bool, default=True
     tensor_shape : sequence of ints, default=None
-        The shape of a sample when X comes flat, as (n_samples, n_features).
+        The shape of a sample if X is flat, of shape (n_samples, n_features).
     tol : float, default=1e-6
         Relative duality gap to reach at every node.
     max_iter : int, default=1000
     forgetting : float in (0, 1], default=1.0
-        What each call of ``partial_fit`` multiplies the weight of all earlier samples with.
+        The factor by which each call of ``partial_fit`` multiplies the weight of all earlier samples.
     verbose : int, default=0
 
     Attributes

@@ -102,11 +102,11 @@ class LaggedRegressor(RegressorMixin, BaseEstimator):
     penalty, mode_weights, fit_intercept, solver, tol, max_iter
         As in ``TraceNormRegressor``; the modes are lags and features.
     target_mode : bool, default=False
-        Let outputs be one more mode of one weight tensor, so that they share temporal profiles and patterns.
+        Whether the outputs form one more mode of one weight tensor, so that they share temporal profiles and patterns.
     edges : {"drop", "zero"}, default="drop"
         What is beyond the ends of a segment: times that would need it are left out, or it is zero, as in MNE.
     forgetting : float in (0, 1], default=1.0
-        What each call of ``partial_fit`` multiplies the weight of all earlier times with.
+        The factor by which each call of ``partial_fit`` multiplies the weight of all earlier times.
 
     Attributes
     ----------
@@ -114,7 +114,7 @@ class LaggedRegressor(RegressorMixin, BaseEstimator):
     intercept_ : float, or array of shape (outputs,)
     lags_ : array of shape (lags,)
     patterns_ : array of the shape of ``coef_``
-        What the model reads, ``Cov(X) W`` (Haufe et al., 2014).
+        Where the signal is: ``Cov(X) W`` (Haufe et al., 2014).
     mode_ranks_, dual_gap_ : as in ``TraceNormRegressor``
     moments_ : Moments
         All that was learned.

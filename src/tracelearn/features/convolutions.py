@@ -41,15 +41,15 @@ _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0  # multiples of it, less their integers, 
 
 
 class Convolutions(TensorTransformer):
-    """Make of signals the share of the time at which they follow short waveforms, wherever in the signal that is.
+    """Measure how much of the time signals follow each of many short waveforms, wherever they occur in the signal.
 
     Every channel is convolved with 84 fixed waveforms of nine points, which are stretched by several dilations. An entry is the
     share of times at which the result is above a threshold. A sample of channels × times becomes a matrix: a row for each
     channel and dilation, a column for each waveform and threshold. Waveforms and shares are those of MiniRocket (Dempster,
     Schmidt and Webb, 2021). Thresholds are multiples of the typical size of each convolution instead of values drawn from
     some samples: nothing is drawn, units do not matter, and what is learned, autocovariances and sizes of channels, adds up.
-    Where samples differ in size thresholds are spread as their sizes are, so that small samples, too, are told apart.
-    For signals of one channel every second waveform has smaller multiples, since some rest most of the time and then jump.
+    If samples differ in size, so do the thresholds, so that small samples can be distinguished too. For signals of one
+    channel every second waveform has smaller multiples, for signals that rest most of the time and then jump.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class Convolutions(TensorTransformer):
         those of every second waveform are times their own size as well, relative to the largest.
         "auto" is 8 for one channel and 4 for several.
     tensor_shape : sequence of ints, default=None
-        The shape of a sample when X comes flat, as (n_samples, n_features).
+        The shape of a sample if X is flat, of shape (n_samples, n_features).
 
     Attributes
     ----------

@@ -19,13 +19,12 @@ _FARTHEST = 6.0
 class Logarithm(OneToOneFeatureMixin, TensorTransformer):
     """Take the natural logarithm of samples whose entries are all positive: power, intensities, concentrations.
 
-    What multiplies such entries, as gains and noise do, is added to their logarithms, and a few large ones no longer drown
-    the others.
+    Gains and noise that multiply such entries are added to their logarithms, and a few large entries no longer dominate.
 
     Parameters
     ----------
     tensor_shape : sequence of ints, default=None
-        The shape of a sample when X comes flat, as (n_samples, n_features).
+        The shape of a sample if X is flat, of shape (n_samples, n_features).
 
     Attributes
     ----------

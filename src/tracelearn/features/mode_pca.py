@@ -63,7 +63,7 @@ class ModePCA(ModeTransformer):
         Sweeps of alternating refinement in ``fit`` (MPCA, Lu et al., 2008): each mode's directions for what the others
         keep. One more pass over the samples for each mode and sweep, and seldom worth it.
     tensor_shape : sequence of ints, default=None
-        The shape of a sample when X comes flat, as (n_samples, n_features).
+        The shape of a sample if X is flat, of shape (n_samples, n_features).
 
     Attributes
     ----------

@@ -33,7 +33,7 @@ class TensorStandardScaler(OneToOneFeatureMixin, LinearTransformer):
     with_mean, with_std : bool, default=True
         Whether to subtract the mean, and to divide by the standard deviation.
     tensor_shape : sequence of ints, default=None
-        The shape of a sample when X comes flat, as (n_samples, n_features).
+        The shape of a sample if X is flat, of shape (n_samples, n_features).
     copy : bool, default=True
         With False, ``transform`` and ``inverse_transform`` work in the memory of X where they can.
 

@@ -39,11 +39,11 @@ class SpatialFilters(NamedTuple):
 
 
 class SecondOrder(TensorTransformer):
-    """Make symmetric matrices of signals: the covariance of channels over time, its logarithm about the training mean.
+    """Turn signals into covariances of channels over time, as symmetric matrices: logarithms relative to the training mean.
 
     A sample of channels × times becomes ``log(M^(-1/2) S M^(-1/2))``: S is the shrunk covariance C of its channels over time,
     with their means m, ``[[C + m m', m], [m', 1]]``, and M the mean of S over the training samples. This is the
-    tangent space of Riemannian geometry, as pyriemann has it, at the arithmetic mean. A trace norm learns a weight of few
+    tangent space of Riemannian geometry, as in pyriemann, at the arithmetic mean. A trace norm learns a weight of few
     eigenvectors from it, which are spatial filters (Tomioka and Aihara, 2007). M adds up over samples, so one pass is enough.
 
     Parameters
@@ -76,7 +76,7 @@ class SecondOrder(TensorTransformer):
     reference : "mean" or None, default="mean"
         None: the logarithm of S itself.
     tensor_shape : sequence of ints, default=None
-        The shape of a sample when X comes flat, as (n_samples, n_features).
+        The shape of a sample if X is flat, of shape (n_samples, n_features).
 
     Attributes
     ----------

@@ -23,7 +23,7 @@ __all__ = ["Views"]
 
 
 class Views(TensorTransformer, BaseComposition):  # type: ignore[misc]
-    """See each sample in several ways at once: raw, whitened, second order, all of them as one flat sample.
+    """Several views of each sample at once, such as raw, whitened and second order, as one flat sample.
 
     ``transform`` puts the flattened views one after the other; ``split`` takes them, or the weights of a model, apart again,
     so that a penalty can give every view its own norm.
@@ -33,12 +33,12 @@ class Views(TensorTransformer, BaseComposition):  # type: ignore[misc]
     views : list of (name, transformer or None)
         Transformers of this package; None is the sample itself.
     view_weights : sequence of floats, one for each view, default=None
-        What samples of each view are multiplied by, one by default. A larger weight makes a view cheaper to use.
+        The factor of each view, one by default. A larger factor means that a view is penalised less.
     scale : bool, default=True
         Whether every view is divided by the root of its total variance over the training samples, so that views of
         different size are commensurable.
     tensor_shape : sequence of ints, default=None
-        The shape of a sample when X comes flat, as (n_samples, n_features).
+        The shape of a sample if X is flat, of shape (n_samples, n_features).
 
     Attributes
     ----------

@@ -21,7 +21,7 @@ class ModeWhitener(OneToOneFeatureMixin, ModeTransformer):
     Mode n is multiplied by the symmetric matrix ``C^power``, where C is the mode's covariance over the training samples, in
     units of its mean eigenvalue and shrunk towards the identity: ``(1 - shrinkage) C + shrinkage I``. Since C has no units,
     samples keep their size: ``transform(a X) = a transform(X)`` for what is fitted on ``a X`` and X. The ranks of a sample
-    stay what they are, and only mode covariances are needed, never p by p.
+    do not change, and only the covariances of the modes are needed, never a p by p matrix.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class ModeWhitener(OneToOneFeatureMixin, ModeTransformer):
     center : bool, default=False
         Whether to subtract the mean first. A linear model has an intercept, and does not need it.
     tensor_shape : sequence of ints, default=None
-        The shape of a sample when X comes flat, as (n_samples, n_features).
+        The shape of a sample if X is flat, of shape (n_samples, n_features).
 
     Attributes
     ----------

@@ -34,7 +34,7 @@ def save(thing: Any, path: str | os.PathLike[str], *, moments: bool = True) -> N
     """Write a model or moments to a file, whole or not at all.
 
     The file holds parameters, everything learned and the last solution, so that what ``load`` returns predicts, merges and
-    goes on learning as the original does, to the last bit. It holds no code, and reading it runs none. A model fitted on a GPU
+    continues to learn exactly as the original does. It contains no code, and reading it runs none. A model fitted on a GPU
     is written with arrays of NumPy, and that is what it has when it is read.
 
     Parameters
@@ -45,7 +45,7 @@ def save(thing: Any, path: str | os.PathLike[str], *, moments: bool = True) -> N
     path : where to write; a file that is there is replaced and keeps its permissions
     moments : bool, default=True
         Whether to write the moments of what was learned, p² numbers for p features: without them a model predicts, but
-        cannot go on learning, and no other can be merged into it.
+        cannot continue to learn, and no other can be merged into it.
 
     Examples
     --------
@@ -133,7 +133,7 @@ def _sync_folder(folder: Path) -> None:
 def load(path: str | os.PathLike[str], *, trusted: Iterable[type] = ()) -> Any:
     """Read a model or moments that ``save`` wrote; a file that is damaged, too new or not ours is refused.
 
-    Reading runs no code of the file, so a file from a stranger can at worst hold a bad model.
+    Reading runs no code of the file, so the worst that a file from a stranger can contain is a bad model.
 
     Parameters
     ----------

@@ -63,7 +63,7 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None, *, dtype: An
     Parameters
     ----------
     model : TraceNormRegressor, TraceNormClassifier, TraceNormRegressorCV, TraceNormClassifierCV, or a Pipeline
-        One that sees samples as they are, whitened, or both; logarithms and second order are refused. The steps of a Pipeline
+        One whose views are raw, whitened, or both; logarithms and second order are refused. The steps of a Pipeline
         before the model are transformers of this package that are linear: ``TensorStandardScaler``, ``ModePCA``,
         ``ModeWhitener``. They become part of the weights.
     path : str or path, default=None

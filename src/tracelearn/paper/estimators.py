@@ -242,7 +242,7 @@ class PaperRegressor(MultiOutputMixin, RegressorMixin, _PaperModel):
         Samples of an update, for the two miniBatch algorithms.
     fit_intercept : bool, default=True
     tensor_shape : sequence of ints, default=None
-        The shape of a sample when X comes flat, as (n_samples, n_features).
+        The shape of a sample if X is flat, of shape (n_samples, n_features).
 
     Attributes
     ----------

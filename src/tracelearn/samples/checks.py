@@ -383,9 +383,7 @@ def _check_objects(y: Array) -> None:
 def _check_classes(known: Array, unknown: Array, least: int) -> None:
     if known.shape[0] < least:
         (only,) = to_numpy(known).tolist()
-        raise InputError(
-            f"Expected at least two classes in y, got one class, {only!r}: there is nothing to tell apart."
-        )
+        raise InputError(f"Expected at least two classes in y, got one class, {only!r}: add samples of another.")
     if unknown.shape[0]:
         raise InputError(
             f"Expected labels among the classes {to_numpy(known).tolist()}, got {to_numpy(unknown).tolist()}: name all "

@@ -79,7 +79,7 @@ def open_source(
     ----------
     path : str, path or table
         A file or a folder of one of :doc:`these formats </files>`, or an address of fsspec, such as ``s3://bucket/data.parquet``.
-        Or a table in memory or from a database: anything that hands out an Arrow stream, as DuckDB, polars and pyarrow do.
+        Or a table in memory or from a database: anything that provides an Arrow stream, as DuckDB, polars and pyarrow do.
     samples : str or sequence of str
         Name of the samples: an array or dataset of shape (n_samples, I1, ..., IN), or a column of tensors or lists of
         numbers. Where a table has no such column, every other column is one entry of a sample: names such as ``ch1_t20``
@@ -108,8 +108,7 @@ def open_source(
     Returns
     -------
     Source
-        To be passed to ``fit`` in the place of X, without y. Nothing but names and shapes has been read so far, and
-        of text files the number of rows.
+        Pass it to ``fit`` as X, without y. Only names and shapes have been read so far, and the number of rows of text files.
 
     Examples
     --------

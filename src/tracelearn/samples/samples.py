@@ -212,9 +212,16 @@ def _in_blocks(source: Any, known: Any) -> Raw:
             yield first, *block
             first += len(block[0])
 
+    def targets() -> Iterator[tuple[Any, Any]]:
+        for y, weight in source.targets():
+            if y is None:
+                raise InputError(
+                    "Expected targets with the samples, got none: pass y, or name them with open_source(path, target=...)."
+                )
+            yield y, weight
+
     shape, n = source.sample_shape, source.n_samples
-    blocks, targets = Again(batches), Again(source.targets)
-    return Raw(blocks, targets, shape, n, source.dtype, repeatable=source.repeatable, modes=source.modes)
+    return Raw(Again(batches), Again(targets), shape, n, source.dtype, repeatable=source.repeatable, modes=source.modes)
 
 
 # --- checked ----------------------------------------------------------------------------------------------------------

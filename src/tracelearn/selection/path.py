@@ -48,9 +48,9 @@ def trace_norm_path(
     ----------
     X, y, sample_weight, confounds : as for ``fit``
     estimator : TraceNormRegressor or TraceNormClassifier, default=TraceNormRegressor()
-        Says everything but alpha: loss, penalty, ridge, tol and so on. It is not fitted.
+        Its parameters other than alpha are used: loss, penalty, ridge, tol and so on. It is not fitted.
     alphas : int or array, default=100
-        How many, from ``alpha_max``, where all weights are zero, down to ``eps`` times it; or the alphas themselves.
+        Number of alphas, from ``alpha_max``, where all weights are zero, down to ``eps`` times it; or the alphas.
     eps : float, default=1e-3
 
     Examples

@@ -82,7 +82,7 @@ def stream(
     model : TraceNormRegressor or TraceNormClassifier with the squared loss
         Learns in place. With ``forgetting`` below 1, every batch multiplies the weight of all earlier samples.
     classes : array of labels, default=None
-        All that will ever come; None takes them as they come.
+        All classes that can occur; None adds them as they occur.
     refresh_samples : int, default=None
         Solve again after so many samples, at the end of a batch; None is 1,000, or never with ``refresh_seconds``.
     refresh_seconds : float, default=None
@@ -94,7 +94,7 @@ def stream(
     checkpoint_seconds : float, default=30.0
         Write one at a refresh if the last is so old; 0 writes one at every refresh.
     resume : bool, default=False
-        Go on from the newest checkpoint that is good. Every sample is learned once, also after a crash.
+        Continue from the newest valid checkpoint. Every sample is learned once, also after a crash.
     max_samples : int, default=None
         Stop after so many samples, those before a resume included.
     on_refresh : function of a StreamReport, default=None
