@@ -111,8 +111,8 @@ FIGURES: dict[str, tuple[Callable[[Any, Results], None], str]] = {
 }
 
 
-def _render(kind: str, results: Results, size: tuple[float, float], **options: Any) -> bytes:
-    """Draw a figure of so many inches; the options are those of matplotlib's ``savefig``."""
+def _render(kind: str, results: Results, size: tuple[float, float], ending: str, **options: Any) -> bytes:
+    """Draw a figure of so many inches for a file of an ending; the options are those of matplotlib's ``savefig``."""
     (function, part), narrow = FIGURES[kind], size[0] < 5
     with require("matplotlib", "plot").rc_context(_STYLE):
         figure = require("matplotlib.figure", "plot").Figure(figsize=size, layout="constrained")
@@ -130,7 +130,7 @@ def _render(kind: str, results: Results, size: tuple[float, float], **options: A
         looks = {"handlelength": 2.4, "columnspacing": 1.0, "fontsize": "x-small" if narrow else "small"}
         columns = 3 if not narrow else 2 if part == "algorithms" else 1
         figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, **looks)
-        return picture(axes, **options)
+        return picture(axes, ending, **options)
 
 
 def available(results: Results) -> list[str]:
@@ -142,14 +142,14 @@ def draw(results: Results, out: Path) -> list[Path]:
     """Draw every figure for which the results are there, as PNG; return the files."""
     files = {kind: out / f"{kind}.png" for kind in available(results)}
     for kind, file in files.items():
-        write_atomically(file, _render(kind, results, (7.6, 4.7), format="png", dpi=200, facecolor="white"))
+        write_atomically(file, _render(kind, results, (7.6, 4.7), "png", dpi=200, facecolor="white"))
     return list(files.values())
 
 
 def svg(kind: str, results: Results, *, narrow: bool = False) -> str:
     """Draw a figure as SVG to put into a page: no addresses, unique names, colours from the page's variables."""
     size = (4.1, 4.9) if narrow else (7.6, 4.7)
-    text = _render(kind, results, size, format="svg", transparent=True, metadata={"Date": None}).decode()
+    text = _render(kind, results, size, "svg", transparent=True, metadata={"Date": None}).decode()
     # Two drawings on one page must not share names: the first would lend its clips and markers to the second.
     prefix = f"{kind}-{'narrow' if narrow else 'wide'}-"
     changes = {
