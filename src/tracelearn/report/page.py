@@ -258,6 +258,7 @@ def _components(facts: ModelFacts) -> dict[str, Any]:
             "name": escape(one.mode.name),
             "wide": " wide" if one.mode.is_wide else "",
             "carrying": one.carrying,
+            "carry": "carries" if one.carrying == 1 else "carry",
             "size": len(one.mode.values),
         }
         for n, one in enumerate(facts.components)
