@@ -111,6 +111,13 @@ class Influence:
         least = float(np.sum((self.judges - self.judges.mean()) ** 2))
         return n / (n - 1) * max(float(np.sum(self.moves**2)) - self.noise, least)
 
+    @property
+    def degrees(self) -> float:
+        """How well the variance is known, as degrees of freedom: fewer where noise was most of the squares."""
+        n, squares = len(self.judges), float(np.sum(self.moves**2))
+        kept = min(1.0, (n - 1) / n * self.variance / squares) if squares > 0 else 1.0
+        return max(float(degrees_of(self.moves)) * kept**2, min(2, n - 1))
+
     def extended(self, half: Influence) -> Influence:
         """Go on from draws of half as many units to all units themselves, as the score of draws went on from these.
 

@@ -70,7 +70,8 @@ class Bootstrap:
     standard_error : float
         Of ``score`` over studies: by other samples to judge by, and by other samples to learn from.
     degrees : float
-        How well the standard error is known, as degrees of freedom: fewer where few units carry most of it.
+        How well the standard error is known, as degrees of freedom: fewer where few units carry most of it, and where bootstraps
+        are few.
 
     Examples
     --------
@@ -277,9 +278,9 @@ def _bootstrap(full: Drawn, half: Drawn | None, whole: Any, level: float, name: 
     extended = drawn if half is None else drawn.extended(half.influence())
     score = max(drawn.score, extended.score)  # a score that falls with more units says nothing of still more
     score = min(score, 1.0) if name.startswith(_SHARES) else score
-    # Of both, as noise may hide a part of either.
-    error = math.sqrt(max(drawn.variance, extended.variance))
-    degrees = float(degrees_of(drawn.moves))
+    # Noise may hide a part of either.
+    less_sure = max((drawn, extended), key=lambda one: one.variance)
+    error, degrees = math.sqrt(less_sure.variance), less_sure.degrees
     return Bootstrap(
         full.scores, coefs, patterns, ranks, angles, whole.coef_, level, name, full.counts, score, error, degrees
     )
