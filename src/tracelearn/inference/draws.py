@@ -307,7 +307,8 @@ def _shares(squares: Array, left: Array, y: Array, units: Array) -> Array:
     """Share R² out to samples, (B, n, K): one less their squares over the variance of targets, which they tell as well."""
     variance, about = _variance(y, units), (y - y.mean(axis=0)) ** 2
     variance, spread = (np.where(a > 0, a, 1.0) for a in (variance, about.mean(axis=0)))
-    lost = np.sum(squares * left[..., None], axis=1, keepdims=True) / left.sum(axis=1)[:, None, None] / variance
+    # Of all draws: that of a draw goes along with the targets it leaves out, and would pay for them twice.
+    lost = np.sum(squares * left[..., None], axis=(0, 1)) / left.sum() / variance
     return np.asarray(1.0 - squares / variance + lost * (about / spread - 1.0))
 
 
