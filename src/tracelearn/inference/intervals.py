@@ -215,6 +215,7 @@ def bootstrap(
     model : TraceNormClassifier or TraceNormRegressor
     X, y : samples and targets, in memory; epochs of MNE bring their events as targets
     n_bootstraps : int, default=200
+        Some hundred: few of them hardly tell what samples teach, and the interval of a score is wide.
     groups : array of shape (n_samples,), default=None
         Whole groups are drawn, where samples of one group depend on each other.
     confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
@@ -235,7 +236,7 @@ def bootstrap(
     >>> from tracelearn.datasets import make_low_rank_regression
     >>> from tracelearn.inference import bootstrap
     >>> X, y, W = make_low_rank_regression(200, (5, 4, 3), rank=1, random_state=0)
-    >>> found = bootstrap(TraceNormRegressor(alpha=1.0), X, y, n_bootstraps=20, random_state=0)
+    >>> found = bootstrap(TraceNormRegressor(alpha=1.0), X, y, n_bootstraps=100, random_state=0)
     >>> low, high = found.interval("scores")
     >>> bool(0.5 < low < high < 1.0), found.interval("coefs").shape
     (True, (2, 5, 4, 3))
