@@ -153,6 +153,20 @@ def test_draws_as_one_batch_are_those_of_fits_one_by_one():
                 np.testing.assert_allclose(ours, theirs, atol=2e-4)
 
 
+def test_without_a_signal_the_share_of_variance_is_not_above_that_of_the_mean():
+    rng, found = np.random.default_rng(0), []
+    for _ in range(10):
+        X, y = rng.standard_normal((60, 3, 4)), rng.standard_normal(60)
+        found.append(bootstrap(TraceNormRegressor(0.2), X, y, n_bootstraps=100, random_state=0).score)
+    assert -0.3 < np.mean(found) < -0.02
+
+
+def test_a_standard_error_of_few_bootstraps_is_known_less_well():
+    X, y = _samples(60)
+    few, many = (bootstrap(TraceNormRegressor(0.1), X, y, n_bootstraps=own, random_state=0) for own in (20, 400))
+    assert 1.0 <= few.degrees < 0.5 * many.degrees < 59.0
+
+
 def test_a_score_and_its_error_do_not_depend_on_where_targets_are():
     X, y = _samples(50)
     near, far = (

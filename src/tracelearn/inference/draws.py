@@ -111,6 +111,13 @@ class Influence:
         least = float(np.sum((self.judges - self.judges.mean()) ** 2))
         return n / (n - 1) * max(float(np.sum(self.moves**2)) - self.noise, least)
 
+    @property
+    def degrees(self) -> float:
+        """How well the variance is known, as degrees of freedom: fewer where noise was most of the squares."""
+        n, squares = len(self.judges), float(np.sum(self.moves**2))
+        kept = min(1.0, (n - 1) / n * self.variance / squares) if squares > 0 else 1.0
+        return max(float(degrees_of(self.moves)) * kept**2, min(2, n - 1))
+
     def extended(self, half: Influence) -> Influence:
         """Go on from draws of half as many units to all units themselves, as the score of draws went on from these.
 
@@ -300,7 +307,8 @@ def _shares(squares: Array, left: Array, y: Array, units: Array) -> Array:
     """Share R² out to samples, (B, n, K): one less their squares over the variance of targets, which they tell as well."""
     variance, about = _variance(y, units), (y - y.mean(axis=0)) ** 2
     variance, spread = (np.where(a > 0, a, 1.0) for a in (variance, about.mean(axis=0)))
-    lost = np.sum(squares * left[..., None], axis=1, keepdims=True) / left.sum(axis=1)[:, None, None] / variance
+    # Of all draws: that of a draw goes along with the targets it leaves out, and would pay for them twice.
+    lost = np.sum(squares * left[..., None], axis=(0, 1)) / left.sum() / variance
     return np.asarray(1.0 - squares / variance + lost * (about / spread - 1.0))
 
 

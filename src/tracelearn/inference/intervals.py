@@ -42,9 +42,10 @@ class Bootstrap:
     Those of weights and patterns hold for an entry that was chosen beforehand. For all entries at once, and so for the largest of
     those that were found, ask for ``simultaneous=True``.
 
-    In simulations (``python -m benchmarks.coverage``) intervals of 90 % covered
-
-    COVERAGE
+    In simulations (``python -m benchmarks.coverage``: 40 to 300 samples, alone or in 8 to 40 groups that depend on each other,
+    numbers and classes, strong signals, weak ones and none) intervals of 90 % covered 91 to 100 % of the scores, 91 to 98 % of
+    the weights, 90 to 95 % of the patterns, and 87 to 96 % of the largest one; bands covered all weights in 94 to 100 % and
+    all patterns in 88 to 100 % of the studies.
 
     Attributes
     ----------
@@ -70,7 +71,8 @@ class Bootstrap:
     standard_error : float
         Of ``score`` over studies: by other samples to judge by, and by other samples to learn from.
     degrees : float
-        How well the standard error is known, as degrees of freedom: fewer where few units carry most of it.
+        How well the standard error is known, as degrees of freedom: fewer where few units carry most of it, and where bootstraps
+        are few.
 
     Examples
     --------
@@ -213,6 +215,7 @@ def bootstrap(
     model : TraceNormClassifier or TraceNormRegressor
     X, y : samples and targets, in memory; epochs of MNE bring their events as targets
     n_bootstraps : int, default=200
+        Some hundred: few of them hardly tell what samples teach, and the interval of a score is wide.
     groups : array of shape (n_samples,), default=None
         Whole groups are drawn, where samples of one group depend on each other.
     confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
@@ -233,7 +236,7 @@ def bootstrap(
     >>> from tracelearn.datasets import make_low_rank_regression
     >>> from tracelearn.inference import bootstrap
     >>> X, y, W = make_low_rank_regression(200, (5, 4, 3), rank=1, random_state=0)
-    >>> found = bootstrap(TraceNormRegressor(alpha=1.0), X, y, n_bootstraps=20, random_state=0)
+    >>> found = bootstrap(TraceNormRegressor(alpha=1.0), X, y, n_bootstraps=100, random_state=0)
     >>> low, high = found.interval("scores")
     >>> bool(0.5 < low < high < 1.0), found.interval("coefs").shape
     (True, (2, 5, 4, 3))
@@ -277,9 +280,9 @@ def _bootstrap(full: Drawn, half: Drawn | None, whole: Any, level: float, name: 
     extended = drawn if half is None else drawn.extended(half.influence())
     score = max(drawn.score, extended.score)  # a score that falls with more units says nothing of still more
     score = min(score, 1.0) if name.startswith(_SHARES) else score
-    # Of both, as noise may hide a part of either.
-    error = math.sqrt(max(drawn.variance, extended.variance))
-    degrees = float(degrees_of(drawn.moves))
+    # Noise may hide a part of either.
+    less_sure = max((drawn, extended), key=lambda one: one.variance)
+    error, degrees = math.sqrt(less_sure.variance), less_sure.degrees
     return Bootstrap(
         full.scores, coefs, patterns, ranks, angles, whole.coef_, level, name, full.counts, score, error, degrees
     )
