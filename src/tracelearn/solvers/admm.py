@@ -16,7 +16,7 @@ from tracelearn.penalties import Split
 from tracelearn.problems.batch import CHECK_EVERY, Finish, Problems, Solution, Watcher
 from tracelearn.problems.datafits import InBasis, Squares, repeated
 
-__all__ = ["BreakdownError", "Mixing", "State", "admm", "continued", "guarded", "taken"]
+__all__ = ["BreakdownError", "Mixing", "State", "admm", "guarded", "taken"]
 
 _RELAX = 1.6  # over-relaxation
 _REVIEW_EVERY = 10  # iterations before the step is looked at
