@@ -162,7 +162,7 @@ def draw_bootstrap(found: Any, ax: Any = None) -> Any:
     scores.set(xlabel=found.scoring, ylabel="bootstraps")
     ranks.set(xlabel="mode", ylabel="rank", xticks=modes, xlim=(-0.5, len(modes) - 0.5))
     whole_ticks(ranks.yaxis)
-    angles.set(xlabel="largest angle to all samples, degrees", ylabel="mode", xlim=(0, 90))
+    angles.set(xlabel="largest angle to the subspace\nof all samples (degrees)", ylabel="mode", xlim=(0, 90))
     return panels.axes_
 
 
