@@ -54,10 +54,11 @@ def refusal(call, *parts, error=ValueError, ours=True):
     return message
 
 
-def test_a_search_refuses_samples_of_another_shape_in_its_own_name():
+@pytest.mark.parametrize("views", ["raw", "raw+whitened"])
+def test_a_search_refuses_samples_of_another_shape_in_its_own_name(views):
     rng = np.random.default_rng(0)
     samples = rng.standard_normal((60, 4, 20))
-    model = TraceNormClassifierCV(views="raw+whitened").fit(samples, np.arange(60) % 2)
+    model = TraceNormClassifierCV(views=views).fit(samples, np.arange(60) % 2)
     name = "TraceNormClassifierCV is expecting 80 features"
     refusal(lambda: model.predict(samples[:, :3]), "shape (4, 20) as in fit", "shape (3, 20)", name)
     refusal(lambda: model.predict(samples[0]), "of a single sample pass X[None]", name)

@@ -306,3 +306,43 @@ def test_both_are_drawn():
     assert len(found.plot()) == 3
     curve = learning_curve(TraceNormRegressor(0.1), X, y, sizes=3)
     np.testing.assert_allclose(curve.plot().lines[0].get_ydata(), curve.mean)
+
+
+@pytest.mark.parametrize("scoring", ["r2", "neg_mean_squared_error"])
+def test_a_score_of_all_samples_is_never_better_than_the_best(scoring):
+    rng = np.random.default_rng(1)
+    X, W = rng.normal(size=(60, 10, 10)), np.outer(rng.normal(size=10), rng.normal(size=10))
+    y = X.reshape(60, -1) @ W.ravel()
+    y = y / y.std() + 0.01 * rng.normal(size=60)
+    found = bootstrap(TraceNormRegressor(), X, y, n_bootstraps=50, scoring=scoring, random_state=0)
+    low, high = found.interval("scores")
+    best = 1.0 if scoring == "r2" else 0.0
+    assert found.scores.mean() < found.score < best
+    assert best - 0.5 < low < found.score < high < best
+
+
+def test_what_a_score_of_few_samples_may_be_is_finite():
+    X, y = _samples(12)
+    low, high = bootstrap(TraceNormRegressor(0.0), X, y, n_bootstraps=20, random_state=0).interval("scores")
+    assert -1e6 < low < high < 1.0
+
+
+def test_a_score_of_the_users_own_may_have_any_name_and_size():
+    def accuracy_percent(model, X, y):
+        return 100.0 * np.mean(model.predict(X) == y)
+
+    X, y = _samples()
+    model, labels = TraceNormClassifier(0.1), y > 0
+    own = bootstrap(model, X, labels, n_bootstraps=20, scoring=accuracy_percent, random_state=0)
+    ours = bootstrap(model, X, labels, n_bootstraps=20, random_state=0)
+    np.testing.assert_allclose(own.scores, 100.0 * ours.scores)
+    assert own.interval("scores")[0] > 1.0
+
+
+@pytest.mark.parametrize("scoring", ["roc_auc_ovr", "neg_log_loss"])
+def test_draws_that_leave_a_rare_class_out_of_a_score_are_drawn_anew(scoring):
+    X, _ = _samples(60)
+    y = np.repeat([0, 1, 2], [32, 7, 21])
+    found = bootstrap(TraceNormClassifier(loss="logistic"), X, y, n_bootstraps=10, scoring=scoring, random_state=0)
+    assert np.all(np.isfinite(found.scores))
+    assert np.all(np.isfinite(found.interval("scores")))

@@ -129,7 +129,7 @@ def test_a_map_is_drawn_in_the_coordinates_of_its_modes():
     axes = found.plot()
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("time", "channel")
     table = np.eye(3, k=1)
-    ways = ({"smooth": ["time"], "adjacency": {"channel": table}}, {"smooth": [1], "adjacency": {0: table}})
+    ways = ({"smooth": "time", "adjacency": {"channel": table}}, {"smooth": [1], "adjacency": {0: table}})
     clusters = [
         map_test(TraceNormClassifier(), named, y, n_permutations=9, random_state=0, **way).clusters for way in ways
     ]
@@ -149,3 +149,11 @@ def test_what_survives_is_outlined_along_its_edges():
     corners = [(0.5, 0.5), (1.5, 0.5), (2.5, 0.5), (2.5, 1.5), (1.5, 1.5), (0.5, 1.5), (0.5, 0.5)]
     around = {frozenset(pair) for pair in itertools.pairwise(corners)}
     assert {frozenset(line) for line in lines} == around
+
+
+def test_a_map_counts_clusters_at_the_level_at_which_their_entries_survive():
+    clusters, ones = np.array([[1, 1], [0, 0]]), np.ones((2, 2))
+    for p_value, entries in ((0.04, 0), (0.02, 2)):
+        found = MapTest(ones, ones, np.full((2, 2), 0.2), clusters, np.array([p_value]), "targets", "weights", 2)
+        assert str(found).startswith(f"{entries} of 4 entries")
+        assert str(found).endswith(f"{entries // 2} of 1 clusters")

@@ -181,6 +181,10 @@ class Convolutions(TensorTransformer):
         return summarise(xp.permute_dims(rows, (1, 0, 2)), weight)
 
     def _known(self) -> tuple[Array, list[Array]]:
+        if not hasattr(self, "log_sizes_"):  # of a file from before sizes were learned: all samples had one
+            power = self.autocovariances_[:, 0, 0]
+            log = 0.5 * np.log(np.where(power > 0, power, 1.0))
+            self.log_sizes_ = np.stack([power > 0, log, log**2], axis=-1)
         channels = len(self.log_sizes_)
         return np.concatenate([self.autocovariances_.reshape(channels, -1), self.log_sizes_], axis=1), []
 

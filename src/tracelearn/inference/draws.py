@@ -14,9 +14,10 @@ from sklearn.base import clone
 
 from tracelearn.arrays.array_api import Array, is_sparse, to_numpy
 from tracelearn.estimators.base import ZeroWeightsWarning
-from tracelearn.inference.sets import Reading, check_scores, chunks, classes_of, cleaned, is_shared, judged, solve_stack
+from tracelearn.inference.sets import Reading, check_scores, chunks, cleaned, is_shared, judged, solve_stack
 from tracelearn.problems.batch import in_basis, origin_of, variances_about
 from tracelearn.problems.datafits import SpectralGram, Squares
+from tracelearn.selection.folds import found_classes
 
 __all__ = ["Drawn", "Study", "degrees_of", "draw"]
 
@@ -62,7 +63,7 @@ class Drawn:
     def joined(self, other: Drawn) -> Drawn:
         """Add other draws."""
         names = ("counts", "rows", "patterns", "predictions", "scores")
-        return replace(self, **{name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in names})
+        return Drawn(self.study, *(np.concatenate([getattr(self, name), getattr(other, name)]) for name in names))
 
     @property
     def left_out(self) -> Array:
@@ -118,17 +119,20 @@ class Influence:
         kept = min(1.0, (n - 1) / n * self.variance / squares) if squares > 0 else 1.0
         return max(float(degrees_of(self.moves)) * kept**2, min(2, n - 1))
 
-    def extended(self, half: Influence) -> Influence:
+    def extended(self, half: Influence, best: float | None = None) -> Influence:
         """Go on from draws of half as many units to all units themselves, as the score of draws went on from these.
 
         A draw of m of n units is worth ``m n / (m + n)`` of them: n / 3, n / 2 and n are steps of one size in their inverses,
-        and a score loses in proportion to these.
+        and a score loses in proportion to these. Where there is a best score, what is missing to it falls by the same factor
+        once more: none of it is left at last, and never less than none.
         """
+        kept = 1.0 if best is None or half.score >= best else min((best - self.score) / (best - half.score), 1.0)
+        kept = max(kept, 0.0)
         return Influence(
-            2.0 * self.score - half.score,
-            2.0 * self.judges - half.judges,
-            2.0 * self.teachers - half.teachers,
-            4.0 * self.noise + half.noise,
+            2.0 * self.score - half.score if best is None else best - kept * (best - self.score),
+            2.0 * kept * self.judges - kept**2 * half.judges,
+            2.0 * kept * self.teachers - kept**2 * half.teachers,
+            4.0 * kept**2 * self.noise + kept**4 * half.noise,
         )
 
 
@@ -192,13 +196,10 @@ def _counts(study: Study, count: int, size: int) -> Array | None:
 
 def _fitted(study: Study, counts: Array) -> tuple[Drawn, Array]:
     """Fit the model to each draw (B, U); keep those whose score is finite, and say which, (B,)."""
-    reading, weights = study.reading, counts[:, study.units].astype(float)
+    weights = counts[:, study.units].astype(float)
     rows, predictions, patterns = (_together if _is_batch(study) else _one_by_one)(study, weights)
     scores = np.array(
-        [
-            judged(reading, study.scoring, left[None], z[None, left])[0]
-            for z, left in zip(predictions, map(np.flatnonzero, weights == 0), strict=True)
-        ]
+        [_judged(study, left, z[left]) for z, left in zip(predictions, map(np.flatnonzero, weights == 0), strict=True)]
     )
     kept = np.isfinite(scores)
     return Drawn(study, *(a[kept] for a in (counts, rows, patterns, predictions, scores))), kept
@@ -294,7 +295,7 @@ def _values(drawn: Drawn) -> tuple[Array, Array]:
     reading, single = study.reading, np.arange(study.n_units)
     name = study.scoring or ("accuracy" if reading.model._learns_classes else "r2")
     if name == "accuracy":
-        return np.where(left, classes_of(drawn.predictions) == reading.codes, 0.0), single
+        return np.where(left, found_classes(drawn.predictions) == reading.codes, 0.0), single
     if name in ("r2", "neg_mean_squared_error"):
         squares = (reading.codes - reading.loss.inverse_link(drawn.predictions)) ** 2  # (B, n, K)
         values = -squares if name != "r2" else _shares(squares, left, reading.codes, study.units)
@@ -321,6 +322,18 @@ def _variance(y: Array, units: Array) -> Array:
     return np.asarray(np.maximum(whole - within, 0.0) / (len(y) ** 2 - np.sum(times**2)))
 
 
+def _judged(study: Study, some: Array, predictions: Array) -> float:
+    """Score predictions (m, K) of some samples, (m,); NaN where these lack a class that the score needs."""
+    reading = study.reading
+    try:
+        return float(judged(reading, study.scoring, some[None], predictions[None])[0])
+    except ValueError:
+        classes = len(np.unique(reading.labels)) if reading.model._learns_classes else 0
+        if len(np.unique(reading.labels[some])) < classes:
+            return np.nan
+        raise
+
+
 def _jackknifed(drawn: Drawn, b: int, left: Array, blocks: Array) -> Array:
     """Find what each sample that a draw left out adds to its score, (n,), by leaving out its block of units, (n,), as well."""
     study, found = drawn.study, np.zeros(len(blocks))
@@ -330,7 +343,7 @@ def _jackknifed(drawn: Drawn, b: int, left: Array, blocks: Array) -> Array:
         rest = left[~own]
         if len(rest) < 2:
             continue
-        without = judged(study.reading, study.scoring, rest[None], drawn.predictions[b : b + 1, rest])[0]
+        without = _judged(study, rest, drawn.predictions[b, rest])
         if np.isfinite(without):
             found[left[own]] += (drawn.scores[b] - without) * len(rest) / np.sum(own)
     return found

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.stats import norm as normal
 from scipy.stats import t as student
 from sklearn.base import clone, is_classifier
+from sklearn.metrics import get_scorer_names
 
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.estimators.base import TraceNormModel
@@ -22,7 +23,7 @@ from tracelearn.samples.samples import unnamed
 __all__ = ["Bootstrap", "bootstrap"]
 
 # The best that a score can be, where it can be as bad as it likes, and those that are shares.
-_BEST = {"r2": 1.0, "explained_variance": 1.0}
+_BEST = {"r2": 1.0, "explained_variance": 1.0, "matthews_corrcoef": 1.0}
 _SHARES = ("accuracy", "balanced_accuracy", "roc_auc", "average_precision", "jaccard", "f1", "precision", "recall")
 
 
@@ -36,7 +37,7 @@ class Bootstrap:
       these, on average over studies;
     - "coefs": the weights that this model has on average in studies of this size. The penalty shrinks them: they are not the
       weights of a model without one;
-    - "patterns": the patterns of this model with endlessly many samples;
+    - "patterns": the patterns of this model with infinitely many samples;
     - "angles": no true value, which would be zero. They are how far the subspaces of most draws turn.
 
     Those of weights and patterns hold for an entry that was chosen beforehand. For all entries at once, and so for the largest of
@@ -69,7 +70,7 @@ class Bootstrap:
         Of a model of all samples on new ones: that of the draws, and what it gained, if it did, on draws of half as many. Where
         samples are too few to draw half of them with every class, that of the draws.
     standard_error : float
-        Of ``score`` over studies: by other samples to judge by, and by other samples to learn from.
+        Of ``score`` over studies: both from the samples it is judged on and from those it learns from.
     degrees : float
         How well the standard error is known, as degrees of freedom: fewer where few units carry most of it, and where bootstraps
         are few.
@@ -136,16 +137,18 @@ class Bootstrap:
         score, error, n = self.score, self.standard_error, self.counts.shape[1]
         reach = float(student.ppf(0.5 + 0.5 * self.level, self.degrees))
         signs = np.array([-1.0, 1.0])
-        if self.scoring.startswith(_SHARES):
+        if _is_share(self.scoring):
             # So many samples that only judge would have this standard error; one that is zero is that of all units.
             count = score * (1.0 - score) / error**2 if error > 0 and 0 < score < 1 else float(n)
             middle = score + reach**2 / (2.0 * count)
             half = reach * math.sqrt(score * (1.0 - score) / count + (0.5 * reach / count) ** 2)
             return np.clip((middle + signs * half) / (1.0 + reach**2 / count), 0.0, 1.0)
-        best = _BEST.get(self.scoring, 0.0 if self.scoring.startswith("neg_") else None)
+        best = _best(self.scoring)
         if best is None or score >= best:
             return np.asarray(score + signs * reach * error)
-        return np.asarray(best - (best - score) * np.exp(-signs * reach * error / (best - score)))
+        width = reach * error / (best - score)
+        # The exponential goes on as a line where a standard error is no longer small beside what is missing.
+        return best - (best - score) * np.array([math.exp(min(width, 1.0)) * max(width, 1.0), math.exp(-width)])
 
     def _percentiles(self, values: Array) -> Array:
         """Find expanded percentiles of values (n_bootstraps, ...): (2, ...)."""
@@ -215,13 +218,13 @@ def bootstrap(
     model : TraceNormClassifier or TraceNormRegressor
     X, y : samples and targets, in memory; epochs of MNE bring their events as targets
     n_bootstraps : int, default=200
-        Some hundred: few of them hardly tell what samples teach, and the interval of a score is wide.
+        A few hundred. With fewer, the effect of the training samples is poorly known, and the interval of a score is wide.
     groups : array of shape (n_samples,), default=None
         Whole groups are drawn, where samples of one group depend on each other.
     confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
         Regressed out of samples in each draw anew, and out of those that were not drawn as learned there.
     scoring : str or callable, default=None
-        As in scikit-learn; None is accuracy or R².
+        As in scikit-learn; None is accuracy or R². A function is shown predictions, and neither samples nor weights.
     level : float, default=0.95
         What intervals are to cover; see ``Bootstrap`` for what they cover.
     random_state : int, default=None
@@ -277,15 +280,24 @@ def _bootstrap(full: Drawn, half: Drawn | None, whole: Any, level: float, name: 
     subspaces = np.array([_subspaces(_factors(W, whole), factors) for W in coefs])  # (B, modes, 2)
     ranks, angles = subspaces[..., 0].astype(int), subspaces[..., 1]
     drawn = full.influence()
-    extended = drawn if half is None else drawn.extended(half.influence())
+    extended = drawn if half is None else drawn.extended(half.influence(), _best(name))
     score = max(drawn.score, extended.score)  # a score that falls with more units says nothing of still more
-    score = min(score, 1.0) if name.startswith(_SHARES) else score
     # Noise may hide a part of either.
     less_sure = max((drawn, extended), key=lambda one: one.variance)
     error, degrees = math.sqrt(less_sure.variance), less_sure.degrees
     return Bootstrap(
         full.scores, coefs, patterns, ranks, angles, whole.coef_, level, name, full.counts, score, error, degrees
     )
+
+
+def _is_share(name: str) -> bool:
+    """Tell whether a score is between zero and one; of a user's function only the user knows."""
+    return name.startswith(_SHARES) and name in get_scorer_names()
+
+
+def _best(name: str) -> float | None:
+    """Find the best that a score can be; None where that is not known."""
+    return 1.0 if _is_share(name) else _BEST.get(name, 0.0 if name.startswith("neg_") else None)
 
 
 def _quantile(values: Array, share: Any) -> Array:

@@ -84,7 +84,7 @@ class MapTest:
         words += f"from permutations of {self.exchanged}"
         if self.cluster_p_values is None:
             return words
-        return f"{words}; {int(np.sum(self.cluster_p_values <= 0.05))} of {len(self.cluster_p_values)} clusters"
+        return f"{words}; {int(np.sum(self.cluster_p_values <= 0.025))} of {len(self.cluster_p_values)} clusters"
 
     def plot(self, ax: Any = None, *, level: float = 0.05) -> Any:
         """Draw the map, with what survives outlined; of several targets the first."""
@@ -100,7 +100,7 @@ def map_test(
     y: Any = None,
     *,
     what: str = "patterns",
-    smooth: Sequence[int | str] = (),
+    smooth: Sequence[int | str] | str = (),
     adjacency: Mapping[int | str, Any] | None = None,
     n_permutations: int = 1000,
     groups: Any = None,
@@ -121,13 +121,14 @@ def map_test(
     model : TraceNormClassifier or TraceNormRegressor
     X, y : samples and targets, in memory; epochs of MNE bring their events as targets
     what : {"patterns", "weights"}, default="patterns"
-    smooth : sequence of ints or strs, default=()
+    smooth : str, or sequence of ints or strs, default=()
         Modes of a sample whose successive entries are neighbours, such as time or frequency, counted from 0, or by name where
         the samples have names: "time".
     adjacency : dict of square matrices by mode, default=None
         Which entries of a mode are neighbours, such as sensors: {"channel": that of ``mne.channels.find_ch_adjacency``}.
         Without smooth modes and adjacency there are no clusters.
     n_permutations : int, default=1000
+        With clusters at least 39: entries and clusters each have half of the level of 5 %.
     groups, confounds : arrays of one row for each sample, default=None
         As in ``permutation_test``; confounds are regressed out of all samples.
     threshold : float, default=0.01
@@ -165,6 +166,7 @@ def map_test(
     reading = reading.cleaned(np.arange(reading.n))
     shape, K = reading.samples.shape, reading.samples.n_targets
     tables = {number_of(mode, modes, "adjacency"): table for mode, table in (adjacency or {}).items()}
+    smooth = [smooth] if isinstance(smooth, str) else smooth
     edges = _edges(shape, [number_of(mode, modes, "smooth") for mode in smooth], tables)
     exchange = exchange_of(reading.labels, read_groups(groups, reading.n))
     order = np.concatenate([np.arange(reading.n)[None], exchange.draw(reading.n, count, random)])

@@ -31,7 +31,7 @@ from tracelearn.problems.datafits import Squares
 from tracelearn.samples.checks import check_finite, read_confounds
 from tracelearn.samples.modes import Modes
 from tracelearn.samples.samples import Block, Samples, as_raw
-from tracelearn.selection.folds import Folds, folds_of
+from tracelearn.selection.folds import Folds, folds_of, found_classes
 from tracelearn.selection.scorers import with_scores
 from tracelearn.solvers import admm
 
@@ -43,7 +43,6 @@ __all__ = [
     "check_model",
     "check_scores",
     "chunks",
-    "classes_of",
     "cleaned",
     "is_shared",
     "judged",
@@ -450,18 +449,13 @@ def _kind(model: Any, scores: Array) -> str:
     return "numbers" if not model._learns_classes else "classes" if scores.shape[2] > 1 else "two classes"
 
 
-def classes_of(scores: Array) -> Array:
-    """Find the numbers of the classes (...) that linear models predict, from their scores (..., K)."""
-    return scores[..., 0] > 0 if scores.shape[-1] == 1 else np.argmax(scores, axis=-1)
-
-
 def _accuracy(codes: Array, scores: Array) -> Array:
-    return np.asarray(np.mean(classes_of(scores) == codes, axis=1))
+    return np.asarray(np.mean(found_classes(scores) == codes, axis=1))
 
 
 def _balanced(codes: Array, scores: Array) -> Array:
     """Average over the classes that occur how many of each are found."""
-    right = classes_of(scores) == codes
+    right = found_classes(scores) == codes
     found = [np.sum(right & (codes == k), axis=1) / np.maximum(np.sum(codes == k, axis=1), 1) for k in np.unique(codes)]
     present = [np.any(codes == k, axis=1) + np.zeros(len(right)) for k in np.unique(codes)]
     return np.asarray(np.sum(found, axis=0) / np.sum(present, axis=0))

@@ -150,7 +150,7 @@ def draw_bootstrap(found: Any, ax: Any = None) -> Any:
     counts, _, _ = scores.hist(found.scores, bins="auto", color=COLOURS[5], label="draws, on what they leave out")
     reach = np.abs(found.interval("scores") - found.score)[:, None]
     above = 1.08 * float(np.max(counts))
-    label = f"all samples, on new ones, {found.level:.0%}"
+    label = f"model of all samples on new ones, {found.level:.0%}"
     scores.errorbar(found.score, above, xerr=reach, fmt="D", color=COLOURS[0], capsize=3, label=label)
     legend_above(scores)
     modes = np.arange(found.ranks.shape[1])

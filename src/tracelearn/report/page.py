@@ -43,7 +43,7 @@ _COMPUTED = {
     "raw": "the entries",
     "whitened": "the whitened entries",
     "log": "the logarithms of the entries",
-    "convolutions": "the times at which channels follow short waveforms",
+    "convolutions": "the shares of time in which channels follow short waveforms",
 }
 
 
@@ -105,7 +105,8 @@ def _lead(facts: ModelFacts) -> str:
         return f"The model {does}. All its weights are zero: it ignores the samples, and always predicts the same."
     parts = [f"{one.carrying} of {len(one.mode.values):,} in {escape(one.mode.name)}" for one in facts.components]
     counts = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
-    return f"The model {does}. Its weights are sums of components: {counts} carry 99 %."
+    verb = "carries" if len(parts) == 1 and facts.components[0].carrying == 1 else "carry"
+    return f"The model {does}. Its weights are sums of components: {counts} {verb} 99 %."
 
 
 def _strength(model: Any) -> float:

@@ -64,12 +64,12 @@ class Folds:
     @property
     def sizes(self) -> Array:
         """How many samples each fold holds out, (F,)."""
-        return np.sum(self.masks[1], axis=1)
+        return np.array([len(test) for _, test in self.splits])
 
     @property
     def ratio(self) -> float:
         """How many samples are held out for each one that is learned from, the mean over folds."""
-        return float(np.mean(self.sizes / np.sum(self.masks[0], axis=1)))
+        return float(np.mean([len(test) / len(train) for train, test in self.splits]))
 
     @property
     def leaves_none_out(self) -> bool:
@@ -162,7 +162,7 @@ def _shuffled(cv: int, y: Array, groups: Any, classifier: bool, repeats: int) ->
     if least < count <= most:
         warn(
             f"Expected at least {count} samples of each class for {count} folds, got {least} of "
-            f"{labels.tolist()[int(counts.argmin())]!r}: scores say little of this class, so add samples of it, or leave it out."
+            f"{labels.tolist()[int(counts.argmin())]!r}: scores say little about this class, add samples of it or leave it out."
         )
     count = count if groups is None else min(count, len(np.unique(groups)))
     if groups is not None and count < 2:

@@ -17,7 +17,7 @@ from tracelearn.features import SecondOrder, Views
 from tracelearn.features.base import LinearTransformer
 from tracelearn.features.second_order import SpatialFilters
 from tracelearn.samples.checks import check_place, learning, other_shape
-from tracelearn.samples.samples import is_dask, unnamed
+from tracelearn.samples.samples import is_dask, is_named, unnamed
 from tracelearn.samples.scikit_learn import check_feature_names
 from tracelearn.selection.session import parts_of
 
@@ -149,14 +149,16 @@ class FoundModel(NamedWeights, TensorInput):
 
     def _seen(self, X: Any) -> Any:
         """Show samples as the model sees them; flat ones get their shape back first."""
+        shape = () if is_named(X) else tuple(getattr(X, "shape", ()))[1:]
+        if shape and shape not in (self.sample_shape_, (math.prod(self.sample_shape_),)):
+            raise other_shape(
+                self, shape
+            )  # in our own name, not in that of a transformer or of the model that was found
         if self.features_ is None:
             return X
         features, (X, _, _) = self.features_, unnamed(X, 0, getattr(self, "modes_", None))
         check_feature_names(self, X, reset=False)
         X = np.asarray(X) if hasattr(X, "columns") else X
-        shape = tuple(getattr(X, "shape", ()))[1:]
-        if shape and shape not in (self.sample_shape_, (math.prod(self.sample_shape_),)):
-            raise other_shape(self, shape)  # in our own name, not in that of the transformer
         if getattr(X, "ndim", 0) == 2 and len(self.sample_shape_) > 1:
             X = X if is_non_numpy(X) or is_sparse(X) else np.asarray(X)
             X = array_namespace(X).reshape(X, (X.shape[0], *self.sample_shape_))
