@@ -70,6 +70,7 @@ DESIGNS = [
     Design("160 samples", 160, 1.25),
     Design("300 samples, weak", 300, 0.5),
     Design("60 samples of 80 entries", 60, 1.5, shape=(10, 8)),
+    Design("60 samples of 80 entries, strong", 60, 20.0, shape=(10, 8)),
     Design("40 in two classes, strong", 40, 3.0, classes=True),
     Design("100 in two classes, weak", 100, 0.7, classes=True),
     Design("100 in two classes, none", 100, 0.0, classes=True),
