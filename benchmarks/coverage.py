@@ -8,6 +8,7 @@ weights their mean over the studies; that of patterns the model of 200,000 sampl
 from __future__ import annotations
 
 import argparse
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
 from tracelearn import TraceNormClassifier, TraceNormRegressor
+from tracelearn.estimators.base import ZeroWeightsWarning
 from tracelearn.inference import bootstrap
 
 LEVEL = 0.9
@@ -139,7 +141,8 @@ def main() -> None:
     asked.add_argument("--bootstraps", type=int, default=200)
     given = asked.parse_args()
     chosen = [one for one in DESIGNS if not given.designs or any(part in one.name for part in given.designs)]
-    with threadpool_limits(1):
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ZeroWeightsWarning)  # studies without a signal
         for row in rows(chosen, given.studies, given.bootstraps):
             print(row, flush=True)
 
