@@ -91,7 +91,7 @@ def test_an_interval_of_scores_without_what_samples_teach_is_too_short(monkeypat
     monkeypatch.setattr(
         Influence, "variance", property(lambda own: float(np.sum((own.judges - own.judges.mean()) ** 2)))
     )
-    monkeypatch.setattr(Influence, "extended", lambda own, half: own)
+    monkeypatch.setattr(Influence, "extended", lambda own, half, best: own)
     told = coverage.coverage(DESIGNS["40 samples, weak"], 150, 100)
     assert told["score"] < binom.ppf(0.005, 150, 0.9) / 150
 

@@ -28,9 +28,9 @@ def image(ax: Any, values: Any, x: Any, y: Any, **labels: str) -> None:
     ax.set(**labels)
 
 
+@plt.rc_context({"figure.constrained_layout.use": True, "savefig.dpi": 110, "font.size": 9})
 def main(folder: Path = HERE) -> None:
     """Draw all pictures."""
-    plt.rcParams.update({"figure.constrained_layout.use": True, "savefig.dpi": 110, "font.size": 9})
     eeg, series, spectra = (run(page) for page in ("eeg.md", "series.md", "images_spectra.md"))
 
     times, names = eeg["epochs"].times, eeg["names"]

@@ -67,7 +67,8 @@ class Bar(Progress):
         task, ends = self.tasks[0], None
         if done and total:
             ends = task.get_time() + (task.elapsed or 0.0) * (total - done) / done
-        self.update(self._task, description=what, completed=done, total=total, visible=True, ends=ends)
+        is_new = what != task.description  # drawn at once: a short step would be over before the next refresh
+        self.update(self._task, description=what, completed=done, total=total, visible=True, ends=ends, refresh=is_new)
 
     def follow(self, what: str, batches: Iterable[Any], total: int | None) -> Iterator[Any]:
         """Pass batches on, tuples that begin with samples, and show how many of all samples have passed."""
