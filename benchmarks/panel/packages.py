@@ -3,9 +3,9 @@
 Most are there for examples or tests of their package. No data file is part of this repository. Licences are those that the
 packages state, which need not be those of the data.
 
-Sets that are not called new are of ADR 8, with the same number of samples, shape and target. Where it drew some of the samples
-others may be drawn here, and which electrodes and times of the EEG it took is not known. Not here are its sets from R (apes,
-fruit, mice outlines, nir mixtures, powder patterns, rat skulls age) and JavaScript (fashion).
+Sets that are not called new are of ADR 8, with the same number of samples, shape and target. Which samples it drew of larger
+sets, and how it prepared currents, volumes and EEG, is not known: scores there differ from those in ADR 8. Not here are its sets
+from R (apes, fruit, mice outlines, nir mixtures, powder patterns, rat skulls age) and JavaScript (fashion).
 
 =========================  ================  ==========================================================
 package                    licence           sets
