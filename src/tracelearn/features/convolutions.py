@@ -5,16 +5,24 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 from array_api_compat import device
-from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, to_single, widest
-from tracelearn.features.base import Summary, TensorTransformer, read_time_axis, summarise
+from tracelearn.arrays.array_api import (
+    Array,
+    array_namespace,
+    as_dtype,
+    move_to,
+    to_numpy,
+    to_single,
+    widest,
+)
+from tracelearn.features.base import Summary, TensorTransformer, read_time_axis
 from tracelearn.samples.checks import check_range
 from tracelearn.samples.scikit_learn import Interval, StrOptions
 
@@ -26,18 +34,36 @@ WAVEFORMS = np.array(
     [[2.0 if i in up else -1.0 for i in range(_LENGTH)] for up in itertools.combinations(range(_LENGTH), _UP)]
 )
 
-# The power of a convolution is a sum over lags of these and the autocovariance of the signal.
-_LAGGED = np.array([[(1 + (lag > 0)) * w[lag:] @ w[: _LENGTH - lag] for lag in range(_LENGTH)] for w in WAVEFORMS])
-
 _MOST_TIMES = 255  # at which a convolution is looked at, in equal steps: a share needs no more, and counts are bytes
 
 # Dilations and thresholds of one channel, and of several, which have more entries anyway.
 _ONE, _SEVERAL = (12, 8), (8, 4)
 
-# Sizes are spread by at most this standard deviation of their logarithm: one that is rounding error does not count as a size.
-_WIDEST = 3.0
+_CACHED = 1 << 20  # numbers of convolutions at a time, which stay in cache
+
+_DRAWN = 64  # samples, of which each threshold is taken from one
+_STEPS = (
+    10007.3  # of a standard deviation, in which shapes are compared: coarser than rounding, finer than samples differ
+)
+
+# Of the peak of a signal, by which its convolution is lowered, more than by rounding: a signal that rests is at the threshold of
+# another that rests, and must not be above it by chance.
+_LOWERED = 4e-6
 
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0  # multiples of it, less their integers, fill the unit interval evenly
+_MIX = 0x9E3779B97F4A7C15  # 64 bits of it, an odd number: products with it change every bit
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn(Summary):
+    """Thresholds and the numbers that drew them, stacked along the last axis of ``mean``; of two the lower number stays."""
+
+    def __add__(self, other: Summary) -> Drawn:
+        (own, number), (theirs, other_number) = (np.moveaxis(part.mean, -1, 0) for part in (self, other))
+        # Two signals of one number are alike: the lower threshold stays, whichever came first.
+        stays = (number < other_number) | ((number == other_number) & (own <= theirs))
+        mean = np.where(stays[..., None], self.mean, other.mean)
+        return replace(self, weight=self.weight + other.weight, mean=mean)
 
 
 class Convolutions(TensorTransformer):
@@ -45,11 +71,11 @@ class Convolutions(TensorTransformer):
 
     Every channel is convolved with 84 fixed waveforms of nine points, which are stretched by several dilations. An entry is the
     share of times at which the result is above a threshold. A sample of channels × times becomes a matrix: a row for each
-    channel and dilation, a column for each waveform and threshold. Waveforms and shares are those of MiniRocket (Dempster,
-    Schmidt and Webb, 2021). Thresholds are multiples of the typical size of each convolution instead of values drawn from
-    some samples: nothing is drawn, units do not matter, and what is learned, autocovariances and sizes of channels, adds up.
-    If samples differ in size, so do the thresholds, so that small samples can be distinguished too. For signals of one
-    channel every second waveform has smaller multiples, for signals that rest most of the time and then jump.
+    channel and dilation, a column for each waveform and threshold. Waveforms, shares and thresholds are those of MiniRocket
+    (Dempster, Schmidt and Webb, 2021): a threshold is a quantile of the convolution of one sample, so that samples of all sizes
+    and kinds have thresholds of their own. Which sample that is follows from the samples themselves: each has a number,
+    computed from the shape of its signals, and the lowest one is drawn. So nothing depends on chance, on the order of samples,
+    on batches or on units, and thresholds of several blocks or sites can be joined.
 
     Parameters
     ----------
@@ -59,22 +85,16 @@ class Convolutions(TensorTransformer):
         Number of dilations at most: steps between the points of a waveform, from 1 to an eighth of the times, in equal ratios.
         "auto" is 12 for one channel and 8 for several.
     thresholds : int or "auto", default="auto"
-        Number of thresholds: quantiles of a normal distribution, times the root of the mean power of the convolution, times
-        a quantile of the sizes of samples relative to the root of their mean power, another one for each. For one channel
-        those of every second waveform are times their own size as well, relative to the largest.
-        "auto" is 8 for one channel and 4 for several.
+        Number of thresholds of each waveform and dilation. "auto" is 8 for one channel and 4 for several.
     tensor_shape : sequence of ints, default=None
         The shape of a sample if X is flat, of shape (n_samples, n_features).
 
     Attributes
     ----------
-    autocovariances_ : array of shape (channels, dilations, 9)
-        Of every channel about its mean over time, at lags from 0 to 8 times each dilation, averaged over samples.
-    log_sizes_ : array of shape (channels, 3)
-        The share of samples in which a channel varies; the logarithm of its standard deviation over time, and its square, zero
-        where it does not vary, averaged over samples.
     dilations_ : list of ints
     thresholds_ : array of shape (dilations, waveforms, channels, thresholds)
+    draws_ : array of the shape of ``thresholds_``
+        The numbers between 0 and 1 that drew them, 1 where no signal varies.
     time_axis_ : int
     n_samples_seen_ : int, or float with sample weights
     sample_shape_ : tuple of ints
@@ -105,9 +125,8 @@ class Convolutions(TensorTransformer):
     (True, True)
     """
 
-    autocovariances_: Array
-    log_sizes_: Array
     thresholds_: Array
+    draws_: Array
 
     _keeps_layout = False
 
@@ -149,7 +168,7 @@ class Convolutions(TensorTransformer):
         return (self._channels * len(self._steps()), len(WAVEFORMS) * self._n_thresholds)
 
     def _row_size(self) -> int:
-        return 2 * len(WAVEFORMS) * math.prod(self.sample_shape_)  # an eighth of what fits: convolutions stay in cache
+        return max(math.prod(self.sample_shape_), math.prod(self._shape_out()))
 
     def _signals(self, T: Array) -> Array:
         """Arrange samples as signals (channels, n, times), less their means over time; constant ones are exactly zero."""
@@ -161,79 +180,65 @@ class Convolutions(TensorTransformer):
         return T - xp.mean(T, axis=-1, keepdims=True)
 
     def _measure(self, T: Array, weight: Array) -> Summary:
-        """Summarise the autocovariances and the sizes of every sample, (n, channels, 9 dilations + 3)."""
+        """Draw thresholds from a block of samples."""
         xp, signals = array_namespace(T), self._signals(T)
-        times = signals.shape[-1]
-        lags = [[lag * step for lag in range(_LENGTH)] for step in self._steps()]
-        found = {
-            lag: xp.sum(signals[..., lag:] * signals[..., : times - lag], axis=-1) / times
-            for lag in {0}.union(*lags)
-            if lag < times
-        }
-        if not np.finfo(np.float64).tiny < float(xp.max(found[0])) < np.inf:
+        power = xp.mean(signals**2, axis=-1)
+        if not np.finfo(np.float64).tiny < float(xp.max(power)) < np.inf:
             check_range(T, "X")
-        none = xp.zeros_like(found[0])
-        rows = xp.stack([xp.stack([found.get(lag, none) for lag in own], axis=-1) for own in lags], axis=-2)
-        varies = found[0] > 0
-        log = 0.5 * xp.log(xp.where(varies, found[0], xp.ones_like(none)))
-        sizes = xp.stack([xp.astype(varies, log.dtype), log, log**2], axis=-1)
-        rows = xp.concat([xp.reshape(rows, (*none.shape, -1)), sizes], axis=-1)
-        return summarise(xp.permute_dims(rows, (1, 0, 2)), weight)
+        unit = xp.sqrt(xp.where(power > 0, power, xp.ones_like(power)))[..., None] / _STEPS
+        shapes = xp.astype(xp.round(signals / unit), xp.int32)
+        power, numbers = to_numpy(power), _numbers(to_numpy(shapes))
+        numbers[:, power == 0] = 1.0  # (drawn, channels, samples)
+        drawn = np.argmin(numbers, axis=-1) + power.shape[1] * np.arange(power.shape[0])  # among all signals
+        rows = xp.asarray(drawn.ravel(), device=device(T))
+        kept = to_numpy(xp.take(xp.reshape(signals, (-1, signals.shape[-1])), rows, axis=0))
+        kept = kept.reshape(*drawn.shape, -1)
+        count = (len(self._steps()), len(WAVEFORMS), self._n_thresholds)
+        place = np.arange(math.prod(count)).reshape(count)
+        found = []
+        for step, own in zip(self._steps(), place, strict=True):
+            found.append(_quantiles(kept, step, own % _DRAWN, _GOLDEN * (own + 0.5) % 1.0))
+        least = np.min(numbers, axis=-1)[place % _DRAWN]
+        mean = np.moveaxis(np.stack([np.stack(found), least], axis=-1), 3, 2)
+        return Drawn(float(array_namespace(weight).sum(weight)), mean, [])
 
     def _known(self) -> tuple[Array, list[Array]]:
-        if not hasattr(self, "log_sizes_"):  # of a file from before sizes were learned: all samples had one
-            power = self.autocovariances_[:, 0, 0]
-            log = 0.5 * np.log(np.where(power > 0, power, 1.0))
-            self.log_sizes_ = np.stack([power > 0, log, log**2], axis=-1)
-        channels = len(self.log_sizes_)
-        return np.concatenate([self.autocovariances_.reshape(channels, -1), self.log_sizes_], axis=1), []
+        return np.stack([self.thresholds_, self.draws_], axis=-1), []
 
     def _keep(self, summary: Summary) -> None:
         self.time_axis_, self.dilations_ = self._time(), self._steps()
-        self.autocovariances_ = summary.mean[:, :-3].reshape(-1, len(self.dilations_), _LENGTH)
-        self.log_sizes_ = summary.mean[:, -3:]
-        power = np.clip(self.autocovariances_ @ _LAGGED.T, 0.0, None)  # (channels, dilations, waveforms)
-        normal = ndtri((np.arange(self._n_thresholds) + 0.5) / self._n_thresholds)
-        small = normal * np.abs(normal) / max(normal[-1], np.finfo(np.float64).tiny)
-        second = (np.arange(len(WAVEFORMS)) % 2 == 1) & (self._channels == 1)
-        places = np.where(second[:, None, None], small, normal)
-        self.thresholds_ = np.moveaxis(np.sqrt(power), 0, -1)[..., None] * places * self._spread()
+        self.thresholds_, self.draws_ = summary.mean[..., 0], summary.mean[..., 1]
 
-    def _spread(self) -> Array:
-        """Spread thresholds as a log-normal distribution of the sizes of samples, relative to the root of their mean power.
-
-        An array (dilations, waveforms, channels, thresholds), all 1 where samples have one size.
-        """
-        share, mean, square = np.where(self.log_sizes_[:, :1] > 0, self.log_sizes_, [1.0, 0.0, 0.0]).T
-        middle = mean / share
-        deviation = np.clip(np.sqrt(np.clip(square / share - middle**2, 0.0, None)), None, _WIDEST)
-        largest = self.autocovariances_[:, 0, 0] / share
-        middle = np.where(largest > 0, middle - 0.5 * np.log(np.where(largest > 0, largest, 1.0)), 0.0)
-        count = len(self.dilations_), len(WAVEFORMS), 1, self._n_thresholds
-        place = ndtri((_GOLDEN * (np.arange(math.prod(count)) + 0.5) % 1.0).reshape(count))
-        return np.exp(middle[:, None] + deviation[:, None] * place)
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Read what was saved; thresholds of before samples were drawn give way to any that are."""
+        super().__setstate__(state)
+        if "thresholds_" in state and "draws_" not in state:
+            self.draws_ = np.ones_like(self.thresholds_)
 
     def _map(self, T: Array) -> Array:
+        n, rows = T.shape[0], max(1, _CACHED // (len(WAVEFORMS) * math.prod(self.sample_shape_)))
+        parts = [self._shares(T[start : min(n, start + rows), ...]) for start in range(0, n, rows)]
+        return array_namespace(T).concat(parts)
+
+    def _shares(self, T: Array) -> Array:
+        """Find the shares of some samples, few enough for their convolutions to stay in cache."""
         xp, signals = array_namespace(T), self._signals(T)
-        channels, n, times = signals.shape
-        wide, size = signals.dtype, np.sqrt(self.autocovariances_[:, 0, 0])
+        wide, size = signals.dtype, np.max(np.abs(self.thresholds_), axis=(0, 1, 3))
         size = np.where(size > 0, size, 1.0)
         # Signals of about one are compared in single precision, which takes half the time.
         signals = to_single(signals / move_to(size[:, None, None], signals, wide))
-        waveforms = xp.asarray(WAVEFORMS, dtype=signals.dtype, device=device(signals))
-        stride = -(-times // _MOST_TIMES)
-        found = []
+        lowered = np.concatenate([WAVEFORMS, np.full((len(WAVEFORMS), 1), -_LOWERED)], axis=1)
+        waveforms = xp.asarray(lowered, dtype=signals.dtype, device=device(signals))
+        peaks, found = xp.max(xp.abs(signals), axis=-1, keepdims=True), []
         for step, thresholds in zip(self.dilations_, self.thresholds_, strict=True):
-            reach = step * (_LENGTH // 2)
-            ends = [xp.broadcast_to(end, (channels, n, reach)) for end in (signals[..., :1], signals[..., -1:])]
-            padded = xp.concat([ends[0], signals, ends[1]], axis=-1)
-            points = xp.stack([padded[..., i * step : i * step + times : stride] for i in range(_LENGTH)])
-            response = xp.reshape(waveforms @ xp.reshape(points, (_LENGTH, -1)), (-1, channels, n, points.shape[-1]))
+            seen = _points(signals, step)
+            points = xp.stack([*seen, xp.broadcast_to(peaks, seen[0].shape)])
+            response = xp.reshape(waveforms @ xp.reshape(points, (_LENGTH + 1, -1)), (-1, *seen[0].shape))
             levels = move_to((thresholds / size[:, None])[:, :, None, None, :], signals, signals.dtype)
             above = [xp.astype(response > levels[..., q], xp.uint8) for q in range(self._n_thresholds)]
             counts = xp.stack([xp.sum(one, axis=-1, dtype=xp.uint8) for one in above], axis=-1)  # of at most 255
             found.append(xp.astype(counts, wide) / response.shape[-1])  # (waveforms, channels, n, thresholds)
-        return xp.reshape(xp.permute_dims(xp.stack(found), (3, 2, 0, 1, 4)), (n, *self._shape_out()))
+        return xp.reshape(xp.permute_dims(xp.stack(found), (3, 2, 0, 1, 4)), (T.shape[0], *self._shape_out()))
 
     def entry_names(self, names: Sequence[Any] | None = None) -> tuple[list[str], list[str]]:
         """Name the rows and the columns of a transformed sample; a waveform is up at each ``+``.
@@ -253,7 +258,46 @@ class Convolutions(TensorTransformer):
         (['C3, step 3', 'C4, step 1'], ['+++------ above 1', '+++------ above 2'])
         """
         check_is_fitted(self)
-        channels = range(len(self.autocovariances_)) if names is None else names
+        channels = range(self._channels) if names is None else names
         waveforms = ["".join("+" if point > 0 else "-" for point in waveform) for waveform in WAVEFORMS]
         rows = [f"{channel}, step {step}" for channel in channels for step in self.dilations_]
         return rows, [f"{waveform} above {q + 1}" for waveform in waveforms for q in range(self._n_thresholds)]
+
+
+def _points(signals: Array, step: int) -> list[Array]:
+    """List what the nine points of a waveform see of signals (..., times), at every time or in equal steps of time."""
+    xp, times, reach = array_namespace(signals), signals.shape[-1], step * (_LENGTH // 2)
+    ends = [xp.broadcast_to(end, (*signals.shape[:-1], reach)) for end in (signals[..., :1], signals[..., -1:])]
+    padded = xp.concat([ends[0], signals, ends[1]], axis=-1)
+    return [padded[..., i * step : i * step + times : -(-times // _MOST_TIMES)] for i in range(_LENGTH)]
+
+
+def _quantiles(kept: Array, step: int, drawn: Array, shares: Array) -> Array:
+    """Find quantiles (waveforms, thresholds, channels) of convolutions of signals (D, channels, times).
+
+    Parameters
+    ----------
+    step : the dilation
+    drawn : array (waveforms, thresholds), whose convolution each is of
+    shares : array (waveforms, thresholds), which quantile each is
+    """
+    response: Any = 0.0
+    for point, seen in zip(WAVEFORMS.T, _points(kept, step), strict=True):
+        response = response + point[:, None, None, None] * seen[drawn]
+    response = np.sort(response, axis=-1)
+    at = shares * (response.shape[-1] - 1)
+    first = np.floor(at).astype(int)[:, :, None, None]
+    last = np.minimum(first + 1, response.shape[-1] - 1)
+    low, high = (np.take_along_axis(response, i, axis=-1)[..., 0] for i in (first, last))
+    return low + (at % 1.0)[:, :, None] * (high - low)
+
+
+def _numbers(shapes: Array) -> Array:
+    """Give signals (channels, n, times) of integers a number in [0, 1) for each draw, (D, channels, n), that they determine."""
+    words = np.ascontiguousarray(np.pad(shapes.astype("<i4"), ((0, 0), (0, 0), (0, -shapes.shape[-1] % 2)))).view("<u8")
+    mix, half = np.uint64(_MIX), np.uint64(32)
+    found = np.sum(words * np.cumprod(np.full(words.shape[-1], mix)), axis=-1)
+    found = (found ^ (found >> half)) * mix
+    found = found ^ (np.arange(_DRAWN, dtype=np.uint64) * mix)[:, None, None]
+    found = (found ^ (found >> half)) * mix
+    return (found >> np.uint64(11)) * 2.0**-53
