@@ -13,6 +13,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
+from operator import attrgetter
 from typing import Any, Self
 
 import numpy as np
@@ -150,11 +151,14 @@ def symmetric_power(C: Array, power: float, rest: float) -> Array:
     return (vectors * powers[..., None, :]) @ np.swapaxes(vectors, -1, -2)
 
 
-def find_time_axis(shape: tuple[int, ...], time_axis: Any = "auto") -> tuple[int | None, str]:
+def find_time_axis(
+    shape: tuple[int, ...], time_axis: Any = "auto", modes: Sequence[Any] | None = None
+) -> tuple[int | None, str]:
     """Find the mode of a sample that can be time, and say why; None where there is none.
 
     Time is long enough, at least 16 and half as long as there are channels, and has at most 128 channels, which are
-    the product of all other sizes. With "auto" the last mode is looked at first; a number asks about that mode alone.
+    the product of all other sizes. With "auto" the last mode is looked at first, or that one of ``modes`` which is called
+    time; a number or a name asks about that mode alone.
 
     Examples
     --------
@@ -164,7 +168,17 @@ def find_time_axis(shape: tuple[int, ...], time_axis: Any = "auto") -> tuple[int
     >>> find_time_axis((6, 11))
     (None, 'no mode of (6, 11) can be time, which needs at least 16 times, at most 128 channels and twice as many')
     """
-    size, order = math.prod(shape), len(shape)
+    if time_axis is None:
+        return None, "time_axis=None"
+    size, order, names = math.prod(shape), len(shape), list(map(attrgetter("name"), modes or ()))
+    if isinstance(time_axis, str):
+        wanted = "time" if time_axis == "auto" else time_axis
+        if wanted not in names and time_axis != "auto":
+            raise ValueError(
+                "Expected time_axis to be a number, 'auto', None or the name of a mode "
+                f"({', '.join(names) or 'they have none'}), got {time_axis!r}: choose one of these."
+            )
+        time_axis = names.index(wanted) if wanted in names else time_axis
     looked_at = reversed(range(order)) if time_axis == "auto" else read_modes(time_axis, shape, "time_axis")
     for axis in looked_at:
         times, channels = shape[axis], size // shape[axis]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,10 +29,11 @@ def with_held_out_classes(tables: Sequence[Table]) -> list[Table]:
     kept = np.zeros_like(masks)
     for f, mask in enumerate(masks):
         kept[f, np.flatnonzero(mask)[::every]] = True
-    models = [[row[f] for table in tables for row in table.held] for f in range(len(folds))]
+    models = [[row[f] for table in tables for row in table.parts] for f in range(folds.count)]
     rows = [np.concatenate([to_numpy(W) for W, _ in own]) for own in models]
     offsets = [np.concatenate([to_numpy(b) for _, b in own]) for own in models]
-    regressions, most = design._regressions, max(1, LARGEST_BATCH // len(offsets[0]))
+    regressions = design.regressions if samples.n_confounds else [None] * folds.count
+    most = max(1, LARGEST_BATCH // len(offsets[0]))
 
     def part(block: Block) -> list[tuple[int, Array, Array, Array, Array]]:
         found = []
@@ -50,17 +50,20 @@ def with_held_out_classes(tables: Sequence[Table]) -> list[Table]:
         return found
 
     parts = [*itertools.chain.from_iterable(samples.execution.gather(samples.execution.view(part, samples.blocks)))]
-    shares, scores, few = np.empty((len(models[0]), len(folds))), [], []
-    for f in range(len(folds)):
+    shares, scores, few = np.empty((len(models[0]), folds.count)), [], []
+    for f in range(folds.count):
         _, right, z, Y, weights = zip(*(own for own in parts if own[0] == f), strict=True)
         weight, index, total = np.concatenate(weights), np.flatnonzero(kept[f]), float(design.held[f].weight)
         shares[:, f] = np.sum(right, axis=0) / total
         scores.append(np.concatenate(z))
-        few.append(Held(np.empty((len(index), 0)), np.concatenate(Y), weight / weight.sum(), index, total))
+        share = (weight / weight.sum())[None, :]
+        few.append(Held(np.empty((1, len(index), 0)), np.concatenate(Y)[None, ...], share, [index], total))
     found, first = list[Table](), 0
-    for table in tables:
-        at = range(first, first + len(table.held))
-        held = [[own[:, a, :] for own in scores] for a in at]
-        found.append(replace(table, scores=shares[at.start : at.stop], held=held, few=few))
-        first = at.stop
+    for one in tables:
+        at = range(first, first + len(one.parts))
+        held = [[own[None, :, a, :] for own in scores] for a in at]
+        shown, first = shares[at.start : at.stop], at.stop
+        found.append(
+            Table(one.candidate, one.design, one.alphas, one.ridges, shown, one.selecting, held, few, one.first)
+        )
     return found

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from array_api_compat import device
 
-from tracelearn.arrays.array_api import Array, array_namespace, is_on_gpu, to_numpy
-from tracelearn.arrays.linalg import conjugate_gradients, replayed, with_ones
+from tracelearn.arrays.array_api import Array, array_namespace, is_on_gpu, move_to, to_numpy
+from tracelearn.arrays.linalg import conjugate_gradients, replayed
 from tracelearn.estimators.scores import r_squared
 from tracelearn.losses import Loss, Multinomial, softmax
-from tracelearn.selection.folds import Held, Together, found_classes
+from tracelearn.selection.folds import Held, found_classes
 from tracelearn.selection.scorers import scored, with_scores
 
 __all__ = [
@@ -25,7 +24,7 @@ __all__ = [
     "class_map",
     "class_scores",
     "confirmed",
-    "factor",
+    "factors",
     "log_losses",
     "softmax_regression",
 ]
@@ -42,60 +41,55 @@ MOST_HELD = 4000
 
 # Steps of Newton's method at most, and the share of the log-loss that a step lowers it by when that is enough.
 _STEPS, _ENOUGH = 50, 1e-6
+_FEW = 4  # steps after which a GPU is asked whether they are enough: a look waits for all of them
 _NOTHING = 1e-12  # of a log-loss: where there is but one class, every step lowers what is left by as much
 
 
-@dataclass(frozen=True, eq=False)
-class ClassScores:
-    """The held-out scores (n, K) of all classes in a fold, which class is true (n, K), and shares (n,) of all folds."""
+class ClassScores(NamedTuple):
+    """Held-out scores (n, K) of all classes, which class is true (n, K), and what each sample counts in each fold, (F, n)."""
 
     scores: Array
     members: Array
-    share: Array
+    shares: Array  # zero where another fold holds the sample out; those of a fold sum to its weight, all of them to one
 
 
-def class_scores(scores: Sequence[Array], known: Sequence[Held], weights: Array) -> list[ClassScores]:
-    """Gather the held-out scores of each fold, of many every second or third; two classes get a column each."""
-    found, count = list[ClassScores](), 0
-    for own in scores:
-        count += own.shape[0]
+def class_scores(parts: Sequence[Array], known: Sequence[Held], weights: Array) -> ClassScores:
+    """Gather held-out scores (G, m, K) of all folds, of many every second or third; two classes get a column each."""
+    xp, found, first, count = array_namespace(known[0].Y), [], 0, 0
+    for own in parts:
+        count += own.shape[0] * own.shape[1]
     every = -(-count // MOST_HELD)
-    for own, held, weight in zip(scores, known, weights, strict=True):
-        xp = array_namespace(held.Y)
-        rows = xp.nonzero(held.share)[0][::every]
-        z, codes = xp.take(own, rows, axis=0), xp.take(held.Y, rows, axis=0)
-        share = xp.take(held.share, rows, axis=0)
-        if z.shape[1] == 1:
-            z, codes = xp.concat([-0.5 * z, 0.5 * z], axis=1), xp.concat([-codes, codes], axis=1)
-        found.append(ClassScores(z, xp.astype(codes > 0, z.dtype), float(weight) / xp.sum(share) * share))
-    return found
-
-
-def _joined(parts: Sequence[ClassScores]) -> ClassScores:
-    """Put folds together."""
-    xp = array_namespace(parts[0].scores)
-    scores, members, shares = zip(*map(attrgetter("scores", "members", "share"), parts), strict=True)
-    share = xp.concat(shares)
-    return ClassScores(xp.concat(scores), xp.concat(members), share / xp.sum(share))
+    for own, held in zip(parts, known, strict=True):
+        fold, place = xp.nonzero(held.share)
+        rows = (fold * own.shape[1] + place)[::every]
+        table = xp.concat([own, held.Y, held.share[..., None]], axis=2)
+        table = xp.take(xp.reshape(table, (-1, table.shape[2])), rows, axis=0)
+        found.append((table, fold[::every] + first))
+        first += own.shape[0]
+    tables, folds = map(xp.concat, zip(*found, strict=True))
+    K = parts[0].shape[2]
+    z, codes, share = tables[:, :K], tables[:, K : 2 * K], tables[:, 2 * K]
+    if K == 1:
+        z, codes = xp.concat([-0.5 * z, 0.5 * z], axis=1), xp.concat([-codes, codes], axis=1)
+    shares = share * xp.astype(folds == xp.arange(first, device=device(folds))[:, None], share.dtype)
+    shares = shares * (move_to(weights, share, share.dtype) / xp.sum(shares, axis=1))[:, None]
+    return ClassScores(z, xp.astype(codes > 0, z.dtype), shares)
 
 
 # Classes come before samples in what follows: sums over a few classes are then sums of long rows, which take less time.
 
 
-def factor(parts: Sequence[ClassScores]) -> float:
-    """Find the factor of held-out scores whose softmax predicts the classes best; it changes no predicted class."""
-    whole = _joined(parts)
-    return float(_factors(whole, whole.share[None, :])[0])
+def factors(held: ClassScores, shares: Array | None = None) -> Array:
+    """Find the factor of held-out scores whose softmax predicts the classes best, for each row of shares (B, n), or for all.
 
-
-def _factors(held: ClassScores, shares: Array) -> Array:
-    """Find the factor for each row of shares (B, n), by Newton's method for its logarithm.
-
-    As much as a thousandth of its square speaks for a factor of one, so that it does not run away where all classes are found.
+    It changes no predicted class. By Newton's method for its logarithm; as much as a thousandth of its square speaks for a
+    factor of one, so that it does not run away where all classes are found.
     """
-    xp, every = array_namespace(shares), _look_every(shares)
+    xp = array_namespace(held.scores)
+    shares = xp.sum(held.shares, axis=0, keepdims=True) if shares is None else shares
     z, true = xp.matrix_transpose(held.scores)[None, ...], xp.sum(held.members * held.scores, axis=1)
     log = step = xp.zeros_like(shares[:, 0])
+    every = _FEW if is_on_gpu(log) else 1
     for _ in range(0, _STEPS, every):
         step, log = replayed(log, _factor_step, z, true, shares, step, log, carried=2, count=every)
         if bool(xp.all(xp.abs(step) < 1e-6)):
@@ -115,11 +109,6 @@ def _factor_step(z: Array, true: Array, shares: Array, before: Array, log: Array
     return step, log + xp.clip(step, min=-1.0, max=1.0)
 
 
-def _look_every(like: Array) -> int:
-    """After how many steps of an iteration to look whether it is done: a look waits for a device."""
-    return 4 if is_on_gpu(like) else 1
-
-
 @dataclass(frozen=True, eq=False)
 class _Softmax:
     """The mean log-loss of B problems: a function of the weights D (B, K, r) of rows (n, r), which add to given scores."""
@@ -130,20 +119,15 @@ class _Softmax:
     shares: Array  # (B, 1, n)
     pull: Array  # twice the ridge of each column of the weights, (B, 1, r)
 
-    def step(self, D: Array, P: Array) -> tuple[Array, Array]:
-        """Return a step of Newton's method by conjugate gradients, and by how much it should lower the objective (B,)."""
-        xp = array_namespace(D)
-        force, diagonal, weights = replayed(D, _force, self, D, P)
-        apply, none = partial(_curved, self, P, weights), xp.zeros_like(force[:, 0])
-        found = conjugate_gradients(apply, force, none, diagonal, tol=0.25, look_every=_look_every(D))
-        return xp.reshape(found, D.shape), 0.5 * xp.sum(force * found, axis=1)
-
     def solved(self, D: Array) -> Array:
-        """Minimise from D on, by Newton's method; a step is halved until the objective falls."""
-        xp = array_namespace(D)
+        """Minimise from D on, by Newton's method with conjugate gradients; a step is halved until the objective falls."""
+        xp, look_every = array_namespace(D), _FEW if is_on_gpu(D) else 1
         value, P = replayed(D, _evaluated, self, D)
         for _ in range(_STEPS):
-            step, fall = self.step(D, P)
+            force, diagonal, weights = replayed(D, _force, self, D, P)
+            apply, none = partial(_curved, self, P, weights), xp.zeros_like(force[:, 0])
+            found = conjugate_gradients(apply, force, none, diagonal, tol=0.25, look_every=look_every)
+            step, fall = xp.reshape(found, D.shape), 0.5 * xp.sum(force * found, axis=1)
             for _ in range(_STEPS):
                 after, P = replayed(D, _evaluated, self, D + step)
                 rises = after > value + 1e-14
@@ -219,8 +203,8 @@ def softmax_regression(
     kept = values > 10.0 * X.shape[1] * float(xp.finfo(X.dtype).eps) * values[-1]
     size = int(xp.sum(xp.astype(kept, xp.int64)))  # eigenvalues ascend
     axes = axes[:, X.shape[1] - size :]
-    rows = with_ones(X @ axes)
-    rows = rows if fit_intercept else rows[:, :size]
+    rows = X @ axes
+    rows = xp.concat([rows, xp.ones_like(X[:, :1])], axis=1) if fit_intercept else rows
     inside = xp.astype(xp.arange(rows.shape[1], device=device(X)) < size, X.dtype)
     kind = {"dtype": X.dtype, "device": device(X)}
     centre, D = centre + xp.zeros((B, X.shape[1], K), **kind), xp.zeros((B, K, rows.shape[1]), **kind)
@@ -234,32 +218,32 @@ def softmax_regression(
     return found
 
 
-def log_losses(parts: Sequence[ClassScores], size: float | None = None) -> Array:
+def log_losses(held: ClassScores, size: float | None = None) -> Array:
     """Find the mean log-loss of each fold, of scores times a size: by default the best factor."""
-    xp, found, size = array_namespace(parts[0].scores), [], factor(parts) if size is None else size
-    for own in parts:
-        found.append(own.share @ Multinomial().value(own.members, size * own.scores)[:, 0] / xp.sum(own.share))
-    return to_numpy(xp.stack(found))
+    xp, size = array_namespace(held.scores), float(factors(held)[0]) if size is None else size
+    losses = Multinomial().value(held.members, size * held.scores)[:, 0]
+    return to_numpy(held.shares @ losses / xp.sum(held.shares, axis=1))
 
 
-def class_map(parts: Sequence[ClassScores]) -> tuple[Array, Array]:
+def class_map(held: ClassScores) -> tuple[Array, Array]:
     """Learn from held-out scores how those of all classes say which one it is: (K + 1, K), offsets in the last row.
 
     Scores of squares, one class against the rest, hide a class that lies between others; a map between all of them finds it
     again. It is drawn to one factor for all classes, which changes no predicted class. Also returns the log-loss of each
     fold, through a map learned from the other folds.
     """
-    whole, xp = _joined(parts), array_namespace(parts[0].scores)
-    fold = xp.concat([xp.full_like(part.share, float(f)) for f, part in enumerate(parts)])
-    share = xp.concat([part.share for part in parts])
-    others = xp.stack([share * xp.astype(fold != f, share.dtype) for f in range(len(parts))])
-    total = xp.sum(others, axis=1, keepdims=True)  # zero where there is one fold
-    shares = xp.concat([others / xp.where(total > 0, total, xp.ones_like(total)), whole.share[None, :]])
-    size, eye = _factors(whole, shares), xp.eye(whole.scores.shape[1], dtype=shares.dtype, device=device(shares))
+    xp, (F, _) = array_namespace(held.scores), held.shares.shape
+    whole = xp.sum(held.shares, axis=0, keepdims=True)
+    shares = xp.concat([whole - held.shares, whole])
+    total = xp.sum(shares, axis=1, keepdims=True)  # zero where there is one fold
+    shares = shares / xp.where(total > 0, total, xp.ones_like(total))
+    size, eye = factors(held, shares), xp.eye(held.scores.shape[1], dtype=shares.dtype, device=device(shares))
     centre = size[:, None, None] * eye
-    (maps,) = softmax_regression(whole.scores, whole.members, shares, [_PULL / size**2], centre=centre)
-    mapped = [replace(own, scores=own.scores @ maps[f, :-1, :] + maps[f, -1, :]) for f, own in enumerate(parts)]
-    return maps[-1, ...], log_losses(mapped, 1.0)
+    (maps,) = softmax_regression(held.scores, held.members, shares, [_PULL / size**2], centre=centre)
+    losses = np.empty(F)
+    for f in range(F):
+        losses[f] = log_losses(held._replace(scores=held.scores @ maps[f, :-1, :] + maps[f, -1, :]), 1.0)[f]
+    return maps[-1, ...], losses
 
 
 def confirmed(before: Array, after: Array) -> bool:
@@ -292,20 +276,21 @@ class Judge:
         """Keep the samples for which an array (n,) is true."""
         return replace(self, labels=self.labels[chosen], weight=None if self.weight is None else self.weight[chosen])
 
-    def __call__(self, held: Held | Together, scores: Array) -> Array:
-        """Judge the scores (n_f, M, K) that M models give to what a fold holds out: (M,), higher is better.
-
-        Or the scores (G, m, M, K) of what several folds hold out together: (G, M).
-        """
+    def __call__(self, held: Held, scores: Array) -> Array:
+        """Judge the scores (G, m, M, K) that M models give to what G folds hold out: (G, M), higher is better."""
         if self.scoring is None and self.model._learns_classes:
             right = found_classes(scores) == found_classes(held.Y)[..., None]
-            share = held.share[..., None, :]
-            return to_numpy((share @ array_namespace(scores).astype(right, share.dtype))[..., 0, :])
-        if isinstance(held, Together):
-            return np.stack([self(own, scores[g, : len(own.index), ...]) for g, own in enumerate(held.parts)])
-        models = range(scores.shape[1])
-        if self.scoring is not None:
-            weight = None if self.weight is None else self.weight[held.index]
-            known = [with_scores(self.model, self.loss, to_numpy(scores[:, m, :])) for m in models]
-            return np.array([scored(self.scoring, one, self.labels[held.index], weight) for one in known])
-        return np.array([r_squared(held.Y, self.loss.inverse_link(scores[:, m, :]), held.share) for m in models])
+            share = held.share[:, None, :]
+            return to_numpy((share @ array_namespace(scores).astype(right, share.dtype))[:, 0, :])
+        found = np.empty((scores.shape[0], scores.shape[2]))
+        for g, index in enumerate(held.index):
+            labels, weight = self.labels[index], None if self.weight is None else self.weight[index]
+            for m in range(scores.shape[2]):
+                own = scores[g, : len(index), m, :]
+                if self.scoring is not None:
+                    known = with_scores(self.model, self.loss, to_numpy(own))
+                    found[g, m] = scored(self.scoring, known, labels, weight)
+                else:
+                    Y, share = held.Y[g, : len(index), :], held.share[g, : len(index)]
+                    found[g, m] = r_squared(Y, self.loss.inverse_link(own), share)
+        return found

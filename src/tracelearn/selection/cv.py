@@ -11,6 +11,7 @@ import time
 import warnings
 from dataclasses import replace
 from numbers import Integral, Real
+from operator import attrgetter
 from typing import Any, Self
 
 import numpy as np
@@ -33,8 +34,8 @@ from tracelearn.samples.scikit_learn import (
     raise_for_params,
     with_callbacks,
 )
-from tracelearn.selection.calibration import Judge, factor
-from tracelearn.selection.folds import folds_of
+from tracelearn.selection.calibration import Judge, class_scores, factors
+from tracelearn.selection.folds import Design, Folds, folds_of
 from tracelearn.selection.found import SHOWN, FoundModel
 from tracelearn.selection.search import Table, cv_results, rising_end
 from tracelearn.selection.session import Progress, Session, Shown, View, choose
@@ -72,7 +73,7 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
     _classifier: bool
 
     def _new_model(self, **chosen: Any) -> Any:
-        shared = {name: getattr(self, name) for name in _OF_MODEL}
+        shared = dict(zip(_OF_MODEL, attrgetter(*_OF_MODEL)(self), strict=True))
         if self._classifier:
             shared["class_weight"] = self.class_weight
             shared["loss"] = "squared" if self._asks_loss else self.loss
@@ -139,7 +140,7 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
         self, X: Any, y: Any, sample_weight: Any, groups: Any, confounds: Any, params: dict[str, Any]
     ) -> Self:
         """Choose by cross-validation, then learn from all samples."""
-        metadata = self._for_splitter(groups, params)
+        metadata = self._for_splitter(groups, params) if params or groups is not None else {}
         until = math.inf if self.max_time is None else time.monotonic() + float(self.max_time)
         model = self._new_model()
         model._validate_params()
@@ -166,23 +167,26 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
             repeats = int(np.clip(round(_HELD_OUT / len(labels)), 1, _MOST_REPEATS))
         folds = folds_of(self.cv, labels, weight, metadata, classifier=self._classifier, repeats=repeats)
         model._report(": ".join(choose_form(samples, loss)))
-        progress = Progress(until, model._report if self.verbose else None)
+        progress = Progress(until, model._report if self.verbose else None, self)
         judge = Judge(self.scoring, model, loss, labels, weight)
-        once = replace(folds, splits=folds.splits[: len(folds) // repeats])
+        once = folds if repeats == 1 else Folds(folds.splits[: folds.count // repeats], folds.n)
         whole = Shown(self, samples, once, folds, judge)
         session = Session(self, model, whole, whole.drawn(), progress)
-        with progress.shown_to_callbacks(self):
-            with progress.ended_by_interrupt():
-                best = choose(session)
-            self._finish(session, best)
+        with progress.ended_by_interrupt():
+            best = choose(session)
+        self._finish(session, best)
+        progress.reach(1.0, "fitted")
         return self
 
     # --- what was found ----------------------------------------------------------------------------------------------
 
     def _finish(self, session: Session, best: Table) -> None:
         """Describe what was chosen, fit it to all samples, and show what was learned."""
-        best = session.for_all(best)
-        at = best.best
+        at, shown, whole = best.best, session.shown, session.whole
+        # Some samples chose for all of them: optimal strengths fall at least as the root of their number.
+        ratio = math.sqrt(shown.folds.n / whole.folds.n)
+        for table in session.tables if shown is not whole else []:
+            table.alphas, table.ridges = ratio * table.alphas, ratio * table.ridges
         # Of several views one predicts numbers a little by chance: what folds do not confirm is shrunk.
         numbers = session.view_shares is not None and not self._classifier and self.scoring is None
         is_chance = numbers and best.means[at] < 0.5 * best.errors[at]
@@ -253,7 +257,7 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
             if design is not None and summed and not self.scaling and loss.has_moments:
                 model._fit_moments(design.moments.whole, warm=False, keep=self.keep_moments)
             else:
-                known = None if design is None or self.scaling or chosen.logistic else design.exact(model.ridge)
+                known = None if design is None or self.scaling or chosen.logistic else _exact(design, model.ridge)
                 model._learn_from(_for_softmax(samples) if chosen.logistic else samples, loss, known)
         return model
 
@@ -268,7 +272,9 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
         if session.class_map is not None:
             self.class_map_ = model._class_map = move_to(session.class_map, model.coef_, model.coef_.dtype)
         if self._classifier and not model._loss().has_probabilities:  # what makes probabilities of scores
-            self.calibration_ = 1.0 if session.class_map is not None else factor(best.class_scores(at))
+            known = best.design.held if best.few is None else best.few
+            held = class_scores(best.parts[at], known, best.design.weights)
+            self.calibration_ = 1.0 if session.class_map is not None else float(factors(held)[0])
         for name in ("alphas_", "ridges_", "score_path_", "score_path_se_") if is_non_numpy(model.coef_) else ():
             setattr(self, name, move_to(getattr(self, name), model.coef_, widest(model.coef_)["dtype"]))
 
@@ -315,6 +321,14 @@ def _warn_of_choice(table: Table, at: int, model: Any) -> None:
             f"Expected the best alpha among others, got the {end} that was tried, {alpha:.3g}, and the score still rises "
             f"towards it: try {todo}."
         )
+
+
+def _exact(design: Design, ridge: float) -> Any:
+    """Take the data fit of all samples from a search, where their coordinates leave nothing out: to be certified."""
+    if design.span is None or design.samples.n_confounds or not design.span.is_exact:
+        return None
+    whole = design.fits[1]
+    return replace(whole, ridge=0.0 * whole.ridge + ridge)
 
 
 def _for_softmax(samples: Samples) -> Samples:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,13 +19,8 @@ from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_on_
 from tracelearn.penalties import Nuclear, Overlap, as_penalty, is_overlapped
 from tracelearn.problems.batch import Problems, Solution, alpha_max
 from tracelearn.problems.datafits import Squares
-from tracelearn.selection.calibration import (
-    ClassScores,
-    class_scores,
-    log_losses,
-    softmax_regression,
-)
-from tracelearn.selection.folds import Design, Held, Together, corrected_error
+from tracelearn.selection.calibration import class_scores, log_losses, softmax_regression
+from tracelearn.selection.folds import Design, Held, corrected_error
 from tracelearn.solvers import SOLVERS
 
 __all__ = [
@@ -159,49 +154,44 @@ def _explained(ss: Array, yy: Array, sy: Array) -> Array:
     return np.asarray(np.where(yy > 0, (2.0 * sy - ss) / np.where(yy > 0, yy, 1.0), 0.0).mean(axis=-1))
 
 
-@dataclass(frozen=True, eq=False)
 class Table:
-    """What came of a candidate: for each alpha and fold the score that is shown; for each alpha the one that selects."""
+    """What came of a candidate: for each alpha and fold the score that is shown; for each alpha the one that selects.
 
-    candidate: Candidate
-    design: Design
-    alphas: Array  # (A,)
-    ridges: Array  # (A,)
-    scores: Array  # (A, F), higher is better; NaN where a fold has none
-    selecting: Array  # (A,), higher is better
-    held: list[list[Any]]  # for each alpha and fold the scores of what is held out, (n_f, K); a model if not in memory
-    few: list[Held] | None = None  # where only some held-out samples have scores: these
-    first: int = 0  # the first alpha that can be chosen, see ``first_with_weights``
+    Parameters
+    ----------
+    alphas, ridges : arrays (A,)
+    scores : array (A, F), higher is better; NaN where a fold has none, which is then left out for all alphas
+    selecting : array (A,), higher is better; None: the mean score
+    parts : for each alpha and each part of what is held out its scores, (G, m, K); a model if it is not in memory
+    few : where only some held-out samples have scores: these
+    first : the first alpha that can be chosen; None: see ``first_with_weights``
+    """
 
-    @cached_property
-    def smoothed(self) -> Array:
-        """What selects, averaged with its neighbours: 1, 2, 1."""
-        return np.convolve(np.pad(self.selecting, 1, mode="edge"), [0.25, 0.5, 0.25], mode="valid")
-
-    @property
-    def best(self) -> int:
-        """The alpha that selects itself; of equal ones the largest."""
-        return max(self.first, int(np.argmax(np.round(self.smoothed, 9))))
-
-    @property
-    def value(self) -> float:
-        """What selects at the best alpha."""
-        return float(self.smoothed[self.best])
-
-    @cached_property
-    def means(self) -> Array:
-        """The mean score, for each alpha."""
-        return mean_scores(self.scores, self.design.weights)
-
-    def class_scores(self, at: int) -> list[ClassScores]:
-        """Gather the held-out scores of classes at one alpha."""
-        return class_scores(self.held[at], self.design.held if self.few is None else self.few, self.design.weights)
-
-    @cached_property
-    def errors(self) -> Array:
-        """The standard error of the mean score, for each alpha, corrected for training sets that overlap."""
-        known = self.scores[:, ~np.any(np.isnan(self.scores), axis=0)]
-        return corrected_error(known, self.design.folds.ratio) if known.shape[1] else np.zeros(len(self.scores))
+    def __init__(
+        self,
+        candidate: Candidate,
+        design: Design,
+        alphas: Array,
+        ridges: Array,
+        scores: Array,
+        selecting: Array | None,
+        parts: list[list[Any]],
+        few: list[Held] | None = None,
+        first: int | None = 0,
+    ) -> None:
+        self.candidate, self.design, self.alphas, self.ridges = candidate, design, alphas, ridges
+        self.scores, self.parts, self.few = scores, parts, few
+        known = ~np.any(np.isnan(scores), axis=0)
+        self.means, self.errors = np.full(len(scores), -np.inf), np.zeros(len(scores))
+        if np.any(known):
+            self.means = scores[:, known] @ (design.weights[known] / design.weights[known].sum())
+            self.errors = corrected_error(scores[:, known], design.folds.ratio)
+        self.selecting = self.means if selecting is None else selecting
+        self.first = int(first_with_weights(self.selecting, design)) if first is None else first
+        # Averaged with its neighbours; of equal alphas the largest.
+        smoothed = np.convolve(np.pad(self.selecting, 1, mode="edge"), [0.25, 0.5, 0.25], mode="valid")
+        self.best = max(self.first, int(np.argmax(np.round(smoothed, 9))))
+        self.value = float(smoothed[self.best])
 
 
 def first_with_weights(selecting: Array, design: Design) -> Array:
@@ -220,14 +210,6 @@ def first_with_weights(selecting: Array, design: Design) -> Array:
     return np.asarray(selecting[1] > chance, dtype=int)
 
 
-def mean_scores(scores: Array, weights: Array) -> Array:
-    """Average scores (A, F) over folds, (A,); a fold that has none for some alpha is left out for all."""
-    known = ~np.any(np.isnan(scores), axis=0)
-    if not np.any(known):
-        return np.full(len(scores), -np.inf)
-    return np.asarray(scores[:, known] @ (weights[known] / weights[known].sum()))
-
-
 # --- the trace norm, one alpha after the other ---------------------------------------------------------------------------
 
 
@@ -239,8 +221,7 @@ class Group:
     exact: Any  # the same in double precision
     penalty: Any
     top: Array  # alpha_max of each problem's candidate, (B,)
-    folds: tuple[int, ...]
-    candidates: tuple[int, ...]
+    share: float = 1.0  # of all problems of a walk
 
 
 def walk_alphas(
@@ -260,48 +241,42 @@ def walk_alphas(
     ----------
     alphas : decreasing, as shares of each candidate's ``alpha_max`` unless they were ``given``
     penalty : name or object, as estimators take it; candidates of the overlapped trace norm may have mode weights
-    progress : is given the share of the walk that is done; returns whether to end it with the alphas that it has
+    progress : is given the share of the walk that an alpha was; returns whether to end it with the alphas that it has
     """
-    C, F, solved = len(candidates), len(design.folds), itertools.count(1)
-    found, tops = _Found.empty(design, len(alphas), C), np.ones(C)
-
-    def run(group: Group) -> None:
-        own = list(group.candidates)
-        each = group.fit.n_problems // len(group.folds) // len(own)
-        tops[own] = to_numpy(group.top)[: each * len(own) : each]
-
-        def is_over() -> bool:  # no sooner: where groups of samples differ, the held-out error has several minima
-            return progress(next(solved) * len(group.folds) * len(own) / (len(alphas) * C * F))
-
-        points = path(design, group, alphas, given=given, max_iter=max_iter, is_over=is_over)
-        found.judge(group.folds, own, points)
-
+    found, tops = _Found(design, len(alphas), len(candidates)), np.ones(len(candidates))
+    walk = partial(path, design, alphas=alphas, given=given, max_iter=max_iter, progress=progress)
     # Threads share the samples; most of the time is spent in BLAS and LAPACK, which let go of the interpreter.
-    Parallel(n_jobs=n_jobs, prefer="threads")(map(delayed(run), _groups(design, candidates, penalty)))
+    Parallel(n_jobs=n_jobs, prefer="threads")(_jobs(found, candidates, penalty, walk, tops))
     tables = []
     for c, candidate in enumerate(candidates):
         own = np.asarray(alphas) * (1.0 if given else tops[c])
-        table = found.table(c, candidate, own, np.full(len(own), candidate.ridge))
-        tables.append(table if given else replace(table, first=int(first_with_weights(table.selecting, design))))
+        tables.append(found.table(c, candidate, own, np.full(len(own), candidate.ridge), at_zero=not given))
     return tables
 
 
-def _groups(design: Design, candidates: Sequence[Candidate], penalty: Any) -> Iterator[Group]:
-    """Put folds and candidates together as far as their operators allow it, and as batches are not too large."""
-    stacked, most = len(design.fits) == 1, 1
+def _jobs(
+    found: _Found, candidates: Sequence[Candidate], penalty: Any, walk: Callable[..., Any], tops: Array
+) -> Iterator[Any]:
+    """Put folds and candidates together as far as their operators allow it, and as batches are not too large.
+
+    Yields calls that walk the path of some of them and judge it; fills in the ``alpha_max`` of each candidate.
+    """
+    design = found.design
+    (fits, whole), most = design.fits, 1
+    stacked = len(fits) == 1
     if stacked and is_overlapped(penalty):
-        most = max(1, LARGEST_BATCH // (len(design.folds) * design.samples.n_targets * design.fits[0].n_features))
+        most = max(1, LARGEST_BATCH // (design.folds.count * design.samples.n_targets * fits[0].n_features))
     for begin in range(0, len(candidates), most):
         own = candidates[begin : begin + most]
-        xp, order = array_namespace(design.whole.ridge), len(design.shape)
-        ridges, tops, weights = [], [], list[Any]()
+        xp, order = array_namespace(whole.ridge), len(design.shape)
+        ridges, largest, weights = [], [], list[Any]()
         for candidate in own:
             norm = as_penalty(penalty, design.shape, candidate.mode_weights)
-            tops.append(float(xp.max(alpha_max(design.whole, norm, design.shape))))
+            largest.append(float(xp.max(alpha_max(whole, norm, design.shape))))
             ridges.append(candidate.ridge)
             weights.append(candidate.mode_weights or (1.0 / order,) * order)
-        for f, fit in enumerate(design.fits):
-            folds = tuple(range(len(design.folds))) if stacked else (f,)
+        for f, fit in enumerate(fits):
+            folds = tuple(range(design.folds.count)) if stacked else (f,)
             F, each = len(folds), fit.n_problems // len(folds)  # problems of one fold and candidate
             exact: Any = fit
             if len(own) > 1:
@@ -314,8 +289,10 @@ def _groups(design: Design, candidates: Sequence[Candidate], penalty: Any) -> It
             if order > 2 and len(set(weights)) > 1:  # each problem weighs the modes as its candidate does
                 columns = xp.asarray(np.tile(np.repeat(weights, each, axis=0), (F, 1)).T, **kind)  # (N, B)
                 norm = Overlap(tuple((columns[n, ...], Nuclear(n)) for n in range(order)))
-            top = xp.asarray(np.tile(np.repeat(tops, each), F), **kind)
-            yield Group(rough, exact, norm, top, folds, tuple(range(begin, begin + len(own))))
+            top = xp.asarray(np.tile(np.repeat(largest, each), F), **kind)
+            tops[begin : begin + len(own)] = to_numpy(top)[: each * len(own) : each]
+            points = walk(Group(rough, exact, norm, top, F * len(own) / (len(candidates) * design.folds.count)))
+            yield delayed(found.judge)(folds, list(range(begin, begin + len(own))), points)
 
 
 def path(
@@ -325,7 +302,7 @@ def path(
     *,
     given: bool,
     max_iter: int,
-    is_over: Callable[[], bool] = lambda: False,
+    progress: Callable[[float], bool] = lambda share: False,
 ) -> Iterator[tuple[Array, Array]]:
     """Solve for each alpha in turn, from the one before; yield rows of coordinates (B K, r) and intercepts (B K,)."""
     fit, span = group.fit, design.span
@@ -349,7 +326,8 @@ def path(
         W = as_dtype(problems.rows(found.W), group.exact.ridge.dtype)
         b = group.exact.intercept(W)
         yield (W, b) if span is None else (W @ span.basis, b + W @ span.origin)
-        if is_over():
+        # No sooner than asked to: where groups of samples differ, the held-out error has several minima.
+        if progress(group.share / len(alphas)):
             return
 
 
@@ -359,8 +337,8 @@ def path(
 def walk_ridges(design: Design, view: str) -> Table:
     """Try ridge regression alone, squared loss only."""
     ridges = ridges_for(design)
-    found = _Found.empty(design, len(ridges), 1)
-    found.judge(range(len(design.folds)), [0], ridge_path(design, ridges))
+    found = _Found(design, len(ridges), 1)
+    found.judge(range(design.folds.count), [0], ridge_path(design, ridges))
     return found.table(0, Candidate(view), np.zeros(len(ridges)), ridges)
 
 
@@ -368,7 +346,7 @@ def ridges_for(design: Design) -> Array:
     """Return the ridges that are tried: shares of the total variance of the features, the largest of the training parts."""
     whole = design.principal
     if whole is None:
-        variances = design.coordinates.variances
+        variances = design.squares[0].variances
         xp = array_namespace(variances)
         return np.asarray(_RIDGES * (float(xp.max(xp.sum(variances, axis=-1))) or 1.0))
     xp = array_namespace(whole.rows)
@@ -387,13 +365,13 @@ def ridge_path(design: Design, ridges: Array) -> Iterator[tuple[Array, Array]]:
     From one decomposition of all samples, where a fold changes few rows of it, else from those of the folds.
     """
     whole, folds, r, K = design.principal, design.folds, design.reduced.n_features, design.samples.n_targets
-    like = design.coordinates.cross if whole is None else whole.rows
-    xp, each = array_namespace(like), r * K * len(folds) if whole is None else r * (K + int(folds.sizes.max()))
+    like = design.squares[0].cross if whole is None else whole.rows
+    xp, each = array_namespace(like), r * K * folds.count if whole is None else r * (K + int(folds.sizes.max()))
     most = max(1, LARGEST_BATCH // each)
     for begin in range(0, len(ridges), most):
         own = move_to(ridges[begin : begin + most], like, like.dtype)
         if whole is None:
-            W, b = design.coordinates.with_ridges(own)
+            W, b = design.squares[0].with_ridges(own)
         else:
             parts, together = [], LARGEST_BATCH if is_on_gpu(like) else _LARGEST_TOGETHER
             for index, inside in folds.tables(max(1, together // (each * own.shape[0]))):
@@ -417,46 +395,38 @@ def walk_logistic(design: Design, view: str) -> Table | None:
     X, codes, xp = block.X, block.Y, array_namespace(block.X)
     share, two = block.weight / xp.sum(block.weight), codes.shape[1] == 1
     Y = xp.concat([-codes, codes], axis=1) if two else codes
-    centred = X - share @ X if design.fit_intercept else X
-    ridges = _SOFT_RIDGES * (float(share @ xp.sum(centred**2, axis=1)) or 1.0)
+    spread = xp.sum((X - share @ X if design.fit_intercept else X) ** 2, axis=1)
+    ridges = _SOFT_RIDGES * (float(share @ spread) or 1.0)
     train = share * move_to(design.folds.masks[0], share, share.dtype)
     shares, Y = train / xp.sum(train, axis=1, keepdims=True), xp.astype(Y > 0, X.dtype)
     if not bool(xp.all(shares @ Y > 0)):
         return None
-    paths = softmax_regression(centred, Y, shares, ridges.tolist(), fit_intercept=design.fit_intercept)
-    held, scores = np.full((len(ridges), len(design.folds)), None), np.empty((len(ridges), len(design.folds)))
-    for f, (_, test) in enumerate(design.folds.splits):
-        rows = xp.take(centred, move_to(test, X), axis=0)
-        for a, A in enumerate(paths):
-            z = rows @ A[f, :-1, :] + A[f, -1, :]
-            held[a, f] = z[:, 1:] - z[:, :1] if two else z
-        scores[:, f] = design.judge(design.held[f], xp.stack(held[:, f].tolist(), axis=1))
+    found, points = _Found(design, len(ridges), 1), []
+    for both in softmax_regression(X, Y, shares, ridges.tolist(), fit_intercept=design.fit_intercept):
+        A = both[..., 1:] - both[..., :1] if two else both
+        points.append((xp.reshape(xp.matrix_transpose(A[:, :-1, :]), (-1, X.shape[1])), xp.reshape(A[:, -1, :], (-1,))))
+    found.judge(range(design.folds.count), [0], points)
     losses = np.empty(len(ridges))
-    for a, row in enumerate(held.tolist()):
-        losses[a] = design.weights @ log_losses(class_scores(row, design.held, design.weights))
+    for a, parts in enumerate(found.parts[:, 0]):
+        losses[a] = design.weights @ log_losses(class_scores(parts, design.held, design.weights))
     if two:  # they have one row of weights, twice as long as each of two
         ridges = 0.5 * ridges
-    return Table(Candidate(view, logistic=True), design, 0.0 * ridges, ridges, scores, -losses, held.tolist())
+    candidate, parts = Candidate(view, logistic=True), found.parts[:, 0].tolist()
+    return Table(candidate, design, 0.0 * ridges, ridges, found.scores[:, 0], -losses, parts)
 
 
 # --- what is held out ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
 class _Found:
     """What was found on held-out samples, filled as paths are walked."""
 
-    design: Design
-    scores: Array  # (A, C, F)
-    statistics: Array  # (A, C, F, K, 5)
-    held: Array  # (A, C, F), of arrays (n_f, K), or of models: weights (K, r) and intercepts (K,)
-
-    @classmethod
-    def empty(cls, design: Design, n_alphas: int, n_candidates: int) -> _Found:
-        """Begin with nothing."""
-        shape = (n_alphas, n_candidates, len(design.folds))
-        statistics = np.full((*shape, design.samples.n_targets, 5), np.nan)
-        return cls(design, np.full(shape, np.nan), statistics, np.full(shape, None))
+    def __init__(self, design: Design, n_alphas: int, n_candidates: int) -> None:
+        shape = n_alphas, n_candidates, design.folds.count
+        self.design, self.scores = design, np.full(shape, np.nan)  # (A, C, F)
+        self.statistics = np.full((*shape, design.samples.n_targets, 5), np.nan)
+        # Of arrays (G, m, K), or of models: weights (K, r) and intercepts (K,).
+        self.parts = np.full((n_alphas, n_candidates, len(design.held)), None)
 
     def judge(self, folds: Sequence[int], own: list[int], points: Iterable[tuple[Array, Array]]) -> None:
         """Judge the models along a path, some folds of some candidates: rows of coordinates (folds x candidates x K, r).
@@ -464,7 +434,7 @@ class _Found:
         As many points at once as are no large batch: few large products instead of many small ones.
         """
         design, first, points = self.design, 0, iter(points)
-        longest = len(folds) * design.centre.shape[0]
+        longest, together = len(folds) * design.centre.shape[0], design.folds.count // len(design.held)
         if design.samples.in_memory:
             longest = max(longest, int(design.folds.sizes.max()))
         most = max(1, LARGEST_BATCH // (len(own) * design.samples.n_targets * longest))
@@ -472,56 +442,54 @@ class _Found:
             rows, offsets = zip(*some, strict=True)
             xp, shape = array_namespace(rows[0]), (len(some), len(folds), len(own) * design.samples.n_targets)
             W, b = xp.reshape(xp.stack(rows), (*shape, -1)), xp.reshape(xp.stack(offsets), shape)
-            for own_folds, held in design.held_by(folds):
+            at = slice(first, first + len(some)), own
+            for k in range(0, len(folds), together):
                 # Folds first: (G, points x candidates x K, r).
-                part, offset = xp.moveaxis(W[:, own_folds, ...], 1, 0), xp.moveaxis(b[:, own_folds, :], 1, 0)
-                part = xp.reshape(part, (part.shape[0], -1, part.shape[-1]))
-                offset = xp.reshape(offset, (offset.shape[0], -1))
-                at = slice(first, first + len(some)), own, folds[own_folds]
-                self._judge_held(held, at, part, offset)
+                part, offset = (
+                    xp.moveaxis(W[:, k : k + together, ...], 1, 0),
+                    xp.moveaxis(b[:, k : k + together, :], 1, 0),
+                )
+                part = xp.reshape(part, (together, -1, part.shape[-1]))
+                self._judge_part(folds[k] // together, at, part, xp.reshape(offset, (together, -1)))
             first += len(some)
 
-    def _judge_held(self, held: Any, at: tuple[slice, list[int], Sequence[int]], rows: Array, offset: Array) -> None:
-        """Judge models of some folds, rows of coordinates (G, points x candidates x K, r) with their intercepts."""
-        design, xp, (points, own, folds) = self.design, array_namespace(rows), at
-        C, K, together = len(own), design.samples.n_targets, isinstance(held, Together)
-        filled = points, own, slice(folds[0], folds[-1] + 1)
-        rows, offset = (rows, offset) if together else (rows[0, ...], offset[0, :])
-        scores = held.scores(rows, offset) if together or isinstance(held, Held) else None
+    def _judge_part(self, h: int, at: tuple[slice, list[int]], rows: Array, offset: Array) -> None:
+        """Judge models on one part of what is held out: rows of coordinates (G, points x candidates x K, r), intercepts."""
+        design, held, xp, (points, own) = self.design, self.design.held[h], array_namespace(rows), at
+        G, C, K = rows.shape[0], len(own), design.samples.n_targets
+        filled = points, own, slice(h * G, (h + 1) * G)
+        scores = held.scores(rows, offset) if isinstance(held, Held) else None
         # Predictions of all folds are compared about one common mean: what folds differ in by their intercepts alone
         # says nothing about how well samples are told apart. With a link the intercept belongs to the prediction.
         linked = design.loss.curvature is None
         shift = offset if linked else -(rows @ design.centre)
-        moved = scores if scores is None or linked else scores + (shift - offset)[..., None, :]
-        known = to_numpy(design.statistics(held, rows, shift, moved)).reshape(len(folds), -1, C, K, 5)
-        known = self.statistics[filled] = np.moveaxis(known, 0, 2)
-        if scores is None:  # classes are found in one pass when all models are known
+        moved = scores if scores is None or linked else scores + (shift - offset)[:, None, :]
+        known = to_numpy(design.statistics(held, rows, shift, moved)).reshape(G, -1, C, K, 5)
+        mean, target, ss, yy, sy = np.moveaxis(known, -1, 0)
+        self.statistics[filled] = np.moveaxis(known, 0, 2)
+        if scores is None:  # a model is kept; classes are found in one pass when all are known
+            models = list(zip(xp.reshape(rows, (-1, K, rows.shape[2])), xp.reshape(offset, (-1, K)), strict=True))
             if design.numbers:
-                mean, target, ss, yy, sy = np.moveaxis(known, -1, 0)
-                bias = mean - target - to_numpy(shift - offset).reshape(-1, C, 1, K)
-                self.scores[filled] = _explained(ss + bias**2, yy, sy)
-            W, b = xp.reshape(rows, (-1, K, rows.shape[1])), xp.reshape(offset, (-1, K))
-            for m in range(W.shape[0]):
-                self.held[points.start + m // C, own[m % C], folds[0]] = (W[m, ...], b[m, ...])
-            return
-        models = xp.reshape(scores, (*scores.shape[:-1], -1, K))
-        if design.judge is not None:
-            self.scores[filled] = np.moveaxis(design.judge(held, models).reshape(len(folds), -1, C), 0, 2)
-        for g, f in enumerate(folds):
-            one = models[g, : len(held.parts[g].index), ...] if together else models
-            for m in range(one.shape[1]):
-                self.held[points.start + m // C, own[m % C], f] = one[:, m, :]
+                bias = mean - target - to_numpy(shift - offset).reshape(mean.shape)
+                self.scores[filled] = np.moveaxis(_explained(ss + bias**2, yy, sy), 0, 2)
+        else:
+            scores = xp.reshape(scores, (*scores.shape[:2], -1, K))
+            models = [scores[:, :, m, :] for m in range(scores.shape[2])]
+            if design.judge is not None:
+                self.scores[filled] = np.moveaxis(design.judge(held, scores).reshape(G, -1, C), 0, 2)
+        for m, model in enumerate(models):
+            self.parts[points.start + m // C, own[m % C], h] = model
 
-    def table(self, c: int, candidate: Candidate, alphas: Array, ridges: Array) -> Table:
-        """Gather what was found of a candidate."""
+    def table(self, c: int, candidate: Candidate, alphas: Array, ridges: Array, *, at_zero: bool = False) -> Table:
+        """Gather what was found of a candidate, whose path may begin where all samples have no weights."""
         design = self.design
         upto = int(np.sum(~np.any(np.isnan(self.statistics[:, c]), axis=(1, 2, 3))))
-        scores, statistics = self.scores[:upto, c], self.statistics[:upto, c]
-        if design.by_score:
-            selecting = mean_scores(scores, design.weights)
-        else:
-            selecting = calibrated(statistics, design.weights, numbers=design.numbers)
-        return Table(candidate, design, alphas[:upto], ridges[:upto], scores, selecting, self.held[:upto, c].tolist())
+        selecting = None
+        if not design.by_score:
+            selecting = calibrated(self.statistics[:upto, c], design.weights, numbers=design.numbers)
+        scores, parts = self.scores[:upto, c], self.parts[:upto, c].tolist()
+        first = None if at_zero else 0
+        return Table(candidate, design, alphas[:upto], ridges[:upto], scores, selecting, parts, first=first)
 
 
 _CHOICES = ("view", "mode_weights", "ridge", "target_mode", "loss")
