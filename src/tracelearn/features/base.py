@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
 from operator import attrgetter
@@ -271,7 +271,7 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
         """Learn from tensors that are checked and in memory, and transform them: what a search does for every view."""
         self.sample_shape_, self.n_features_in_ = tuple(T.shape[1:]), math.prod(T.shape[1:])
         self._learn(functools.partial(self._summed, T, weight))
-        return self._mapped(self._map, T, self._shape_out(), flat=False)
+        return self._mapped(self._map, T, flat=False)
 
     def _learn_from(self, X: Any, sample_weight: Any) -> None:
         """Learn from samples wherever they are, and keep names of modes where they bring them."""
@@ -312,18 +312,15 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
             T, weight = take_rows(T, kept), take_rows(weight, kept)
         summary: Any = None
         with np.errstate(over="ignore", invalid="ignore"):  # judged below
-            for rows in self._blocks(T):
+            step = max(1, _BLOCK_BYTES // (8 * self._row_size()))
+            for start in range(0, T.shape[0], step):
+                rows = slice(start, min(T.shape[0], start + step))
                 more = measure(T[rows, ...], weight[rows])
                 summary = more if summary is None else summary + more
         largest = max(map(np.max, map(np.abs, summary.sums)), default=1.0)
         if not np.finfo(np.float64).tiny < largest < np.inf:
             check_range(T, "X")
         return summary  # type: ignore[no-any-return]
-
-    def _blocks(self, T: Array) -> Iterator[slice]:
-        n, rows = T.shape[0], max(1, _BLOCK_BYTES // (8 * self._row_size()))
-        for start in range(0, n, rows):
-            yield slice(start, min(n, start + rows))
 
     def _read(self, X: Any) -> Array:
         """Check samples; return tensors (n, I1, ..., IN) of floats, in the library of X."""
@@ -361,23 +358,24 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
                 f"Expected flat samples for the output that set_output asks for, {wanted}, got tensors: pass flat samples and "
                 "tensor_shape, or call set_output(transform='default')."
             )
-        return self._mapped(self._map, self._read(X), self._shape_out(), flat=flat or wanted != "default")
+        return self._mapped(self._map, self._read(X), flat=flat or wanted != "default")
 
-    def _mapped(self, function: Callable[[Array], Array], T: Array, shape: tuple[int, ...], *, flat: bool) -> Array:
+    def _mapped(self, function: Callable[[Array], Array], T: Array, *, flat: bool) -> Array:
         """Apply a function of tensors block by block, in double precision and rounded once."""
-        xp, wide = array_namespace(T), widest(T)["dtype"]
-        parts, found = [], None
-        if not is_non_numpy(T):
-            in_place = not getattr(self, "copy", True) and T.flags.writeable
-            found = T if in_place else np.empty((T.shape[0], *shape), T.dtype)
+        xp, wide, n = array_namespace(T), widest(T)["dtype"], T.shape[0]
+        here, parts = not is_non_numpy(T), []
+        found: Any = T if here and not getattr(self, "copy", True) and T.flags.writeable else None
         with np.errstate(over="ignore", invalid="ignore"):  # judged below
-            for block in self._blocks(T):
-                part = as_dtype(function(as_dtype(T[block, ...], wide)), T.dtype)
-                if found is None:
-                    parts.append(part)
+            step = max(1, _BLOCK_BYTES // (8 * self._row_size()))
+            for start in range(0, n, step):
+                rows = slice(start, min(n, start + step))
+                part = as_dtype(function(as_dtype(T[rows, ...], wide)), T.dtype)
+                if here:
+                    found = np.empty((n, *part.shape[1:]), T.dtype) if found is None else found
+                    found[rows] = part
                 else:
-                    found[block] = part
-        found = xp.concat(parts) if found is None else found
+                    parts.append(part)
+        found = found if here else xp.concat(parts)
         check_finite(found, "transformed entries", overflows=True)
         return xp.reshape(found, (found.shape[0], -1)) if flat else found
 
@@ -423,7 +421,7 @@ class LinearTransformer(TensorTransformer):
         rows = array_namespace(Z).reshape(as_dtype(Z, float_dtype(Z)), (Z.shape[0], -1))
         check_finite(rows, "X", shape)
         T = array_namespace(Z).reshape(rows, (-1, *shape))
-        return self._mapped(self._back, T, self.sample_shape_, flat=self._keeps_layout and Z.ndim == 2)
+        return self._mapped(self._back, T, flat=self._keeps_layout and Z.ndim == 2)
 
     def coef_to_input(self, W: Array) -> Array:
         """Express weights that were learned on transformed samples as weights of the samples themselves.

@@ -423,7 +423,7 @@ class SpectralGram(Gram):
 
     @cached_property
     def _alike(self) -> Alike | None:
-        many = self.n_groups > 2 and self.matrix.shape[-1] >= _WAITS
+        many = self.matrix.ndim > 2 and self.matrix.shape[0] > 2 and self.matrix.shape[-1] >= _WAITS
         return Alike.of(self.matrix) if many and is_on_gpu(self.matrix) else None
 
     def single(self) -> SpectralGram:
@@ -634,7 +634,7 @@ class Squares:
         """Join problems that differ in their samples, the folds of a search: one group of rows for each."""
         xp, found = array_namespace(parts[0].cross), {}
         for name in ("operator", "cross", "target", "ridge", "x_mean", "y_mean", "variances"):
-            own = [getattr(part, name) for part in parts]
+            own = list(map(attrgetter(name), parts))
             # One row for each group, or for each problem.
             tables = xp.stack if name in ("x_mean", "variances") else xp.concat
             found[name] = stacked(own) if name == "operator" else tables(own)
@@ -722,7 +722,7 @@ class Squares:
         if not 1e-12 < min(sizes) <= max(sizes) < 1e12 or not isinstance(self.operator, Gram | InBasis):
             return self
         names = ("cross", "target", "ridge", "x_mean", "y_mean", "variances")
-        found = {name: to_single(getattr(self, name)) for name in names}
+        found = dict(zip(names, map(to_single, attrgetter(*names)(self)), strict=True))
         return replace(self, operator=self.operator.single(), **found)
 
     def take(self, problems: Array) -> Squares:

@@ -32,8 +32,7 @@ def with_held_out_classes(tables: Sequence[Table]) -> list[Table]:
     models = [[row[f] for table in tables for row in table.parts] for f in range(folds.count)]
     rows = [np.concatenate([to_numpy(W) for W, _ in own]) for own in models]
     offsets = [np.concatenate([to_numpy(b) for _, b in own]) for own in models]
-    regressions = design.regressions if samples.n_confounds else [None] * folds.count
-    most = max(1, LARGEST_BATCH // len(offsets[0]))
+    regressions, most = design.regressions, max(1, LARGEST_BATCH // len(offsets[0]))
 
     def part(block: Block) -> list[tuple[int, Array, Array, Array, Array]]:
         found = []
@@ -60,10 +59,10 @@ def with_held_out_classes(tables: Sequence[Table]) -> list[Table]:
         few.append(Held(np.empty((1, len(index), 0)), np.concatenate(Y)[None, ...], share, [index], total))
     found, first = list[Table](), 0
     for one in tables:
-        at = range(first, first + len(one.parts))
-        held = [[own[None, :, a, :] for own in scores] for a in at]
-        shown, first = shares[at.start : at.stop], at.stop
-        found.append(
-            Table(one.candidate, one.design, one.alphas, one.ridges, shown, one.selecting, held, few, one.first)
-        )
+        own = np.full(one.parts.shape, None)
+        for a, f in np.ndindex(own.shape):
+            own[a, f] = scores[f][None, :, first + a, :]
+        judged = shares[first : first + len(own)], own, one.statistics
+        found.append(Table(one.candidate, one.design, one.alphas, one.ridges, *judged, one.selecting, few, one.first))
+        first += len(own)
     return found

@@ -13,7 +13,7 @@ from array_api_compat import device
 from tracelearn.arrays.array_api import Array, array_namespace, is_on_gpu, move_to, to_numpy
 from tracelearn.arrays.linalg import conjugate_gradients, replayed
 from tracelearn.estimators.scores import r_squared
-from tracelearn.losses import Loss, Multinomial, softmax
+from tracelearn.losses import Loss, softmax
 from tracelearn.selection.folds import Held, found_classes
 from tracelearn.selection.scorers import scored, with_scores
 
@@ -221,7 +221,8 @@ def softmax_regression(
 def log_losses(held: ClassScores, size: float | None = None) -> Array:
     """Find the mean log-loss of each fold, of scores times a size: by default the best factor."""
     xp, size = array_namespace(held.scores), float(factors(held)[0]) if size is None else size
-    losses = Multinomial().value(held.members, size * held.scores)[:, 0]
+    z = size * held.scores
+    losses = softmax(z)[0][:, 0] - xp.sum(held.members * z, axis=1)
     return to_numpy(held.shares @ losses / xp.sum(held.shares, axis=1))
 
 

@@ -54,7 +54,11 @@ class Folds:
             self.masks[0, f, train] = self.masks[1, f, test] = True
         learned, self.sizes = np.sum(self.masks, axis=2)  # samples that each fold holds out, (F,)
         self.ratio = float(np.mean(self.sizes / learned))  # samples held out for each one that is learned from
-        self.are_alike = bool(self.sizes.max() <= _PADDED * self.sizes.mean())  # so that little is padded
+        # Those that each fold holds out as an index (F, m), true where it is no padding; and whether little is padded.
+        self.inside = np.arange(self.sizes.max()) < self.sizes[:, None]
+        self.index = np.zeros(self.inside.shape, dtype=int)
+        self.index[self.inside] = np.concatenate(list(map(itemgetter(1), splits)))
+        self.are_alike = bool(self.sizes.max() <= _PADDED * self.sizes.mean())
         self.leaves_none_out = bool(np.all(self.masks[0] ^ self.masks[1]))
         # The fold (n,) that holds each sample out, where every sample is held out exactly once.
         once = self.leaves_none_out and bool(np.all(np.sum(self.masks[1], axis=0) == 1))
@@ -65,17 +69,6 @@ class Folds:
         place = np.cumsum(chosen) - 1
         splits = [tuple(place[part[chosen[part]]] for part in split) for split in self.splits]
         return Folds([(train, test) for train, test in splits if len(train) and len(test)], int(chosen.sum()))
-
-    def tables(self, most: int) -> list[tuple[Array, Array]]:
-        """What at most so many folds hold out as an index (F, m), and ones (F, m) where it is no padding."""
-        sizes, found, step = self.sizes, [], most if self.are_alike else 1
-        for begin in range(0, self.count, step):
-            own = slice(begin, begin + step)
-            inside = np.arange(sizes[own].max()) < sizes[own, None]
-            index = np.zeros(inside.shape, dtype=int)
-            index[inside] = np.concatenate(list(map(itemgetter(1), self.splits[own])))
-            found.append((index, inside))
-        return found
 
 
 def _indices(part: Any, n: int) -> Array:
@@ -269,12 +262,14 @@ def found_classes(scores: Array) -> Array:
     return scores[..., 0] > 0 if scores.shape[-1] == 1 else array_namespace(scores).argmax(scores, axis=-1)
 
 
-class _FoldMoments(NamedTuple):
-    """Moments of what each fold holds out, of what it trains on, and of all samples."""
+class _Summed(NamedTuple):
+    """Moments of what each fold holds out and of all samples, and what follows from them without what confounds explain."""
 
     held: list[Moments]
-    training: list[Moments]
     whole: Moments
+    regressions: list[Regression | None]  # of the training parts
+    training: Squares  # the problems of coordinates of all folds, as one data fit
+    all_samples: Squares
 
 
 class Design:
@@ -344,7 +339,7 @@ class Design:
                 found.append(samples.take(mask).residual(own))
         elif self.is_square and is_on_gpu(samples.like) and not samples.n_confounds and folds.are_alike:
             # As one: on a GPU calls cost more than products.
-            found.append(Held.padded(next(iter(samples.blocks)), *folds.tables(folds.count)[0]))
+            found.append(Held.padded(next(iter(samples.blocks)), folds.index, folds.inside))
         else:
             for (_, index), own in zip(folds.splits, regressions, strict=True):
                 (block,) = samples.blocks if own is None else samples.residual(own).blocks
@@ -354,7 +349,7 @@ class Design:
         return found, np.hstack(list(map(attrgetter("weight"), found)))
 
     @cached_property
-    def moments(self) -> _FoldMoments:
+    def moments(self) -> _Summed:
         """The moments of the samples by their coordinates; read once."""
         samples, folds, masks = self.reduced, self.folds, self.folds.masks
         if folds.fold_of is not None:
@@ -362,42 +357,41 @@ class Design:
             for f in range(len(held)):
                 # A sum of the other folds: a difference from the total would leave their rounding errors in.
                 training.append(Moments.total(held[:f] + held[f + 1 :]))
-            return _FoldMoments(held, training, Moments.total(held))
-        if not samples.in_memory:
+            whole = Moments.total(held)
+        elif samples.in_memory:
+            parts, whole = samples.moments_of_parts([*masks[0], *masks[1]]), samples.moments()
+            held, training = parts[folds.count :], parts[: folds.count]
+        else:
             raise ValueError(
                 "Expected folds that hold out every sample exactly once where samples are read in blocks, got other ones: use "
                 "KFold, StratifiedKFold, GroupKFold or the like."
             )
-        parts = samples.moments_of_parts([*masks[0], *masks[1]])
-        return _FoldMoments(parts[folds.count :], parts[: folds.count], samples.moments())
+        squares, regressions = [], list[Regression | None]()
+        for part in (*training, whole):
+            own, left = None, part
+            if samples.n_confounds:  # which are the last features
+                own = Regression.of_joint(part if self.fit_intercept else part.uncentred(), samples.n_features)
+                left = own.residual_moments(part)
+            regressions.append(own)
+            squares.append(Squares.of(left if self.fit_intercept else left.uncentred(), joint=self.joint))
+        return _Summed(held, whole, regressions[:-1], Squares.stacked(squares[:-1]), squares[-1])
 
     @cached_property
-    def regressions(self) -> list[Regression]:
-        """How confounds explain the training samples of each fold, by their coordinates where they have some."""
+    def regressions(self) -> list[Regression | None]:
+        """How confounds explain the training samples of each fold, by their coordinates where they have some; None without."""
+        if not self.samples.n_confounds:
+            return [None] * self.folds.count
         if self.is_square:
-            return list(map(self._regression, self.moments.training))
+            return self.moments.regressions
         checked = self.reduced.checked()
         return [checked.take(mask).regression(centre=self.fit_intercept) for mask in self.folds.masks[0]]
-
-    def _regression(self, moments: Moments) -> Regression:
-        """How confounds, which are the last features, explain the samples of some moments."""
-        return Regression.of_joint(moments if self.fit_intercept else moments.uncentred(), self.reduced.n_features)
-
-    @cached_property
-    def squares(self) -> tuple[Squares, Squares]:
-        """Problems of coordinates, without what confounds explain: the training parts of all folds as one, and all samples."""
-        found = []
-        for moments in (*self.moments.training, self.moments.whole):
-            left = self._regression(moments).residual_moments(moments) if self.samples.n_confounds else moments
-            found.append(Squares.of(left if self.fit_intercept else left.uncentred(), joint=self.joint))
-        return Squares.stacked(found[:-1]), found[-1]
 
     @cached_property
     def fits(self) -> tuple[list[Any], Any]:
         """The data fits of the training parts, one of all folds for the squared loss, else one for each; and of all samples."""
         samples, span = self.samples, self.span
         if self.is_square:
-            training, whole = self.squares
+            training, whole = self.moments.training, self.moments.all_samples
             if span is None:
                 return [training], whole
             whole = whole.lifted(span.basis, span.origin, variances_about(samples, span.origin))
@@ -405,8 +399,7 @@ class Design:
             return [training.lifted(span.basis, span.origin, variances)], whole
         samples, found = samples.checked(), []
         options: dict[str, Any] = {"ridge": 0.0, "joint": self.joint, "fit_intercept": self.fit_intercept}
-        for f, mask in enumerate(self.folds.masks[0]):
-            own = self.regressions[f] if samples.n_confounds else None
+        for mask, own in zip(self.folds.masks[0], self.regressions, strict=True):
             found.append(datafit(samples.take(mask).residual(own), self.loss, self.form, **options))
         regression = samples.regression(centre=self.fit_intercept) if samples.n_confounds else None
         return found, datafit(samples.residual(regression), self.loss, self.form, **options)

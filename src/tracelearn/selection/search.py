@@ -161,8 +161,9 @@ class Table:
     ----------
     alphas, ridges : arrays (A,)
     scores : array (A, F), higher is better; NaN where a fold has none, which is then left out for all alphas
-    selecting : array (A,), higher is better; None: the mean score
-    parts : for each alpha and each part of what is held out its scores, (G, m, K); a model if it is not in memory
+    parts : array (A, H) of the scores (G, m, K) of each part of what is held out; of a model if that is not in memory
+    statistics : array (A, F, K, 5), see ``calibrated``; NaN from the alpha on where a walk has ended
+    selecting : array (A,), higher is better; None: from the statistics, or the mean score where that selects
     few : where only some held-out samples have scores: these
     first : the first alpha that can be chosen; None: see ``first_with_weights``
     """
@@ -174,22 +175,28 @@ class Table:
         alphas: Array,
         ridges: Array,
         scores: Array,
-        selecting: Array | None,
-        parts: list[list[Any]],
+        parts: Array,
+        statistics: Array,
+        selecting: Array | None = None,
         few: list[Held] | None = None,
         first: int | None = 0,
     ) -> None:
-        self.candidate, self.design, self.alphas, self.ridges = candidate, design, alphas, ridges
-        self.scores, self.parts, self.few = scores, parts, few
-        known = ~np.any(np.isnan(scores), axis=0)
-        self.means, self.errors = np.full(len(scores), -np.inf), np.zeros(len(scores))
+        upto = int(np.sum(~np.any(np.isnan(statistics), axis=(1, 2, 3))))
+        self.candidate, self.design, self.few, self.statistics = candidate, design, few, statistics[:upto]
+        self.alphas, self.ridges, self.scores, self.parts = alphas[:upto], ridges[:upto], scores[:upto], parts[:upto]
+        known = ~np.any(np.isnan(self.scores), axis=0)
+        self.means, self.errors = np.full(upto, -np.inf), np.zeros(upto)
         if np.any(known):
-            self.means = scores[:, known] @ (design.weights[known] / design.weights[known].sum())
-            self.errors = corrected_error(scores[:, known], design.folds.ratio)
-        self.selecting = self.means if selecting is None else selecting
-        self.first = int(first_with_weights(self.selecting, design)) if first is None else first
+            self.means = self.scores[:, known] @ (design.weights[known] / design.weights[known].sum())
+            self.errors = corrected_error(self.scores[:, known], design.folds.ratio)
+        if selecting is None:
+            selecting = self.means
+            if not design.by_score:
+                selecting = calibrated(self.statistics, design.weights, numbers=design.numbers)
+        self.selecting = selecting
+        self.first = int(first_with_weights(selecting, design)) if first is None else first
         # Averaged with its neighbours; of equal alphas the largest.
-        smoothed = np.convolve(np.pad(self.selecting, 1, mode="edge"), [0.25, 0.5, 0.25], mode="valid")
+        smoothed = np.convolve(np.pad(selecting, 1, mode="edge"), [0.25, 0.5, 0.25], mode="valid")
         self.best = max(self.first, int(np.argmax(np.round(smoothed, 9))))
         self.value = float(smoothed[self.best])
 
@@ -250,7 +257,11 @@ def walk_alphas(
     tables = []
     for c, candidate in enumerate(candidates):
         own = np.asarray(alphas) * (1.0 if given else tops[c])
-        tables.append(found.table(c, candidate, own, np.full(len(own), candidate.ridge), at_zero=not given))
+        kept = found.scores[:, c], found.parts[:, c], found.statistics[:, c]
+        # A path of our own begins where all samples have no weights.
+        tables.append(
+            Table(candidate, design, own, np.full(len(own), candidate.ridge), *kept, first=0 if given else None)
+        )
     return tables
 
 
@@ -264,7 +275,7 @@ def _jobs(
     design = found.design
     (fits, whole), most = design.fits, 1
     stacked = len(fits) == 1
-    if stacked and is_overlapped(penalty):
+    if stacked and len(candidates) > 1 and is_overlapped(penalty):
         most = max(1, LARGEST_BATCH // (design.folds.count * design.samples.n_targets * fits[0].n_features))
     for begin in range(0, len(candidates), most):
         own = candidates[begin : begin + most]
@@ -339,14 +350,15 @@ def walk_ridges(design: Design, view: str) -> Table:
     ridges = ridges_for(design)
     found = _Found(design, len(ridges), 1)
     found.judge(range(design.folds.count), [0], ridge_path(design, ridges))
-    return found.table(0, Candidate(view), np.zeros(len(ridges)), ridges)
+    kept = found.scores[:, 0], found.parts[:, 0], found.statistics[:, 0]
+    return Table(Candidate(view), design, np.zeros(len(ridges)), ridges, *kept)
 
 
 def ridges_for(design: Design) -> Array:
     """Return the ridges that are tried: shares of the total variance of the features, the largest of the training parts."""
     whole = design.principal
     if whole is None:
-        variances = design.squares[0].variances
+        variances = design.moments.training.variances
         xp = array_namespace(variances)
         return np.asarray(_RIDGES * (float(xp.max(xp.sum(variances, axis=-1))) or 1.0))
     xp = array_namespace(whole.rows)
@@ -365,17 +377,19 @@ def ridge_path(design: Design, ridges: Array) -> Iterator[tuple[Array, Array]]:
     From one decomposition of all samples, where a fold changes few rows of it, else from those of the folds.
     """
     whole, folds, r, K = design.principal, design.folds, design.reduced.n_features, design.samples.n_targets
-    like = design.squares[0].cross if whole is None else whole.rows
+    like = design.moments.training.cross if whole is None else whole.rows
     xp, each = array_namespace(like), r * K * folds.count if whole is None else r * (K + int(folds.sizes.max()))
     most = max(1, LARGEST_BATCH // each)
     for begin in range(0, len(ridges), most):
         own = move_to(ridges[begin : begin + most], like, like.dtype)
         if whole is None:
-            W, b = design.squares[0].with_ridges(own)
+            W, b = design.moments.training.with_ridges(own)
         else:
             parts, together = [], LARGEST_BATCH if is_on_gpu(like) else _LARGEST_TOGETHER
-            for index, inside in folds.tables(max(1, together // (each * own.shape[0]))):
-                table = move_to(index, like), move_to(inside, like, like.dtype)
+            step = max(1, together // (each * own.shape[0])) if folds.are_alike else 1
+            for first in range(0, folds.count, step):
+                some = slice(first, first + step), slice(int(folds.sizes[first : first + step].max()))
+                table = move_to(folds.index[some], like), move_to(folds.inside[some], like, like.dtype)
                 parts.append(whole.without(*table, own, fit_intercept=design.fit_intercept))
             rows, offsets = zip(*parts, strict=True)
             W, b = xp.concat(rows, axis=1), xp.concat(offsets, axis=1)
@@ -411,8 +425,8 @@ def walk_logistic(design: Design, view: str) -> Table | None:
         losses[a] = design.weights @ log_losses(class_scores(parts, design.held, design.weights))
     if two:  # they have one row of weights, twice as long as each of two
         ridges = 0.5 * ridges
-    candidate, parts = Candidate(view, logistic=True), found.parts[:, 0].tolist()
-    return Table(candidate, design, 0.0 * ridges, ridges, found.scores[:, 0], -losses, parts)
+    kept = found.scores[:, 0], found.parts[:, 0], found.statistics[:, 0]
+    return Table(Candidate(view, logistic=True), design, 0.0 * ridges, ridges, *kept, selecting=-losses)
 
 
 # --- what is held out ----------------------------------------------------------------------------------------------------
@@ -468,28 +482,17 @@ class _Found:
         mean, target, ss, yy, sy = np.moveaxis(known, -1, 0)
         self.statistics[filled] = np.moveaxis(known, 0, 2)
         if scores is None:  # a model is kept; classes are found in one pass when all are known
-            models = list(zip(xp.reshape(rows, (-1, K, rows.shape[2])), xp.reshape(offset, (-1, K)), strict=True))
+            models: Any = list(zip(xp.reshape(rows, (-1, K, rows.shape[2])), xp.reshape(offset, (-1, K)), strict=True))
             if design.numbers:
                 bias = mean - target - to_numpy(shift - offset).reshape(mean.shape)
                 self.scores[filled] = np.moveaxis(_explained(ss + bias**2, yy, sy), 0, 2)
         else:
-            scores = xp.reshape(scores, (*scores.shape[:2], -1, K))
-            models = [scores[:, :, m, :] for m in range(scores.shape[2])]
+            models = xp.reshape(scores, (*scores.shape[:2], -1, K))
             if design.judge is not None:
-                self.scores[filled] = np.moveaxis(design.judge(held, scores).reshape(G, -1, C), 0, 2)
-        for m, model in enumerate(models):
-            self.parts[points.start + m // C, own[m % C], h] = model
-
-    def table(self, c: int, candidate: Candidate, alphas: Array, ridges: Array, *, at_zero: bool = False) -> Table:
-        """Gather what was found of a candidate, whose path may begin where all samples have no weights."""
-        design = self.design
-        upto = int(np.sum(~np.any(np.isnan(self.statistics[:, c]), axis=(1, 2, 3))))
-        selecting = None
-        if not design.by_score:
-            selecting = calibrated(self.statistics[:upto, c], design.weights, numbers=design.numbers)
-        scores, parts = self.scores[:upto, c], self.parts[:upto, c].tolist()
-        first = None if at_zero else 0
-        return Table(candidate, design, alphas[:upto], ridges[:upto], scores, selecting, parts, first=first)
+                self.scores[filled] = np.moveaxis(design.judge(held, models).reshape(G, -1, C), 0, 2)
+        for m in range(known.shape[1] * C):
+            found = models[m] if scores is None else models[:, :, m, :]
+            self.parts[points.start + m // C, own[m % C], h] = found
 
 
 _CHOICES = ("view", "mode_weights", "ridge", "target_mode", "loss")

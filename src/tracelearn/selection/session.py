@@ -105,8 +105,8 @@ def possible_views(
 ) -> tuple[list[str], str]:
     """List the views that suit n samples, and why.
 
-    Logarithms where all entries are positive; whitened modes unless one is very long; where a mode can be time, second order unless samples and entries are many, and convolutions where channels and samples
-    are few.
+    Logarithms where all entries are positive; whitened modes unless one is very long; where a mode can be time, second order
+    unless samples and entries are many, and convolutions where channels and samples are few.
 
     Examples
     --------
@@ -181,15 +181,14 @@ def see(name: str, samples: Samples, options: Any, modes: Any = None) -> View:
     return View(samples.with_rows(rows, shape), [shape], features)
 
 
-def see_together(
-    names: list[str], strengths: Sequence[float], views: list[View], samples: Samples, options: Any
-) -> View:
+def see_together(label: str, views: list[View], samples: Samples, options: Any) -> View:
     """See samples as several views do in one problem, each times its strength."""
+    names, strengths = parts_of(label)
     (block,) = samples.checked().blocks
     T = array_namespace(block.X).reshape(block.X, (-1, *samples.shape))
     known = [(view.features, view.samples.rows) for view in views]
     blocks = [shape for view in views for shape in view.blocks]
-    pairs = [(name, own if own is None else clone(own)) for name, (own, _) in zip(names, known, strict=True)]
+    pairs = [(name, own if own is None else clone(own)) for name, (own, _) in zip(names.split("+"), known, strict=True)]
     features = Views(pairs, view_weights=strengths or None)
     return _in_blocks(samples, features._join(T, block.weight, known), features, blocks, options)
 
@@ -223,12 +222,14 @@ class Shown:
             seen = more.view(label)
             found = replace(seen, samples=seen.samples.take(chosen))
         else:
-            (name, strengths), modes = parts_of(label), getattr(self.judge.model, "modes_", None)
-            names, parts = name.split("+"), list[View]()
+            names, modes, parts = (
+                label.partition(" ")[0].split("+"),
+                getattr(self.judge.model, "modes_", None),
+                list[View](),
+            )
             for one in names:
                 parts.append(self._views.get(one) or see(one, self.samples, self.options, modes))
-            together = len(parts) > 1
-            found = see_together(names, strengths, parts, self.samples, self.options) if together else parts[0]
+            found = see_together(label, parts, self.samples, self.options) if len(parts) > 1 else parts[0]
         self._views[label] = found
         return found
 
@@ -411,7 +412,9 @@ def _asks_more(session: Session, best: Table) -> bool:
     asked = options.views is None or named or options.scoring is not None or not isinstance(options.ridges, str)
     here = samples.in_memory and not is_sparse(samples.like) and not samples.n_confounds
     asked |= options.keep_moments or options.one_standard_error or best.candidate.target_mode
-    return options._asks_loss and not asked and here and not session.progress.over
+    # The model has another loss than was asked for where that is "auto".
+    asks_loss = options.loss is not session.model.loss
+    return asks_loss and not asked and here and not session.progress.over
 
 
 def _by_log_loss(session: Session, best: Table) -> Table:
