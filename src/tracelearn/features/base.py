@@ -447,10 +447,7 @@ class ModeTransformer(LinearTransformer):
     """Learns the mean and the covariance of every mode, and multiplies every mode by a matrix that follows from these."""
 
     center = True
-
-    @abstractmethod
-    def _matrices(self) -> list[Array]:
-        """What modes are multiplied by, (r_n, I_n) each."""
+    _matrices: str  # the attribute that holds what modes are multiplied by, (r_n, I_n) each
 
     def _measure(self, T: Array, weight: Array) -> Summary:
         return summarise(T, weight, functools.partial(mode_scatters, range(len(self.sample_shape_))))
@@ -466,11 +463,11 @@ class ModeTransformer(LinearTransformer):
 
     def _map(self, T: Array) -> Array:
         T = T - move_to(self.mean_, T, T.dtype) if self.center else T
-        return multiply_modes(T, self._matrices())
+        return multiply_modes(T, getattr(self, self._matrices))
 
     def _back(self, Z: Array) -> Array:
-        T = multiply_modes(Z, [np.linalg.pinv(matrix) for matrix in self._matrices()])
+        T = multiply_modes(Z, [np.linalg.pinv(matrix) for matrix in getattr(self, self._matrices)])
         return T + move_to(self.mean_, T, T.dtype) if self.center else T
 
     def _adjoint(self, W: Array) -> Array:
-        return multiply_modes(W, [matrix.T for matrix in self._matrices()])
+        return multiply_modes(W, [matrix.T for matrix in getattr(self, self._matrices)])

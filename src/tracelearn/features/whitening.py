@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin
 
-from tracelearn.arrays.array_api import Array
 from tracelearn.features.base import ModeTransformer, Summary, read_modes, symmetric_power
 from tracelearn.samples.scikit_learn import Interval
 
@@ -67,6 +66,8 @@ class ModeWhitener(OneToOneFeatureMixin, ModeTransformer):
         "tensor_shape": ["array-like", None],
     }
 
+    _matrices = "mode_whiteners_"
+
     def __init__(
         self,
         power: float = -0.5,
@@ -93,6 +94,3 @@ class ModeWhitener(OneToOneFeatureMixin, ModeTransformer):
                 shrunk = (1.0 - self.shrinkage) * (C / unit if unit > 0 else found) + self.shrinkage * found
                 found = symmetric_power(shrunk, self.power, rest=1.0)
             self.mode_whiteners_.append(found)
-
-    def _matrices(self) -> list[Array]:
-        return self.mode_whiteners_

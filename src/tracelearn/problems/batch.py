@@ -27,7 +27,7 @@ from tracelearn.arrays.array_api import (
 from tracelearn.arrays.linalg import positive_part, replayed, squared
 from tracelearn.losses import Loss
 from tracelearn.penalties import Penalty, Split
-from tracelearn.problems.datafits import DataFit, Evaluation, Modelled, Squares, mean_row, span
+from tracelearn.problems.datafits import DataFit, Evaluation, Modelled, Squares, span
 from tracelearn.problems.operators import Operator, Passes
 from tracelearn.problems.sample_loss import SampleLoss
 from tracelearn.problems.sparse import FEW, SparseGram
@@ -158,9 +158,14 @@ def in_basis(samples: Samples, *, fit_intercept: bool) -> tuple[Array, Array, Sa
 
 
 def origin_of(samples: Samples, *, fit_intercept: bool) -> Array:
-    """Find what samples in memory are seen about, (p,): their mean, or zero without an intercept."""
+    """Find what samples in memory are seen about, (p,): their mean, or zero without an intercept.
+
+    A feature that is constant up to the rounding of its mean would look like one that tells samples apart. The mean is found
+    about the first sample, so that what all have in common is found exactly.
+    """
     (block,) = samples.blocks
-    return mean_row(block.X, block.weight / samples.weight) if fit_intercept else 0.0 * block.X[0, :]
+    first = block.X[0, :]
+    return first + (block.weight / samples.weight) @ (block.X - first) if fit_intercept else 0.0 * first
 
 
 def variances_about(samples: Samples, origin: Array) -> Array:

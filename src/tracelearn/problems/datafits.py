@@ -34,7 +34,6 @@ __all__ = [
     "Squares",
     "least_value",
     "lipschitz",
-    "mean_row",
     "repeated",
     "short_basis",
     "span",
@@ -176,14 +175,6 @@ def least_value(value: Array, gradient: Array, curvature: Array, error: Array) -
     bounded = square < 2.0 * curvature * value
     known = xp.where(bounded, curvature, xp.ones_like(curvature))
     return xp.where(bounded, value - square / (2.0 * known), xp.zeros_like(value))
-
-
-def mean_row(rows: Array, share: Array) -> Array:
-    """Average rows (n, p) by shares that sum to one, about the first: what all have in common is found exactly.
-
-    A feature that is constant up to the rounding of its mean would look like one that tells samples apart.
-    """
-    return rows[0, :] + share @ (rows - rows[0, :])
 
 
 @dataclass(frozen=True, eq=False)
@@ -400,8 +391,7 @@ def _above_rounding(values: Array) -> float:
 class SpectralGram(Gram):
     """A p by p matrix, or a stack (G, p, p) of them, one for each group of rows: one eigendecomposition for all shifts.
 
-    Every row has a shift of its own. That is more expensive at first, and then a path, its folds and its ridges share it. On a
-    GPU the eigendecompositions of a stack wait for each other: there one is enough, where the matrices are alike.
+    Every row has a shift of its own. That is more expensive at first, and then a path, its folds and its ridges share it.
     """
 
     shares_shift: ClassVar[bool] = False
@@ -421,23 +411,14 @@ class SpectralGram(Gram):
         values, vectors = array_namespace(self.matrix).linalg.eigh(self.matrix)
         return positive_part(values), vectors
 
-    @cached_property
-    def _alike(self) -> Alike | None:
-        many = self.matrix.ndim > 2 and self.matrix.shape[0] > 2 and self.matrix.shape[-1] >= _WAITS
-        return Alike.of(self.matrix) if many and is_on_gpu(self.matrix) else None
-
     def single(self) -> SpectralGram:
         """Return the same in single precision; what is decomposed is decomposed in double first."""
         found = SpectralGram(to_single(self.matrix))
-        found.__dict__["_alike"] = None if self._alike is None else self._alike.single()
-        if self._alike is None:
-            found.__dict__["_eigen"] = tuple(map(to_single, self._eigen))
+        found.__dict__["_eigen"] = tuple(map(to_single, self._eigen))
         return found
 
     def solver(self, shift: Array) -> Rows:
         """Return the solve for shifts (R,)."""
-        if self._alike is not None:
-            return self._alike.solver(shift)
         values, vectors = self._eigen
         level = array_namespace(shift).reshape(shift, (*self.matrix.shape[:-2], -1, 1))
         return partial(_in_eigenbasis, vectors, values[..., None, :] + level)
@@ -449,6 +430,21 @@ class SpectralGram(Gram):
     def smallest(self) -> float:
         """Find the smallest eigenvalue, less what rounding is worth; zero if that leaves nothing."""
         return _above_rounding(self._eigen[0])
+
+
+@dataclass(frozen=True, eq=False)
+class AlikeGram(SpectralGram):
+    """A stack of matrices that are alike: on a GPU their eigendecompositions would wait for each other, and one is enough."""
+
+    alike: Alike
+
+    def single(self) -> AlikeGram:
+        """Return the same in single precision."""
+        return AlikeGram(to_single(self.matrix), self.alike.single())
+
+    def solver(self, shift: Array) -> Rows:
+        """Return the solve for shifts (R,)."""
+        return self.alike.solver(shift)
 
 
 @dataclass(frozen=True, eq=False)
@@ -518,7 +514,10 @@ def stacked(operators: Sequence[Any]) -> Operator:
     if isinstance(first, InBasis):
         inner = stacked(list(map(attrgetter("inner"), operators)))
         return InBasis(inner, first.basis)  # type: ignore[arg-type]
-    return SpectralGram(array_namespace(first.matrix).stack(list(map(attrgetter("matrix"), operators))))
+    matrices = array_namespace(first.matrix).stack(list(map(attrgetter("matrix"), operators)))
+    many = len(operators) > 2 and matrices.shape[-1] >= _WAITS and is_on_gpu(matrices)
+    alike = Alike.of(matrices) if many else None
+    return SpectralGram(matrices) if alike is None else AlikeGram(matrices, alike)
 
 
 @dataclass(frozen=True, eq=False)

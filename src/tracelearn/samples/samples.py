@@ -251,16 +251,16 @@ class Block:
 
     def checked(self, shape: tuple[int, ...]) -> Block:
         """Refuse NaN, infinity and numbers whose products leave the range of floating point; widen the rows."""
-        self.check_numbers(shape)
-        weight = array_namespace(self.Y).ones_like(self.Y[:, 0]) if self.weight is None else self.weight
-        return replace(self, X=as_dtype(self.X, self.Y.dtype), weight=weight)
-
-    def check_numbers(self, shape: tuple[int, ...]) -> None:
-        """Refuse NaN, infinity and numbers whose products leave the range of floating point."""
-        with naming(self.first):
+        try:
             check_finite(self.X, "X", shape)
             check_range(self.X, "X")
             check_range(self.Y, "y")
+        except ValueError as error:
+            if not self.first:
+                raise
+            raise in_block(error, self.first) from error
+        weight = array_namespace(self.Y).ones_like(self.Y[:, 0]) if self.weight is None else self.weight
+        return replace(self, X=as_dtype(self.X, self.Y.dtype), weight=weight)
 
     def add_to(self, fold: Fold | None, shape: tuple[int, ...], *, single: bool = False) -> Fold:
         """Add the samples, and their confounds as features after theirs, to moments in the making, or begin these."""
@@ -274,19 +274,24 @@ class Block:
             x_size, y_size = float(xp.sum(xp.linalg.diagonal(fold.gram))), float(xp.sum(fold.target_sq))
         # NaN and infinity are found here as well: the products that contain them are neither small nor large.
         if not (1e-30 < x_size < 1e30 and 1e-30 < y_size < 1e30):
-            self.check_numbers(shape)
+            self.checked(shape)
         return fold
+
+
+def in_block(error: ValueError, first: int) -> ValueError:
+    """Say in an error which block it is about."""
+    return InputError(f"{error} (in the block that begins at sample {first})")
 
 
 @contextmanager
 def naming(first: int) -> Iterator[None]:
-    """Say in an error which block it is about, but for the first, which may be all."""
+    """Say in errors which block they are about, but for the first, which may be all."""
     try:
         yield
     except ValueError as error:
         if not first:
             raise
-        raise InputError(f"{error} (in the block that begins at sample {first})") from error
+        raise in_block(error, first) from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -336,7 +341,8 @@ class Samples:
         """Look at every number, and bring the rows to the precision that solvers work in."""
         if self.is_checked:
             return self
-        return replace(self._mapped(partial(Block.checked, shape=self.shape)), is_checked=True)
+        change = self.execution.map if self.in_memory else self.execution.view
+        return replace(self, blocks=change(partial(Block.checked, shape=self.shape), self.blocks), is_checked=True)
 
     def kept(self) -> Samples:
         """Hold the blocks as they are now, where the samples are: what was projected to little is not read again."""

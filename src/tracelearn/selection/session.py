@@ -432,7 +432,7 @@ def _by_log_loss(session: Session, best: Table) -> Table:
     chosen, least, losses = "", math.inf, f"one factor {before.mean():.4g}"
     for name, after in found.items():
         losses += f", {name} {after.mean():.4g}"
-        if confirmed(before, after) and after.mean() < least:
+        if after.mean() < least and confirmed(before, after):
             chosen, least = name, after.mean()
     session.model._report(f"held-out log-loss: {losses}; chosen: {chosen or 'one factor'}")
     if chosen == "map":
