@@ -660,37 +660,26 @@ class Blocks:
 # --- what users type --------------------------------------------------------------------------------------------------
 
 
-def overlapped(shape: tuple[int, ...], mode_weights: Sequence[float] | None = None) -> Overlap:
-    """Sum the trace norms of all unfoldings, by default each with weight 1/N (the paper's Eq. 2): low rank in every mode.
-
-    At order 2 it is the matrix trace norm, at order 1 the length of a vector. A weight of zero leaves a mode free.
-    """
-    weights = mode_weights or [1.0 / len(shape)] * len(shape)
-    return Overlap(tuple(zip(weights, map(Nuclear, range(len(shape))), strict=True))).bound_to(shape)
-
-
-def latent(shape: tuple[int, ...], mode_weights: Sequence[float] | None = None) -> Latent:
-    """Share W out between the modes: a sum of tensors, each of low rank in one mode; by default each weight is 1."""
-    weights = mode_weights or [1.0] * len(shape)
-    return Latent(tuple(zip(weights, map(Nuclear, range(len(shape))), strict=True))).bound_to(shape)
-
-
-def scaled_latent(shape: tuple[int, ...], mode_weights: Sequence[float] | None = None) -> Latent:
-    """Weigh the latent norm by ``1 / sqrt(I_n)``, which does not favour the modes with few entries."""
-    weights = mode_weights or [1.0] * len(shape)
-    return latent(shape, [weight / math.sqrt(size) for weight, size in zip(weights, shape, strict=True)])
-
-
-PENALTIES: dict[str, Callable[..., Any]] = {"overlapped": overlapped, "latent": latent, "scaled_latent": scaled_latent}
+# Sums of the trace norms of all modes: which, and whether a weight is divided by the root of the size of its mode.
+PENALTIES: dict[str, tuple[type[Overlap | Latent], bool]] = {
+    "overlapped": (Overlap, False),
+    "latent": (Latent, False),
+    "scaled_latent": (Latent, True),
+}
 
 
 def is_overlapped(given: Any) -> bool:
     """Tell whether a penalty is the overlapped trace norm by its name, whose mode weights a search may choose."""
-    return isinstance(given, str) and PENALTIES.get(given) is overlapped
+    return isinstance(given, str) and given in PENALTIES and PENALTIES[given][0] is Overlap
 
 
 def as_penalty(given: Any, shape: tuple[int, ...], mode_weights: Sequence[float] | None = None) -> Any:
     """Make a penalty for weights of a shape from its name, from an atom, or from a sum of terms.
+
+    "overlapped" is the sum of the trace norms of all unfoldings, each by default with weight 1/N (the paper's Eq. 2): low rank in
+    every mode. At order 2 it is the matrix trace norm, at order 1 the length of a vector; a weight of zero leaves a mode free.
+    "latent" shares W out between the modes: a sum of tensors, each of low rank in one mode, by default each with weight 1.
+    "scaled_latent" divides these weights by the root of the size of the mode, which does not favour the modes with few entries.
 
     Examples
     --------
@@ -701,12 +690,16 @@ def as_penalty(given: Any, shape: tuple[int, ...], mode_weights: Sequence[float]
     ((1.0, Nuclear(mode=0)), (0.1, L1()))
     """
     if isinstance(given, str) and given in PENALTIES:
-        weights = None if mode_weights is None else list(map(float, mode_weights))
-        if weights is not None and len(weights) != len(shape):
+        (kind, is_scaled), order, terms = PENALTIES[given], len(shape), []
+        even = [1.0 / order if kind is Overlap else 1.0] * order
+        weights = even if mode_weights is None else list(map(float, mode_weights))
+        if len(weights) != order:
             raise ValueError(
                 f"Expected {len(shape)} mode weights for weights of shape {shape}, got {len(weights)}: give one for each mode."
             )
-        return PENALTIES[given](shape, weights)
+        for mode, (weight, size) in enumerate(zip(weights, shape, strict=True)):
+            terms.append((weight / math.sqrt(size) if is_scaled else weight, Nuclear(mode)))
+        return kind(tuple(terms)).bound_to(shape)
     if mode_weights is not None:
         raise ValueError(
             f"Expected mode_weights=None with penalty={given!r}, got {tuple(mode_weights)}: weigh the terms themselves."
