@@ -102,7 +102,7 @@ def test_what_is_recorded_depends_on_its_arguments_alone(spectral):
     from tracelearn.arrays.cuda import _apart, _together
     from tracelearn.arrays.linalg import _conjugate
     from tracelearn.losses import Logistic, _pulls
-    from tracelearn.problems.batch import _penalised, certify
+    from tracelearn.problems.batch import certify
     from tracelearn.problems.operators import Alike, _in_common
     from tracelearn.problems.sample_loss import _conjugates, _forces
     from tracelearn.selection.calibration import _curved, _evaluated, _factor_step, _force, _Softmax
@@ -130,7 +130,8 @@ def test_what_is_recorded_depends_on_its_arguments_alone(spectral):
         _factor_step: (torch.randn(1, 2, 20), true[0], softmax.shares[:, 0, :], none, none),
         _force: (softmax, D, P),
         _in_common: (*solve.args, torch.randn(6, 4)),
-        _penalised: (problems.penalty, W, split, problems.alpha, gradient, torch.zeros_like(rho)),
+        type(problems.penalty).value: (problems.penalty, W, split),
+        type(problems.penalty).dual_norm: (problems.penalty, gradient.reshape(W.shape), split, torch.zeros_like(rho)),
         _pulls: (Logistic(), z[0], Y, z, share),
         _forces: (Logistic(), z[0], Y, share, z),
         _conjugates: (Logistic(), z[0], share[:2], Y, share, z),

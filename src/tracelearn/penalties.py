@@ -87,11 +87,11 @@ class Penalty(Protocol):
     def value(self, W: Array, split: Split | None = None) -> Array:
         """Evaluate the norm (B,), from above where only a split makes it computable."""
 
-    def dual_norm(self, G: Array, split: Split | None = None) -> Array:
-        """Evaluate the dual norm (B,), from above; tight when the split comes from an optimum."""
+    def dual_norm(self, G: Array, split: Split | None = None, error: Any = 0.0) -> Array:
+        """Evaluate the dual norm (B,), from above; tight when the split comes from an optimum.
 
-    def dual_bound(self, length: Array) -> Array:
-        """Bound the dual norm (B,) of any tensor of a Euclidean length (B,)."""
+        With an ``error`` (B,), bound that of all tensors within such a Euclidean distance of G.
+        """
 
     def force(self, shape: tuple[int, ...]) -> float:
         """Estimate the length of the forces at an optimum with alpha = 1: where ADMM begins its step."""
@@ -391,27 +391,25 @@ class Overlap(_Terms):
         xp = array_namespace(W)
         return xp.sum(self._weights(W) * xp.stack(self._each("norms", W[None, ...])), axis=0)
 
-    def dual_norm(self, G: Array, split: Split | None = None) -> Array:
+    def dual_norm(self, G: Array, split: Split | None = None, error: Any = 0.0) -> Array:
         """Bound the smallest ``s`` for which G is a sum of parts whose dual norms are at most ``s theta_m``.
 
         With a split, its duals are the parts, their rest spread evenly: tight at an optimum. Without one, G is shared out in
-        proportion, which gives the harmonic mean of the dual norms: 1.00 to 1.26 times the true value.
+        proportion, which gives the harmonic mean of the dual norms: 1.00 to 1.26 times the true value. All of the error goes
+        to the term with the largest weight: no dual norm of an atom exceeds the length.
         """
         xp, weights = array_namespace(G), self._weights(G)
+        slack = error / xp.max(weights, axis=0)
         if split is None:
             norms = xp.stack(self._each("dual_norms", G[None, ...]))
             # So small that a norm below it is zero, so large that no weight divided by it overflows.
             tiny = float(xp.finfo(G.dtype).smallest_normal) * 4.0 * (1.0 + xp.max(weights) * len(self.terms))
             bound = 1.0 / xp.sum(weights / xp.maximum(norms, tiny), axis=0)
-            return xp.where(norms[0, ...] > 0, bound, xp.zeros_like(bound))  # of zero alone it is zero
+            return slack + xp.where(norms[0, ...] > 0, bound, xp.zeros_like(bound))  # of zero alone it is zero
         active = xp.astype(weights > 0, G.dtype)  # a term without weight takes no part: its force is exactly zero
         shares = xp.reshape(active / xp.sum(active, axis=0), (*weights.shape, *(1,) * (G.ndim - 1)))
         norms = xp.stack(self._each("dual_norms", split.duals + shares * (G - xp.sum(split.duals, axis=0))))
-        return xp.max(norms / xp.where(weights > 0, weights, norms + 1.0), axis=0)
-
-    def dual_bound(self, length: Array) -> Array:
-        """Give all of it to the term with the largest weight: no dual norm of an atom exceeds the length."""
-        return length / array_namespace(length).max(self._weights(length), axis=0)
+        return slack + xp.max(norms / xp.where(weights > 0, weights, norms + 1.0), axis=0)
 
     @property
     def stiffness(self) -> float:
@@ -494,14 +492,11 @@ class Latent(_Terms):
         rest = (W - xp.sum(split.parts, axis=0)) / len(self.terms)
         return xp.minimum(best, xp.sum(weights * xp.stack(self._each("norms", split.parts + rest)), axis=0))
 
-    def dual_norm(self, G: Array, split: Split | None = None) -> Array:
-        """Evaluate the largest dual norm over weight, exactly."""
-        xp = array_namespace(G)
-        return xp.max(xp.stack(self._each("dual_norms", G[None, ...])) / self._weights(G), axis=0)
-
-    def dual_bound(self, length: Array) -> Array:
-        """Divide by the smallest weight."""
-        return length / array_namespace(length).min(self._weights(length), axis=0)
+    def dual_norm(self, G: Array, split: Split | None = None, error: Any = 0.0) -> Array:
+        """Evaluate the largest dual norm over weight, exactly; the smallest weight is that of the error."""
+        xp, weights = array_namespace(G), self._weights(G)
+        norms = xp.stack(self._each("dual_norms", G[None, ...]))
+        return xp.max(norms / weights, axis=0) + error / xp.min(weights, axis=0)
 
     def force(self, shape: tuple[int, ...]) -> float:
         """Average the forces of the terms; W has the share of one part."""
@@ -601,15 +596,10 @@ class Blocks:
         """Sum over the blocks."""
         return sum(self._each("value", W, split))
 
-    def dual_norm(self, G: Array, split: Split | None = None) -> Array:
-        """Take the largest over the blocks."""
+    def dual_norm(self, G: Array, split: Split | None = None, error: Any = 0.0) -> Array:
+        """Take the largest over the blocks; all of the error may be in any of them."""
         xp = array_namespace(G)
-        return xp.max(xp.stack(self._each("dual_norm", G, split)), axis=0)
-
-    def dual_bound(self, length: Array) -> Array:
-        """Take the largest over the blocks."""
-        xp = array_namespace(length)
-        return xp.max(xp.stack(self._each("dual_bound", length)), axis=0)
+        return xp.max(xp.stack(self._each("dual_norm", G, split, error)), axis=0)
 
     def force(self, shape: tuple[int, ...]) -> float:
         """Combine the forces on the blocks, a third of them: all of them take half as many iterations more (measured)."""
@@ -660,37 +650,26 @@ class Blocks:
 # --- what users type --------------------------------------------------------------------------------------------------
 
 
-def overlapped(shape: tuple[int, ...], mode_weights: Sequence[float] | None = None) -> Overlap:
-    """Sum the trace norms of all unfoldings, by default each with weight 1/N (the paper's Eq. 2): low rank in every mode.
-
-    At order 2 it is the matrix trace norm, at order 1 the length of a vector. A weight of zero leaves a mode free.
-    """
-    weights = mode_weights or [1.0 / len(shape)] * len(shape)
-    return Overlap(tuple(zip(weights, map(Nuclear, range(len(shape))), strict=True))).bound_to(shape)
-
-
-def latent(shape: tuple[int, ...], mode_weights: Sequence[float] | None = None) -> Latent:
-    """Share W out between the modes: a sum of tensors, each of low rank in one mode; by default each weight is 1."""
-    weights = mode_weights or [1.0] * len(shape)
-    return Latent(tuple(zip(weights, map(Nuclear, range(len(shape))), strict=True))).bound_to(shape)
-
-
-def scaled_latent(shape: tuple[int, ...], mode_weights: Sequence[float] | None = None) -> Latent:
-    """Weigh the latent norm by ``1 / sqrt(I_n)``, which does not favour the modes with few entries."""
-    weights = mode_weights or [1.0] * len(shape)
-    return latent(shape, [weight / math.sqrt(size) for weight, size in zip(weights, shape, strict=True)])
-
-
-PENALTIES: dict[str, Callable[..., Any]] = {"overlapped": overlapped, "latent": latent, "scaled_latent": scaled_latent}
+# Sums of the trace norms of all modes: which, and whether a weight is divided by the root of the size of its mode.
+PENALTIES: dict[str, tuple[type[Overlap | Latent], bool]] = {
+    "overlapped": (Overlap, False),
+    "latent": (Latent, False),
+    "scaled_latent": (Latent, True),
+}
 
 
 def is_overlapped(given: Any) -> bool:
     """Tell whether a penalty is the overlapped trace norm by its name, whose mode weights a search may choose."""
-    return isinstance(given, str) and PENALTIES.get(given) is overlapped
+    return isinstance(given, str) and given in PENALTIES and PENALTIES[given][0] is Overlap
 
 
 def as_penalty(given: Any, shape: tuple[int, ...], mode_weights: Sequence[float] | None = None) -> Any:
     """Make a penalty for weights of a shape from its name, from an atom, or from a sum of terms.
+
+    "overlapped" is the sum of the trace norms of all unfoldings, each by default with weight 1/N (the paper's Eq. 2): low rank in
+    every mode. At order 2 it is the matrix trace norm, at order 1 the length of a vector; a weight of zero leaves a mode free.
+    "latent" shares W out between the modes: a sum of tensors, each of low rank in one mode, by default each with weight 1.
+    "scaled_latent" divides these weights by the root of the size of the mode, which does not favour the modes with few entries.
 
     Examples
     --------
@@ -701,12 +680,16 @@ def as_penalty(given: Any, shape: tuple[int, ...], mode_weights: Sequence[float]
     ((1.0, Nuclear(mode=0)), (0.1, L1()))
     """
     if isinstance(given, str) and given in PENALTIES:
-        weights = None if mode_weights is None else list(map(float, mode_weights))
-        if weights is not None and len(weights) != len(shape):
+        (kind, is_scaled), order, terms = PENALTIES[given], len(shape), []
+        even = [1.0 / order if kind is Overlap else 1.0] * order
+        weights = even if mode_weights is None else list(map(float, mode_weights))
+        if len(weights) != order:
             raise ValueError(
                 f"Expected {len(shape)} mode weights for weights of shape {shape}, got {len(weights)}: give one for each mode."
             )
-        return PENALTIES[given](shape, weights)
+        for mode, (weight, size) in enumerate(zip(weights, shape, strict=True)):
+            terms.append((weight / math.sqrt(size) if is_scaled else weight, Nuclear(mode)))
+        return kind(tuple(terms)).bound_to(shape)
     if mode_weights is not None:
         raise ValueError(
             f"Expected mode_weights=None with penalty={given!r}, got {tuple(mode_weights)}: weigh the terms themselves."

@@ -27,7 +27,7 @@ from tracelearn.arrays.array_api import (
 from tracelearn.arrays.linalg import positive_part, replayed, squared
 from tracelearn.losses import Loss
 from tracelearn.penalties import Penalty, Split
-from tracelearn.problems.datafits import DataFit, Evaluation, Modelled, Squares, span
+from tracelearn.problems.datafits import DataFit, Evaluation, Modelled, Squares, repeated, span
 from tracelearn.problems.operators import Operator, Passes
 from tracelearn.problems.sample_loss import SampleLoss
 from tracelearn.problems.sparse import FEW, SparseGram
@@ -271,8 +271,11 @@ def alpha_max(fit: DataFit, penalty: Penalty, shape: tuple[int, ...]) -> Array:
 def share_of_alpha_max(fit: DataFit, penalty: Penalty, shape: tuple[int, ...], share: float) -> Array:
     """Take a share of ``alpha_max``; where that is nothing but rounding, as of samples that are all the same, all of it."""
     top, at = alpha_max(fit, penalty, shape), fit.at_zero
-    xp = array_namespace(top)
-    noise = penalty.dual_bound(at.errors(_ROUNDING * float(xp.finfo(top.dtype).eps))[1])
+    xp, nothing = array_namespace(top), array_namespace(top).zeros_like(at.gradient)
+    tensors = xp.reshape(nothing, (-1, *shape))
+    _, error = at.errors(_ROUNDING * float(xp.finfo(top.dtype).eps))
+    noise = penalty.dual_norm(tensors, None, repeated(error, tensors.shape[0]))
+    noise = xp.max(xp.reshape(noise, (fit.n_problems, -1)), axis=1)
     return xp.where(top <= noise, top + noise, share * top)
 
 
@@ -348,33 +351,24 @@ def certify(problems: Problems, W: Array, split: Split | None, at: Evaluation | 
     split : what the solver knows of W, or None
     at : the data fit, evaluated at W; None evaluates it
     """
-    xp, alpha, reference = array_namespace(W), problems.alpha, problems.scale
-    at = problems.fit.evaluate(problems.rows(W)) if at is None else at
+    xp, alpha, reference, penalty = array_namespace(W), problems.alpha, problems.scale, problems.penalty
+    at, apart = problems.fit.evaluate(problems.rows(W)) if at is None else at, (alpha.shape[0], -1)
     last_places = _ROUNDING * float(xp.finfo(W.dtype).eps)
     value_error, gradient_error = at.errors(last_places)
-    norm, feasible = replayed(W, _penalised, problems.penalty, W, split, alpha, at.gradient, gradient_error)
-    objective = at.value + alpha * norm
-    dual = at.dual_value(feasible)
+    norms = replayed(W, type(penalty).value, penalty, W, split)
+    objective = at.value + alpha * xp.sum(xp.reshape(norms, apart), axis=1)
+    # Duals are forces on W, of the sign of -g. A gradient that is off by some length is off by no more in any norm.
+    forces, errors = -xp.reshape(at.gradient, W.shape), repeated(gradient_error, W.shape[0])
+    levels = replayed(W, type(penalty).dual_norm, penalty, forces, split, errors)
+    level, ones = xp.max(xp.reshape(levels, apart), axis=1), xp.ones_like(alpha)
+    # Divided only where it is needed: a large alpha by a small level would overflow.
+    dual = at.dual_value(xp.where(level > alpha, alpha / xp.where(level > alpha, level, ones), ones))
     if not problems.penalised:
         # Nothing penalised: no scale but zero is feasible, however small the gradient. Its size is the evidence then.
         dual = xp.where(alpha == 0, xp.maximum(dual, at.least_value(gradient_error)), dual)
     # Objective and dual value are sums of many rounded terms: a difference below their rounding proves nothing.
     gap = positive_part(objective - dual) + last_places * reference + value_error
     return objective, gap / xp.where(reference > 0, reference, xp.ones_like(reference))
-
-
-def _penalised(
-    penalty: Penalty, W: Array, split: Split | None, alpha: Array, gradient: Array, error: Array
-) -> tuple[Array, Array]:
-    """Find the norm (B,) of W, and the scale (B,) at which its gradient, off by an error (B,), is feasible for the dual."""
-    xp, apart = array_namespace(W), (alpha.shape[0], -1)
-    norm = xp.sum(xp.reshape(penalty.value(W, split), apart), axis=1)
-    # Duals are forces on W, of the sign of -g. A gradient that is off by some length is off by no more in any norm.
-    forces = penalty.dual_norm(-xp.reshape(gradient, W.shape), split)
-    level = xp.max(xp.reshape(forces, apart), axis=1) + penalty.dual_bound(error)
-    ones = xp.ones_like(level)
-    # Divided only where it is needed: a large alpha by a small level would overflow.
-    return norm, xp.where(level > alpha, alpha / xp.where(level > alpha, level, ones), ones)
 
 
 @dataclass(eq=False)
