@@ -105,7 +105,7 @@ def test_what_is_recorded_depends_on_its_arguments_alone(spectral):
     from tracelearn.problems.batch import certify
     from tracelearn.problems.operators import Alike, _in_common
     from tracelearn.problems.sample_loss import _conjugates, _forces
-    from tracelearn.selection.calibration import _curved, _evaluated, _factor_step, _force, _Softmax
+    from tracelearn.selection.calibration import _curved, _evaluated, _factor_step, _Softmax
     from tracelearn.solvers.admm import _balanced, _few_steps, _iterated
 
     problems = _problems(torch, spectral)
@@ -120,15 +120,13 @@ def test_what_is_recorded_depends_on_its_arguments_alone(spectral):
     softmax = _Softmax(
         torch.randn(20, 4), torch.randn(3, 2, 20), true, torch.full((3, 1, 20), 0.05), torch.ones(3, 1, 4)
     )
-    P = _evaluated(softmax, D)[1]
-    force, diagonal, weights = _force(softmax, D, P)
+    _, P, force, diagonal, weights = _evaluated(softmax, D)
     none = torch.zeros_like(force[:, 0])
     solve = Alike.of(torch.eye(4).expand(3, 4, 4) + 0.1 * torch.ones(3, 1, 1)).solver(torch.ones(6))
     calls = {
         _conjugate: (partial(_curved, softmax, P, weights), none, diagonal, none, 0 * force, force, force, none + 1.0),
         _evaluated: (softmax, D),
         _factor_step: (torch.randn(1, 2, 20), true[0], softmax.shares[:, 0, :], none, none),
-        _force: (softmax, D, P),
         _in_common: (*solve.args, torch.randn(6, 4)),
         type(problems.penalty).value: (problems.penalty, W, split),
         type(problems.penalty).dual_norm: (problems.penalty, gradient.reshape(W.shape), split, torch.zeros_like(rho)),

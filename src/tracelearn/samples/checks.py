@@ -355,7 +355,9 @@ def read_labels(y: Any, X: Array, classes: Any = None, *, least: int = 2) -> tup
         _check_objects(y)
     check_classification_targets(y)
     known = unique_labels(y) if classes is None else np.asarray(classes)
-    _check_classes(known, np.setdiff1d(y, known), least)
+    stray = np.setdiff1d(y, known)
+    if len(stray) or len(known) < least:
+        raise _other_classes(known, stray, least)
     return y, known
 
 
@@ -380,15 +382,15 @@ def _check_objects(y: Array) -> None:
         )
 
 
-def _check_classes(known: Array, unknown: Array, least: int) -> None:
+def _other_classes(known: Array, stray: Array, least: int) -> InputError:
+    """Say that classes are too few, or that labels are of others."""
     if known.shape[0] < least:
         (only,) = to_numpy(known).tolist()
-        raise InputError(f"Expected at least two classes in y, got one class, {only!r}: add samples of another.")
-    if unknown.shape[0]:
-        raise InputError(
-            f"Expected labels among the classes {to_numpy(known).tolist()}, got {to_numpy(unknown).tolist()}: name all "
-            "classes in the first call."
-        )
+        return InputError(f"Expected at least two classes in y, got one class, {only!r}: add samples of another.")
+    return InputError(
+        f"Expected labels among the classes {to_numpy(known).tolist()}, got {to_numpy(stray).tolist()}: name all classes in "
+        "the first call."
+    )
 
 
 def _non_numpy_labels(y: Array, X: Array, classes: Any, least: int) -> tuple[Array, Array]:
@@ -408,7 +410,8 @@ def _non_numpy_labels(y: Array, X: Array, classes: Any, least: int) -> tuple[Arr
         )
     known = unique_values(y) if classes is None else unique_values(move_to(classes, y, y.dtype))
     stray = y[:0] if classes is None else y[~xp.any(y[:, None] == known[None, :], axis=1)]
-    _check_classes(known, unique_values(stray) if stray.shape[0] else stray, least)
+    if stray.shape[0] or known.shape[0] < least:
+        raise _other_classes(known, unique_values(stray) if stray.shape[0] else stray, least)
     return y, known
 
 

@@ -23,7 +23,6 @@ __all__ = [
     "Judge",
     "class_map",
     "class_scores",
-    "confirmed",
     "factors",
     "log_losses",
     "softmax_regression",
@@ -31,10 +30,6 @@ __all__ = [
 
 # How strongly a map between classes is drawn to the identity; it is learned from few numbers, as many as held-out samples.
 _PULL = 1e-2
-
-# Standard errors by which the held-out log-loss must fall, over the folds, before more is learned than one factor.
-_EVIDENCE = 2.0
-
 
 # Held-out samples that a factor and a map are learned from: more make no difference to K^2 numbers.
 MOST_HELD = 4000
@@ -122,14 +117,13 @@ class _Softmax:
     def solved(self, D: Array) -> Array:
         """Minimise from D on, by Newton's method with conjugate gradients; a step is halved until the objective falls."""
         xp, look_every = array_namespace(D), _FEW if is_on_gpu(D) else 1
-        value, P = replayed(D, _evaluated, self, D)
+        value, P, force, diagonal, weights = replayed(D, _evaluated, self, D)
         for _ in range(_STEPS):
-            force, diagonal, weights = replayed(D, _force, self, D, P)
             apply, none = partial(_curved, self, P, weights), xp.zeros_like(force[:, 0])
             found = conjugate_gradients(apply, force, none, diagonal, tol=0.25, look_every=look_every)
             step, fall = xp.reshape(found, D.shape), 0.5 * xp.sum(force * found, axis=1)
             for _ in range(_STEPS):
-                after, P = replayed(D, _evaluated, self, D + step)
+                after, P, force, diagonal, weights = replayed(D, _evaluated, self, D + step)
                 rises = after > value + 1e-14
                 if not bool(xp.any(rises)):
                     break
@@ -140,22 +134,20 @@ class _Softmax:
         return D
 
 
-def _evaluated(fit: _Softmax, D: Array) -> tuple[Array, Array]:
-    """Return the objectives (B,) and the probabilities (B, K, n)."""
-    xp = array_namespace(D)
+def _evaluated(fit: _Softmax, D: Array) -> tuple[Array, Array, Array, Array, Array]:
+    """Return the objectives (B,) and the probabilities (B, K, n), and what Newton's method needs.
+
+    That is what pulls at D, as rows (B, K r), the diagonal of the curvature, and what samples weigh in it, (B, K, n).
+    """
+    xp, flat = array_namespace(D), (D.shape[0], -1)
     z = fit.given + D @ xp.matrix_transpose(fit.rows)
     logs, P = softmax(z)
     loss = xp.sum(fit.shares[:, 0, :] * (logs[:, 0, :] - xp.sum(fit.true * z, axis=1)), axis=1)
-    return loss + 0.5 * xp.sum(fit.pull * D**2, axis=(1, 2)), P
-
-
-def _force(fit: _Softmax, D: Array, P: Array) -> tuple[Array, Array, Array]:
-    """Return what pulls at D, as rows (B, K r), the diagonal of the curvature, and what samples weigh in it (B, K, n)."""
-    xp, flat, weights = array_namespace(D), (D.shape[0], -1), P * fit.shares
+    value, weights = loss + 0.5 * xp.sum(fit.pull * D**2, axis=(1, 2)), P * fit.shares
     gradient = ((P - fit.true) * fit.shares) @ fit.rows + fit.pull * D
     # The rows are along their principal axes, where the curvature of a class is nearly diagonal.
     diagonal = xp.clip((weights * (1.0 - P)) @ fit.rows**2 + fit.pull, min=1e-12)
-    return xp.reshape(-gradient, flat), xp.reshape(diagonal, flat), weights
+    return value, P, xp.reshape(-gradient, flat), xp.reshape(diagonal, flat), weights
 
 
 def _curved(fit: _Softmax, P: Array, weights: Array, V: Array) -> Array:
@@ -245,22 +237,6 @@ def class_map(held: ClassScores) -> tuple[Array, Array]:
     for f in range(F):
         losses[f] = log_losses(held._replace(scores=held.scores @ maps[f, :-1, :] + maps[f, -1, :]), 1.0)[f]
     return maps[-1, ...], losses
-
-
-def confirmed(before: Array, after: Array) -> bool:
-    """Tell whether the losses of the folds fall by more than chance: the paired difference against its standard error.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from tracelearn.selection.calibration import confirmed
-    >>> before = np.array([0.50, 0.52, 0.49])
-    >>> confirmed(before, before - [0.05, 0.06, 0.05]), confirmed(before, before - [0.3, -0.2, 0.1])
-    (True, False)
-    """
-    gain = before - after
-    error = float(np.std(gain, ddof=1)) / np.sqrt(len(gain)) if len(gain) > 1 else np.inf
-    return bool(gain.mean() > _EVIDENCE * error and gain.mean() > 0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -207,7 +207,9 @@ class Principal:
         """
         xp, X, Y, cross = array_namespace(self.rows), self.rows, self.Y, self.cross
         ones, (F, m) = inside[:, :, None], held.shape
-        left, target = _gathered(X, held) * ones, _gathered(Y, held) * ones
+        flat = xp.reshape(held, (-1,))
+        left = xp.reshape(xp.take(X, flat, axis=0), (F, m, -1)) * ones
+        target = xp.reshape(xp.take(Y, flat, axis=0), (F, m, -1)) * ones
         known = xp.broadcast_to(xp.eye(m, dtype=X.dtype, device=device(X)), (F, m, m))
         if fit_intercept:
             count = xp.full_like(ones[:, :1, :], float(X.shape[0]))

@@ -33,7 +33,7 @@ from tracelearn.features import (
 from tracelearn.penalties import Blocks, as_penalty, is_overlapped
 from tracelearn.samples.samples import Samples
 from tracelearn.selection.blocks import with_held_out_classes
-from tracelearn.selection.calibration import Judge, class_map, class_scores, confirmed, log_losses
+from tracelearn.selection.calibration import Judge, class_map, class_scores, log_losses
 from tracelearn.selection.folds import Design, Folds, Held
 from tracelearn.selection.search import (
     Candidate,
@@ -308,6 +308,10 @@ _MANY_WEIGHTS, _GAIN = 125_000, 0.02
 # The share of all work that is done after each part of a search: as it was on real sets of some seconds.
 _SCREENED, _RIDGES, _PATH = 0.23, 0.43, 0.72
 _CONVOLVED = 6  # views that take as long to screen as convolutions do
+
+# Standard errors by which the held-out log-loss must fall, over the folds, before more is learned than one factor.
+_EVIDENCE = 2.0
+
 # Where logistic regression is tried on more samples than features, it takes longer than all that comes before it.
 _PACE = 0.2
 
@@ -432,7 +436,10 @@ def _by_log_loss(session: Session, best: Table) -> Table:
     chosen, least, losses = "", math.inf, f"one factor {before.mean():.4g}"
     for name, after in found.items():
         losses += f", {name} {after.mean():.4g}"
-        if after.mean() < least and confirmed(before, after):
+        # By more than chance: the paired difference over folds against its standard error.
+        gain, count = before - after, len(after)
+        error = float(np.std(gain, ddof=1)) / math.sqrt(count) if count > 1 else math.inf
+        if gain.mean() > max(_EVIDENCE * error, 0.0) and after.mean() < least:
             chosen, least = name, after.mean()
     session.model._report(f"held-out log-loss: {losses}; chosen: {chosen or 'one factor'}")
     if chosen == "map":
