@@ -447,16 +447,12 @@ class ModeTransformer(LinearTransformer):
     """Learns the mean and the covariance of every mode, and multiplies every mode by a matrix that follows from these."""
 
     center = True
+    mean_: Array
+    mode_covariances_: list[Array]
     _matrices: str  # the attribute that holds what modes are multiplied by, (r_n, I_n) each
 
     def _measure(self, T: Array, weight: Array) -> Summary:
         return summarise(T, weight, functools.partial(mode_scatters, range(len(self.sample_shape_))))
-
-    def _keep(self, summary: Summary) -> None:
-        self.mean_ = summary.mean
-        self.mode_covariances_ = []
-        for scatter in summary.sums:
-            self.mode_covariances_.append(scatter / summary.weight)
 
     def _known(self) -> tuple[Array, list[Array]]:
         return self.mean_, self.mode_covariances_

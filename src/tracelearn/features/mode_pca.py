@@ -128,7 +128,7 @@ class ModePCA(ModeTransformer):
             self._refine(mode, total)
 
     def _keep(self, summary: Summary) -> None:
-        super()._keep(summary)
+        self.mean_, self.mode_covariances_ = summary.mean, [scatter / summary.weight for scatter in summary.sums]
         self._set([_leading(C, want) for C, want in zip(self.mode_covariances_, self._wanted(), strict=True)])
 
     def _set(self, components: list[Array]) -> None:

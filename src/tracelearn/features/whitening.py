@@ -84,11 +84,12 @@ class ModeWhitener(OneToOneFeatureMixin, ModeTransformer):
         self.tensor_shape = tensor_shape
 
     def _keep(self, summary: Summary) -> None:
-        super()._keep(summary)
         shape = self.sample_shape_
         modes = range(len(shape)) if self.modes is None else read_modes(self.modes, shape, "modes")
-        self.mode_whiteners_ = []
-        for n, C in enumerate(self.mode_covariances_):
+        self.mean_, self.mode_covariances_, self.mode_whiteners_ = summary.mean, [], []
+        for n, scatter in enumerate(summary.sums):
+            C = scatter / summary.weight
+            self.mode_covariances_.append(C)
             unit, found = np.trace(C) / len(C), np.eye(len(C))
             if n in modes:
                 shrunk = (1.0 - self.shrinkage) * (C / unit if unit > 0 else found) + self.shrinkage * found

@@ -14,7 +14,7 @@ from tracelearn.penalties import as_penalty
 from tracelearn.problems.batch import alpha_max
 from tracelearn.samples.samples import Samples
 from tracelearn.selection.folds import Design, Folds
-from tracelearn.selection.search import Group, calibrated, first_with_weights, path, read_alphas, ridge_path, ridges_for
+from tracelearn.selection.search import RIDGES, Group, calibrated, first_with_weights, path, read_alphas, ridge_path
 from tracelearn.selection.session import see
 
 __all__ = ["best_scores", "can_repeat"]
@@ -41,7 +41,10 @@ def best_scores(cv: Any, X: Any, y: Any, confounds: Array | None, folds: Folds, 
         options = {"fit_intercept": cv.fit_intercept, "numbers": numbers, "by_score": scoring is not None}
         design = Design(samples, folds, reading.loss, **options)
         at_zero = not read_alphas(cv.alphas, cv.eps)[1]
-        walks = ((ridge_path(design, ridges_for(design)), False), (_alphas(design, cv, norm, seen.n_targets), at_zero))
+        walks = (
+            (ridge_path(design, RIDGES * (design.source.variance or 1.0)), False),
+            (_alphas(design, cv, norm, seen.n_targets), at_zero),
+        )
         best = [_best(walk, design, reading, scoring, order[own], at_zero=zero) for walk, zero in walks]
         values, scores = zip(*best, strict=True)
         found.append(np.where(values[0] >= values[1], *scores))
@@ -73,7 +76,7 @@ def _best(
     for W, b in walk:
         xp = array_namespace(W)
         rows, offset = xp.reshape(W, (F, S * K, -1)), xp.reshape(b, (F, S * K))
-        shift = -(rows @ design.centre)  # folds are compared about one mean, as in the search
+        shift = -(rows @ design.source.centre)  # folds are compared about one mean, as in the search
         known, own = [], []
         for h, held in enumerate(design.held):
             at = slice(h * together, (h + 1) * together)

@@ -169,6 +169,8 @@ class Principal:
     Y: Array
     squares: Array  # the diagonal (r,) of the matrix of products
     cross: Array  # the products (r, K) of coordinates and targets, which all folds share
+    centre: Array  # the mean (p,) of all samples, as coordinates of the design
+    variance: float  # the total variance of the features, the largest of the training parts
     axes: Array | None = None  # (p, r), if these are not the coordinates of the design
     origin: Any = 0.0  # (p,)
 
@@ -196,7 +198,14 @@ class Principal:
             centred = rows - origin
             axes = xp.linalg.eigh(centred.T @ centred)[1]
             rows = centred @ axes
-        return cls(rows, block.Y, xp.sum(rows**2, axis=0), xp.matrix_transpose(rows) @ block.Y, axes, origin)
+        train = move_to(folds.masks[0], rows, rows.dtype)
+        n = xp.sum(train, axis=1)
+        variances = train @ xp.sum(rows**2, axis=1) / n
+        if fit_intercept:
+            variances = variances - xp.sum((train @ rows / n[:, None]) ** 2, axis=1)
+        variance = max(0.0, float(xp.max(variances)))  # below zero by rounding where samples are constant
+        squares, cross = xp.sum(rows**2, axis=0), xp.matrix_transpose(rows) @ block.Y
+        return cls(rows, block.Y, squares, cross, xp.mean(block.X, axis=0), variance, axes, origin)
 
     def without(self, held: Array, inside: Array, ridges: Array, *, fit_intercept: bool) -> tuple[Array, Array]:
         """Minimise ``|Y - X W' - b|^2 / n + ridge |W|^2`` without the samples of each row of a table (F, m), for A ridges.
@@ -272,6 +281,8 @@ class _Summed(NamedTuple):
     regressions: list[Regression | None]  # of the training parts
     training: Squares  # the problems of coordinates of all folds, as one data fit
     all_samples: Squares
+    centre: Array  # the mean (p,) of all samples, as coordinates
+    variance: float  # the total variance of the features, the largest of the training parts
 
 
 class Design:
@@ -324,6 +335,8 @@ class Design:
         self.held, weights = self._held_out()
         self.weights = weights / weights.sum()  # of the folds
         self.principal = Principal.of(self)
+        # What ridge regression is found from, and the mean of all samples.
+        self.source: Any = (self.principal or self.moments) if self.is_square else None
         # Logistic regression is soon done with few weights, and few numbers read for each of them.
         weights = self.reduced.n_features * max(2, K)
         self.is_small = weights <= _MOST_WEIGHTS and weights * n <= _MOST_PRODUCTS
@@ -376,7 +389,10 @@ class Design:
                 left = own.residual_moments(part)
             regressions.append(own)
             squares.append(Squares.of(left if self.fit_intercept else left.uncentred(), joint=self.joint))
-        return _Summed(held, whole, regressions[:-1], Squares.stacked(squares[:-1]), squares[-1])
+        stacked, centre = Squares.stacked(squares[:-1]), whole.x_mean[: samples.n_features]
+        xp = array_namespace(centre)
+        variance = float(xp.max(xp.sum(stacked.variances, axis=-1)))
+        return _Summed(held, whole, regressions[:-1], stacked, squares[-1], centre, variance)
 
     @cached_property
     def regressions(self) -> list[Regression | None]:
@@ -405,17 +421,6 @@ class Design:
             found.append(datafit(samples.take(mask).residual(own), self.loss, self.form, **options))
         regression = samples.regression(centre=self.fit_intercept) if samples.n_confounds else None
         return found, datafit(samples.residual(regression), self.loss, self.form, **options)
-
-    @cached_property
-    def centre(self) -> Array:
-        """The mean of all samples, as coordinates."""
-        if self.principal is not None:
-            (block,) = self.reduced.blocks
-            return array_namespace(block.X).mean(block.X, axis=0)
-        if self.is_square:
-            return self.moments.whole.x_mean[: self.reduced.n_features]
-        whole = self.fits[1]
-        return whole.x_mean + getattr(whole, "origin", 0.0)
 
     def statistics(self, held: Any, W: Array, b: Array, scores: Array | None) -> Array:
         """Find what held-out predictions and targets have in common, for G folds with rows W (G, R, r) each: (G, R, 5).

@@ -25,6 +25,7 @@ from tracelearn.solvers import SOLVERS
 
 __all__ = [
     "LARGEST_BATCH",
+    "RIDGES",
     "Candidate",
     "Group",
     "Table",
@@ -34,7 +35,6 @@ __all__ = [
     "path",
     "read_alphas",
     "ridge_path",
-    "ridges_for",
     "rising_end",
     "walk_alphas",
     "walk_logistic",
@@ -51,7 +51,7 @@ _ITERATIONS = 4, 60  # for an alpha of our own grid, at least and at most
 _GIVEN = 120  # iterations for an alpha that was given, and may be far from the one before
 
 # Ridges that are tried alone, as shares of the total variance of the features.
-_RIDGES = np.geomspace(1.0, 1e-6, 13)
+RIDGES = np.geomspace(1.0, 1e-6, 13)
 
 # The same of logistic regression.
 _SOFT_RIDGES = np.geomspace(1e-2, 1e-6, 5)
@@ -346,29 +346,12 @@ def path(
 
 
 def walk_ridges(design: Design, view: str) -> Table:
-    """Try ridge regression alone, squared loss only."""
-    ridges = ridges_for(design)
+    """Try ridge regression alone, squared loss only; ridges are shares of the total variance of the features."""
+    ridges = RIDGES * (design.source.variance or 1.0)
     found = _Found(design, len(ridges), 1)
     found.judge(range(design.folds.count), [0], ridge_path(design, ridges))
     kept = found.scores[:, 0], found.parts[:, 0], found.statistics[:, 0]
     return Table(Candidate(view), design, np.zeros(len(ridges)), ridges, *kept)
-
-
-def ridges_for(design: Design) -> Array:
-    """Return the ridges that are tried: shares of the total variance of the features, the largest of the training parts."""
-    whole = design.principal
-    if whole is None:
-        variances = design.moments.training.variances
-        xp = array_namespace(variances)
-        return np.asarray(_RIDGES * (float(xp.max(xp.sum(variances, axis=-1))) or 1.0))
-    xp = array_namespace(whole.rows)
-    train = move_to(design.folds.masks[0], whole.rows, whole.rows.dtype)
-    n = xp.sum(train, axis=1)
-    variance = train @ xp.sum(whole.rows**2, axis=1) / n
-    if design.fit_intercept:
-        variance = variance - xp.sum((train @ whole.rows / n[:, None]) ** 2, axis=1)
-    largest = max(0.0, float(xp.max(variance)))  # below zero by rounding where samples are constant
-    return np.asarray(_RIDGES * (largest or 1.0))
 
 
 def ridge_path(design: Design, ridges: Array) -> Iterator[tuple[Array, Array]]:
@@ -441,6 +424,9 @@ class _Found:
         self.statistics = np.full((*shape, design.samples.n_targets, 5), np.nan)
         # Of arrays (G, m, K), or of models: weights (K, r) and intercepts (K,).
         self.parts = np.full((n_alphas, n_candidates, len(design.held)), None)
+        whole = design.source if design.is_square else design.fits[1]
+        # The mean of all samples.
+        self.centre = whole.centre if design.is_square else whole.x_mean + getattr(whole, "origin", 0.0)
 
     def judge(self, folds: Sequence[int], own: list[int], points: Iterable[tuple[Array, Array]]) -> None:
         """Judge the models along a path, some folds of some candidates: rows of coordinates (folds x candidates x K, r).
@@ -448,7 +434,7 @@ class _Found:
         As many points at once as are no large batch: few large products instead of many small ones.
         """
         design, first, points = self.design, 0, iter(points)
-        longest, together = len(folds) * design.centre.shape[0], design.folds.count // len(design.held)
+        longest, together = len(folds) * self.centre.shape[0], design.folds.count // len(design.held)
         if design.samples.in_memory:
             longest = max(longest, int(design.folds.sizes.max()))
         most = max(1, LARGEST_BATCH // (len(own) * design.samples.n_targets * longest))
@@ -476,7 +462,7 @@ class _Found:
         # Predictions of all folds are compared about one common mean: what folds differ in by their intercepts alone
         # says nothing about how well samples are told apart. With a link the intercept belongs to the prediction.
         linked = design.loss.curvature is None
-        shift = offset if linked else -(rows @ design.centre)
+        shift = offset if linked else -(rows @ self.centre)
         moved = scores if scores is None or linked else scores + (shift - offset)[:, None, :]
         known = to_numpy(design.statistics(held, rows, shift, moved)).reshape(G, -1, C, K, 5)
         mean, target, ss, yy, sy = np.moveaxis(known, -1, 0)
