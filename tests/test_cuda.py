@@ -106,7 +106,7 @@ def test_what_is_recorded_depends_on_its_arguments_alone(spectral):
     from tracelearn.problems.operators import Alike, _in_common
     from tracelearn.problems.sample_loss import _conjugates, _forces
     from tracelearn.selection.calibration import _curved, _evaluated, _factor_step, _Softmax
-    from tracelearn.solvers.admm import _balanced, _few_steps, _iterated
+    from tracelearn.solvers.admm import _balanced, _first_rho, _iterated
 
     problems = _problems(torch, spectral)
     rho = torch.ones_like(problems.alpha)
@@ -136,7 +136,7 @@ def test_what_is_recorded_depends_on_its_arguments_alone(spectral):
         _iterated: iteration,
         certify: (problems, W, split),
         type(problems.penalty).tidy: (problems.penalty, W, split),
-        _few_steps: (problems, rho),
+        _first_rho: (problems, rho),
         _balanced: (not spectral, problems, rho, before, W, split),
     }
     for function, given in calls.items():

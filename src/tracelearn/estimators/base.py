@@ -430,8 +430,9 @@ class TraceNormModel(WeightsInModes, TensorInput):
         """Set what was learned; the certificate is that of the weights as they are handed out."""
         for name in ("_class_map", "confound_coef_"):  # they belonged to other weights
             self.__dict__.pop(name, None)
-        W = problems.rows(found.W)
-        xp, coef = array_namespace(W), W if scales is None else W / scales
+        xp = array_namespace(found.W)
+        W = xp.reshape(found.W, (-1, math.prod(self.sample_shape_)))
+        coef = W if scales is None else W / scales
         if coef.dtype == self._dtype:
             kept, gap = coef, found.gap
             intercept = problems.fit.intercept(W) if self.fit_intercept else xp.zeros_like(W[:, 0])
@@ -465,7 +466,7 @@ class TraceNormModel(WeightsInModes, TensorInput):
             kept = coef
         if not self.fit_intercept:
             return found, coef, kept, as_dtype(xp.zeros_like(coef[:, 0]), self._dtype), found.gap
-        intercept = problems.fit.intercept(problems.rows(found.W))
+        intercept = problems.fit.intercept(xp.reshape(found.W, coef.shape))
         short = narrowed(intercept, self._dtype)
         # The loss is flat at the best intercept: another costs at most half the curvature times the square of the distance.
         curvature, room = self._loss(intercept.shape[0]).curvature, xp.clip(limit - found.gap, max=0.1 * self.tol)

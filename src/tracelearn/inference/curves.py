@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.metrics import check_scoring
 
-from tracelearn.arrays.array_api import Array, to_numpy
+from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
 from tracelearn.estimators.base import ZeroWeightsWarning
 from tracelearn.inference.sets import (
     Plan,
@@ -196,7 +196,7 @@ def _grown(reading: Reading, order: Array, test: Array, sizes: Array, scoring: A
         solution = model._solver(fit)(
             problems, tol=model.tol, max_iter=model.max_iter, start=start_from, exact_ranks=False
         )
-        W = problems.rows(solution.W)
+        W = array_namespace(solution.W).reshape(solution.W, fit.cross.shape)
         scores = to_numpy(held @ W.T + (fit.intercept(W) if model.fit_intercept else 0.0))
         found[i] = judged(reading, scoring, test[None], scores[None])[0]
     return found, bool(np.any(to_numpy(W)))

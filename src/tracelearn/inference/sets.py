@@ -302,7 +302,7 @@ def solve_stack(model: Any, fit: Squares, n_targets: int, where: str, *, exact_r
             ConvergenceWarning,
             stacklevel=6,
         )
-    return problems.rows(solution.W)
+    return array_namespace(solution.W).reshape(solution.W, fit.cross.shape)
 
 
 def _solved(reading: Reading, fit: Any, n_targets: int, n_exact: int, tol: float, pace: Pace) -> Array:

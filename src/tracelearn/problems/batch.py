@@ -281,7 +281,7 @@ def share_of_alpha_max(fit: DataFit, penalty: Penalty, shape: tuple[int, ...], s
 
 @dataclass(frozen=True, eq=False)
 class Problems:
-    """A batch of B problems, and the shapes between rows (B K, p) and tensors (T, *shape)."""
+    """A batch of B problems, and the shape of the tensors (T, *shape) of their weights."""
 
     fit: DataFit
     penalty: Penalty
@@ -294,10 +294,6 @@ class Problems:
     def scale(self) -> Array:
         """What gaps are relative to (B,): the objectives at W = 0, unless there is another reference."""
         return self.fit.at_zero.value if self.reference is None else self.reference
-
-    def rows(self, W: Array) -> Array:
-        """View tensors as the rows that the data fit knows."""
-        return array_namespace(W).reshape(W, (-1, self.fit.n_features))
 
     def tensors(self, rows: Array) -> Array:
         """View rows as the tensors that the penalty knows."""
@@ -352,7 +348,7 @@ def certify(problems: Problems, W: Array, split: Split | None, at: Evaluation | 
     at : the data fit, evaluated at W; None evaluates it
     """
     xp, alpha, reference, penalty = array_namespace(W), problems.alpha, problems.scale, problems.penalty
-    at, apart = problems.fit.evaluate(problems.rows(W)) if at is None else at, (alpha.shape[0], -1)
+    at, apart = problems.fit.evaluate(W) if at is None else at, (alpha.shape[0], -1)
     last_places = _ROUNDING * float(xp.finfo(W.dtype).eps)
     value_error, gradient_error = at.errors(last_places)
     norms = replayed(W, type(penalty).value, penalty, W, split)

@@ -2,9 +2,10 @@
 
 Conventions
 -----------
-Solvers see ``B`` independent problems at once (targets, folds, alphas of a path), each with ``K`` targets. Weights are rows:
-``W`` has shape ``(B K, p)``, problem by problem. The division by the total weight happens here and nowhere else, so that
-alpha means the same for any number of samples. The intercept is eliminated here, exactly.
+Solvers see ``B`` independent problems at once (targets, folds, alphas of a path), each with ``K`` targets. Weights are rows,
+``(B K, p)``, problem by problem; those that a data fit is given may also be tensors, of which it sees the rows. The division
+by the total weight happens here and nowhere else, so that alpha means the same for any number of samples. The intercept is
+eliminated here, exactly.
 """
 
 from __future__ import annotations
@@ -110,10 +111,10 @@ class DataFit(Protocol):
         """The evaluation at W = 0."""
 
     def evaluate(self, W: Array, near: Any = None) -> Evaluation:
-        """Evaluate at W (B K, p); an evaluation ``near`` it may save time."""
+        """Evaluate at W; an evaluation ``near`` it may save time."""
 
     def updater(self, shift: Array) -> Callable[[Array, Array], Array]:
-        """Return the function of W and pull that minimises ``f(V) - <pull, V> + shift/2 |V|^2`` over V.
+        """Return the function of W and pull that minimises ``f(V) - <pull, V> + shift/2 |V|^2`` over V, of the shape of W.
 
         Or a quadratic bound of it around W.
         """
@@ -331,7 +332,8 @@ def _in_principal(principal: Array, share: Array, shift: Array, rows: Array) -> 
 
 def _solved(solve: Rows, constant: Array, W: Array, pull: Array) -> Array:
     """Solve normal equations, whatever W was."""
-    return solve(constant + pull)
+    xp = array_namespace(pull)
+    return xp.reshape(solve(constant + xp.reshape(pull, constant.shape)), W.shape)
 
 
 # --- the squared loss, from moments -------------------------------------------------------------------------------------
@@ -653,6 +655,7 @@ class Squares:
     def evaluate(self, W: Array, near: Any = None) -> SquaresEvaluation:
         """Evaluate value and gradient with one product."""
         xp, n = array_namespace(W), self.ridge.shape[0]
+        W = xp.reshape(W, self.cross.shape)
         ridge = repeated(self.ridge, W.shape[0])
         half = 0.5 * self.operator.apply(W) + ridge[:, None] * W - self.cross
         fit = xp.sum(self.cross * W, axis=1)
@@ -778,7 +781,7 @@ class Modelled(Squares):
     def model(self, W: Array, at: Evaluation) -> Squares:
         """Touch the squares at W, from above where what the model leaves out is known."""
         xp = array_namespace(W)
-        ridge = self.ridge + 0.5 * self.rest
+        W, ridge = xp.reshape(W, self.cross.shape), self.ridge + 0.5 * self.rest
         half = 0.5 * self.known.apply(W) + repeated(ridge, W.shape[0])[:, None] * W
         cross = half - 0.5 * at.gradient
         # A constant changes neither answer nor gap; this one keeps the model positive, as the dual of squares needs.

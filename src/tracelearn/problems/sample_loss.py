@@ -291,6 +291,7 @@ class SampleLoss:
         The search for the intercept begins at that of weights ``near``, which saves most of it.
         """
         xp = array_namespace(W)
+        W = xp.reshape(W, (-1, self.n_features))
         loss, scores = self.loss, self.samples.scores(W)
         shift = self._shift(scores, None if near is None else near.shift)
 
@@ -319,13 +320,13 @@ class SampleLoss:
 
         def update(W: Array, pull: Array) -> Array:
             nonlocal solve, before
-            at = self.evaluate(W, None if before is None else before[0])
-            image = self.operator.apply(W)
+            xp, at = array_namespace(W), self.evaluate(W, None if before is None else before[0])
+            image = self.operator.apply(at.W)
             if before is not None and follows and share.follow(self._seen(before, (at, image))):
                 solve = self.operator.solver(shift / share.value)
             before = at, image
-            free = at.gradient - 2.0 * ridge[:, None] * W
-            return solve(image + (pull - free) / share.value)
+            free = at.gradient - 2.0 * ridge[:, None] * at.W
+            return xp.reshape(solve(image + (xp.reshape(pull, free.shape) - free) / share.value), W.shape)
 
         return update
 
@@ -350,7 +351,7 @@ class SampleLoss:
         Up to a constant it is a weighted least-squares problem whose weights are the curvatures of the samples. None
         where the targets are coupled and too many for a Hessian of all of them.
         """
-        xp = array_namespace(W)
+        xp, W = array_namespace(W), at.W
         operator: Operator
         if not self.loss.is_separable:
             if W.shape[0] * self._n_unknowns > _LARGEST_HESSIAN:

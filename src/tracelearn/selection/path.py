@@ -87,7 +87,7 @@ def trace_norm_path(
             found = replace(found, rho=found.rho * float(alpha / points[-1][0]))
         problems = Problems(fit, penalty, xp.full_like(reference, float(alpha)), shape, penalised=bool(alpha > 0))
         found = solver(problems, tol=model.tol, max_iter=model.max_iter, start=found)
-        points.append((float(alpha), problems.rows(found.W), float(xp.max(found.gap)), found.n_iter))
+        points.append((float(alpha), xp.reshape(found.W, (K, -1)), float(xp.max(found.gap)), found.n_iter))
     rows = [W if scales is None else W / scales for _, W, _, _ in points]
     intercepts, weights = [fit.intercept(W) for _, W, _, _ in points], []
     if regression is not None:

@@ -334,7 +334,7 @@ def path(
         solver = SOLVERS[fit.path_solver]
         found = solver(problems, tol=_TOL, max_iter=most, start=found, exact_ranks=False, **options)
         before = float(alpha)
-        W = as_dtype(problems.rows(found.W), group.exact.ridge.dtype)
+        W = as_dtype(xp.reshape(found.W, (-1, fit.n_features)), group.exact.ridge.dtype)
         b = group.exact.intercept(W)
         yield (W, b) if span is None else (W @ span.basis, b + W @ span.origin)
         # No sooner than asked to: where groups of samples differ, the held-out error has several minima.

@@ -47,7 +47,7 @@ def newton(
     found = problems.begin(start)
     if bool(xp.all(found.gap <= tol)):
         return found
-    inner, at = found, problems.fit.at_zero if start is None else problems.fit.evaluate(problems.rows(found.W))
+    inner, at = found, problems.fit.at_zero if start is None else problems.fit.evaluate(found.W)
     # What has the exact ranks of a model that is nearly exact is looked at once, and a look may be a pass.
     ranks = exact_ranks and problems.fit.model_error < 1.0
     finish, spent, accuracy = Finish(tol, exact_ranks and not ranks), 0, 0.1
@@ -90,7 +90,7 @@ def _stepped(
     exact_ranks: bool,
 ) -> tuple[Solution, tuple[Solution, Evaluation] | None]:
     """Solve the model at W; return its answer, and the step towards it, or None where there is no model or none that helps."""
-    model = problems.fit.model(problems.rows(W), at)
+    model = problems.fit.model(W, at)
     nothing = problems.certified(W, problems.penalty.start(W), 0, proven=False)
     if model is None:
         return nothing, None
@@ -138,7 +138,7 @@ def _searched(
 
     def look(length: float) -> tuple[float, Array, Evaluation]:
         V = W + length * (inner.W - W)
-        there = problems.fit.evaluate(problems.rows(V), at)
+        there = problems.fit.evaluate(V, at)
         return objective(V, there), V, there
 
     def objective(V: Array, there: Evaluation) -> float:

@@ -60,7 +60,7 @@ def subspaces(
     found = best = problems.begin(start)
     if bool(xp.all(found.gap <= tol)):
         return found
-    rows = problems.rows(found.W)
+    rows = xp.reshape(found.W, (-1, fit.n_features))
     at = fit.at_zero if start is None else fit.evaluate(rows)
     known, step = _everything(problems).narrowed(rows), None
     spent, accuracy, waited = 0, _ACCURACY, 0
@@ -76,7 +76,7 @@ def subspaces(
             on_iteration(best)
         if bool(xp.all(best.gap <= tol)) or spent >= max_iter:
             return replace(best, n_iter=spent) if spent >= max_iter else best
-        wider = known.widened(problems.rows(step.W), size=_CORE, least=_LEAST_NEW)
+        wider = known.widened(xp.reshape(step.W, rows.shape), size=_CORE, least=_LEAST_NEW)
         if math.prod(wider.core_shape) > _LARGEST_CORE or waited > _PATIENCE:
             return _whole(problems, best, spent, max_iter, options)
         if 0 in wider.core_shape:  # nothing but zero is in sight: look closer
