@@ -265,7 +265,7 @@ def alpha_max(fit: DataFit, penalty: Penalty, shape: tuple[int, ...]) -> Array:
     gradient = fit.at_zero.gradient
     xp = array_namespace(gradient)
     norms = penalty.dual_norm(xp.reshape(gradient, (-1, *shape)))
-    return xp.max(xp.reshape(norms, (fit.n_problems, -1)), axis=1)
+    return xp.max(xp.reshape(norms, (fit.ridge.shape[0], -1)), axis=1)
 
 
 def share_of_alpha_max(fit: DataFit, penalty: Penalty, shape: tuple[int, ...], share: float) -> Array:

@@ -276,7 +276,7 @@ def _jobs(
     (fits, whole), most = design.fits, 1
     stacked = len(fits) == 1
     if stacked and len(candidates) > 1 and is_overlapped(penalty):
-        most = max(1, LARGEST_BATCH // (design.folds.count * design.samples.n_targets * fits[0].n_features))
+        most = max(1, LARGEST_BATCH // (design.folds.count * design.samples.n_targets * design.samples.n_features))
     for begin in range(0, len(candidates), most):
         own = candidates[begin : begin + most]
         xp, order = array_namespace(whole.ridge), len(design.shape)
@@ -288,7 +288,7 @@ def _jobs(
             weights.append(candidate.mode_weights or (1.0 / order,) * order)
         for f, fit in enumerate(fits):
             folds = tuple(range(design.folds.count)) if stacked else (f,)
-            F, each = len(folds), fit.n_problems // len(folds)  # problems of one fold and candidate
+            F, each = len(folds), fit.ridge.shape[0] // len(folds)  # problems of one fold and candidate
             exact: Any = fit
             if len(own) > 1:
                 index = np.tile(np.arange(F * each).reshape(F, 1, each), (1, len(own), 1)).ravel()
@@ -318,7 +318,7 @@ def path(
     """Solve for each alpha in turn, from the one before; yield rows of coordinates (B K, r) and intercepts (B K,)."""
     fit, span = group.fit, design.span
     # On our own grid: the more features, the fewer iterations, since each costs their square.
-    most = int(np.clip(4e6 / fit.n_features**2, *_ITERATIONS)) if fit.path_solver == "admm" else 12
+    most = int(np.clip(4e6 / design.samples.n_features**2, *_ITERATIONS)) if fit.path_solver == "admm" else 12
     limit = min(max_iter, _GIVEN if given else most)
     # Few iterations from the alpha before are enough to choose by, and a certificate would end none of them.
     options = {"check_every": 10 if limit > 10 else None} if fit.path_solver == "admm" else {}

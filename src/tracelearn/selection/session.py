@@ -211,7 +211,7 @@ class Shown:
     # More samples, if views learn from them, and which of them (n,) these are.
     learned_from: tuple[Shown, Array] | None = None
     _views: dict[str, View] = field(default_factory=dict)
-    _designs: dict[tuple[str, bool], Design] = field(default_factory=dict)
+    _designs: dict[tuple[str, bool, Folds], Design] = field(default_factory=dict)
 
     def view(self, label: str) -> View:
         """See the samples as a view does, or as several do in one problem."""
@@ -222,24 +222,21 @@ class Shown:
             seen = more.view(label)
             found = replace(seen, samples=seen.samples.take(chosen))
         else:
-            names, modes, parts = (
-                label.partition(" ")[0].split("+"),
-                getattr(self.judge.model, "modes_", None),
-                list[View](),
-            )
-            for one in names:
+            modes, parts = getattr(self.judge.model, "modes_", None), list[View]()
+            for one in label.partition(" ")[0].split("+"):
                 parts.append(self._views.get(one) or see(one, self.samples, self.options, modes))
             found = see_together(label, parts, self.samples, self.options) if len(parts) > 1 else parts[0]
         self._views[label] = found
         return found
 
-    def design(self, label: str, *, joint: bool = False) -> Design:
-        """Split a view into folds; targets may be one more mode."""
-        if (label, joint) not in self._designs:
+    def design(self, label: str, *, joint: bool = False, repeated: bool = False) -> Design:
+        """Split a view into folds, or into all repeats of them; targets may be one more mode."""
+        folds = self.repeats if repeated else self.folds
+        if (label, joint, folds) not in self._designs:
             judge, options = self.judge, self.options
-            self._designs[label, joint] = Design(
+            self._designs[label, joint, folds] = Design(
                 self.view(label).samples,
-                self.folds,
+                folds,
                 judge.loss,
                 joint=joint,
                 fit_intercept=options.fit_intercept,
@@ -247,18 +244,7 @@ class Shown:
                 judge=judge,
                 by_score=options.scoring is not None,
             )
-        return self._designs[label, joint]
-
-    def screening(self, count: int) -> Shown:
-        """Take so many samples, drawn at random, or all of them where they are no more, and all repeats of the folds.
-
-        Where all are few enough that most views will be asked for again, views learn from all of them, once.
-        """
-        n = self.folds.n
-        if n <= count:
-            return replace(self, folds=self.repeats, _designs={})
-        found, chosen = self._some(count)
-        return replace(found, folds=found.repeats, learned_from=(self, chosen) if n <= 2 * count else None)
+        return self._designs[label, joint, folds]
 
     def drawn(self) -> Shown:
         """Take as many samples, drawn at random, as can be decomposed in every fold in some seconds: those that choose.
@@ -276,14 +262,15 @@ class Shown:
         if count == n:
             return self
         self.judge.model._report(f"{count} of {n} samples, drawn at random, are searched: all of them would take long")
-        return self._some(count)[0]
+        return self.some(count)
 
-    def _some(self, count: int) -> tuple[Shown, Array]:
-        """Take some samples, drawn at random, and say which (n,)."""
+    def some(self, count: int, *, learned: bool = False) -> Shown:
+        """Take some samples, drawn at random; views learn from them, or may have learned from all."""
         chosen = np.zeros(self.folds.n, dtype=bool)
         chosen[np.random.default_rng(0).permutation(self.folds.n)[:count]] = True
         folds, repeats = self.folds.among(chosen), self.repeats.among(chosen)
-        return Shown(self.options, self.samples.take(chosen), folds, repeats, self.judge.among(chosen)), chosen
+        more = (self, chosen) if learned else None
+        return Shown(self.options, self.samples.take(chosen), folds, repeats, self.judge.among(chosen), more)
 
 
 # --- what a search asks, one question after the other ------------------------------------------------------------------
@@ -472,22 +459,24 @@ def _screen(session: Session, names: list[str]) -> str:
     out, and so is one that would make the problem too large; the others are multiplied by their shares, so that weights on
     a good view cost less.
     """
-    shown, progress, some = session.shown, session.progress, session.shown.screening(SCREENED)
+    shown, progress, n = session.shown, session.progress, session.shown.folds.n
+    # Where all samples are few enough that most views will be asked for again, views learn from all of them, once.
+    some = shown if n <= SCREENED else shown.some(SCREENED, learned=n <= 2 * SCREENED)
     values, scores = dict[str, float](), []  # what selects, and what is selected
     for name in names:
         if values and progress.over:
             break
-        table = walk_ridges(some.design(name), name)
+        table = walk_ridges(some.design(name, repeated=True), name)
         values[name] = table.value
         scores.append(table.parts[table.best])
         seen = len(values) + (_CONVOLVED - 1) * ("convolutions" in values)
         all_views = len(names) + (_CONVOLVED - 1) * ("convolutions" in names)
         progress.reach(_SCREENED * seen / all_views, f"{name}: criterion {table.value:.4g}")
-    found = shares_of(scores, some.design(names[0]).held).tolist()
+    found = shares_of(scores, some.design(names[0], repeated=True).held).tolist()
     (best, most), *others = shares = sorted(zip(values, found, strict=True), key=itemgetter(1), reverse=True)
     session.view_shares = dict(shares)
     session.first_order = _first_order(values, explains=session.options.scoring is None)
-    chosen, n, entries = {best: most}, shown.folds.n, some.view(best).samples.n_features
+    chosen, entries = {best: most}, some.view(best).samples.n_features
     for name, share in others[: MOST_VIEWS - 1]:
         more = entries + some.view(name).samples.n_features
         if share > LEAST_SHARE and _work(n, more, more, shown.repeats.count) <= _MOST_WORK:
