@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 
 from tracelearn import TraceNormClassifierCV, load, save, to_onnx
 from tracelearn.selection import session
-from tracelearn.selection.calibration import ClassScores, class_map, log_losses, softmax_regression
+from tracelearn.selection.search import ClassScores, class_map, log_losses, softmax_regression
 
 
 @pytest.fixture(scope="module")

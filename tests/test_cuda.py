@@ -105,7 +105,7 @@ def test_what_is_recorded_depends_on_its_arguments_alone(spectral):
     from tracelearn.problems.batch import certify
     from tracelearn.problems.operators import Alike, _in_common
     from tracelearn.problems.sample_loss import _conjugates, _forces
-    from tracelearn.selection.calibration import _curved, _evaluated, _factor_step, _Softmax
+    from tracelearn.selection.search import _curved, _evaluated, _factor_step, _Softmax
     from tracelearn.solvers.admm import _balanced, _first_rho, _iterated
 
     problems = _problems(torch, spectral)

@@ -34,10 +34,9 @@ from tracelearn.samples.scikit_learn import (
     raise_for_params,
     with_callbacks,
 )
-from tracelearn.selection.calibration import Judge, class_scores, factors
 from tracelearn.selection.folds import Design, Folds, folds_of
 from tracelearn.selection.found import SHOWN, FoundModel
-from tracelearn.selection.search import Table, cv_results, rising_end
+from tracelearn.selection.search import Judge, Table, class_scores, cv_results, factors, rising_end
 from tracelearn.selection.session import Progress, Session, Shown, View, choose
 
 __all__ = ["TraceNormClassifierCV", "TraceNormRegressorCV"]

@@ -33,11 +33,14 @@ from tracelearn.features import (
 from tracelearn.penalties import Blocks, as_penalty, is_overlapped
 from tracelearn.samples.samples import Samples
 from tracelearn.selection.blocks import with_held_out_classes
-from tracelearn.selection.calibration import Judge, class_map, class_scores, log_losses
 from tracelearn.selection.folds import Design, Folds, Held
 from tracelearn.selection.search import (
     Candidate,
+    Judge,
     Table,
+    class_map,
+    class_scores,
+    log_losses,
     read_alphas,
     read_strengths,
     walk_alphas,
