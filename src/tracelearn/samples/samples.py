@@ -341,8 +341,9 @@ class Samples:
         """Look at every number, and bring the rows to the precision that solvers work in."""
         if self.is_checked:
             return self
-        change = self.execution.map if self.in_memory else self.execution.view
-        return replace(self, blocks=change(partial(Block.checked, shape=self.shape), self.blocks), is_checked=True)
+        check = partial(Block.checked, shape=self.shape)
+        blocks = list(map(check, self.blocks)) if self.in_memory else self.execution.view(check, self.blocks)
+        return replace(self, blocks=blocks, is_checked=True)
 
     def kept(self) -> Samples:
         """Hold the blocks as they are now, where the samples are: what was projected to little is not read again."""
