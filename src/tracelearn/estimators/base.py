@@ -408,11 +408,11 @@ class TraceNormModel(WeightsInModes, TensorInput):
     def _problems(self, fit: DataFit, n_targets: int) -> Problems:
         """Write down the batch of problems of a data fit."""
         penalty, shape = self._penalty(n_targets)
+        scale = fit.at_zero.value
         if isinstance(self.alpha, str):
-            return Problems(fit, penalty, share_of_alpha_max(fit, penalty, shape, _SHARE), shape)
-        reference, alpha = fit.at_zero.value, float(self.alpha)
-        strengths = array_namespace(reference).full_like(reference, alpha)
-        return Problems(fit, penalty, strengths, shape, reference, penalised=alpha > 0)
+            return Problems(fit, penalty, share_of_alpha_max(fit, penalty, shape, _SHARE), shape, scale)
+        strengths = array_namespace(scale).full_like(scale, float(self.alpha))
+        return Problems(fit, penalty, strengths, shape, scale, penalised=self.alpha > 0)
 
     def _solver(self, fit: DataFit) -> Any:
         """Find the solver: by name, the one that suits the data fit, or the user's own function."""

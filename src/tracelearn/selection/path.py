@@ -78,14 +78,14 @@ def trace_norm_path(
     scales = samples.mode_scales() if model.scaling else None
     options = {"ridge": model.ridge, "joint": model.target_mode, "fit_intercept": model.fit_intercept, "spectral": True}
     fit = datafit(samples.rescaled(scales), loss, form, **options)
-    reference = fit.at_zero.value
-    xp = array_namespace(reference)
+    scale = fit.at_zero.value
+    xp = array_namespace(scale)
     top = float(xp.max(alpha_max(fit, penalty, shape))) or 1.0
     solver, found, points = model._solver(fit), None, []
     for alpha in grid if given else grid * top:
         if found is not None and found.rho is not None and alpha > 0:  # forces, and so the step, scale with alpha
             found = replace(found, rho=found.rho * float(alpha / points[-1][0]))
-        problems = Problems(fit, penalty, xp.full_like(reference, float(alpha)), shape, penalised=bool(alpha > 0))
+        problems = Problems(fit, penalty, xp.full_like(scale, float(alpha)), shape, scale, penalised=bool(alpha > 0))
         found = solver(problems, tol=model.tol, max_iter=model.max_iter, start=found)
         points.append((float(alpha), xp.reshape(found.W, (K, -1)), float(xp.max(found.gap)), found.n_iter))
     rows = [W if scales is None else W / scales for _, W, _, _ in points]

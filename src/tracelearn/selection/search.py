@@ -341,7 +341,7 @@ def path(
         if found is not None and found.rho is not None and before > 0 and alpha > 0:
             found = replace(found, rho=found.rho * float(alpha / before))  # forces, and so the step, scale with alpha
         strength = xp.full_like(top, float(alpha)) if given else top * float(alpha)
-        problems = Problems(fit, group.penalty, strength, design.shape, penalised=bool(alpha > 0))
+        problems = Problems(fit, group.penalty, strength, design.shape, fit.at_zero.value, penalised=bool(alpha > 0))
         most = limit if found is not None else 2 * limit
         solver = SOLVERS[fit.path_solver]
         found = solver(problems, tol=_TOL, max_iter=most, start=found, exact_ranks=False, **options)
