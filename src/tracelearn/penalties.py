@@ -30,6 +30,7 @@ from tracelearn.arrays.linalg import (
     spectral_norms,
     trace_norms,
 )
+from tracelearn.errors import InputError
 
 __all__ = [
     "ATOMS",
@@ -666,7 +667,12 @@ def as_penalty(given: Any, shape: tuple[int, ...], mode_weights: Sequence[float]
     if isinstance(given, str) and given in PENALTIES:
         (kind, is_scaled), order, terms = PENALTIES[given], len(shape), []
         even = [1.0 / order if kind is Overlap else 1.0] * order
-        weights = even if mode_weights is None else list(map(float, mode_weights))
+        try:
+            weights = even if mode_weights is None else list(map(float, mode_weights))
+        except (TypeError, ValueError):
+            raise InputError(
+                f"Expected mode_weights to be a sequence of numbers, got {mode_weights!r}: give one for each mode."
+            ) from None
         if len(weights) != order:
             raise ValueError(
                 f"Expected {len(shape)} mode weights for weights of shape {shape}, got {len(weights)}: give one for each mode."

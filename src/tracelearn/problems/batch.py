@@ -75,9 +75,8 @@ def choose_form(  # noqa: PLR0911 - a form a line
     square matrix, so for them moments are only for few features. With ``disk``, moments too large for memory may be in a file;
     with ``single``, those of samples in single precision may be a model, which takes half the time.
     """
-    n, p = samples.n_samples, samples.n_features
-    n = 1 << 62 if n is None else n
-    if samples.in_memory and is_sparse(samples.like) and not (loss.has_moments and p <= min(2 * n, FEW)):
+    n, p = 1 << 62 if samples.n_samples is None else samples.n_samples, math.prod(samples.shape)
+    if not (loss.has_moments and p <= min(2 * n, FEW)) and is_sparse(samples.like):
         return Form("sparse", "products with the sparse samples take the place of square matrices")
     gram, basis = 8 * p * p, 8 * n * max(n, p) if samples.in_memory else 1 << 62
     if memory is None and min(gram, basis) > _SMALL_MATRIX:

@@ -469,7 +469,7 @@ class Design:
         for (_, index), own in zip(self.folds.splits, self._regressions, strict=True):
             (block,) = samples.blocks if own is None else samples.residual(own).blocks
             kept = block.take(index)
-            total = kept.total_weight
+            total = Samples.of(kept, samples.shape).weight
             found.append(Held(kept.X, kept.Y, kept.weight / total, index, total))
         return found
 
