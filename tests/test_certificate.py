@@ -21,11 +21,11 @@ SHAPES = [(5,), (3, 4), (3, 3, 2), (2, 3, 2, 2)]
 
 def gap_at(fit, penalty, W, split, alpha):
     """Return objective and gap."""
-    return certify(Problems(fit, penalty, alpha, W.shape[1:]), W, split)
+    return certify(Problems(fit, penalty, alpha, W.shape[1:], fit.at_zero.value), W, split)
 
 
 def solve(fit, penalty, alpha, shape, **options):
-    return admm(Problems(fit, penalty, alpha, shape), **options)
+    return admm(Problems(fit, penalty, alpha, shape, fit.at_zero.value), **options)
 
 
 @given(
@@ -192,7 +192,7 @@ def test_every_array_library_gives_numpys_certificate(rng, xp):
         for lib in (np, xp):
             fit = Squares.of(Moments.of(lib.asarray(X), lib.asarray(y)), ridge=0.1)
             w = lib.asarray(W)
-            problems = Problems(fit, penalty, lib.asarray([0.2], dtype=lib.float64), (3, 3, 2))
+            problems = Problems(fit, penalty, lib.asarray([0.2], dtype=lib.float64), (3, 3, 2), fit.at_zero.value)
             objective, gap = certify(problems, w, penalty.start(w))
             results.append([float(objective[0]), float(gap[0]), float(alpha_max(fit, penalty, (3, 3, 2))[0])])
         np.testing.assert_allclose(*results, rtol=1e-10)

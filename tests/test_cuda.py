@@ -93,7 +93,9 @@ def _problems(torch, spectral):
     torch.manual_seed(0)
     X, y = torch.randn(50, 4, 3, 2, dtype=torch.float64), torch.randn(50, 2, dtype=torch.float64)
     fit = Squares.of(Moments.of(X, y), spectral=spectral)
-    return Problems(fit, as_penalty("overlapped", (4, 3, 2)), torch.full_like(fit.target, 0.05), (4, 3, 2))
+    return Problems(
+        fit, as_penalty("overlapped", (4, 3, 2)), torch.full_like(fit.target, 0.05), (4, 3, 2), fit.at_zero.value
+    )
 
 
 @pytest.mark.parametrize("spectral", [False, True])

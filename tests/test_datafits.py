@@ -492,7 +492,7 @@ def test_the_matrix_of_a_fit_is_freed_with_it():
     moments = Moments.of(np.random.default_rng(0).normal(size=(30, 4, 3)), np.arange(30.0))
     fit = Squares.of(moments)
     alpha = np.full_like(fit.target, 0.1)
-    found = admm(Problems(fit, as_penalty("overlapped", (4, 3)), alpha, (4, 3)))
+    found = admm(Problems(fit, as_penalty("overlapped", (4, 3)), alpha, (4, 3), fit.at_zero.value))
     kept = weakref.ref(fit.operator)
     gc.disable()  # a large matrix must not wait until Python looks for circles
     try:

@@ -192,7 +192,7 @@ def test_weights_without_small_subspaces_are_solved_for_as_a_whole(limit, monkey
     fit = datafit(samples, Squared(), Form("moments", ""), ridge=0.0, joint=False, fit_intercept=True)
     penalty = as_penalty("overlapped", SHAPE)
     alpha, seen = 0.2 * alpha_max(fit, penalty, SHAPE), []
-    problems = Problems(fit, penalty, alpha, SHAPE)
+    problems = Problems(fit, penalty, alpha, SHAPE, fit.at_zero.value)
     found = subspaces(problems, tol=1e-6, on_iteration=lambda so_far: seen.append(so_far.n_iter))
     assert found.gap[0] <= 1e-6
     assert seen == sorted(seen)

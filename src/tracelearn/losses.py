@@ -63,15 +63,13 @@ class Loss:
     is_separable: ClassVar[bool] = True  # whether every target has a loss of its own
     is_shift_invariant: ClassVar[bool] = False  # whether only the difference of target and prediction counts
     curvature: ClassVar[float | None] = None  # a bound on the second derivative, None where there is none
+    for_one: ClassVar[str | None] = None  # the name of the loss that takes its place where targets are one column
+    for_several: ClassVar[str | None] = None  # and where they are several
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "name" in vars(cls):  # a subclass that only inherits a name must not take it over
             LOSSES[cls.name] = cls
-
-    def for_targets(self, n_targets: int) -> Loss:
-        """Return the loss to use for that many columns of targets."""
-        return self
 
     def check_target(self, y: Array) -> None:
         """Refuse targets that the loss has no value for."""
@@ -137,8 +135,8 @@ def n_columns(n_classes: int) -> int:
     return 1 if n_classes == 2 else n_classes
 
 
-def as_loss(given: Any, *, classes: bool) -> Loss:
-    """Make a loss of its name, or take an object that is one; refuse one for other targets.
+def as_loss(given: Any, *, classes: bool, n_targets: int = 1) -> Loss:
+    """Make a loss of its name, or take an object that is one, for so many columns of targets; refuse one for other targets.
 
     Examples
     --------
@@ -154,7 +152,8 @@ def as_loss(given: Any, *, classes: bool) -> Loss:
             f"Expected a loss for {'classes' if classes else 'numbers'}, one of {', '.join(map(repr, names))} or an object "
             f"that is one, got {given!r}: choose one of these, or derive a class from tracelearn.losses.Loss."
         )
-    return loss
+    other = loss.for_one if n_targets == 1 else loss.for_several
+    return loss if other is None else LOSSES[other]()
 
 
 def _pulls(loss: Loss, shift: Array, y: Array, z: Array, share: Array) -> Array:
@@ -310,10 +309,7 @@ class Logistic(Loss):
     for_classes: ClassVar[bool] = True
     has_probabilities: ClassVar[bool] = True
     curvature: ClassVar[float | None] = 0.25
-
-    def for_targets(self, n_targets: int) -> Loss:
-        """Return the multinomial loss for more than two classes."""
-        return self if n_targets == 1 else Multinomial()
+    for_several: ClassVar[str | None] = "multinomial"
 
     def log_probabilities(self, z: Array) -> Array:
         """Evaluate the logarithm of the softmax, the first of two classes at score zero."""
@@ -350,10 +346,7 @@ class Multinomial(Loss):
     has_probabilities: ClassVar[bool] = True
     is_separable: ClassVar[bool] = False
     curvature: ClassVar[float | None] = 0.5  # Boehning's bound on the Hessian, the same for every class
-
-    def for_targets(self, n_targets: int) -> Loss:
-        """Return the logistic loss where two classes are coded in one column."""
-        return self if n_targets > 1 else Logistic()
+    for_one: ClassVar[str | None] = "logistic"  # two classes are coded in one column
 
     def encode(self, members: Array) -> Array:
         """Code classes as zeros and ones; two of them, as the logistic loss does, in one column of -1 and 1."""

@@ -17,11 +17,9 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from operator import attrgetter
 from typing import Any, ClassVar, Protocol, Self
 
-import numpy as np
 from array_api_compat import device
 
 from tracelearn.arrays.array_api import Array, array_namespace
@@ -32,6 +30,7 @@ from tracelearn.arrays.linalg import (
     spectral_norms,
     trace_norms,
 )
+from tracelearn.errors import InputError
 
 __all__ = [
     "ATOMS",
@@ -275,31 +274,6 @@ class GroupL2(Atom):
 # --- sums of terms ----------------------------------------------------------------------------------------------------
 
 
-def _relative(change: Array, size: Array) -> Array:
-    """Compare the lengths (B,) of tensors over all parts (M, B, ...).
-
-    Where there is no size there is nothing to compare with, and the change alone would depend on the units.
-    """
-    xp, axes = array_namespace(change), (0, *range(2, change.ndim))
-    own, other = xp.sqrt(xp.sum(change**2, axis=axes)), xp.sqrt(xp.sum(size**2, axis=axes))
-    return xp.where(other > 0, own / xp.where(other > 0, other, xp.ones_like(other)), xp.zeros_like(own))
-
-
-@cache
-def _groups(atoms: tuple[Atom, ...], shape: tuple[int, ...]) -> list[list[int]]:
-    """Find the atoms of one kind that see weights of a shape as matrices of one size.
-
-    They are called together. A small decomposition is mostly overhead, on a GPU about a millisecond of it: a cube has its
-    modes done at once.
-    """
-    found: dict[Any, list[int]] = {}
-    for m, atom in enumerate(atoms):
-        kind: Any = atom
-        kind = replace(kind, mode=0) if hasattr(atom, "mode") else atom  # what acts on a view knows no mode
-        found.setdefault((kind, atom.view(np.zeros((1, *shape))).shape), []).append(m)
-    return list(found.values())
-
-
 @dataclass(frozen=True)
 class _Terms:
     """Atoms with their weights: numbers, or in the overlaps of a search arrays (B,), one weight for each problem."""
@@ -319,21 +293,28 @@ class _Terms:
         """Call a method of every atom with the view of its own tensor of T (M, B, ...), or all with that of T (1, B, ...).
 
         With a ``level`` (B,) they are proximal points, with thresholds ``level`` times weights, and come back as tensors.
+        Atoms that differ in their mode alone are called together where they see matrices of one size: a small decomposition is
+        mostly overhead, on a GPU about a millisecond of it, and a cube has its modes done at once.
         """
         xp, (weights, atoms) = array_namespace(T), zip(*self.terms, strict=True)
         found: list[Array] = [None] * len(atoms)
-        for group in _groups(atoms, tuple(T.shape[2:])):
-            views: list[Array] = []
-            thresholds: list[Array] = []
+        views: list[Array] = []
+        groups: dict[Any, list[int]] = {}
+        for m, atom in enumerate(atoms):
+            views.append(atom.view(T[m if T.shape[0] > 1 else 0, ...]))
+            kind = type(atom) if vars(atom).keys() == {"mode"} else atom
+            groups.setdefault((kind, tuple(views[m].shape)), []).append(m)
+        for group in groups.values():
+            own, thresholds = [], []
             for m in group:
-                views.append(atoms[m].view(T[m if T.shape[0] > 1 else 0, ...]))
+                own.append(views[m])
                 thresholds.append(None if level is None else weights[m] * level)
             alone = len(group) == 1  # stacking one matrix costs as much as unfolding it
             more = () if level is None else (thresholds[0][None, ...] if alone else xp.stack(thresholds),)
-            results = getattr(atoms[group[0]], method)(views[0][None, ...] if alone else xp.stack(views), *more)
+            results = getattr(atoms[group[0]], method)(own[0][None, ...] if alone else xp.stack(own), *more)
             for place, m in enumerate(group):
-                own = results[place, ...]
-                found[m] = own if level is None else atoms[m].back(own, tuple(T.shape[1:]))
+                result = results[place, ...]
+                found[m] = result if level is None else atoms[m].back(result, tuple(T.shape[1:]))
         return found
 
     def bound_to(self, shape: tuple[int, ...]) -> Self:
@@ -363,6 +344,16 @@ class _Terms:
                 return math.sqrt(max(shape))
             total += weight * math.sqrt(shape[atom.mode] if hasattr(atom, "mode") else math.prod(shape))
         return total
+
+    def residuals(self, before: Split, after: Split, W: Array, rho: Array) -> tuple[Array, Array]:
+        """Compare W with its parts, and the parts with those before, of which each has an equal share of ``rho``."""
+        xp, axes, found = array_namespace(W), (0, *range(2, after.parts.ndim)), []
+        for change, size in ((W - after.parts, after.parts), (after.parts - before.parts, after.duals)):
+            own, other = xp.sqrt(xp.sum(change**2, axis=axes)), xp.sqrt(xp.sum(size**2, axis=axes))
+            # Where there is no size there is nothing to compare with, and the change alone would depend on the units.
+            known = xp.where(other > 0, other, xp.ones_like(other))
+            found.append(xp.where(other > 0, own / known, xp.zeros_like(own)))
+        return found[0], rho / len(self.terms) * found[1]
 
     @property
     def is_invariant(self) -> bool:
@@ -440,11 +431,6 @@ class Overlap(_Terms):
         duals = anchors - parts
         duals *= level
         return Split(parts, duals, anchors)
-
-    def residuals(self, before: Split, after: Split, W: Array, rho: Array) -> tuple[Array, Array]:
-        """Compare W with its copies, and the copies with those before."""
-        primal, moved = _relative(W - after.parts, after.parts), _relative(after.parts - before.parts, after.duals)
-        return primal, rho / len(self.terms) * moved
 
     def reflect(self, split: Split, P: Array, alpha: Array, curvature: float, step: float) -> tuple[Array, Split]:
         """Step in the product space of the paper's Eq. 16: the quadratic term is one component more.
@@ -531,10 +517,9 @@ class Latent(_Terms):
 
     def residuals(self, before: Split, after: Split, W: Array, rho: Array) -> tuple[Array, Array]:
         """Compare the parts with those that sum to W, and with those before."""
-        xp, count = array_namespace(W), len(self.terms)
-        copies = before.anchors - (xp.sum(before.anchors, axis=0) - W)[None, ...] / count
-        primal, moved = _relative(copies - after.parts, after.parts), _relative(after.parts - before.parts, after.duals)
-        return primal, math.sqrt(count) * rho * moved
+        count = len(self.terms)
+        copies = before.anchors - (array_namespace(W).sum(before.anchors, axis=0) - W)[None, ...] / count
+        return super().residuals(before, after, copies, count**1.5 * rho)  # all parts share one force
 
     def reflect(self, split: Split, P: Array, alpha: Array, curvature: float, step: float) -> tuple[Array, Split]:
         """Step on the parts themselves: one proximal map couples them through their sum, the other shrinks them."""
@@ -682,7 +667,12 @@ def as_penalty(given: Any, shape: tuple[int, ...], mode_weights: Sequence[float]
     if isinstance(given, str) and given in PENALTIES:
         (kind, is_scaled), order, terms = PENALTIES[given], len(shape), []
         even = [1.0 / order if kind is Overlap else 1.0] * order
-        weights = even if mode_weights is None else list(map(float, mode_weights))
+        try:
+            weights = even if mode_weights is None else list(map(float, mode_weights))
+        except (TypeError, ValueError):
+            raise InputError(
+                f"Expected mode_weights to be a sequence of numbers, got {mode_weights!r}: give one for each mode."
+            ) from None
         if len(weights) != order:
             raise ValueError(
                 f"Expected {len(shape)} mode weights for weights of shape {shape}, got {len(weights)}: give one for each mode."

@@ -229,7 +229,7 @@ def test_a_loss_codes_classes_as_targets_that_it_can_learn(name):
     for count in (2, 4):
         members = np.eye(count)[np.arange(12) % count]
         Y = LOSSES[name]().encode(members)
-        loss = LOSSES[name]().for_targets(Y.shape[1])
+        loss = losses.as_loss(name, classes=LOSSES[name].for_classes, n_targets=Y.shape[1])
         assert Y.shape == (12, 1 if count == 2 else count)
         # The scores that are best for each class alone tell it from the others.
         z = np.zeros_like(Y)

@@ -56,7 +56,9 @@ def squares(form, X, y, ridge=0.0, xp=np):
 
 
 def solve(solver, fit, penalty, alpha, tol, shape, max_iter=5000, **options):
-    return SOLVERS[solver](Problems(fit, penalty, alpha, shape), tol=tol, max_iter=max_iter, **options)
+    return SOLVERS[solver](
+        Problems(fit, penalty, alpha, shape, fit.at_zero.value), tol=tol, max_iter=max_iter, **options
+    )
 
 
 @functools.cache
@@ -283,7 +285,7 @@ def test_what_is_reported_on_the_way_is_certified_and_the_answer_is_among_it(sol
     first = next(solution.n_iter for solution in seen if solution.gap[0] <= 1e-6)
     assert seen[-1].n_iter <= 1.25 * first + 25
     assert all(solution.objective[0] - solution.gap[0] * np.var(y) <= found.objective[0] + 1e-12 for solution in seen)
-    _, gap = certify(Problems(fit, penalty, alpha, (3, 3, 2)), found.W, found.split)
+    _, gap = certify(Problems(fit, penalty, alpha, (3, 3, 2), fit.at_zero.value), found.W, found.split)
     np.testing.assert_array_equal(gap, found.gap)
 
 

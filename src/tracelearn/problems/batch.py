@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,9 +75,8 @@ def choose_form(  # noqa: PLR0911 - a form a line
     square matrix, so for them moments are only for few features. With ``disk``, moments too large for memory may be in a file;
     with ``single``, those of samples in single precision may be a model, which takes half the time.
     """
-    n, p = samples.n_samples, samples.n_features
-    n = 1 << 62 if n is None else n
-    if samples.in_memory and is_sparse(samples.like) and not (loss.has_moments and p <= min(2 * n, FEW)):
+    n, p = 1 << 62 if samples.n_samples is None else samples.n_samples, math.prod(samples.shape)
+    if not (loss.has_moments and p <= min(2 * n, FEW)) and is_sparse(samples.like):
         return Form("sparse", "products with the sparse samples take the place of square matrices")
     gram, basis = 8 * p * p, 8 * n * max(n, p) if samples.in_memory else 1 << 62
     if memory is None and min(gram, basis) > _SMALL_MATRIX:
@@ -287,13 +285,8 @@ class Problems:
     penalty: Penalty
     alpha: Array
     shape: tuple[int, ...]
-    reference: Array | None = None
+    scale: Array  # what gaps are relative to (B,): the objectives at W = 0 of the problems that were asked
     penalised: bool = True  # whether no alpha is zero; where one is, certificates need the least curvature
-
-    @cached_property
-    def scale(self) -> Array:
-        """What gaps are relative to (B,): the objectives at W = 0, unless there is another reference."""
-        return self.fit.at_zero.value if self.reference is None else self.reference
 
     def tensors(self, rows: Array) -> Array:
         """View rows as the tensors that the penalty knows."""
@@ -325,8 +318,8 @@ class Problems:
 
     def take(self, problems: Array) -> Problems:
         """Keep some of the problems."""
-        fit, penalty, reference = self.fit.take(problems), self.penalty.take(problems), self.scale[problems]
-        return replace(self, fit=fit, penalty=penalty, alpha=self.alpha[problems], reference=reference)
+        fit, penalty, scale = self.fit.take(problems), self.penalty.take(problems), self.scale[problems]
+        return replace(self, fit=fit, penalty=penalty, alpha=self.alpha[problems], scale=scale)
 
     def one_by_one(self, solve: Callable[..., Solution], start: Solution | None, **options: Any) -> Solution:
         """Solve each problem apart from the others."""
@@ -347,7 +340,7 @@ def certify(problems: Problems, W: Array, split: Split | None, at: Evaluation | 
     split : what the solver knows of W, or None
     at : the data fit, evaluated at W; None evaluates it
     """
-    xp, alpha, reference, penalty = array_namespace(W), problems.alpha, problems.scale, problems.penalty
+    xp, alpha, scale, penalty = array_namespace(W), problems.alpha, problems.scale, problems.penalty
     at, apart = problems.fit.evaluate(W) if at is None else at, (alpha.shape[0], -1)
     last_places = _ROUNDING * float(xp.finfo(W.dtype).eps)
     value_error, gradient_error = at.errors(last_places)
@@ -363,8 +356,8 @@ def certify(problems: Problems, W: Array, split: Split | None, at: Evaluation | 
         # Nothing penalised: no scale but zero is feasible, however small the gradient. Its size is the evidence then.
         dual = xp.where(alpha == 0, xp.maximum(dual, at.least_value(gradient_error)), dual)
     # Objective and dual value are sums of many rounded terms: a difference below their rounding proves nothing.
-    gap = positive_part(objective - dual) + last_places * reference + value_error
-    return objective, gap / xp.where(reference > 0, reference, xp.ones_like(reference))
+    gap = positive_part(objective - dual) + last_places * scale + value_error
+    return objective, gap / xp.where(scale > 0, scale, xp.ones_like(scale))
 
 
 @dataclass(eq=False)

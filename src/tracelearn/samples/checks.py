@@ -38,7 +38,6 @@ __all__ = [
     "check_range",
     "float_dtype",
     "learning",
-    "narrowed",
     "other_shape",
     "out_of_memory",
     "read_labels",
@@ -248,14 +247,6 @@ def check_place(estimator: Any, X: Any, method: str) -> None:
             f"Expected X of {place(known)} as in fit, got X of {place(X)}: samples for {type(estimator).__name__}.{method}() "
             "must use the same namespace and device, so move X there, or fit on samples like these."
         )
-
-
-def narrowed(values: Array, dtype: Any) -> Array:
-    """Bring weights or patterns to the precision of the samples, unless it cannot hold them."""
-    xp = array_namespace(values)
-    if values.dtype == dtype or float(xp.max(xp.abs(values))) > float(xp.finfo(dtype).max):
-        return values
-    return xp.astype(values, dtype)
 
 
 def _non_numpy_rows(estimator: Any, X: Array, *, reset: bool) -> Array:

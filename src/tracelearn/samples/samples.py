@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import starmap
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -244,11 +243,6 @@ class Block:
         confounds = None if self.confounds is None else take_rows(self.confounds, index)
         return Block(take_rows(self.X, index), take_rows(self.Y, index), weight, self.first, confounds)
 
-    @property
-    def total_weight(self) -> float:
-        """The sum of the weights."""
-        return float(self.X.shape[0] if self.weight is None else array_namespace(self.weight).sum(self.weight))
-
     def checked(self, shape: tuple[int, ...]) -> Block:
         """Refuse NaN, infinity and numbers whose products leave the range of floating point; widen the rows."""
         try:
@@ -330,7 +324,8 @@ class Samples:
     def of(cls, block: Block, shape: tuple[int, ...]) -> Samples:
         """See one block in memory as all samples."""
         n, K, q = block.X.shape[0], int(block.Y.shape[1]), 0 if block.confounds is None else block.confounds.shape[1]
-        return cls([block], shape, K, block.total_weight, n, in_memory=True, n_confounds=q)
+        weight = float(n if block.weight is None else array_namespace(block.weight).sum(block.weight))
+        return cls([block], shape, K, weight, n, in_memory=True, n_confounds=q)
 
     def _mapped(self, function: Callable[[Block], Block]) -> Samples:
         """Change every block: at once in memory, else whenever it is read."""
@@ -359,11 +354,9 @@ class Samples:
         def kept(block: Block) -> Block:
             return block.take(np.flatnonzero(chosen[block.first : block.first + block.X.shape[0]]))
 
-        found = self._mapped(kept)
-        count = int(np.sum(chosen))
-        return replace(
-            found, n_samples=count, weight=float(self.execution.total(attrgetter("total_weight"), found.blocks))
-        )
+        found, shape = self._mapped(kept), self.shape
+        weight = self.execution.total(lambda block: Samples.of(block, shape).weight, found.blocks)
+        return replace(found, n_samples=int(np.sum(chosen)), weight=float(weight))
 
     def take_targets(self, columns: Array) -> Samples:
         """Keep some of the targets."""

@@ -167,7 +167,7 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
             )
         raw = raw if raw.in_memory else model._gathered(raw, loss)
         samples = model._read(raw)
-        loss = loss.for_targets(samples.n_targets)
+        loss = model._loss(samples.n_targets)
         labels, weight = raw.all_targets()
         labels = to_numpy(labels).ravel() if self._classifier else to_numpy(labels)
         weight = None if weight is None else np.asarray(to_numpy(weight), dtype=float)
@@ -221,7 +221,7 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
         if view.penalty is not None:
             options["penalty"] = view.penalty
         if chosen.logistic:
-            options["loss"], loss = "logistic", as_loss("logistic", classes=True).for_targets(samples.n_targets)
+            options["loss"], loss = "logistic", as_loss("logistic", classes=True, n_targets=samples.n_targets)
         model = self._new_model(**options)
         for attribute in ("classes_", "_single", "_dtype", "_flat", "n_features_in_", "feature_names_in_", "modes_"):
             if hasattr(read, attribute):

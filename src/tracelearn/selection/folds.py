@@ -359,7 +359,8 @@ class Design:
             for (_, index), own in zip(folds.splits, regressions, strict=True):
                 (block,) = samples.blocks if own is None else samples.residual(own).blocks
                 kept = block.take(index)
-                rows, total = kept.X if is_sparse(kept.X) else kept.X[None, ...], kept.total_weight
+                rows = kept.X if is_sparse(kept.X) else kept.X[None, ...]
+                total = float(array_namespace(kept.weight).sum(kept.weight))
                 found.append(Held(rows, kept.Y[None, ...], (kept.weight / total)[None, :], [index], total))
         return found, np.hstack(list(map(attrgetter("weight"), found)))
 

@@ -352,12 +352,12 @@ def path(
         if found is not None and found.rho is not None and before > 0 and alpha > 0:
             found = replace(found, rho=found.rho * float(alpha / before))  # forces, and so the step, scale with alpha
         strength = xp.full_like(top, float(alpha)) if given else top * float(alpha)
-        problems = Problems(fit, group.penalty, strength, design.shape, penalised=bool(alpha > 0))
+        problems = Problems(fit, group.penalty, strength, design.shape, fit.at_zero.value, penalised=bool(alpha > 0))
         most = limit if found is not None else 2 * limit
         solver = SOLVERS[fit.path_solver]
         found = solver(problems, tol=_TOL, max_iter=most, start=found, exact_ranks=False, **options)
         before = float(alpha)
-        W = as_dtype(xp.reshape(found.W, (-1, fit.n_features)), group.exact.ridge.dtype)
+        W = as_dtype(xp.reshape(found.W, (-1, design.samples.n_features)), group.exact.ridge.dtype)
         b = group.exact.intercept(W)
         yield (W, b) if span is None else (W @ span.basis, b + W @ span.origin)
         # No sooner than asked to: where groups of samples differ, the held-out error has several minima.

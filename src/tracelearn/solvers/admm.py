@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial, wraps
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -263,11 +264,12 @@ class Mixing:
 
         New steps rho (B,) begin a new memory. The first block of all is not remembered: its start may come from another solver.
         """
+        xp, apart, units = array_namespace(rho), (rho.shape[0], -1), rho[:, None]
         if rho is not self.rho or self.left == 0:
             return Mixing(rho=rho, left=self.left), end
-        xp, apart, own, ends = array_namespace(rho), (rho.shape[0], -1), [], (*self.ends, end)[-_MOST:]
+        ends, own = (*self.ends, end)[-_MOST:], []
         # What the next iteration depends on, forces in units of weights.
-        for name, unit in (("anchors", 1.0), ("duals", rho[:, None])):
+        for name, unit in (("anchors", 1.0), ("duals", units)):
             after, before = getattr(end[1], name), getattr(start[1], name)
             for new, old in zip(after, before, strict=True) if isinstance(after, tuple) else ((after, before),):
                 rows = xp.reshape(xp.moveaxis(new, 1, 0), apart), xp.reshape(xp.moveaxis(old, 1, 0), apart)
@@ -289,11 +291,14 @@ class Mixing:
         shares = xp.where(steady & near, shares, eye[-1:, :])
         weights, splits = zip(*ends, strict=True)
         each = xp.repeat(shares, weights[0].shape[0] // shares.shape[0], axis=0)
-        return found, (_mixed(each, 0, *weights), splits[0].map(partial(_mixed, each, 1), *splits[1:]))
+        parts = map(attrgetter("parts", "duals", "anchors"), splits)
+        return found, (_mixed(each, 0, *weights), Split(*map(partial(_mixed, each, 1), *parts)))
 
 
-def _mixed(shares: Array, axis: int, *arrays: Array) -> Array:
-    """Add up arrays by shares (T, M), with the tensors along an axis of each."""
+def _mixed(shares: Array, axis: int, *arrays: Any) -> Any:
+    """Add up arrays, or tuples of arrays, by shares (T, M), with the tensors along an axis of each."""
+    if isinstance(arrays[0], tuple):  # of blocks
+        return tuple(map(partial(_mixed, shares, axis), *arrays))
     xp, found, like = array_namespace(shares), 0.0, [1] * arrays[0].ndim
     like[axis] = -1
     for k, array in enumerate(arrays):

@@ -69,7 +69,7 @@ def newton(
             # There is no model, or it is no guide here; the bound of the curvature is, one pass an iteration.
             return _bounded(problems, found, spent, options)
         fit = problems.fit.exact() if step is None or _is_slow(found, step[0], error, tol) else problems.fit
-        problems = replace(problems, fit=fit, reference=problems.scale)
+        problems = replace(problems, fit=fit)
         found, at = (found, at) if step is None else step
 
 
@@ -94,7 +94,7 @@ def _stepped(
     nothing = problems.certified(W, problems.penalty.start(W), 0, proven=False)
     if model is None:
         return nothing, None
-    stated = replace(problems, fit=model, reference=problems.scale)
+    stated = replace(problems, fit=model)
     try:
         inner = _answer(stated, start, goal, limit, exact_ranks)
     except BreakdownError:

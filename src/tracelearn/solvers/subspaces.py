@@ -131,7 +131,7 @@ def _proximal_step(problems: Problems, rows: Array, at: Evaluation, goal: float,
     target = (nothing + 1.0) * constant / rows.shape[0]
     diagonal = Diagonal(xp.full_like(rows[0, :], curvature))
     model = Squares(diagonal, 0.5 * force, target, xp.zeros_like(problems.alpha), nothing, nothing)
-    stated = replace(problems, fit=model, reference=problems.scale)
+    stated = replace(problems, fit=model)
     return admm(stated, tol=goal, max_iter=_STEP, start=last, exact_ranks=False)
 
 
@@ -149,7 +149,7 @@ def _solved(
     """Solve the problem of the weights in subspaces, starting from where it stands."""
     small = problems.fit.within(wider)
     lead = problems.shape[: len(problems.shape) - len(wider.shape)]
-    inner = replace(problems, fit=small, shape=(*lead, *wider.core_shape), reference=problems.scale)
+    inner = replace(problems, fit=small, shape=(*lead, *wider.core_shape))
     core = partial(_projected, wider)
     start = replace(found, W=core(found.W), split=found.split.map(core))
     solve = newton if small.best_solver == "newton" else admm
