@@ -76,13 +76,11 @@ def _best(
     for W, b in walk:
         xp = array_namespace(W)
         rows, offset = xp.reshape(W, (F, S * K, -1)), xp.reshape(b, (F, S * K))
-        shift = -(rows @ design.source.centre)  # folds are compared about one mean, as in the search
         known, own = [], []
         for h, held in enumerate(design.held):
             at = slice(h * together, (h + 1) * together)
-            z = held.scores(rows[at, ...], offset[at, :])
-            moved = z + (shift - offset)[at, None, :]
-            known.append(to_numpy(design.statistics(held, rows[at, ...], shift[at, :], moved)).reshape(-1, S, K, 5))
+            z, _, part = design.statistics(held, rows[at, ...], offset[at, :], design.source.centre)
+            known.append(to_numpy(part).reshape(-1, S, K, 5))
             for index, scores in zip(held.index, to_numpy(z), strict=True):
                 sets = np.moveaxis(scores[: len(index)].reshape(-1, S, K), 0, 1)
                 own.append(judged(reading, scoring, order[:, index], sets))

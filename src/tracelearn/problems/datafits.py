@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
-from tracelearn.arrays.array_api import Array, array_namespace, is_on_gpu, move_to, to_numpy, to_single
+from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_on_gpu, move_to, to_numpy, to_single
 from tracelearn.arrays.linalg import cholesky_solver, positive_part
 from tracelearn.arrays.subspaces import Subspaces
 from tracelearn.moments import Moments
@@ -415,8 +415,9 @@ class SpectralGram(Gram):
 
     def single(self) -> SpectralGram:
         """Return the same in single precision; what is decomposed is decomposed in double first."""
-        found = SpectralGram(to_single(self.matrix))
-        found.__dict__["_eigen"] = tuple(map(to_single, self._eigen))
+        single, (values, vectors) = array_namespace(self.matrix).float32, self._eigen
+        found = SpectralGram(as_dtype(self.matrix, single))
+        found.__dict__["_eigen"] = as_dtype(values, single), as_dtype(vectors, single)
         return found
 
     def solver(self, shift: Array) -> Rows:
@@ -723,9 +724,10 @@ class Squares:
         sizes = [float(xp.sum(self.variances)), float(xp.max(self.target)), 1.0]  # type: ignore[arg-type]
         if not 1e-12 < min(sizes) <= max(sizes) < 1e12 or not isinstance(self.operator, Gram | InBasis):
             return self
-        names = ("cross", "target", "ridge", "x_mean", "y_mean", "variances")
-        found = dict(zip(names, map(to_single, attrgetter(*names)(self)), strict=True))
-        return replace(self, operator=self.operator.single(), **found)
+        found = {"operator": self.operator.single()}
+        for name in ("cross", "target", "ridge", "x_mean", "y_mean", "variances"):
+            found[name] = as_dtype(getattr(self, name), xp.float32)
+        return replace(self, **found)
 
     def take(self, problems: Array) -> Squares:
         """Keep some of the problems, or repeat them; groups must stay of equal length."""

@@ -316,9 +316,9 @@ class Samples:
     @property
     def rows(self) -> Array | None:
         """Of samples in memory all rows, where they are one array that is not sparse."""
-        like = self.like
-        whole = like is not None and not is_sparse(like) and like.shape[0] == self.n_samples
-        return like if whole else None
+        first = next(iter(self.blocks)).X if self.in_memory else None
+        whole = first is not None and not is_sparse(first) and first.shape[0] == self.n_samples
+        return first if whole else None
 
     @classmethod
     def of(cls, block: Block, shape: tuple[int, ...]) -> Samples:

@@ -182,8 +182,7 @@ class Principal:
         which takes longer.
         """
         samples, folds, fit_intercept = design.reduced, design.folds, design.fit_intercept
-        plain = samples.in_memory and not is_sparse(samples.like) and not samples.n_confounds
-        if not plain or not design.is_square or not folds.leaves_none_out:
+        if samples.rows is None or samples.n_confounds or not design.is_square or not folds.leaves_none_out:
             return None
         (block,) = samples.blocks
         xp = array_namespace(block.X)
@@ -260,12 +259,6 @@ class Held:
         total = xp.sum(weight, axis=1)
         rows, Y, share = _gathered(block.X, there), _gathered(block.Y, there), weight / total[:, None]
         return cls(rows, Y, share, [own[kept] for own, kept in zip(index, inside, strict=True)], to_numpy(total))
-
-    def scores(self, W: Array, b: Array) -> Array:
-        """Score the samples of each fold by its own rows of coordinates (G, R, r): (G, m, R)."""
-        if is_sparse(self.rows):
-            return (self.rows @ W[0, ...].T + b)[None, ...]
-        return self.rows @ array_namespace(W).matrix_transpose(W) + b[:, None, :]
 
 
 def found_classes(scores: Array) -> Array:
@@ -352,7 +345,7 @@ class Design:
             samples = samples.checked()
             for mask, own in zip(folds.masks[1], regressions, strict=True):
                 found.append(samples.take(mask).residual(own))
-        elif self.is_square and is_on_gpu(samples.like) and not samples.n_confounds and folds.are_alike:
+        elif self.is_square and is_on_gpu(samples.rows) and not samples.n_confounds and folds.are_alike:
             # As one: on a GPU calls cost more than products.
             found.append(Held.padded(next(iter(samples.blocks)), folds.index, folds.inside))
         else:
@@ -423,19 +416,26 @@ class Design:
         regression = samples.regression(centre=self.fit_intercept) if samples.n_confounds else None
         return found, datafit(samples.residual(regression), self.loss, self.form, **options)
 
-    def statistics(self, held: Any, W: Array, b: Array, scores: Array | None) -> Array:
-        """Find what held-out predictions and targets have in common, for G folds with rows W (G, R, r) each: (G, R, 5).
+    def statistics(self, held: Any, W: Array, b: Array, centre: Array) -> tuple[Array | None, Array, Array]:
+        """Score what G folds hold out by rows of coordinates W (G, R, r) and intercepts b (G, R).
 
-        For each row the means of predictions and targets, their variances about these, and their covariance.
+        Returns the scores (G, m, R), None where they stay elsewhere; other intercepts (G, R), with which folds are compared; and
+        what predictions by these and targets have in common, (G, R, 5): for each row their means, their variances about
+        these, and their covariance.
         """
         xp = array_namespace(W)
         link, count = self.loss.inverse_link, W.shape[1] // self.samples.n_targets
+        # Predictions of all folds are compared about one common mean: what folds differ in by their intercepts alone
+        # says nothing about how well samples are told apart. With a link the intercept belongs to the prediction.
+        linked, scores = self.loss.curvature is None, None
+        shift = b if linked else -(W @ centre)
         if isinstance(held, Moments):
-            W, b, cross = W[0, ...], b[0, :], xp.concat([held.cross] * count, axis=1)
+            rows, cross = W[0, ...], xp.concat([held.cross] * count, axis=1)
             y_mean, yy = (xp.concat([a] * count) for a in (held.y_mean, held.target_sq))
-            ss, sy = xp.sum((W @ held.gram) * W, axis=1), xp.sum(W * xp.matrix_transpose(cross), axis=1)
-            means, squares = [W @ held.x_mean + b, y_mean], [ss / held.weight, yy / held.weight, sy / held.weight]
-            return xp.stack([*means, *squares], axis=1)[None, ...]
+            ss, sy = xp.sum((rows @ held.gram) * rows, axis=1), xp.sum(rows * xp.matrix_transpose(cross), axis=1)
+            means = [rows @ held.x_mean + shift[0, :], y_mean]
+            known = xp.stack([*means, ss / held.weight, yy / held.weight, sy / held.weight], axis=1)
+            return None, shift, known[None, ...]
 
         def sums(Y: Array, share: Array, z: Array) -> Array:
             predicted, targets, share = link(z), xp.concat([Y] * count, axis=-1), share[..., None, :]
@@ -443,10 +443,14 @@ class Design:
             return xp.concat([*means, *squares, share @ (predicted * targets)], axis=-2)
 
         if isinstance(held, Held):
-            found = sums(held.Y, held.share, scores)
+            if is_sparse(held.rows):
+                scores = (held.rows @ W[0, ...].T + b)[None, ...]
+            else:
+                scores = held.rows @ xp.matrix_transpose(W) + b[:, None, :]
+            found = sums(held.Y, held.share, scores if linked else scores + (shift - b)[:, None, :])
         else:
             # The targets of many models are those of one, repeated: passes are shared by all of them.
-            found = held.total(lambda X, Y, share, z: sums(Y, share, z + b), held.scores(W[0, ...]))[None, ...]
+            found = held.total(lambda X, Y, share, z: sums(Y, share, z + shift), held.scores(W[0, ...]))[None, ...]
         means, squares = found[..., :2, :], found[..., 2:4, :] - found[..., :2, :] ** 2
         covariance = found[..., 4:, :] - found[..., :1, :] * found[..., 1:2, :]
-        return xp.matrix_transpose(xp.concat([means, squares, covariance], axis=-2))
+        return scores, shift, xp.matrix_transpose(xp.concat([means, squares, covariance], axis=-2))

@@ -481,13 +481,8 @@ class _Found:
         design, held, xp, (points, own) = self.design, self.design.held[h], array_namespace(rows), at
         G, C, K = rows.shape[0], len(own), design.samples.n_targets
         filled = points, own, slice(h * G, (h + 1) * G)
-        scores = held.scores(rows, offset) if isinstance(held, Held) else None
-        # Predictions of all folds are compared about one common mean: what folds differ in by their intercepts alone
-        # says nothing about how well samples are told apart. With a link the intercept belongs to the prediction.
-        linked = design.loss.curvature is None
-        shift = offset if linked else -(rows @ self.centre)
-        moved = scores if scores is None or linked else scores + (shift - offset)[:, None, :]
-        known = to_numpy(design.statistics(held, rows, shift, moved)).reshape(G, -1, C, K, 5)
+        scores, shift, statistics = design.statistics(held, rows, offset, self.centre)
+        known = to_numpy(statistics).reshape(G, -1, C, K, 5)
         mean, target, ss, yy, sy = np.moveaxis(known, -1, 0)
         self.statistics[filled] = np.moveaxis(known, 0, 2)
         if scores is None:  # a model is kept; classes are found in one pass when all are known

@@ -19,7 +19,7 @@ import numpy as np
 from scipy.optimize import nnls
 from sklearn.base import clone
 
-from tracelearn.arrays.array_api import Array, array_namespace, is_sparse, to_numpy
+from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
 from tracelearn.errors import warn
 from tracelearn.estimators.base import TraceNormModel
 from tracelearn.features import (
@@ -255,7 +255,7 @@ class Shown:
         Where alphas, ridges or folds are given, all of them choose.
         """
         n, p, options = self.folds.n, self.samples.n_features, self.options
-        here = self.samples.in_memory and not is_sparse(self.samples.like) and self.judge.loss.has_moments
+        here = self.samples.rows is not None and self.judge.loss.has_moments
         given = not isinstance(options.alphas, Integral) or not isinstance(options.cv, Integral)
         if not here or given or not isinstance(options.ridges, str):
             return self
@@ -404,7 +404,7 @@ def _asks_more(session: Session, best: Table) -> bool:
     options, samples = session.options, session.shown.samples
     named = isinstance(options.views, str) and options.views != "auto"
     asked = options.views is None or named or options.scoring is not None or not isinstance(options.ridges, str)
-    here = samples.in_memory and not is_sparse(samples.like) and not samples.n_confounds
+    here = samples.rows is not None and not samples.n_confounds
     asked |= options.keep_moments or options.one_standard_error or best.candidate.target_mode
     # The model has another loss than was asked for where that is "auto".
     asks_loss = options.loss is not session.model.loss
@@ -440,10 +440,10 @@ def _by_log_loss(session: Session, best: Table) -> Table:
 def _choose_views(session: Session) -> str:
     """Name the views to show: those that were asked for, or the best of those that suit the samples."""
     options, shown, samples = session.options, session.shown, session.shown.samples
-    if options.views is None or not samples.in_memory or is_sparse(samples.like):
+    rows: Any = samples.rows
+    if options.views is None or rows is None:
         return "raw"
     if isinstance(options.views, str) and options.views == "auto":
-        rows: Any = samples.rows
         positive = bool(array_namespace(rows).all(rows > 0))
         modes, n = getattr(session.model, "modes_", None), shown.folds.n
         names, reason = possible_views(samples.shape, options.time_axis, n=n, positive=positive, modes=modes)
