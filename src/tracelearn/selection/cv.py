@@ -22,7 +22,7 @@ from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, mo
 from tracelearn.errors import warn
 from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
 from tracelearn.estimators.base import TraceNormModel, ZeroWeightsWarning
-from tracelearn.losses import Loss, Multinomial, as_loss
+from tracelearn.losses import Loss, Multinomial
 from tracelearn.problems.batch import choose_form
 from tracelearn.samples.checks import learning
 from tracelearn.samples.samples import Samples, as_raw
@@ -228,14 +228,15 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
 
     def _last_fit(self, session: Session, best: Table, view: View) -> Any:
         """Fit the model that was chosen to all samples, as the view shows them."""
-        chosen, samples, loss, read = best.candidate, session.whole.samples, session.whole.judge.loss, session.model
+        chosen, samples, read = best.candidate, session.whole.samples, session.model
         options: dict[str, Any] = {"alpha": self.alpha_, "ridge": self.ridge_, "mode_weights": chosen.mode_weights}
         options["target_mode"] = chosen.target_mode
         if view.penalty is not None:
             options["penalty"] = view.penalty
         if chosen.logistic:
-            options["loss"], loss = "logistic", as_loss("logistic", classes=True, n_targets=samples.n_targets)
+            options["loss"] = "logistic"
         model = self._new_model(**options)
+        loss = model._loss(samples.n_targets)
         for attribute in ("classes_", "_single", "_dtype", "_flat", "n_features_in_", "feature_names_in_", "modes_"):
             if hasattr(read, attribute):
                 setattr(model, attribute, getattr(read, attribute))
