@@ -31,7 +31,6 @@ __all__ = [
     "Poisson",
     "Squared",
     "SquaredHinge",
-    "as_loss",
     "n_columns",
     "softmax",
 ]
@@ -133,27 +132,6 @@ class Loss:
 def n_columns(n_classes: int) -> int:
     """Count the targets that code some classes: one column for two classes, else one for each."""
     return 1 if n_classes == 2 else n_classes
-
-
-def as_loss(given: Any, *, classes: bool, n_targets: int = 1) -> Loss:
-    """Make a loss of its name, or take an object that is one, for so many columns of targets; refuse one for other targets.
-
-    Examples
-    --------
-    >>> from tracelearn.losses import Huber, as_loss
-    >>> as_loss("huber", classes=False), as_loss(Huber(delta=2.0), classes=False)
-    (Huber(delta=1.35), Huber(delta=2.0))
-    """
-    loss: Loss = LOSSES[given]() if isinstance(given, str) and given in LOSSES else given
-    wanted = "for_classes" if classes else "for_numbers"
-    if isinstance(loss, str) or not getattr(loss, wanted, False):
-        names = sorted(name for name, known in LOSSES.items() if getattr(known, wanted))
-        raise ValueError(
-            f"Expected a loss for {'classes' if classes else 'numbers'}, one of {', '.join(map(repr, names))} or an object "
-            f"that is one, got {given!r}: choose one of these, or derive a class from tracelearn.losses.Loss."
-        )
-    other = loss.for_one if n_targets == 1 else loss.for_several
-    return loss if other is None else LOSSES[other]()
 
 
 def _pulls(loss: Loss, shift: Array, y: Array, z: Array, share: Array) -> Array:

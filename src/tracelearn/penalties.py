@@ -305,7 +305,8 @@ class _Terms:
             kind = type(atom) if vars(atom).keys() == {"mode"} else atom
             groups.setdefault((kind, tuple(views[m].shape)), []).append(m)
         for group in groups.values():
-            own, thresholds = [], []
+            own: list[Array] = []
+            thresholds: list[Array] = []
             for m in group:
                 own.append(views[m])
                 thresholds.append(None if level is None else weights[m] * level)

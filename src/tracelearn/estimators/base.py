@@ -30,7 +30,7 @@ from tracelearn.arrays.linalg import mode_scales
 from tracelearn.confounds import Regression
 from tracelearn.errors import warn
 from tracelearn.estimators.weights import WeightsInModes
-from tracelearn.losses import Loss, as_loss
+from tracelearn.losses import LOSSES, Loss
 from tracelearn.moments import Moments
 from tracelearn.penalties import as_penalty
 from tracelearn.problems.batch import Problems, Solution, choose_form, datafit, share_of_alpha_max
@@ -181,7 +181,19 @@ class TraceNormModel(WeightsInModes, TensorInput):
     # --- samples -----------------------------------------------------------------------------------------------------
 
     def _loss(self, n_targets: int = 1) -> Loss:
-        return as_loss(self.loss, classes=self._learns_classes, n_targets=n_targets)
+        """Make the loss of its name, or take an object that is one, for so many columns; refuse one for other targets."""
+        loss = LOSSES[self.loss]() if isinstance(self.loss, str) and self.loss in LOSSES else self.loss
+        wanted = "for_classes" if self._learns_classes else "for_numbers"
+        if isinstance(loss, str) or not getattr(loss, wanted, False):
+            names = sorted(name for name, known in LOSSES.items() if getattr(known, wanted))
+            kind = "classes" if self._learns_classes else "numbers"
+            raise ValueError(
+                f"Expected a loss for {kind}, one of {', '.join(map(repr, names))} or an object that is one, got {self.loss!r}: "
+                "choose one of these, or derive a class from tracelearn.losses.Loss."
+            )
+        other = loss.for_one if n_targets == 1 else loss.for_several
+        found: Loss = loss if other is None else LOSSES[other]()
+        return found
 
     def _read(self, raw: Raw, *, reset: bool = True, **known: Any) -> Samples:
         """Check samples: those in memory at once, others whenever a block of them is read."""

@@ -25,7 +25,6 @@ from tracelearn.arrays.array_api import (
     block_bytes,
     is_sparse,
     move_to,
-    take_rows,
     to_numpy,
 )
 from tracelearn.arrays.linalg import mode_scales
@@ -238,10 +237,11 @@ class Block:
 
     def take(self, index: Array) -> Block:
         """Keep some of the samples."""
-        index = move_to(index, self.X)
-        weight = None if self.weight is None else take_rows(self.weight, index)
-        confounds = None if self.confounds is None else take_rows(self.confounds, index)
-        return Block(take_rows(self.X, index), take_rows(self.Y, index), weight, self.first, confounds)
+        xp, index = array_namespace(self.Y), move_to(index, self.Y)
+        X = self.X[index] if is_sparse(self.X) else xp.take(self.X, index, axis=0)
+        weight = None if self.weight is None else xp.take(self.weight, index, axis=0)
+        confounds = None if self.confounds is None else xp.take(self.confounds, index, axis=0)
+        return Block(X, xp.take(self.Y, index, axis=0), weight, self.first, confounds)
 
     def checked(self, shape: tuple[int, ...]) -> Block:
         """Refuse NaN, infinity and numbers whose products leave the range of floating point; widen the rows."""

@@ -23,7 +23,7 @@ from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, mo
 from tracelearn.errors import warn
 from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
 from tracelearn.estimators.base import TraceNormModel, ZeroWeightsWarning
-from tracelearn.losses import Loss, Multinomial, as_loss
+from tracelearn.losses import Loss, Multinomial
 from tracelearn.problems.batch import choose_form
 from tracelearn.samples.checks import learning
 from tracelearn.samples.samples import Samples, as_raw
@@ -215,13 +215,13 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
 
     def _last_fit(self, session: Session, best: Table, at: int, view: View) -> Any:
         """Fit the model that was chosen to all samples, as the view shows them."""
-        chosen, samples, loss, read = best.candidate, session.whole.samples, session.whole.judge.loss, session.model
+        chosen, samples, read = best.candidate, session.whole.samples, session.model
         options: dict[str, Any] = {"alpha": float(best.alphas[at]), "ridge": float(best.ridges[at])}
         options |= {"mode_weights": chosen.mode_weights, "target_mode": chosen.target_mode}
         if view.penalty is not None:
             options["penalty"] = view.penalty
         if chosen.logistic:
-            options["loss"], loss = "logistic", as_loss("logistic", classes=True, n_targets=samples.n_targets)
+            options["loss"] = "logistic"
         model = self._new_model(**options)
         for attribute in ("classes_", "_single", "_dtype", "_flat", "n_features_in_", "feature_names_in_", "modes_"):
             if hasattr(read, attribute):
@@ -242,7 +242,8 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
                 model._fit_moments(design.moments.whole, warm=False, keep=self.keep_moments)
             else:
                 known = _exact(design, model.ridge) if usable and design.span is not None else None
-                model._learn_from(_for_softmax(samples) if chosen.logistic else samples, loss, known)
+                own = _for_softmax(samples) if chosen.logistic else samples
+                model._learn_from(own, model._loss(own.n_targets), known)
         return model
 
     def _show(self, session: Session, best: Table, at: int) -> None:
