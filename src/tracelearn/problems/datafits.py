@@ -350,8 +350,9 @@ class Gram:
     _last: dict[float, Rows] = field(default_factory=dict, init=False, repr=False)
 
     def apply(self, rows: Array) -> Array:
-        """Multiply every row."""
-        return rows @ self.matrix
+        """Multiply every row, by its own matrix where there are several."""
+        xp, groups = array_namespace(rows), self.matrix.shape[:-2]
+        return xp.reshape(xp.reshape(rows, (*groups, -1, rows.shape[1])) @ self.matrix, rows.shape)
 
     def single(self) -> Gram:
         """Return the same in single precision."""
@@ -402,11 +403,6 @@ class SpectralGram(Gram):
     def n_groups(self) -> int:  # type: ignore[override]
         """The number of matrices."""
         return 1 if self.matrix.ndim == 2 else int(self.matrix.shape[0])
-
-    def apply(self, rows: Array) -> Array:
-        """Multiply every row by its matrix."""
-        xp, groups = array_namespace(rows), self.matrix.shape[:-2]
-        return xp.reshape(xp.reshape(rows, (*groups, -1, rows.shape[1])) @ self.matrix, rows.shape)
 
     @cached_property
     def _eigen(self) -> tuple[Array, Array]:

@@ -641,25 +641,6 @@ class _Softmax:
     shares: Array  # (B, 1, n)
     pull: Array  # twice the ridge of each column of the weights, (B, 1, r)
 
-    def solved(self, D: Array) -> Array:
-        """Minimise from D on, by Newton's method with conjugate gradients; a step is halved until the objective falls."""
-        xp, look_every = array_namespace(D), _FEW if is_on_gpu(D) else 1
-        value, P, force, diagonal, weights = replayed(D, _evaluated, self, D)
-        for _ in range(_STEPS):
-            apply, none = partial(_curved, self, P, weights), xp.zeros_like(force[:, 0])
-            found = conjugate_gradients(apply, force, none, diagonal, tol=0.25, look_every=look_every)
-            step, fall = xp.reshape(found, D.shape), 0.5 * xp.sum(force * found, axis=1)
-            for _ in range(_STEPS):
-                after, P, force, diagonal, weights = replayed(D, _evaluated, self, D + step)
-                rises = after > value + 1e-14
-                if not bool(xp.any(rises)):
-                    break
-                step = xp.where(rises[:, None, None], 0.5 * step, step)
-            D, value = D + step, after
-            if bool(xp.all(fall <= _ENOUGH * value + _NOTHING)):
-                break
-        return D
-
 
 def _evaluated(fit: _Softmax, D: Array) -> tuple[Array, Array, Array, Array, Array]:
     """Return the objectives (B,) and the probabilities (B, K, n), and what Newton's method needs.
@@ -727,10 +708,25 @@ def softmax_regression(
     inside = xp.astype(xp.arange(rows.shape[1], device=device(X)) < size, X.dtype)
     kind = {"dtype": X.dtype, "device": device(X)}
     centre, D = centre + xp.zeros((B, X.shape[1], K), **kind), xp.zeros((B, K, rows.shape[1]), **kind)
-    given, found = xp.matrix_transpose(X @ centre), []
+    given, none, found = xp.matrix_transpose(X @ centre), xp.zeros((B,), **kind), []
+    look_every = _FEW if is_on_gpu(D) else 1
     for ridge in ridges:
-        pull = xp.reshape(2.0 * ridge * xp.ones((B,), **kind), (B, 1, 1)) * inside
-        D = _Softmax(rows, given, xp.matrix_transpose(Y), shares[:, None, :], pull).solved(D)
+        pull = xp.reshape(2.0 * ridge + none, (B, 1, 1)) * inside
+        fit = _Softmax(rows, given, xp.matrix_transpose(Y), shares[:, None, :], pull)
+        value, P, force, diagonal, weights = replayed(D, _evaluated, fit, D)
+        for _ in range(_STEPS):  # of Newton's method; a step is halved until the objective falls
+            apply = partial(_curved, fit, P, weights)
+            turn = conjugate_gradients(apply, force, none, diagonal, tol=0.25, look_every=look_every)
+            step, fall = xp.reshape(turn, D.shape), 0.5 * xp.sum(force * turn, axis=1)
+            for _ in range(_STEPS):
+                after, P, force, diagonal, weights = replayed(D, _evaluated, fit, D + step)
+                rises = after > value + 1e-14
+                if not bool(xp.any(rises)):
+                    break
+                step = xp.where(rises[:, None, None], 0.5 * step, step)
+            D, value = D + step, after
+            if bool(xp.all(fall <= _ENOUGH * value + _NOTHING)):
+                break
         A = centre + axes @ xp.matrix_transpose(D[:, :, :size])
         offset = xp.sum(D[:, :, size:], axis=2) - middle @ A
         found.append(xp.concat([A, offset[:, None, :]], axis=1))
