@@ -122,7 +122,7 @@ class Problem:
         """The best known answer, certified to a gap of 1e-11 where that is reached."""
         fit = self.datafit
         problems = Problems(fit, self.penalty, np.array([self.alpha]), self.weight_shape, fit.at_zero.value)
-        found = SOLVERS[self.datafit.best_solver](problems, tol=1e-11, max_iter=_PATIENCE, exact_ranks=False)
+        found = SOLVERS[self.datafit.solvers.best](problems, tol=1e-11, max_iter=_PATIENCE, exact_ranks=False)
         return Reference(float(found.objective[0]), found.split, float(found.gap[0]))
 
     @property

@@ -400,7 +400,7 @@ class TraceNormModel(WeightsInModes, TensorInput):
             alpha = share_of_alpha_max(fit, penalty, shape, _SHARE)
         else:
             alpha = array_namespace(scale).full_like(scale, float(self.alpha))
-        solver = fit.best_solver if isinstance(self.solver, str) and self.solver == "auto" else self.solver
+        solver = fit.solvers.best if isinstance(self.solver, str) and self.solver == "auto" else self.solver
         solver = SOLVERS.get(solver) if isinstance(solver, str) else solver
         if not callable(solver):
             raise ValueError(
@@ -428,7 +428,7 @@ class TraceNormModel(WeightsInModes, TensorInput):
             if self.verbose > 1:
                 self._report(f"iteration {so_far.n_iter}, relative duality gap {gap:.1e}")
 
-        if self.solver == "auto" and fit.best_solver == "subspaces":
+        if self.solver == "auto" and fit.solvers.best == "subspaces":
             few = "subspaces: two passes for the best weights in subspaces of the modes, which then grow"
             many = "apg-adm: some term of the penalty is no trace norm, so every gradient is a pass"
             self._report(few if penalty.is_invariant else many)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from operator import attrgetter
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -31,6 +31,7 @@ __all__ = [
     "Gram",
     "InBasis",
     "Modelled",
+    "Solvers",
     "SpectralGram",
     "Squares",
     "least_value",
@@ -75,6 +76,13 @@ class Evaluation(Protocol):
         """
 
 
+class Solvers(NamedTuple):
+    """The names of solvers: for an answer, and for a path to choose alpha by, which needs no small gap."""
+
+    best: str
+    path: str
+
+
 class DataFit(Protocol):
     """What a solver asks of the data fit."""
 
@@ -99,12 +107,8 @@ class DataFit(Protocol):
         """The number p of features."""
 
     @property
-    def best_solver(self) -> str:
-        """The solver that suits this form: by factorisation, by models of second order, or by gradients alone."""
-
-    @property
-    def path_solver(self) -> str:
-        """The solver that suits a path for choosing alpha, which needs no small gap."""
+    def solvers(self) -> Solvers:
+        """The solvers that suit this form: by factorisation, by models of second order, or by gradients alone."""
 
     @property
     def at_zero(self) -> Evaluation:
@@ -586,14 +590,9 @@ class Squares:
         return int(self.cross.shape[1])
 
     @property
-    def best_solver(self) -> str:
-        """ADMM, where the system can be factored."""
-        return "admm" if self.operator.has_factor else "subspaces"
-
-    @property
-    def path_solver(self) -> str:
-        """ADMM, or gradients: a path is for choosing, and each costs one pass."""
-        return "admm" if self.operator.has_factor else "apg-adm"
+    def solvers(self) -> Solvers:
+        """ADMM, where the system can be factored; else for a path gradients, of which each costs one pass."""
+        return Solvers("admm", "admm") if self.operator.has_factor else Solvers("subspaces", "apg-adm")
 
     @classmethod
     def of(
@@ -758,9 +757,9 @@ class Modelled(Squares):
         return cls(**(own | known))
 
     @property
-    def best_solver(self) -> str:
-        """Newton's method, with the model in place of the Hessian."""
-        return "newton"
+    def solvers(self) -> Solvers:
+        """Newton's method, with the model in place of the Hessian; for a path gradients."""
+        return Solvers("newton", super().solvers.path)
 
     @property
     def model_error(self) -> float:

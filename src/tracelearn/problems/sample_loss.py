@@ -17,6 +17,7 @@ from tracelearn.moments import Fold, Moments
 from tracelearn.problems.datafits import (
     Gram,
     InBasis,
+    Solvers,
     SpectralGram,
     Squares,
     least_value,
@@ -244,15 +245,15 @@ class SampleLoss:
         return self.n_features if rows is None else min(rows.shape)
 
     @property
-    def best_solver(self) -> str:
-        """Newton's method, where a Hessian can be factored; else that of weights in subspaces."""
-        return "subspaces" if self.matrix_free else "newton"
+    def solvers(self) -> Solvers:
+        """Newton's method, where a Hessian can be factored; else that of weights in subspaces, and for a path gradients.
 
-    @property
-    def path_solver(self) -> str:
-        """Newton's method, unless targets that are coupled make its Hessian expensive: ADMM comes close enough sooner."""
+        Where targets that are coupled make the Hessian expensive, ADMM comes close enough for a path sooner.
+        """
+        if self.matrix_free:
+            return Solvers("subspaces", "apg-adm")
         few = self.loss.is_separable or self.samples.n_targets * self._n_unknowns <= _SMALL_HESSIAN
-        return "apg-adm" if self.matrix_free else "newton" if few else "admm"
+        return Solvers("newton", "newton" if few else "admm")
 
     @cached_property
     def operator(self) -> Operator:

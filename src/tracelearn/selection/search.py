@@ -318,7 +318,7 @@ def _jobs(
                 exact = exact.take(xp.asarray(index, device=device(exact.ridge)))
             kind = {"dtype": exact.ridge.dtype, "device": device(exact.ridge)}
             exact = replace(exact, ridge=xp.asarray(np.tile(np.repeat(ridges, each), F), **kind))
-            rough = exact.single() if exact.path_solver == "admm" and isinstance(exact, Squares) else exact
+            rough = exact.single() if exact.solvers.path == "admm" and isinstance(exact, Squares) else exact
             kind = {"dtype": rough.ridge.dtype, "device": device(rough.ridge)}
             if order > 2 and len(set(weights)) > 1:  # each problem weighs the modes as its candidate does
                 columns = xp.asarray(np.tile(np.repeat(weights, each, axis=0), (F, 1)).T, **kind)  # (N, B)
@@ -339,12 +339,12 @@ def path(
     progress: Callable[[float], bool] = lambda share: False,
 ) -> Iterator[tuple[Array, Array]]:
     """Solve for each alpha in turn, from the one before; yield rows of coordinates (B K, r) and intercepts (B K,)."""
-    fit, span = group.fit, design.span
+    fit, span, name = group.fit, design.span, group.fit.solvers.path
     # On our own grid: the more features, the fewer iterations, since each costs their square.
-    most = int(np.clip(4e6 / design.samples.n_features**2, *_ITERATIONS)) if fit.path_solver == "admm" else 12
+    most = int(np.clip(4e6 / design.samples.n_features**2, *_ITERATIONS)) if name == "admm" else 12
     limit = min(max_iter, _GIVEN if given else most)
     # Few iterations from the alpha before are enough to choose by, and a certificate would end none of them.
-    options = {"check_every": 10 if limit > 10 else None} if fit.path_solver == "admm" else {}
+    options = {"check_every": 10 if limit > 10 else None} if name == "admm" else {}
     found: Solution | None = None
     before, xp = 1.0, array_namespace(group.top)
     top = xp.where(group.top > 0, group.top, xp.ones_like(group.top))
@@ -354,8 +354,7 @@ def path(
         strength = xp.full_like(top, float(alpha)) if given else top * float(alpha)
         problems = Problems(fit, group.penalty, strength, design.shape, fit.at_zero.value, penalised=bool(alpha > 0))
         most = limit if found is not None else 2 * limit
-        solver = SOLVERS[fit.path_solver]
-        found = solver(problems, tol=_TOL, max_iter=most, start=found, exact_ranks=False, **options)
+        found = SOLVERS[name](problems, tol=_TOL, max_iter=most, start=found, exact_ranks=False, **options)
         before = float(alpha)
         W = as_dtype(xp.reshape(found.W, (-1, design.samples.n_features)), group.exact.ridge.dtype)
         b = group.exact.intercept(W)
@@ -468,10 +467,8 @@ class _Found:
             at = slice(first, first + len(some)), own
             for k in range(0, len(folds), together):
                 # Folds first: (G, points x candidates x K, r).
-                part, offset = (
-                    xp.moveaxis(W[:, k : k + together, ...], 1, 0),
-                    xp.moveaxis(b[:, k : k + together, :], 1, 0),
-                )
+                some_folds = slice(k, k + together)
+                part, offset = xp.moveaxis(W[:, some_folds, ...], 1, 0), xp.moveaxis(b[:, some_folds, :], 1, 0)
                 part = xp.reshape(part, (together, -1, part.shape[-1]))
                 self._judge_part(folds[k] // together, at, part, xp.reshape(offset, (together, -1)))
             first += len(some)

@@ -152,7 +152,7 @@ def _solved(
     inner = replace(problems, fit=small, shape=(*lead, *wider.core_shape))
     core = partial(_projected, wider)
     start = replace(found, W=core(found.W), split=found.split.map(core))
-    solve = newton if small.best_solver == "newton" else admm
+    solve = newton if small.solvers.best == "newton" else admm
     return solve(inner, tol=goal, max_iter=max_iter, start=start, exact_ranks=exact_ranks)
 
 
