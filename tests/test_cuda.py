@@ -179,9 +179,9 @@ def test_elsewhere_a_call_is_a_call_and_repeats_what_is_carried():
 def as_on_a_gpu(monkeypatch):
     """Let searches batch what they do as on a GPU; nothing is recorded."""
     from tracelearn.problems import datafits
-    from tracelearn.selection import calibration, folds, search
+    from tracelearn.selection import folds, search
 
-    for module in (calibration, datafits, folds, search):
+    for module in (datafits, folds, search):
         monkeypatch.setattr(module, "is_on_gpu", lambda X: True)
     monkeypatch.setattr(datafits, "_WAITS", 8)
 
