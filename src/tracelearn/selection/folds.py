@@ -331,8 +331,8 @@ class Design:
         # What ridge regression is found from, and the mean of all samples.
         self.source: Any = (self.principal or self.moments) if self.is_square else None
         # Logistic regression is soon done with few weights, and few numbers read for each of them.
-        weights = self.reduced.n_features * max(2, K)
-        self.is_small = weights <= _MOST_WEIGHTS and weights * n <= _MOST_PRODUCTS
+        unknowns = self.reduced.n_features * max(2, K)
+        self.is_small = unknowns <= _MOST_WEIGHTS and unknowns * n <= _MOST_PRODUCTS
 
     def _held_out(self) -> tuple[list[Any], Array]:
         """List what each fold holds out, and its weight: in memory, else as moments, or as samples where they are."""
