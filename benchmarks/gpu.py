@@ -148,7 +148,7 @@ def phases(n: int, dtype: str, device: str, repeats: int) -> dict[str, float]:
 
     def solve(fit: Squares, **options: Any) -> Any:
         alpha = torch.full_like(fit.target, ALPHA)
-        problems = Problems(fit, as_penalty("overlapped", SHAPE), alpha, SHAPE)
+        problems = Problems(fit, as_penalty("overlapped", SHAPE), alpha, SHAPE, fit.at_zero.value)
         return admm(problems, **{"tol": TOL, **options})
 
     def factored(seed: int) -> Squares:

@@ -105,7 +105,8 @@ class Problem:
 
     def stated(self) -> Problems:
         """State the whole problem, from the samples."""
-        return Problems(self.state(), self.penalty, np.array([self.alpha]), self.weight_shape)
+        fit = self.state()
+        return Problems(fit, self.penalty, np.array([self.alpha]), self.weight_shape, fit.at_zero.value)
 
     @cached_property
     def datafit(self) -> DataFit:
@@ -119,8 +120,9 @@ class Problem:
     @cached_property
     def reference(self) -> Reference:
         """The best known answer, certified to a gap of 1e-11 where that is reached."""
-        problems = Problems(self.datafit, self.penalty, np.array([self.alpha]), self.weight_shape)
-        found = SOLVERS[self.datafit.best_solver](problems, tol=1e-11, max_iter=_PATIENCE, exact_ranks=False)
+        fit = self.datafit
+        problems = Problems(fit, self.penalty, np.array([self.alpha]), self.weight_shape, fit.at_zero.value)
+        found = SOLVERS[self.datafit.solvers.best](problems, tol=1e-11, max_iter=_PATIENCE, exact_ranks=False)
         return Reference(float(found.objective[0]), found.split, float(found.gap[0]))
 
     @property
@@ -157,7 +159,8 @@ class Judge:
         best of the solver's own, the one of the best known answer, and none.
         """
         own = self.problem
-        problems = Problems(own.datafit, own.penalty, np.array([own.alpha]), own.weight_shape)
+        fit = own.datafit
+        problems = Problems(fit, own.penalty, np.array([own.alpha]), own.weight_shape, fit.at_zero.value)
         at, W = own.datafit.evaluate(W.reshape(own.n_targets, -1)), W.reshape(-1, *own.weight_shape)
         splits = {id(s): s for s in (None, self.reference.split, split)}.values()
         proofs = [certify(problems, W, evidence, at) for evidence in splits]

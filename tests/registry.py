@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from tracelearn.losses import LOSSES
-from tracelearn.penalties import ATOMS, L1, PENALTIES, Blocks, GroupL2, Latent, Nuclear, Overlap
+from tracelearn.penalties import ATOMS, L1, PENALTIES, Blocks, GroupL2, Latent, Nuclear, Overlap, as_penalty
 
 MODE_WEIGHTS = (0.5, 1.5, 1.0, 0.25)
 
@@ -53,10 +53,10 @@ def penalties(shapes, weighted=(None, MODE_WEIGHTS)):
     found = {}
     for shape in shapes:
         place = "x".join(map(str, shape))
-        for name, make in PENALTIES.items():
+        for name in PENALTIES:
             for weights in weighted:
                 label = f"{name}-{place}{'-weighted' if weights else ''}"
-                found[label] = make(shape, weights and weights[: len(shape)]), shape
+                found[label] = as_penalty(name, shape, weights and weights[: len(shape)]), shape
     found |= {name: (penalty, (4, 3, 2)) for name, penalty in sums((4, 3, 2)).items()}
     found["blocks"] = blocks()
     return found

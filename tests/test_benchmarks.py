@@ -37,7 +37,7 @@ def test_the_gap_bounds_the_error_of_any_weights_and_closes_at_the_best_known_an
     for scale in (0.0, 0.01, 1.0):
         error, gap = judge.measure(scale * rng.standard_normal((problem.n_targets, problem.rows.shape[1])))
         assert 0.0 < error <= gap
-    found = SOLVERS[problem.datafit.best_solver](problem.stated(), tol=1e-9, max_iter=20_000)
+    found = SOLVERS[problem.datafit.solvers.best](problem.stated(), tol=1e-9, max_iter=20_000)
     error, gap = judge.measure(found.W, found.split)
     assert error <= gap <= 1e-7
 

@@ -9,7 +9,7 @@ from oracle import centred, matricize, minimise, spectral
 
 from tracelearn import Moments
 from tracelearn.losses import LOSSES, Logistic
-from tracelearn.penalties import PENALTIES, Split
+from tracelearn.penalties import PENALTIES, Split, as_penalty
 from tracelearn.problems.batch import Problems, alpha_max, certify
 from tracelearn.problems.datafits import Squares
 from tracelearn.problems.sample_loss import SampleLoss
@@ -21,11 +21,11 @@ SHAPES = [(5,), (3, 4), (3, 3, 2), (2, 3, 2, 2)]
 
 def gap_at(fit, penalty, W, split, alpha):
     """Return objective and gap."""
-    return certify(Problems(fit, penalty, alpha, W.shape[1:]), W, split)
+    return certify(Problems(fit, penalty, alpha, W.shape[1:], fit.at_zero.value), W, split)
 
 
 def solve(fit, penalty, alpha, shape, **options):
-    return admm(Problems(fit, penalty, alpha, shape), **options)
+    return admm(Problems(fit, penalty, alpha, shape, fit.at_zero.value), **options)
 
 
 @given(
@@ -39,7 +39,7 @@ def solve(fit, penalty, alpha, shape, **options):
 def test_the_gap_bounds_the_excess_at_any_point_with_any_evidence(seed, name, shape, share, ridge):
     rng = np.random.default_rng(seed)
     X, y = rng.standard_normal((25, *shape)), rng.standard_normal(25)
-    fit, penalty = Squares.of(Moments.of(X, y), ridge=ridge), PENALTIES[name](shape)
+    fit, penalty = Squares.of(Moments.of(X, y), ridge=ridge), as_penalty(name, shape)
     alpha = share * alpha_max(fit, penalty, shape)
     A, b = centred(X, y)
     optimum, truth = minimise(A, b, alpha[0], shape, penalty, ridge=ridge)
@@ -89,7 +89,7 @@ del LOSSES["unbalanced"]  # one of this file, and no registry's
 
 def test_forces_that_a_free_intercept_does_not_balance_prove_nothing(rng):
     X, y = rng.standard_normal((60, 6)), np.where(np.arange(60) % 6 == 0, 1.0, -1.0)[:, None]
-    samples, penalty = Samples.of(Block(X, y), (2, 3)).checked(), PENALTIES["overlapped"]((2, 3))
+    samples, penalty = Samples.of(Block(X, y), (2, 3)).checked(), as_penalty("overlapped", (2, 3))
     right, wrong = (SampleLoss.of(loss, samples) for loss in (Logistic(), Unbalanced()))
     alpha = 0.5 * alpha_max(right, penalty, (2, 3))
     optimum = solve(right, penalty, alpha, (2, 3), tol=1e-9).objective[0]
@@ -108,7 +108,7 @@ def test_the_gap_of_the_overlapped_norm_is_the_formula_of_the_design_computed_fr
     n, order = 25, len(shape)
     X, y, W = rng.standard_normal((n, *shape)) + 1.0, rng.standard_normal(n) + 3.0, 0.3 * rng.standard_normal(shape)
     theta, alpha = (0.5, 1.0, 0.7, 0.2)[:order], 0.3
-    penalty, fit = PENALTIES["overlapped"](shape, theta), Squares.of(Moments.of(X, y), ridge=ridge)
+    penalty, fit = as_penalty("overlapped", shape, theta), Squares.of(Moments.of(X, y), ridge=ridge)
     split = penalty.start(W[None])
     split = Split(split.parts, rng.standard_normal(split.duals.shape), split.anchors)
 
@@ -133,7 +133,7 @@ def test_the_gap_of_the_overlapped_norm_is_the_formula_of_the_design_computed_fr
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("spectral_system", [False, True])
 def test_at_alpha_max_the_answer_is_zero_at_once(tiny, name, shape, spectral_system):
-    fit, penalty = Squares.of(Moments.of(*tiny(shape)), spectral=spectral_system), PENALTIES[name](shape)
+    fit, penalty = Squares.of(Moments.of(*tiny(shape)), spectral=spectral_system), as_penalty(name, shape)
     top = alpha_max(fit, penalty, shape)
     zero = np.zeros((1, *shape))
     assert gap_at(fit, penalty, zero, None, top * (1 + 1e-12))[1][0] <= 1e-10
@@ -146,7 +146,7 @@ def test_at_alpha_max_the_answer_is_zero_at_once(tiny, name, shape, spectral_sys
 @pytest.mark.parametrize("name", PENALTIES)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_below_the_true_threshold_the_answer_is_not_zero(tiny, name, shape):
-    fit, penalty = Squares.of(Moments.of(*tiny(shape))), PENALTIES[name](shape)
+    fit, penalty = Squares.of(Moments.of(*tiny(shape))), as_penalty(name, shape)
     gradient = fit.at_zero.gradient.reshape(1, *shape)
     # Exact for latent norms and up to order 2; else <G, G> / norm(G) is below the true one.
     exact = name != "overlapped" or len(shape) <= 2
@@ -159,14 +159,14 @@ def test_below_the_true_threshold_the_answer_is_not_zero(tiny, name, shape):
 
 @pytest.mark.parametrize("shape", [(3, 3, 2), (2, 3, 2, 2)])
 def test_the_bound_on_alpha_max_is_at_most_a_third_above_the_true_one(tiny, shape):
-    fit, penalty = Squares.of(Moments.of(*tiny(shape))), PENALTIES["overlapped"](shape)
+    fit, penalty = Squares.of(Moments.of(*tiny(shape))), as_penalty("overlapped", shape)
     assert solve(fit, penalty, alpha_max(fit, penalty, shape) / 1.35, shape, tol=1e-8, max_iter=5000).W.any()
 
 
 def test_alpha_max_of_several_problems_is_that_of_each(tiny):
     shape = (3, 3, 2)
     X, y = tiny(shape, targets=3)
-    penalty = PENALTIES["overlapped"](shape)
+    penalty = as_penalty("overlapped", shape)
     together = alpha_max(Squares.of(Moments.of(X, y)), penalty, shape)
     alone = [alpha_max(Squares.of(Moments.of(X, y[:, k])), penalty, shape)[0] for k in range(3)]
     np.testing.assert_allclose(together, alone)
@@ -176,7 +176,7 @@ def test_alpha_max_of_several_problems_is_that_of_each(tiny):
 @pytest.mark.parametrize("name", PENALTIES)
 def test_a_constant_target_has_the_answer_zero_with_gap_zero(rng, name):
     X, y = rng.standard_normal((10, 3, 2, 2)), np.full(10, 7.0)
-    fit, penalty = Squares.of(Moments.of(X, y)), PENALTIES[name]((3, 2, 2), (3.0, 3.0, 3.0))
+    fit, penalty = Squares.of(Moments.of(X, y)), as_penalty(name, (3, 2, 2), (3.0, 3.0, 3.0))
     assert alpha_max(fit, penalty, (3, 2, 2))[0] < 1e-290
     found = solve(fit, penalty, np.array([0.1]), (3, 2, 2))
     assert found.gap[0] == 0.0
@@ -187,12 +187,12 @@ def test_a_constant_target_has_the_answer_zero_with_gap_zero(rng, name):
 def test_every_array_library_gives_numpys_certificate(rng, xp):
     X, y, W = rng.standard_normal((20, 3, 3, 2)), rng.standard_normal(20), rng.standard_normal((1, 3, 3, 2))
     for name in PENALTIES:
-        penalty = PENALTIES[name]((3, 3, 2))
+        penalty = as_penalty(name, (3, 3, 2))
         results = []
         for lib in (np, xp):
             fit = Squares.of(Moments.of(lib.asarray(X), lib.asarray(y)), ridge=0.1)
             w = lib.asarray(W)
-            problems = Problems(fit, penalty, lib.asarray([0.2], dtype=lib.float64), (3, 3, 2))
+            problems = Problems(fit, penalty, lib.asarray([0.2], dtype=lib.float64), (3, 3, 2), fit.at_zero.value)
             objective, gap = certify(problems, w, penalty.start(w))
             results.append([float(objective[0]), float(gap[0]), float(alpha_max(fit, penalty, (3, 3, 2))[0])])
         np.testing.assert_allclose(*results, rtol=1e-10)

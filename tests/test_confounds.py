@@ -147,9 +147,9 @@ def test_a_search_on_dask_regresses_within_folds_as_one_in_memory():
     np.testing.assert_allclose(cluster.predict(X, C), memory.predict(X, C), atol=1e-2)
     folds = Folds(list(KFold(5).split(X)), 70)
     reads = [TraceNormRegressor()._read(as_raw(one, y, confounds=C)) for one in (X, chunked)]
-    rows, moments = (Design.of(own, folds, Squared()).held for own in reads)
+    rows, moments = (Design(own, folds, Squared()).held for own in reads)
     for held, summed in zip(rows, moments, strict=True):
-        explicit = Moments.of(held.rows, held.Y)
+        explicit = Moments.of(held.rows[0], held.Y[0])
         np.testing.assert_allclose(summed.gram, explicit.gram, atol=1e-8)
         np.testing.assert_allclose(summed.x_mean, explicit.x_mean, atol=1e-8)
         np.testing.assert_allclose(summed.cross, explicit.cross, atol=1e-8)

@@ -93,7 +93,9 @@ def _problems(torch, spectral):
     torch.manual_seed(0)
     X, y = torch.randn(50, 4, 3, 2, dtype=torch.float64), torch.randn(50, 2, dtype=torch.float64)
     fit = Squares.of(Moments.of(X, y), spectral=spectral)
-    return Problems(fit, as_penalty("overlapped", (4, 3, 2)), torch.full_like(fit.target, 0.05), (4, 3, 2))
+    return Problems(
+        fit, as_penalty("overlapped", (4, 3, 2)), torch.full_like(fit.target, 0.05), (4, 3, 2), fit.at_zero.value
+    )
 
 
 @pytest.mark.parametrize("spectral", [False, True])
@@ -102,11 +104,11 @@ def test_what_is_recorded_depends_on_its_arguments_alone(spectral):
     from tracelearn.arrays.cuda import _apart, _together
     from tracelearn.arrays.linalg import _conjugate
     from tracelearn.losses import Logistic, _pulls
-    from tracelearn.problems.batch import _penalised, certify
+    from tracelearn.problems.batch import certify
     from tracelearn.problems.operators import Alike, _in_common
     from tracelearn.problems.sample_loss import _conjugates, _forces
-    from tracelearn.selection.calibration import _curved, _evaluated, _factor_step, _force, _Softmax
-    from tracelearn.solvers.admm import _balanced, _few_steps, _iterated
+    from tracelearn.selection.search import _curved, _evaluated, _factor_step, _Softmax
+    from tracelearn.solvers.admm import _balanced, _first_rho, _iterated
 
     problems = _problems(torch, spectral)
     rho = torch.ones_like(problems.alpha)
@@ -120,24 +122,23 @@ def test_what_is_recorded_depends_on_its_arguments_alone(spectral):
     softmax = _Softmax(
         torch.randn(20, 4), torch.randn(3, 2, 20), true, torch.full((3, 1, 20), 0.05), torch.ones(3, 1, 4)
     )
-    P = _evaluated(softmax, D)[1]
-    force, diagonal, weights = _force(softmax, D, P)
+    _, P, force, diagonal, weights = _evaluated(softmax, D)
     none = torch.zeros_like(force[:, 0])
     solve = Alike.of(torch.eye(4).expand(3, 4, 4) + 0.1 * torch.ones(3, 1, 1)).solver(torch.ones(6))
     calls = {
         _conjugate: (partial(_curved, softmax, P, weights), none, diagonal, none, 0 * force, force, force, none + 1.0),
         _evaluated: (softmax, D),
         _factor_step: (torch.randn(1, 2, 20), true[0], softmax.shares[:, 0, :], none, none),
-        _force: (softmax, D, P),
         _in_common: (*solve.args, torch.randn(6, 4)),
-        _penalised: (problems.penalty, W, split, problems.alpha, gradient, torch.zeros_like(rho)),
+        type(problems.penalty).value: (problems.penalty, W, split),
+        type(problems.penalty).dual_norm: (problems.penalty, gradient.reshape(W.shape), split, torch.zeros_like(rho)),
         _pulls: (Logistic(), z[0], Y, z, share),
         _forces: (Logistic(), z[0], Y, share, z),
         _conjugates: (Logistic(), z[0], share[:2], Y, share, z),
         _iterated: iteration,
         certify: (problems, W, split),
         type(problems.penalty).tidy: (problems.penalty, W, split),
-        _few_steps: (problems, rho),
+        _first_rho: (problems, rho),
         _balanced: (not spectral, problems, rho, before, W, split),
     }
     for function, given in calls.items():
@@ -178,9 +179,9 @@ def test_elsewhere_a_call_is_a_call_and_repeats_what_is_carried():
 def as_on_a_gpu(monkeypatch):
     """Let searches batch what they do as on a GPU; nothing is recorded."""
     from tracelearn.problems import datafits
-    from tracelearn.selection import calibration, folds, search
+    from tracelearn.selection import folds, search
 
-    for module in (calibration, datafits, folds, search):
+    for module in (datafits, folds, search):
         monkeypatch.setattr(module, "is_on_gpu", lambda X: True)
     monkeypatch.setattr(datafits, "_WAITS", 8)
 

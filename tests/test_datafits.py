@@ -428,15 +428,15 @@ def test_a_model_that_couples_all_targets_is_made_up_to_a_size_and_not_beyond(rn
         monkeypatch.setattr(sample_loss, "_LARGEST_HESSIAN", limit)
         assert (fit.model(W, fit.evaluate(W)) is not None) == made
         monkeypatch.setattr(sample_loss, "_SMALL_HESSIAN", limit)
-        assert fit.path_solver == ("newton" if made else "admm")
+        assert fit.solvers.path == ("newton" if made else "admm")
 
 
 def test_the_solver_of_a_form_is_one_that_it_can_serve(rng):
     for name, loss in LOSSES.items():
         samples = samples_of(name, rng)
         here, free = SampleLoss.of(loss(), samples), SampleLoss.of(loss(), samples, matrix_free=True)
-        assert (here.best_solver, here.path_solver) == ("newton", "newton")
-        assert (free.best_solver, free.path_solver) == ("subspaces", "apg-adm")
+        assert here.solvers == ("newton", "newton")
+        assert free.solvers == ("subspaces", "apg-adm")
     options = {"ridge": 0.0, "joint": False, "fit_intercept": True}
     for form, best, path in (
         ("moments", "admm", "admm"),
@@ -444,7 +444,7 @@ def test_the_solver_of_a_form_is_one_that_it_can_serve(rng):
         ("matrix-free", "subspaces", "apg-adm"),
     ):
         squares = datafit(samples, Squared(), Form(form, ""), **options)
-        assert (squares.best_solver, squares.path_solver) == (best, path)
+        assert squares.solvers == (best, path)
 
 
 @pytest.mark.parametrize(
@@ -492,7 +492,7 @@ def test_the_matrix_of_a_fit_is_freed_with_it():
     moments = Moments.of(np.random.default_rng(0).normal(size=(30, 4, 3)), np.arange(30.0))
     fit = Squares.of(moments)
     alpha = np.full_like(fit.target, 0.1)
-    found = admm(Problems(fit, as_penalty("overlapped", (4, 3)), alpha, (4, 3)))
+    found = admm(Problems(fit, as_penalty("overlapped", (4, 3)), alpha, (4, 3), fit.at_zero.value))
     kept = weakref.ref(fit.operator)
     gc.disable()  # a large matrix must not wait until Python looks for circles
     try:

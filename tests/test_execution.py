@@ -123,7 +123,7 @@ def test_the_scores_of_a_search_are_the_same_for_dask_arrays(name, data):
 @pytest.mark.parametrize("target", ["two", "three"])
 def test_probabilities_of_a_search_are_calibrated_alike_wherever_samples_are(target, most, data, tmp_path, monkeypatch):
     zarr = pytest.importorskip("zarr")
-    for module in ("calibration", "blocks"):  # of many samples every second or third counts
+    for module in ("search", "blocks"):  # of many samples every second or third counts
         monkeypatch.setattr(f"tracelearn.selection.{module}.MOST_HELD", most)
     monkeypatch.setattr("tracelearn.selection.blocks.LARGEST_BATCH", 100)  # blocks are scored in several parts
     root = zarr.open_group(tmp_path / "samples.zarr", mode="w")

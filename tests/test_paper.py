@@ -21,7 +21,7 @@ from tracelearn import Moments, TraceNormRegressor, tensor_trace_norm
 from tracelearn.arrays.tensors import frobenius_norm
 from tracelearn.paper import Constants, Iterate, PaperClassifier, PaperRegressor, algorithm1, algorithm2
 from tracelearn.paper.estimators import ALGORITHMS
-from tracelearn.penalties import overlapped
+from tracelearn.penalties import as_penalty
 
 INNER_ITER = 6
 
@@ -221,7 +221,8 @@ def test_with_enough_iterations_algorithm_1_with_the_papers_step_reaches_the_opt
     L, lam = moments.paper_lipschitz, 20.0
     constants = Constants(inner, lam, beta=L, gamma=0.25 / L, eps1=1e-13, eps2=1e-13, inner_iter=3)
     *_, last = itertools.islice(algorithm1(moments, shape, constants), 3000)
-    optimum, W = minimise(*centred(X, y), lam / n, shape, overlapped(shape))  # the paper sums: its lambda is alpha n
+    # The paper sums: its lambda is alpha n.
+    optimum, W = minimise(*centred(X, y), lam / n, shape, as_penalty("overlapped", shape))
     residual = y - X.reshape(n, -1) @ last.W.ravel() - last.b
     norm = sum(np.linalg.svd(unfold(last.W, mode), compute_uv=False).sum() for mode in range(3)) / 3
     assert residual @ residual / n + lam / n * norm == pytest.approx(optimum, rel=1e-6)

@@ -5,7 +5,7 @@ import pytest
 from sklearn.base import clone
 
 from tracelearn import Moments, TraceNormClassifier, TraceNormRegressor, trace_norm_path
-from tracelearn.penalties import overlapped
+from tracelearn.penalties import as_penalty
 from tracelearn.problems.batch import alpha_max
 from tracelearn.problems.datafits import Squares
 from tracelearn.selection import path as path_module
@@ -21,7 +21,7 @@ def samples(tiny):
 
 
 def top(X, y):
-    return alpha_max(Squares.of(Moments.of(X, y)), overlapped(SHAPE), SHAPE).max()
+    return alpha_max(Squares.of(Moments.of(X, y)), as_penalty("overlapped", SHAPE), SHAPE).max()
 
 
 def test_a_grid_falls_by_one_factor_from_the_largest_alpha_max_to_its_share(samples):

@@ -261,7 +261,7 @@ def test_rough_solves_ask_for_the_first_certificate_when_most_hold_and_the_gap_s
 def test_a_first_certificate_that_is_asked_for_later_leaves_the_answer_alone():
     X, y, _ = make_low_rank_regression(60, (4, 3, 3), rank=1, random_state=0)
     fit = Squares.of(Moments.of(X.reshape(60, -1), y[:, None], np.ones(60)))
-    problems = Problems(fit, as_penalty("overlapped", (4, 3, 3)), np.array([0.1]), (4, 3, 3))
+    problems = Problems(fit, as_penalty("overlapped", (4, 3, 3)), np.array([0.1]), (4, 3, 3), fit.at_zero.value)
     seen = []
     found = admm(problems, tol=1e-8, check_every=2, first_check=7, on_iteration=lambda now: seen.append(now.n_iter))
     assert seen[:2] == [7, 9]

@@ -7,7 +7,7 @@ import pytest
 from oracle import minimise_loss
 
 from tracelearn import TraceNormClassifier, TraceNormRegressor
-from tracelearn.penalties import PENALTIES
+from tracelearn.penalties import PENALTIES, as_penalty
 from tracelearn.solvers import SOLVERS
 
 pytest.importorskip("cvxpy", reason="cvxpy is the reference here")
@@ -57,7 +57,7 @@ def optimum(case, penalty):
     elif coupled:
         Y, name = 2.0 * np.eye(3)[y] - 1.0, "squared"
     shape = (3, *SHAPE) if coupled else SHAPE
-    norm = PENALTIES[penalty](shape)
+    norm = as_penalty(penalty, shape)
     A, share = X.reshape(N, -1), weight / weight.sum()
     return minimise_loss(name, A, Y, share, ALPHA[penalty], shape, norm, ridge=RIDGE, joint=coupled)
 

@@ -103,14 +103,14 @@ def test_ridge_alone_is_ridge_regression(problem, case, fit_intercept):
     splits, rows = list(cv.split(X)), X.reshape(n, -1)[:, :40]
     weight = np.linspace(1.0, 3.0, n) if weighted else np.full(n, 2.0)
     samples = Samples.of(Block(rows, y[:, None], weight), (40,))
-    design = Design.of(samples, Folds(splits, n), Squared(), fit_intercept=fit_intercept)
+    design = Design(samples, Folds(splits, n), Squared(), fit_intercept=fit_intercept)
     assert (design.principal is not None) == shared
     table = walk_ridges(design, "raw")
-    for ridge, held in zip(table.ridges, table.held, strict=True):
+    for ridge, held in zip(table.ridges, table.parts, strict=True):
         for (train, test), found in zip(splits, held, strict=True):
             alone = Ridge(alpha=ridge * weight[train].sum(), fit_intercept=fit_intercept)
             alone.fit(rows[train], y[train], sample_weight=weight[train])
-            assert_allclose(found[:, 0], alone.predict(rows[test]), rtol=1e-7, atol=1e-9)
+            assert_allclose(found[0, :, 0], alone.predict(rows[test]), rtol=1e-7, atol=1e-9)
 
 
 def test_the_samples_are_read_once(problem, monkeypatch):
@@ -333,7 +333,7 @@ def test_candidates_in_one_batch_give_what_each_gives_alone(problem, monkeypatch
     X, y = problem
     folds = Folds(list(KFold(3).split(X)), len(y))
     samples = Samples.of(Block(X.reshape(90, -1), np.stack([y, -y + X[:, 0, 0, 0]], 1)), SHAPE)
-    design = Design.of(samples, folds, Squared())
+    design = Design(samples, folds, Squared())
     candidates = [Candidate(), Candidate(mode_weights=(0.0, 1.0, 0.0)), Candidate(ridge=0.3)]
     alphas = np.array([0.3, 0.1])
     together = walk_alphas(design, candidates, alphas)
@@ -391,7 +391,9 @@ def test_a_view_by_hand_is_the_pipeline_of_transformer_and_estimator(epochs, vie
     X, y = epochs
     X = np.exp(X) if view == "log" else X
     model = TraceNormClassifierCV([0.02], cv=3, views=view, ridges=(0.0,)).fit(X, y)
-    by_hand = make_pipeline(VIEWS[view].make(1), clone(model.best_estimator_).set_params(tensor_shape=None))
+    kind = VIEWS[view]
+    features = kind.make(1) if kind.channels else kind.make()
+    by_hand = make_pipeline(features, clone(model.best_estimator_).set_params(tensor_shape=None))
     Z = by_hand[0].fit_transform(X)
     Z = Z.reshape(len(Z), -1) if len(model.best_estimator_.sample_shape_) == 1 else Z
     by_hand[1].fit(Z, y)
@@ -466,9 +468,7 @@ def test_shares_of_views_are_those_of_this_search(epochs):
 def test_views_in_one_problem_are_the_pipeline_of_views_and_estimator(epochs):
     X, y = epochs
     model = TraceNormClassifierCV([0.02], cv=3, views="raw+second_order 1:0.5", ridges=(0.0,)).fit(X, y)
-    views = Views(
-        [("raw", VIEWS["raw"].make(1)), ("second_order", VIEWS["second_order"].make(1))], view_weights=(1.0, 0.5)
-    )
+    views = Views([("raw", None), ("second_order", VIEWS["second_order"].make(1))], view_weights=(1.0, 0.5))
     by_hand = make_pipeline(views, clone(model.best_estimator_)).fit(X, y)
     assert_allclose(model.decision_function(X), by_hand.decision_function(X), atol=1e-10)
 

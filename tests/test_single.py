@@ -48,7 +48,7 @@ def count_exact(monkeypatch):
 def true_gap(model, X, y):
     """Find how far the weights that were handed out are from the least objective, by moments in double precision."""
     fit, penalty = Squares.of(Moments.of(X, y)), as_penalty(model.penalty, SHAPE)
-    problems = Problems(fit, penalty, np.array([float(model.alpha_)]), SHAPE)
+    problems = Problems(fit, penalty, np.array([float(model.alpha_)]), SHAPE, fit.at_zero.value)
     best = newton(problems, tol=1e-12, max_iter=5000)
     W = np.asarray(model.coef_, dtype=np.float64)[None]
     objective = problems.certified(W, penalty.start(W), 0).objective

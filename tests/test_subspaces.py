@@ -11,7 +11,7 @@ from tracelearn import TraceNormClassifier, TraceNormRegressor, TraceNormRegress
 from tracelearn.arrays.subspaces import Subspaces
 from tracelearn.datasets import make_low_rank_regression
 from tracelearn.losses import LOSSES, Squared
-from tracelearn.penalties import L1, PENALTIES, Nuclear
+from tracelearn.penalties import L1, PENALTIES, Nuclear, as_penalty
 from tracelearn.problems.batch import Form, Problems, alpha_max, datafit
 from tracelearn.problems.sample_loss import SampleLoss
 from tracelearn.samples.samples import Block, Samples
@@ -61,8 +61,8 @@ def test_cores_are_multilinear_products_and_lifted_ones_project_back(xp, rng):
 @pytest.mark.parametrize("name", PENALTIES)
 def test_a_trace_norm_is_that_of_the_core(name, rng):
     known, core = drawn(rng), rng.standard_normal((2, 12))
-    whole = PENALTIES[name](SHAPE).value(known.lift(core).reshape(2, *SHAPE))
-    np.testing.assert_allclose(PENALTIES[name](SHAPE).value(core.reshape(2, 3, 2, 2)), whole)
+    whole = as_penalty(name, SHAPE).value(known.lift(core).reshape(2, *SHAPE))
+    np.testing.assert_allclose(as_penalty(name, SHAPE).value(core.reshape(2, 3, 2, 2)), whole)
 
 
 def test_narrowed_subspaces_are_the_smallest_that_hold_the_tensors(rng):
@@ -190,9 +190,9 @@ def test_weights_without_small_subspaces_are_solved_for_as_a_whole(limit, monkey
     monkeypatch.setattr(sys.modules["tracelearn.solvers.subspaces"], limit, 0)
     samples = Samples.of(Block(X.reshape(300, -1), y[:, None]), SHAPE)
     fit = datafit(samples, Squared(), Form("moments", ""), ridge=0.0, joint=False, fit_intercept=True)
-    penalty = PENALTIES["overlapped"](SHAPE)
+    penalty = as_penalty("overlapped", SHAPE)
     alpha, seen = 0.2 * alpha_max(fit, penalty, SHAPE), []
-    problems = Problems(fit, penalty, alpha, SHAPE)
+    problems = Problems(fit, penalty, alpha, SHAPE, fit.at_zero.value)
     found = subspaces(problems, tol=1e-6, on_iteration=lambda so_far: seen.append(so_far.n_iter))
     assert found.gap[0] <= 1e-6
     assert seen == sorted(seen)

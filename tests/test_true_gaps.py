@@ -41,7 +41,7 @@ def objective(model, loss, X, y, place, offset):
     intercept = np.atleast_1d(np.asarray(model.intercept_, dtype=np.longdouble))
     shift = intercept + (coef * np.longdouble(place)).sum(axis=1) - np.longdouble(offset)
     z = X.reshape(len(X), -1).astype(np.longdouble) @ coef.T + shift
-    own = LOSSES[loss]().for_targets(len(coef))
+    own = model._loss(len(coef))
     Y = y[:, None].astype(np.longdouble)
     if isinstance(model, TraceNormClassifier):
         Y = own.encode(np.eye(len(model.classes_), dtype=np.longdouble)[y])
@@ -96,7 +96,7 @@ def test_every_solver_proves_huber_with_targets_far_from_zero(solver, offset):
 def test_forces_that_do_not_balance_prove_no_more_than_the_optimum(loss, error, monkeypatch):
     """Where the search for the intercept ends early, the dual point is none; what it is off by counts."""
     X, y = samples(loss)
-    own = LOSSES[loss]().for_targets(3 if loss == "multinomial" else 1)
+    own = LOSSES[loss]()
     Y = y[:, None].astype(float) if own.for_numbers else own.encode(np.eye(y.max() + 1)[y])
     fit = SampleLoss.of(own, Samples.of(Block(X.reshape(len(X), -1), Y), SHAPE).checked())
     optimum, zero = fit.at_zero.value, np.zeros((Y.shape[1], 12))  # of all weights, where alpha is large

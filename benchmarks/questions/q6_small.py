@@ -62,15 +62,18 @@ def ask(quick: bool) -> list[Row]:
     return rows
 
 
+def _problem(fit: Squares | SampleLoss, alpha: float, shape: tuple[int, ...]) -> Problems:
+    return Problems(fit, as_penalty("overlapped", shape), np.array([alpha]), shape, fit.at_zero.value)
+
+
 def _squared(X: np.ndarray, y: np.ndarray, shape: tuple[int, ...]) -> tuple[Callable, Callable, TraceNormRegressor]:
     samples = Samples.of(Block(X.reshape(len(X), -1), y[:, None]), shape)
     assert choose_form(samples, Squared()).name == "moments"
-    penalty = as_penalty("overlapped", shape)
     alpha = 0.1 * largest_alpha(Moments.of(X, y), shape)
     model = TraceNormRegressor(alpha=alpha, tol=1e-6)
     return (
         lambda: model.fit(X, y),
-        lambda: admm(Problems(Squares.of(Moments.of(X, y)), penalty, np.array([alpha]), shape), tol=1e-6),
+        lambda: admm(_problem(Squares.of(Moments.of(X, y)), alpha, shape), tol=1e-6),
         model,
     )
 
@@ -87,6 +90,6 @@ def _logistic(X: np.ndarray, y: np.ndarray, shape: tuple[int, ...]) -> tuple[Cal
     model = TraceNormClassifier(alpha=alpha, loss="logistic", tol=1e-6)
     return (
         lambda: model.fit(X, labels),
-        lambda: newton(Problems(stated(), penalty, np.array([alpha]), shape), tol=1e-6),
+        lambda: newton(_problem(stated(), alpha, shape), tol=1e-6),
         model,
     )

@@ -88,7 +88,8 @@ def streamed(n: int) -> dict:
         del X, y, signal  # or the next block is drawn beside this one
     alpha = 0.1 * largest_alpha(moments, shape)
     began = time.perf_counter()
-    problems = Problems(Squares.of(moments), as_penalty("overlapped", shape), np.array([alpha]), shape)
+    fit = Squares.of(moments)
+    problems = Problems(fit, as_penalty("overlapped", shape), np.array([alpha]), shape, fit.at_zero.value)
     found = admm(problems, tol=1e-6)
     return {"seconds": seconds + time.perf_counter() - began, "n_iter": found.n_iter}
 

@@ -31,7 +31,6 @@ __all__ = [
     "Poisson",
     "Squared",
     "SquaredHinge",
-    "as_loss",
     "n_columns",
     "softmax",
 ]
@@ -63,15 +62,13 @@ class Loss:
     is_separable: ClassVar[bool] = True  # whether every target has a loss of its own
     is_shift_invariant: ClassVar[bool] = False  # whether only the difference of target and prediction counts
     curvature: ClassVar[float | None] = None  # a bound on the second derivative, None where there is none
+    for_one: ClassVar[str | None] = None  # the name of the loss that takes its place where targets are one column
+    for_several: ClassVar[str | None] = None  # and where they are several
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "name" in vars(cls):  # a subclass that only inherits a name must not take it over
             LOSSES[cls.name] = cls
-
-    def for_targets(self, n_targets: int) -> Loss:
-        """Return the loss to use for that many columns of targets."""
-        return self
 
     def check_target(self, y: Array) -> None:
         """Refuse targets that the loss has no value for."""
@@ -135,26 +132,6 @@ class Loss:
 def n_columns(n_classes: int) -> int:
     """Count the targets that code some classes: one column for two classes, else one for each."""
     return 1 if n_classes == 2 else n_classes
-
-
-def as_loss(given: Any, *, classes: bool) -> Loss:
-    """Make a loss of its name, or take an object that is one; refuse one for other targets.
-
-    Examples
-    --------
-    >>> from tracelearn.losses import Huber, as_loss
-    >>> as_loss("huber", classes=False), as_loss(Huber(delta=2.0), classes=False)
-    (Huber(delta=1.35), Huber(delta=2.0))
-    """
-    loss: Loss = LOSSES[given]() if isinstance(given, str) and given in LOSSES else given
-    wanted = "for_classes" if classes else "for_numbers"
-    if isinstance(loss, str) or not getattr(loss, wanted, False):
-        names = sorted(name for name, known in LOSSES.items() if getattr(known, wanted))
-        raise ValueError(
-            f"Expected a loss for {'classes' if classes else 'numbers'}, one of {', '.join(map(repr, names))} or an object "
-            f"that is one, got {given!r}: choose one of these, or derive a class from tracelearn.losses.Loss."
-        )
-    return loss
 
 
 def _pulls(loss: Loss, shift: Array, y: Array, z: Array, share: Array) -> Array:
@@ -310,10 +287,7 @@ class Logistic(Loss):
     for_classes: ClassVar[bool] = True
     has_probabilities: ClassVar[bool] = True
     curvature: ClassVar[float | None] = 0.25
-
-    def for_targets(self, n_targets: int) -> Loss:
-        """Return the multinomial loss for more than two classes."""
-        return self if n_targets == 1 else Multinomial()
+    for_several: ClassVar[str | None] = "multinomial"
 
     def log_probabilities(self, z: Array) -> Array:
         """Evaluate the logarithm of the softmax, the first of two classes at score zero."""
@@ -350,10 +324,7 @@ class Multinomial(Loss):
     has_probabilities: ClassVar[bool] = True
     is_separable: ClassVar[bool] = False
     curvature: ClassVar[float | None] = 0.5  # Boehning's bound on the Hessian, the same for every class
-
-    def for_targets(self, n_targets: int) -> Loss:
-        """Return the logistic loss where two classes are coded in one column."""
-        return self if n_targets > 1 else Logistic()
+    for_one: ClassVar[str | None] = "logistic"  # two classes are coded in one column
 
     def encode(self, members: Array) -> Array:
         """Code classes as zeros and ones; two of them, as the logistic loss does, in one column of -1 and 1."""

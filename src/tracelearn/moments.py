@@ -335,9 +335,25 @@ class Fold:
         total = float(x.shape[0]) if weight is None else float(xp.sum(xp.astype(weight, wide)))
         if total == 0.0:
             return
-        merged, is_heavy = self.weight + total, self.single or total > self.weight
-        rows, x_step = self._shifted("x", x, self.x_mean, weight, total, centre=is_heavy)
-        y_rows, y_step = self._shifted("y", y, self.y_mean, weight, total, centre=is_heavy)
+        merged, is_heavy, is_first = self.weight + total, self.single or total > self.weight, self.weight == 0.0
+        kind = {"dtype": wide, "device": device(x)}
+        share = xp.ones(x.shape[0], **kind) if weight is None else xp.astype(weight, wide)
+        shifted = []  # weighted rows, and the step to the block's own mean
+        for use, values, mean in (("x", x, self.x_mean), ("y", y, self.y_mean)):
+            shift = xp.astype(values[0, :], wide) if is_first else mean
+            if is_numpy_array(values):
+                if use not in self._buffers or len(self._buffers[use]) < len(values):
+                    self._buffers[use] = np.empty(values.shape, wide)
+                rows = np.subtract(values, shift, out=self._buffers[use][: len(values)])
+            else:
+                rows = values - shift
+            rest = (share @ rows) / total
+            if is_heavy:  # two subtractions, the second of little, keep the digits that one would lose
+                rows -= rest
+            if weight is not None:
+                rows *= xp.sqrt(share)[:, None]
+            shifted.append((rows, shift + rest - mean if is_first else rest))
+        (rows, x_step), (y_rows, y_step) = shifted
         factor = (self.weight if is_heavy else -total) / merged * total  # Chan's, or what it leaves of the step
         self._grow(to_single(rows) if self.single else rows)
         self.cross = self.cross + (rows.T @ y_rows + factor * x_step[:, None] * y_step[None, :])
@@ -385,31 +401,6 @@ class Fold:
         """Take back what blocks were off their means by, or add it where they were centred: many at once cost as much as one."""
         self._grow(array_namespace(self.x_mean).stack(self._excess), 1.0 if self.single else -1.0)
         self._excess.clear()
-
-    def _shifted(
-        self, use: str, x: Array, mean: Array, weight: Array | None, total: float, *, centre: bool
-    ) -> tuple[Array, Array]:
-        """Subtract the mean known so far, and with ``centre`` what is left of the block's own.
-
-        Returns weighted rows, and the step to the block's own mean.
-        """
-        xp, known = array_namespace(x), self.weight > 0.0
-        # Two subtractions, the second of little, keep the digits that one would lose.
-        shift = mean if known else xp.astype(x[0, :], mean.dtype)
-        if is_numpy_array(x):
-            if use not in self._buffers or len(self._buffers[use]) < len(x):
-                self._buffers[use] = np.empty(x.shape, mean.dtype)
-            rows = np.subtract(x, shift, out=self._buffers[use][: len(x)])
-        else:
-            rows = x - shift
-        kind = {"dtype": mean.dtype, "device": device(x)}
-        share = xp.ones(x.shape[0], **kind) if weight is None else xp.astype(weight, mean.dtype)
-        rest = (share @ rows) / total
-        if centre:
-            rows -= rest
-        if weight is not None:
-            rows *= xp.sqrt(share)[:, None]
-        return rows, rest if known else shift + rest - mean
 
     def _grow(self, rows: Array, sign: float = 1.0) -> None:
         """Add ``rows.T @ rows``: one rank-k update of BLAS where the library sees the symmetry, as NumPy does."""

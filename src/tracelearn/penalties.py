@@ -17,11 +17,9 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from operator import attrgetter
 from typing import Any, ClassVar, Protocol, Self
 
-import numpy as np
 from array_api_compat import device
 
 from tracelearn.arrays.array_api import Array, array_namespace
@@ -32,6 +30,7 @@ from tracelearn.arrays.linalg import (
     spectral_norms,
     trace_norms,
 )
+from tracelearn.errors import InputError
 
 __all__ = [
     "ATOMS",
@@ -87,11 +86,11 @@ class Penalty(Protocol):
     def value(self, W: Array, split: Split | None = None) -> Array:
         """Evaluate the norm (B,), from above where only a split makes it computable."""
 
-    def dual_norm(self, G: Array, split: Split | None = None) -> Array:
-        """Evaluate the dual norm (B,), from above; tight when the split comes from an optimum."""
+    def dual_norm(self, G: Array, split: Split | None = None, error: Any = 0.0) -> Array:
+        """Evaluate the dual norm (B,), from above; tight when the split comes from an optimum.
 
-    def dual_bound(self, length: Array) -> Array:
-        """Bound the dual norm (B,) of any tensor of a Euclidean length (B,)."""
+        With an ``error`` (B,), bound that of all tensors within such a Euclidean distance of G.
+        """
 
     def force(self, shape: tuple[int, ...]) -> float:
         """Estimate the length of the forces at an optimum with alpha = 1: where ADMM begins its step."""
@@ -275,31 +274,6 @@ class GroupL2(Atom):
 # --- sums of terms ----------------------------------------------------------------------------------------------------
 
 
-def _relative(change: Array, size: Array) -> Array:
-    """Compare the lengths (B,) of tensors over all parts (M, B, ...).
-
-    Where there is no size there is nothing to compare with, and the change alone would depend on the units.
-    """
-    xp, axes = array_namespace(change), (0, *range(2, change.ndim))
-    own, other = xp.sqrt(xp.sum(change**2, axis=axes)), xp.sqrt(xp.sum(size**2, axis=axes))
-    return xp.where(other > 0, own / xp.where(other > 0, other, xp.ones_like(other)), xp.zeros_like(own))
-
-
-@cache
-def _groups(atoms: tuple[Atom, ...], shape: tuple[int, ...]) -> list[list[int]]:
-    """Find the atoms of one kind that see weights of a shape as matrices of one size.
-
-    They are called together. A small decomposition is mostly overhead, on a GPU about a millisecond of it: a cube has its
-    modes done at once.
-    """
-    found: dict[Any, list[int]] = {}
-    for m, atom in enumerate(atoms):
-        kind: Any = atom
-        kind = replace(kind, mode=0) if hasattr(atom, "mode") else atom  # what acts on a view knows no mode
-        found.setdefault((kind, atom.view(np.zeros((1, *shape))).shape), []).append(m)
-    return list(found.values())
-
-
 @dataclass(frozen=True)
 class _Terms:
     """Atoms with their weights: numbers, or in the overlaps of a search arrays (B,), one weight for each problem."""
@@ -319,21 +293,29 @@ class _Terms:
         """Call a method of every atom with the view of its own tensor of T (M, B, ...), or all with that of T (1, B, ...).
 
         With a ``level`` (B,) they are proximal points, with thresholds ``level`` times weights, and come back as tensors.
+        Atoms that differ in their mode alone are called together where they see matrices of one size: a small decomposition is
+        mostly overhead, on a GPU about a millisecond of it, and a cube has its modes done at once.
         """
         xp, (weights, atoms) = array_namespace(T), zip(*self.terms, strict=True)
         found: list[Array] = [None] * len(atoms)
-        for group in _groups(atoms, tuple(T.shape[2:])):
-            views: list[Array] = []
+        views: list[Array] = []
+        groups: dict[Any, list[int]] = {}
+        for m, atom in enumerate(atoms):
+            views.append(atom.view(T[m if T.shape[0] > 1 else 0, ...]))
+            kind = type(atom) if vars(atom).keys() == {"mode"} else atom
+            groups.setdefault((kind, tuple(views[m].shape)), []).append(m)
+        for group in groups.values():
+            own: list[Array] = []
             thresholds: list[Array] = []
             for m in group:
-                views.append(atoms[m].view(T[m if T.shape[0] > 1 else 0, ...]))
+                own.append(views[m])
                 thresholds.append(None if level is None else weights[m] * level)
             alone = len(group) == 1  # stacking one matrix costs as much as unfolding it
             more = () if level is None else (thresholds[0][None, ...] if alone else xp.stack(thresholds),)
-            results = getattr(atoms[group[0]], method)(views[0][None, ...] if alone else xp.stack(views), *more)
+            results = getattr(atoms[group[0]], method)(own[0][None, ...] if alone else xp.stack(own), *more)
             for place, m in enumerate(group):
-                own = results[place, ...]
-                found[m] = own if level is None else atoms[m].back(own, tuple(T.shape[1:]))
+                result = results[place, ...]
+                found[m] = result if level is None else atoms[m].back(result, tuple(T.shape[1:]))
         return found
 
     def bound_to(self, shape: tuple[int, ...]) -> Self:
@@ -364,6 +346,16 @@ class _Terms:
             total += weight * math.sqrt(shape[atom.mode] if hasattr(atom, "mode") else math.prod(shape))
         return total
 
+    def residuals(self, before: Split, after: Split, W: Array, rho: Array) -> tuple[Array, Array]:
+        """Compare W with its parts, and the parts with those before, of which each has an equal share of ``rho``."""
+        xp, axes, found = array_namespace(W), (0, *range(2, after.parts.ndim)), []
+        for change, size in ((W - after.parts, after.parts), (after.parts - before.parts, after.duals)):
+            own, other = xp.sqrt(xp.sum(change**2, axis=axes)), xp.sqrt(xp.sum(size**2, axis=axes))
+            # Where there is no size there is nothing to compare with, and the change alone would depend on the units.
+            known = xp.where(other > 0, other, xp.ones_like(other))
+            found.append(xp.where(other > 0, own / known, xp.zeros_like(own)))
+        return found[0], rho / len(self.terms) * found[1]
+
     @property
     def is_invariant(self) -> bool:
         """Whether all terms are trace norms: these are the same for a tensor and its core."""
@@ -391,27 +383,25 @@ class Overlap(_Terms):
         xp = array_namespace(W)
         return xp.sum(self._weights(W) * xp.stack(self._each("norms", W[None, ...])), axis=0)
 
-    def dual_norm(self, G: Array, split: Split | None = None) -> Array:
+    def dual_norm(self, G: Array, split: Split | None = None, error: Any = 0.0) -> Array:
         """Bound the smallest ``s`` for which G is a sum of parts whose dual norms are at most ``s theta_m``.
 
         With a split, its duals are the parts, their rest spread evenly: tight at an optimum. Without one, G is shared out in
-        proportion, which gives the harmonic mean of the dual norms: 1.00 to 1.26 times the true value.
+        proportion, which gives the harmonic mean of the dual norms: 1.00 to 1.26 times the true value. All of the error goes
+        to the term with the largest weight: no dual norm of an atom exceeds the length.
         """
         xp, weights = array_namespace(G), self._weights(G)
+        slack = error / xp.max(weights, axis=0)
         if split is None:
             norms = xp.stack(self._each("dual_norms", G[None, ...]))
             # So small that a norm below it is zero, so large that no weight divided by it overflows.
             tiny = float(xp.finfo(G.dtype).smallest_normal) * 4.0 * (1.0 + xp.max(weights) * len(self.terms))
             bound = 1.0 / xp.sum(weights / xp.maximum(norms, tiny), axis=0)
-            return xp.where(norms[0, ...] > 0, bound, xp.zeros_like(bound))  # of zero alone it is zero
+            return slack + xp.where(norms[0, ...] > 0, bound, xp.zeros_like(bound))  # of zero alone it is zero
         active = xp.astype(weights > 0, G.dtype)  # a term without weight takes no part: its force is exactly zero
         shares = xp.reshape(active / xp.sum(active, axis=0), (*weights.shape, *(1,) * (G.ndim - 1)))
         norms = xp.stack(self._each("dual_norms", split.duals + shares * (G - xp.sum(split.duals, axis=0))))
-        return xp.max(norms / xp.where(weights > 0, weights, norms + 1.0), axis=0)
-
-    def dual_bound(self, length: Array) -> Array:
-        """Give all of it to the term with the largest weight: no dual norm of an atom exceeds the length."""
-        return length / array_namespace(length).max(self._weights(length), axis=0)
+        return slack + xp.max(norms / xp.where(weights > 0, weights, norms + 1.0), axis=0)
 
     @property
     def stiffness(self) -> float:
@@ -442,11 +432,6 @@ class Overlap(_Terms):
         duals = anchors - parts
         duals *= level
         return Split(parts, duals, anchors)
-
-    def residuals(self, before: Split, after: Split, W: Array, rho: Array) -> tuple[Array, Array]:
-        """Compare W with its copies, and the copies with those before."""
-        primal, moved = _relative(W - after.parts, after.parts), _relative(after.parts - before.parts, after.duals)
-        return primal, rho / len(self.terms) * moved
 
     def reflect(self, split: Split, P: Array, alpha: Array, curvature: float, step: float) -> tuple[Array, Split]:
         """Step in the product space of the paper's Eq. 16: the quadratic term is one component more.
@@ -494,14 +479,11 @@ class Latent(_Terms):
         rest = (W - xp.sum(split.parts, axis=0)) / len(self.terms)
         return xp.minimum(best, xp.sum(weights * xp.stack(self._each("norms", split.parts + rest)), axis=0))
 
-    def dual_norm(self, G: Array, split: Split | None = None) -> Array:
-        """Evaluate the largest dual norm over weight, exactly."""
-        xp = array_namespace(G)
-        return xp.max(xp.stack(self._each("dual_norms", G[None, ...])) / self._weights(G), axis=0)
-
-    def dual_bound(self, length: Array) -> Array:
-        """Divide by the smallest weight."""
-        return length / array_namespace(length).min(self._weights(length), axis=0)
+    def dual_norm(self, G: Array, split: Split | None = None, error: Any = 0.0) -> Array:
+        """Evaluate the largest dual norm over weight, exactly; the smallest weight is that of the error."""
+        xp, weights = array_namespace(G), self._weights(G)
+        norms = xp.stack(self._each("dual_norms", G[None, ...]))
+        return xp.max(norms / weights, axis=0) + error / xp.min(weights, axis=0)
 
     def force(self, shape: tuple[int, ...]) -> float:
         """Average the forces of the terms; W has the share of one part."""
@@ -536,10 +518,9 @@ class Latent(_Terms):
 
     def residuals(self, before: Split, after: Split, W: Array, rho: Array) -> tuple[Array, Array]:
         """Compare the parts with those that sum to W, and with those before."""
-        xp, count = array_namespace(W), len(self.terms)
-        copies = before.anchors - (xp.sum(before.anchors, axis=0) - W)[None, ...] / count
-        primal, moved = _relative(copies - after.parts, after.parts), _relative(after.parts - before.parts, after.duals)
-        return primal, math.sqrt(count) * rho * moved
+        count = len(self.terms)
+        copies = before.anchors - (array_namespace(W).sum(before.anchors, axis=0) - W)[None, ...] / count
+        return super().residuals(before, after, copies, count**1.5 * rho)  # all parts share one force
 
     def reflect(self, split: Split, P: Array, alpha: Array, curvature: float, step: float) -> tuple[Array, Split]:
         """Step on the parts themselves: one proximal map couples them through their sum, the other shrinks them."""
@@ -601,15 +582,10 @@ class Blocks:
         """Sum over the blocks."""
         return sum(self._each("value", W, split))
 
-    def dual_norm(self, G: Array, split: Split | None = None) -> Array:
-        """Take the largest over the blocks."""
+    def dual_norm(self, G: Array, split: Split | None = None, error: Any = 0.0) -> Array:
+        """Take the largest over the blocks; all of the error may be in any of them."""
         xp = array_namespace(G)
-        return xp.max(xp.stack(self._each("dual_norm", G, split)), axis=0)
-
-    def dual_bound(self, length: Array) -> Array:
-        """Take the largest over the blocks."""
-        xp = array_namespace(length)
-        return xp.max(xp.stack(self._each("dual_bound", length)), axis=0)
+        return xp.max(xp.stack(self._each("dual_norm", G, split, error)), axis=0)
 
     def force(self, shape: tuple[int, ...]) -> float:
         """Combine the forces on the blocks, a third of them: all of them take half as many iterations more (measured)."""
@@ -660,37 +636,26 @@ class Blocks:
 # --- what users type --------------------------------------------------------------------------------------------------
 
 
-def overlapped(shape: tuple[int, ...], mode_weights: Sequence[float] | None = None) -> Overlap:
-    """Sum the trace norms of all unfoldings, by default each with weight 1/N (the paper's Eq. 2): low rank in every mode.
-
-    At order 2 it is the matrix trace norm, at order 1 the length of a vector. A weight of zero leaves a mode free.
-    """
-    weights = mode_weights or [1.0 / len(shape)] * len(shape)
-    return Overlap(tuple(zip(weights, map(Nuclear, range(len(shape))), strict=True))).bound_to(shape)
-
-
-def latent(shape: tuple[int, ...], mode_weights: Sequence[float] | None = None) -> Latent:
-    """Share W out between the modes: a sum of tensors, each of low rank in one mode; by default each weight is 1."""
-    weights = mode_weights or [1.0] * len(shape)
-    return Latent(tuple(zip(weights, map(Nuclear, range(len(shape))), strict=True))).bound_to(shape)
-
-
-def scaled_latent(shape: tuple[int, ...], mode_weights: Sequence[float] | None = None) -> Latent:
-    """Weigh the latent norm by ``1 / sqrt(I_n)``, which does not favour the modes with few entries."""
-    weights = mode_weights or [1.0] * len(shape)
-    return latent(shape, [weight / math.sqrt(size) for weight, size in zip(weights, shape, strict=True)])
-
-
-PENALTIES: dict[str, Callable[..., Any]] = {"overlapped": overlapped, "latent": latent, "scaled_latent": scaled_latent}
+# Sums of the trace norms of all modes: which, and whether a weight is divided by the root of the size of its mode.
+PENALTIES: dict[str, tuple[type[Overlap | Latent], bool]] = {
+    "overlapped": (Overlap, False),
+    "latent": (Latent, False),
+    "scaled_latent": (Latent, True),
+}
 
 
 def is_overlapped(given: Any) -> bool:
     """Tell whether a penalty is the overlapped trace norm by its name, whose mode weights a search may choose."""
-    return isinstance(given, str) and PENALTIES.get(given) is overlapped
+    return isinstance(given, str) and given in PENALTIES and PENALTIES[given][0] is Overlap
 
 
 def as_penalty(given: Any, shape: tuple[int, ...], mode_weights: Sequence[float] | None = None) -> Any:
     """Make a penalty for weights of a shape from its name, from an atom, or from a sum of terms.
+
+    "overlapped" is the sum of the trace norms of all unfoldings, each by default with weight 1/N (the paper's Eq. 2): low rank in
+    every mode. At order 2 it is the matrix trace norm, at order 1 the length of a vector; a weight of zero leaves a mode free.
+    "latent" shares W out between the modes: a sum of tensors, each of low rank in one mode, by default each with weight 1.
+    "scaled_latent" divides these weights by the root of the size of the mode, which does not favour the modes with few entries.
 
     Examples
     --------
@@ -701,12 +666,21 @@ def as_penalty(given: Any, shape: tuple[int, ...], mode_weights: Sequence[float]
     ((1.0, Nuclear(mode=0)), (0.1, L1()))
     """
     if isinstance(given, str) and given in PENALTIES:
-        weights = None if mode_weights is None else list(map(float, mode_weights))
-        if weights is not None and len(weights) != len(shape):
+        (kind, is_scaled), order, terms = PENALTIES[given], len(shape), []
+        even = [1.0 / order if kind is Overlap else 1.0] * order
+        try:
+            weights = even if mode_weights is None else list(map(float, mode_weights))
+        except (TypeError, ValueError):
+            raise InputError(
+                f"Expected mode_weights to be a sequence of numbers, got {mode_weights!r}: give one for each mode."
+            ) from None
+        if len(weights) != order:
             raise ValueError(
                 f"Expected {len(shape)} mode weights for weights of shape {shape}, got {len(weights)}: give one for each mode."
             )
-        return PENALTIES[given](shape, weights)
+        for mode, (weight, size) in enumerate(zip(weights, shape, strict=True)):
+            terms.append((weight / math.sqrt(size) if is_scaled else weight, Nuclear(mode)))
+        return kind(tuple(terms)).bound_to(shape)
     if mode_weights is not None:
         raise ValueError(
             f"Expected mode_weights=None with penalty={given!r}, got {tuple(mode_weights)}: weigh the terms themselves."

@@ -6,10 +6,15 @@ import numpy as np
 import pytest
 import registry
 
-from tracelearn import losses
+from tracelearn import TraceNormClassifier, TraceNormRegressor, losses
 from tracelearn.losses import LOSSES, Loss
 
 every_loss = pytest.mark.parametrize("name", LOSSES)
+
+
+def loss_of(given, classes=False, n_targets=1):
+    return (TraceNormClassifier if classes else TraceNormRegressor)(loss=given)._loss(n_targets)
+
 
 K = 3
 
@@ -213,13 +218,13 @@ def test_every_public_loss_is_under_contract_and_is_for_something():
 def test_a_loss_is_found_by_its_name_and_as_an_object_for_its_own_targets_alone(name):
     for classes in (False, True):
         if LOSSES[name].for_classes if classes else LOSSES[name].for_numbers:
-            assert losses.as_loss(name, classes=classes) == losses.as_loss(LOSSES[name](), classes=classes)
+            assert loss_of(name, classes) == loss_of(LOSSES[name](), classes)
         else:
             with pytest.raises(ValueError, match=r"Expected a loss for (numbers|classes), one of .* got"):
-                losses.as_loss(name, classes=classes)
+                loss_of(name, classes)
     for wrong in ("square", 3, None, Loss):
         with pytest.raises(ValueError, match="Expected a loss for numbers"):
-            losses.as_loss(wrong, classes=False)
+            loss_of(wrong)
 
 
 @every_loss
@@ -229,7 +234,7 @@ def test_a_loss_codes_classes_as_targets_that_it_can_learn(name):
     for count in (2, 4):
         members = np.eye(count)[np.arange(12) % count]
         Y = LOSSES[name]().encode(members)
-        loss = LOSSES[name]().for_targets(Y.shape[1])
+        loss = loss_of(name, True, Y.shape[1])
         assert Y.shape == (12, 1 if count == 2 else count)
         # The scores that are best for each class alone tell it from the others.
         z = np.zeros_like(Y)
@@ -272,7 +277,7 @@ def test_a_class_derived_from_loss_is_registered_under_its_name():
         name = "nearly_absolute"
 
     try:
-        assert losses.as_loss("nearly_absolute", classes=False) == Absolute()
+        assert loss_of("nearly_absolute") == Absolute()
     finally:
         del LOSSES["nearly_absolute"]
 

@@ -11,7 +11,7 @@ from oracle import centred, minimise, minimise_loss
 from tracelearn import Moments
 from tracelearn.arrays.tensors import n_rank
 from tracelearn.losses import LOSSES, Squared
-from tracelearn.penalties import L1, PENALTIES, Nuclear, Overlap
+from tracelearn.penalties import L1, PENALTIES, Nuclear, Overlap, as_penalty
 from tracelearn.problems.batch import Form, Problems, Solution, alpha_max, certify, datafit
 from tracelearn.problems.datafits import Gram, Squares
 from tracelearn.problems.sample_loss import SampleLoss
@@ -56,14 +56,16 @@ def squares(form, X, y, ridge=0.0, xp=np):
 
 
 def solve(solver, fit, penalty, alpha, tol, shape, max_iter=5000, **options):
-    return SOLVERS[solver](Problems(fit, penalty, alpha, shape), tol=tol, max_iter=max_iter, **options)
+    return SOLVERS[solver](
+        Problems(fit, penalty, alpha, shape, fit.at_zero.value), tol=tol, max_iter=max_iter, **options
+    )
 
 
 @functools.cache
 def truth(name, shape, ridge, share):
     """Ask cvxpy, once for all solvers."""
     X, y = data(shape)
-    penalty = PENALTIES[name](shape)
+    penalty = as_penalty(name, shape)
     alpha = share * alpha_max(squares("gram", X, y), penalty, shape)[0]
     A, b = centred(X, y)
     value, W = minimise(A, b[:, 0], alpha, shape, penalty, ridge=ridge)
@@ -77,7 +79,7 @@ def truth(name, shape, ridge, share):
 def test_the_answer_is_certified_and_is_the_one_of_cvxpy(solver, name, shape, ridge, share):
     alpha, optimum, W = truth(name, shape, ridge, share)
     X, y = data(shape)
-    fit, penalty = squares("gram", X, y, ridge), PENALTIES[name](shape)
+    fit, penalty = squares("gram", X, y, ridge), as_penalty(name, shape)
     found = solve(solver, fit, penalty, np.array([alpha]), TOL[name], shape=shape)
     assert 0 <= found.gap[0] <= TOL[name]
     assert found.objective[0] == pytest.approx(optimum, rel=1e-6)
@@ -97,7 +99,7 @@ def test_the_answer_is_certified_and_is_the_one_of_cvxpy(solver, name, shape, ri
 def test_every_form_of_the_squares_has_the_same_answer(solver, name, form, ridge):
     shape = (4, 5, 2)  # 40 features and 30 samples
     X, y = data(shape)
-    penalty = PENALTIES[name](shape)
+    penalty = as_penalty(name, shape)
     alpha = 0.2 * alpha_max(squares("gram", X, y), penalty, shape)
     found = solve(solver, squares(form, X, y, ridge), penalty, alpha, tol=1e-5, shape=shape)
     assert 0 <= found.gap[0] <= 1e-5
@@ -109,7 +111,7 @@ def test_every_form_of_the_squares_has_the_same_answer(solver, name, form, ridge
 @pytest.mark.parametrize("shape", [(5,), *SHAPES], ids=lambda shape: "x".join(map(str, shape)))
 def test_all_solvers_agree_with_mode_weights_too(name, shape):
     X, y = data(shape)
-    penalty = PENALTIES[name](shape, (0.5, 1.0, 0.8, 0.7)[: len(shape)])
+    penalty = as_penalty(name, shape, (0.5, 1.0, 0.8, 0.7)[: len(shape)])
     fit = squares("gram", X, y)
     alpha = 0.2 * alpha_max(fit, penalty, shape)
     found = [solve(solver, fit, penalty, alpha, TOL[name], shape=shape) for solver in SOLVERS]
@@ -123,7 +125,7 @@ def test_all_solvers_agree_with_mode_weights_too(name, shape):
 @every_penalty
 def test_starting_from_the_answer_it_stops_at_once(solver, name):
     X, y = data((3, 3, 2))
-    fit, penalty = squares("gram", X, y), PENALTIES[name]((3, 3, 2))
+    fit, penalty = squares("gram", X, y), as_penalty(name, (3, 3, 2))
     alpha = 0.2 * alpha_max(fit, penalty, (3, 3, 2))
     first = solve(solver, fit, penalty, alpha, 1e-6, shape=(3, 3, 2))
     again = solve(solver, fit, penalty, alpha, 1e-6, start=first, shape=(3, 3, 2))
@@ -138,7 +140,7 @@ def test_starting_from_the_answer_it_stops_at_once(solver, name):
 @pytest.mark.parametrize("name", ["overlapped", "latent"])
 def test_starting_from_a_neighbour_it_reaches_the_same_answer(solver, name):
     X, y = data((3, 3, 2))
-    fit, penalty = squares("gram", X, y), PENALTIES[name]((3, 3, 2))
+    fit, penalty = squares("gram", X, y), as_penalty(name, (3, 3, 2))
     alpha = 0.2 * alpha_max(fit, penalty, (3, 3, 2))
     cold = solve(solver, fit, penalty, alpha, 1e-6, shape=(3, 3, 2))
     warm = solve(
@@ -161,7 +163,7 @@ def test_starting_from_a_neighbour_it_reaches_the_same_answer(solver, name):
 def test_several_problems_at_once_are_the_problems_one_by_one(solver, name, form):
     shape = (3, 3, 2)
     X, y = data(shape, 3)
-    fit, penalty = squares(form, X, y), PENALTIES[name](shape)
+    fit, penalty = squares(form, X, y), as_penalty(name, shape)
     alpha = np.array([0.2, 0.5, 0.3]) * alpha_max(fit, penalty, shape)
     together = solve(solver, fit, penalty, alpha, tol=1e-6, shape=shape)
     assert together.W.shape == (3, *shape)
@@ -177,7 +179,7 @@ def test_several_problems_at_once_are_the_problems_one_by_one(solver, name, form
 def test_one_problem_at_several_strengths_is_a_path(solver, name):
     shape = (3, 3, 2)
     X, y = data(shape)
-    single, penalty = squares("spectral gram", X, y), PENALTIES[name](shape)
+    single, penalty = squares("spectral gram", X, y), as_penalty(name, shape)
     alpha = np.array([1.1, 0.5, 0.2]) * alpha_max(single, penalty, shape)
     path = solve(solver, single.take(np.array([0, 0, 0])), penalty, alpha, tol=1e-6, shape=shape)
     for k in range(3):
@@ -188,7 +190,7 @@ def test_one_problem_at_several_strengths_is_a_path(solver, name):
 @every_solver
 def test_taking_problems_out_changes_none_of_them(solver):
     X, y = data((3, 3, 2), 3)
-    fit, penalty = squares("gram", X, y, ridge=0.1), PENALTIES["overlapped"]((3, 3, 2))
+    fit, penalty = squares("gram", X, y, ridge=0.1), as_penalty("overlapped", (3, 3, 2))
     alpha = 0.2 * alpha_max(fit, penalty, (3, 3, 2))
     kept = np.array([2, 0])
     part = solve(solver, fit.take(kept), penalty, alpha[kept], tol=1e-6, shape=(3, 3, 2))
@@ -207,7 +209,7 @@ def test_joint_targets_are_one_problem(solver, target_mode):
     fit = Squares.of(Moments.of(X, y), joint=True)
     assert fit.n_problems == 1
     own = (K, *shape) if target_mode else shape
-    penalty = PENALTIES["overlapped"](own)
+    penalty = as_penalty("overlapped", own)
     alpha = 0.2 * alpha_max(fit, penalty, own)
     found = solve(solver, fit, penalty, alpha, tol=1e-6, shape=own)
     assert found.W.shape == ((1, K, *shape) if target_mode else (K, *shape))
@@ -229,7 +231,7 @@ def test_joint_targets_are_one_problem(solver, target_mode):
 @pytest.mark.parametrize("share", [0.8, 0.3])
 def test_the_answer_of_the_overlapped_norm_has_exactly_the_ranks_of_its_split(solver, shape, share):
     X, y = data(shape)
-    fit, penalty = squares("gram", X, y), PENALTIES["overlapped"](shape)
+    fit, penalty = squares("gram", X, y), as_penalty("overlapped", shape)
     found = solve(solver, fit, penalty, share * alpha_max(fit, penalty, shape), 1e-6, shape=shape)
     modes = [atom.mode for _, atom in penalty.terms]
     ranks = [n_rank(found.split.parts[m, 0], mode, rtol=1e-10) for m, mode in enumerate(modes)]
@@ -245,7 +247,7 @@ def test_the_answer_of_the_overlapped_norm_has_exactly_the_ranks_of_its_split(so
 @pytest.mark.parametrize("name", ["latent", "scaled_latent"])
 def test_the_answer_of_a_latent_norm_is_the_sum_of_its_parts(solver, name):
     X, y = data((3, 3, 2))
-    fit, penalty = squares("gram", X, y), PENALTIES[name]((3, 3, 2))
+    fit, penalty = squares("gram", X, y), as_penalty(name, (3, 3, 2))
     found = solve(solver, fit, penalty, 0.3 * alpha_max(fit, penalty, (3, 3, 2)), 1e-6, shape=(3, 3, 2))
     np.testing.assert_allclose(found.W, found.split.parts.sum(axis=0), atol=1e-14)
     assert min(n_rank(found.split.parts[mode, 0], mode) for mode in range(3)) < 2
@@ -256,7 +258,7 @@ def test_the_answer_of_a_latent_norm_is_the_sum_of_its_parts(solver, name):
 def test_every_array_library_gives_numpys_answer(xp, solver, name):
     shape = (3, 3, 2)
     X, y = data(shape, 2)
-    penalty = PENALTIES[name](shape)
+    penalty = as_penalty(name, shape)
     alpha = 0.2 * alpha_max(squares("gram", X, y), penalty, shape)
     for form in ("gram", "spectral basis"):
         # A fixed number of iterations, so that rounding cannot decide where to stop.
@@ -274,7 +276,7 @@ def test_every_array_library_gives_numpys_answer(xp, solver, name):
 @every_penalty
 def test_what_is_reported_on_the_way_is_certified_and_the_answer_is_among_it(solver, name):
     X, y = data((3, 3, 2))
-    fit, penalty = squares("gram", X, y), PENALTIES[name]((3, 3, 2))
+    fit, penalty = squares("gram", X, y), as_penalty(name, (3, 3, 2))
     alpha, seen = 0.2 * alpha_max(fit, penalty, (3, 3, 2)), []
     found = solve(solver, fit, penalty, alpha, 1e-6, on_iteration=seen.append, shape=(3, 3, 2))
     assert all(isinstance(solution, Solution) for solution in seen)
@@ -283,7 +285,7 @@ def test_what_is_reported_on_the_way_is_certified_and_the_answer_is_among_it(sol
     first = next(solution.n_iter for solution in seen if solution.gap[0] <= 1e-6)
     assert seen[-1].n_iter <= 1.25 * first + 25
     assert all(solution.objective[0] - solution.gap[0] * np.var(y) <= found.objective[0] + 1e-12 for solution in seen)
-    _, gap = certify(Problems(fit, penalty, alpha, (3, 3, 2)), found.W, found.split)
+    _, gap = certify(Problems(fit, penalty, alpha, (3, 3, 2), fit.at_zero.value), found.W, found.split)
     np.testing.assert_array_equal(gap, found.gap)
 
 
@@ -292,7 +294,7 @@ def test_what_is_reported_on_the_way_is_certified_and_the_answer_is_among_it(sol
 @pytest.mark.parametrize("max_iter", [1, 7])
 def test_out_of_iterations_it_returns_what_it_has_with_an_honest_gap(solver, name, max_iter):
     X, y = data((3, 3, 2))
-    fit, penalty = squares("gram", X, y), PENALTIES[name]((3, 3, 2))
+    fit, penalty = squares("gram", X, y), as_penalty(name, (3, 3, 2))
     alpha = 0.05 * alpha_max(fit, penalty, (3, 3, 2))
     found = solve(solver, fit, penalty, alpha, tol=1e-12, max_iter=max_iter, shape=(3, 3, 2))
     best = solve("admm", fit, penalty, alpha, 1e-6, shape=(3, 3, 2))
@@ -306,7 +308,7 @@ def test_out_of_iterations_it_returns_what_it_has_with_an_honest_gap(solver, nam
 def test_one_feature_and_one_target_is_soft_thresholding(solver, name, rng):
     x, y = rng.standard_normal((20, 1)) + 3.0, rng.standard_normal(20) - 1.0
     y = y + 2.0 * x[:, 0]
-    fit, penalty = squares("gram", x, y), PENALTIES[name]((1,))
+    fit, penalty = squares("gram", x, y), as_penalty(name, (1,))
     c, h, alpha = np.var(x), np.mean((x[:, 0] - x.mean()) * (y - y.mean())), 0.5
     found = solve(solver, fit, penalty, np.array([alpha]), tol=1e-12, shape=(1,))
     assert found.W[0, 0] == pytest.approx((h - alpha / 2) / c, rel=1e-5)
@@ -318,7 +320,7 @@ def test_more_features_than_samples_and_copies_of_a_feature_are_no_trouble(solve
     X = rng.standard_normal((8, 3, 2, 2))
     X[:, 1] = X[:, 0]
     y = X[:, 0, 0, 0] + 0.1 * rng.standard_normal(8)
-    fit, penalty = squares("gram", X, y), PENALTIES[name]((3, 2, 2))
+    fit, penalty = squares("gram", X, y), as_penalty(name, (3, 2, 2))
     found = solve(solver, fit, penalty, 0.1 * alpha_max(fit, penalty, (3, 2, 2)), tol=1e-6, shape=(3, 2, 2))
     assert 0 <= found.gap[0] <= 1e-6
 
@@ -330,7 +332,7 @@ def test_a_solver_on_samples_finds_the_answer_that_moments_give(solver, name, ri
     shape = (3, 3, 2)
     X, y = data(shape, 2)
     squared = squares("gram", X, y, ridge)
-    penalty = PENALTIES[name](shape)
+    penalty = as_penalty(name, shape)
     alpha = 0.2 * alpha_max(squared, penalty, shape)
     fit = SampleLoss.of(Squared(), Samples.of(Block(X.reshape(N, -1), y), shape).checked(), ridge=ridge)
     np.testing.assert_allclose(alpha_max(fit, penalty, shape), alpha / 0.2)
@@ -346,7 +348,7 @@ def test_acceleration_takes_iterations_like_the_root_of_the_condition_number(sol
     cross, target = 0.5 * W * spread, np.array([0.505 * np.sum(W**2 * spread)])
     nothing = np.zeros(1)
     fit = Squares(Gram(np.diag(spread)), cross, target, nothing, np.zeros(12), nothing, 0.5 * spread)
-    found = solve(solver, fit, PENALTIES["overlapped"]((3, 4)), np.array([1e-4]), tol=1e-6, shape=(3, 4))
+    found = solve(solver, fit, as_penalty("overlapped", (3, 4)), np.array([1e-4]), tol=1e-6, shape=(3, 4))
     assert found.gap[0] <= 1e-6
     assert found.n_iter <= 1000  # three thousand without acceleration
 
@@ -356,7 +358,7 @@ def test_acceleration_takes_iterations_like_the_root_of_the_condition_number(sol
 @pytest.mark.parametrize("ridge", [0.0, 0.1])
 def test_admm_finds_its_own_step_whatever_the_units_are(name, form, ridge):
     X, y = data((3, 3, 2), 2)
-    penalty, iterations = PENALTIES[name]((3, 3, 2)), []
+    penalty, iterations = as_penalty(name, (3, 3, 2)), []
     for x_unit, y_unit in ((1.0, 1.0), (1e4, 1e-3), (1e-5, 1e2)):
         fit = squares(form, x_unit * X, y_unit * y, ridge * x_unit**2)
         found = solve("admm", fit, penalty, 0.1 * alpha_max(fit, penalty, (3, 3, 2)), tol=1e-5, shape=(3, 3, 2))
@@ -369,7 +371,7 @@ def test_admm_finds_its_own_step_whatever_the_units_are(name, form, ridge):
 @pytest.mark.parametrize("form", ["gram", "spectral gram"])
 def test_a_problem_that_is_done_is_not_worked_on_any_more(form):
     X, y = data((3, 3, 2), 2)
-    fit, penalty, open_ = squares(form, X, y), PENALTIES["overlapped"]((3, 3, 2)), []
+    fit, penalty, open_ = squares(form, X, y), as_penalty("overlapped", (3, 3, 2)), []
     alpha = np.array([0.9, 0.01]) * alpha_max(fit, penalty, (3, 3, 2))
     found = solve(
         "admm", fit, penalty, alpha, tol=1e-7, on_iteration=lambda part: open_.append(len(part.gap)), shape=(3, 3, 2)
@@ -457,7 +459,7 @@ def test_folds_that_are_stacked_have_the_answers_of_each_fold_alone(solver, form
         training = [Moments.of(rows[folds != f], y[folds != f]) for f in range(3)]
         own = [Squares.of(moments, ridge=0.05, spectral=True) for moments in training]
         parts = [part.lifted(basis, origin, whole.variances) for part in own]
-    fit, penalty = Squares.stacked(parts), PENALTIES["overlapped"](shape)
+    fit, penalty = Squares.stacked(parts), as_penalty("overlapped", shape)
     assert (fit.n_groups, fit.n_problems) == (3, 6)
     np.testing.assert_allclose(alpha_max(fit, penalty, shape)[2:4], alpha_max(parts[1], penalty, shape))
     alpha = np.tile([0.1, 0.3], 3) * alpha_max(fit, penalty, shape)

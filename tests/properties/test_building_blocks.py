@@ -19,7 +19,7 @@ from tracelearn import (
 )
 from tracelearn.arrays.tensors import frobenius_norm, grid_trace, inner, kronecker, n_rank, refold, unfold
 from tracelearn.datasets import make_low_rank_regression, make_rank_tensors
-from tracelearn.penalties import PENALTIES
+from tracelearn.penalties import PENALTIES, as_penalty
 from tracelearn.solvers.apg import PROXES
 
 pytestmark = pytest.mark.slow
@@ -73,7 +73,7 @@ def test_moments_are_finite_add_up_and_repeat(data, cut):
 
 @tries(60, W=tensors([*SIZES, 1e-300, 1e150, 1e300]), name=st.sampled_from(sorted(PENALTIES)))
 def test_a_norm_is_finite_and_scales_with_its_argument(W, name):
-    norm = PENALTIES[name](W.shape)
+    norm = as_penalty(name, W.shape)
     for value in (norm.value, norm.dual_norm):
         once, half = float(value(W[None])[0]), float(value(0.5 * W[None])[0])
         assert math.isfinite(once)
@@ -83,7 +83,7 @@ def test_a_norm_is_finite_and_scales_with_its_argument(W, name):
     squeezed = W.reshape([size for size in W.shape if size > 1] or [1])
     whole = (W.ndim if name == "overlapped" else 1.0), (squeezed.ndim if name == "overlapped" else 1.0)
     if name == "latent":  # a mode of size one has the norm of the whole tensor as its only singular value
-        assert float(norm.value(W[None])[0]) <= float(PENALTIES[name](squeezed.shape).value(squeezed[None])[0]) * (
+        assert float(norm.value(W[None])[0]) <= float(as_penalty(name, squeezed.shape).value(squeezed[None])[0]) * (
             1 + 1e-12
         )
     if name == "overlapped":
@@ -104,7 +104,7 @@ def test_a_proximal_point_is_finite_and_no_longer_than_where_it_came_from(P, nam
     size = np.abs(P).max() or 1.0
     strength = np.array([alpha * size * curvature])
     before = bits(P)
-    W, split = PROXES[method](PENALTIES[name](P.shape), P[None], strength, curvature)
+    W, split = PROXES[method](as_penalty(name, P.shape), P[None], strength, curvature)
     assert bits(P) == before
     assert np.isfinite(W).all()
     assert np.isfinite(split.parts).all()

@@ -8,7 +8,7 @@ from sklearn.model_selection import KFold
 
 from tracelearn import Moments, TraceNormClassifier, TraceNormRegressor, TraceNormRegressorCV
 from tracelearn.features import ModePCA, TensorStandardScaler
-from tracelearn.penalties import latent, overlapped
+from tracelearn.penalties import as_penalty
 from tracelearn.problems.batch import Problems, Solution, certify
 from tracelearn.problems.datafits import Squares
 from tracelearn.solvers import admm, newton
@@ -81,12 +81,12 @@ def test_weights_beyond_the_precision_of_the_samples_stay_double(samples):
 
 
 @pytest.mark.parametrize("method", [prox_adm, prox_dr])
-@pytest.mark.parametrize("norm", [overlapped, latent])
+@pytest.mark.parametrize("norm", ["overlapped", "latent"])
 @pytest.mark.parametrize("scale", [1e-40, 1e-12, 1e40])
 def test_the_proximal_point_of_a_small_tensor_is_that_of_a_large_one(rng, method, norm, scale):
     P, alpha = rng.standard_normal((1, 3, 4, 2)), np.array([0.5])
-    usual, _ = method(norm((3, 4, 2)), P, alpha, 1.0)
-    small, _ = method(norm((3, 4, 2)), scale * P, scale * alpha, 1.0)
+    usual, _ = method(as_penalty(norm, (3, 4, 2)), P, alpha, 1.0)
+    small, _ = method(as_penalty(norm, (3, 4, 2)), scale * P, scale * alpha, 1.0)
     np.testing.assert_allclose(small / scale, usual, atol=1e-6)
 
 
@@ -96,17 +96,17 @@ def test_the_proximal_point_of_a_small_tensor_is_that_of_a_large_one(rng, method
 def test_a_target_that_is_solved_at_once_does_not_stop_the_others(samples):
     X, y = samples
     fit = Squares.of(Moments.of(X, np.stack([y, 1e-9 * y], axis=1)))
-    found = newton(Problems(fit, overlapped((3, 2)), np.array([0.1, 0.1]), (3, 2)))
+    found = newton(Problems(fit, as_penalty("overlapped", (3, 2)), np.array([0.1, 0.1]), (3, 2), fit.at_zero.value))
     assert np.all(found.gap <= 1e-6)
     assert found.W[0].any()
     assert not found.W[1].any()
 
 
 def test_a_step_that_was_right_for_another_system_does_not_throw_admm_off(samples):
-    fit, norm = Squares.of(Moments.of(1e30 * samples[0], samples[1])), overlapped((3, 2))
+    fit, norm = Squares.of(Moments.of(1e30 * samples[0], samples[1])), as_penalty("overlapped", (3, 2))
     zero = np.zeros((1, 3, 2))
     start = Solution(zero, norm.start(zero), np.ones(1), np.ones(1), 0, rho=np.array([1e-10]))
-    found = admm(Problems(fit, norm, np.array([0.1e30]), (3, 2)), start=start)
+    found = admm(Problems(fit, norm, np.array([0.1e30]), (3, 2), fit.at_zero.value), start=start)
     assert found.gap[0] <= 1e-6
 
 
@@ -126,7 +126,7 @@ def test_classes_that_are_told_apart_beyond_doubt_overflow_nothing(loss, alpha):
 def test_what_leaves_the_range_of_floating_point_is_refused_in_a_sentence(samples):
     fit = Squares.of(Moments.of(*samples))
     W = np.full((1, 3, 2), 1e200)
-    problems = Problems(fit, overlapped((3, 2)), np.array([0.1]), (3, 2))
+    problems = Problems(fit, as_penalty("overlapped", (3, 2)), np.array([0.1]), (3, 2), fit.at_zero.value)
     bad = admm(problems, max_iter=1)
     bad = type(bad)(W, bad.split, bad.objective, bad.gap, 0, bad.rho)
     with pytest.raises(
@@ -150,10 +150,10 @@ def test_a_tiny_ridge_overflows_nothing(samples):
         warnings.simplefilter("error", RuntimeWarning)
         fit, penalty = (
             Squares.of(Moments.of(1e6 * samples[0][:3], samples[1][:3]), ridge=1e-300),
-            overlapped((3, 2)),
+            as_penalty("overlapped", (3, 2)),
         )
         W = np.ones((1, 3, 2))
-        _, gap = certify(Problems(fit, penalty, np.array([0.0]), (3, 2), penalised=False), W, None)
+        _, gap = certify(Problems(fit, penalty, np.array([0.0]), (3, 2), fit.at_zero.value, penalised=False), W, None)
     assert np.isfinite(gap[0])
 
 

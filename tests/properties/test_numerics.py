@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from properties.inputs import DEEP, attempt, tries
 
 from tracelearn import Moments, TraceNormClassifier, TraceNormRegressor
-from tracelearn.penalties import overlapped
+from tracelearn.penalties import as_penalty
 from tracelearn.problems.batch import Problems, certify
 from tracelearn.problems.datafits import Squares
 from tracelearn.solvers import admm
@@ -89,9 +89,9 @@ def test_the_gap_is_never_below_the_true_distance_from_the_optimum(seed, closene
 @pytest.mark.parametrize("size", [1e3, 1e6, 1e9])
 def test_the_gap_grows_with_weights_whose_products_cancel(rng, size):
     X = rng.standard_normal((50, 1)) + 1e-8 * rng.standard_normal((50, 3))
-    fit, penalty = Squares.of(Moments.of(X, rng.standard_normal(50))), overlapped((3,))
+    fit, penalty = Squares.of(Moments.of(X, rng.standard_normal(50))), as_penalty("overlapped", (3,))
     W = size * np.array([[1.0, -1.0, 0.0]])
-    _, gap = certify(Problems(fit, penalty, np.array([1e-20]), (3,)), W, None)
+    _, gap = certify(Problems(fit, penalty, np.array([1e-20]), (3,), fit.at_zero.value), W, None)
     assert gap[0] >= 1e-16 * size**2
 
 
@@ -166,5 +166,7 @@ def test_a_long_stream_in_single_precision_keeps_the_digits_of_double_precision(
 
 def test_a_problem_of_zero_weights_ends_at_zero_without_a_step():
     fit = Squares.of(Moments.of(np.ones((5, 3)), np.arange(5.0)))
-    found = admm(Problems(fit, overlapped((3,)), np.array([0.0]), (3,), penalised=False))
+    found = admm(
+        Problems(fit, as_penalty("overlapped", (3,)), np.array([0.0]), (3,), fit.at_zero.value, penalised=False)
+    )
     assert not found.W.any()

@@ -186,7 +186,9 @@ def trace_norms(M: Array) -> Array:
     eigenvalues are not: they would turn every zero into sqrt(eps), which a tight certificate sees.
     """
     xp = array_namespace(M)
-    M, scale = _scaled(M)
+    # In units of the largest entry: the gram of entries beyond 1e154 overflows where M itself does not.
+    scale = xp.max(xp.abs(M), axis=(-2, -1), keepdims=True)
+    M = M / xp.where(scale > 0, scale, xp.ones_like(scale))
     if isinstance(M, np.ndarray) and M.dtype == np.float32:
         # In double eigenvalues alone are good enough for single precision, and take half the time of vectors.
         wide = M.astype(np.float64)
@@ -201,19 +203,12 @@ def trace_norms(M: Array) -> Array:
 def spectral_norms(M: Array) -> Array:
     """Find the largest singular values of matrices (..., m, q), m <= q."""
     xp = array_namespace(M)
-    M, scale = _scaled(M)
+    scale = xp.max(xp.abs(M), axis=(-2, -1), keepdims=True)  # as for trace norms
+    M = M / xp.where(scale > 0, scale, xp.ones_like(scale))
     G = M @ xp.matrix_transpose(M)
     in_kernel = is_on_gpu(G) and cuda.serves(G)
     largest = xp.max(cuda.eigh(G)[0], axis=-1) if in_kernel else xp.linalg.eigvalsh(G)[..., -1]
     return xp.sqrt(positive_part(largest)) * scale[..., 0, 0]
-
-
-def _scaled(M: Array) -> tuple[Array, Array]:
-    """Divide matrices by their largest entry: the gram of entries beyond 1e154 overflows where M itself does not."""
-    xp = array_namespace(M)
-    scale = xp.max(xp.abs(M), axis=(-2, -1), keepdims=True)
-    scale = xp.where(scale > 0, scale, xp.ones_like(scale))
-    return M / scale, scale
 
 
 def mode_scales(variance: Array, shape: Sequence[int]) -> Array:
@@ -255,35 +250,30 @@ def cholesky_solver(matrix: Array, shift: float) -> Callable[[Array], Array]:
     Elsewhere than on a processor many small products wait for each other, and so do the rows of an inverse.
     """
     xp, p, here = array_namespace(matrix), matrix.shape[0], isinstance(matrix, np.ndarray)
-    L = _factor(matrix, shift)
-    if L is None:
-        # Positive definite but for rounding: lift the spectrum by what that is worth.
-        lift = 10 * p * float(xp.finfo(matrix.dtype).eps) * float(xp.max(xp.abs(xp.linalg.diagonal(matrix) + shift)))
-        L = _factor(matrix, shift + lift)
-    if L is None:
+    for is_lifted in (False, True):
+        if is_lifted:  # positive definite but for rounding: lift the spectrum by what that is worth
+            largest = float(xp.max(xp.abs(xp.linalg.diagonal(matrix) + shift)))
+            shift += 10 * p * float(xp.finfo(matrix.dtype).eps) * largest
+        try:
+            if here:
+                # One copy: large ones are most of the memory of a fit. Rows of a multiple of 4,096 bytes share cache lines,
+                # and eight more columns halve the time.
+                size = p + 8 if p % 512 == 0 else p
+                shifted = np.eye(size, dtype=matrix.dtype)
+                shifted[:p, :p] = matrix
+                shifted.reshape(-1)[: p * size : size + 1] += shift
+                L = np.linalg.cholesky(shifted)[:p, :p]
+            else:
+                L = xp.linalg.cholesky(matrix + shift * xp.eye(p, dtype=matrix.dtype, device=device(matrix)))
+        except (ArithmeticError, RuntimeError, ValueError):  # NumPy, PyTorch and JAX each have their own word for it
+            continue
+        if bool(xp.all(xp.isfinite(L))):
+            break
+    else:
         raise np.linalg.LinAlgError("matrix is not positive definite")
     if p > (2 * _BLOCK if here else _LARGE):
         return _Substitution(L).solve
     return partial(_times_inverse, _invert_lower(L))
-
-
-def _factor(matrix: Array, shift: float) -> Array | None:
-    """Find the Cholesky factor of a matrix with a shift on its diagonal; None where it has none."""
-    xp, p = array_namespace(matrix), matrix.shape[0]
-    try:
-        if isinstance(matrix, np.ndarray):
-            # One copy: large ones are most of the memory of a fit. Rows of a multiple of 4,096 bytes share cache lines, and
-            # eight more columns halve the time.
-            size = p + 8 if p % 512 == 0 else p
-            shifted = np.eye(size, dtype=matrix.dtype)
-            shifted[:p, :p] = matrix
-            shifted.reshape(-1)[: p * size : size + 1] += shift
-            L = np.linalg.cholesky(shifted)[:p, :p]
-        else:
-            L = xp.linalg.cholesky(matrix + shift * xp.eye(p, dtype=matrix.dtype, device=device(matrix)))
-    except (ArithmeticError, RuntimeError, ValueError):  # NumPy, PyTorch and JAX each have their own word for it
-        return None
-    return L if bool(xp.all(xp.isfinite(L))) else None
 
 
 class _Substitution:

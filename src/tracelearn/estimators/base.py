@@ -30,7 +30,7 @@ from tracelearn.arrays.linalg import mode_scales
 from tracelearn.confounds import Regression
 from tracelearn.errors import warn
 from tracelearn.estimators.weights import WeightsInModes
-from tracelearn.losses import Loss, as_loss
+from tracelearn.losses import LOSSES, Loss
 from tracelearn.moments import Moments
 from tracelearn.penalties import as_penalty
 from tracelearn.problems.batch import Problems, Solution, choose_form, datafit, share_of_alpha_max
@@ -40,9 +40,7 @@ from tracelearn.samples.checks import (
     check_place,
     check_total_weight,
     learning,
-    narrowed,
     read_confounds,
-    read_numbers,
     read_samples,
     sample_shape,
     warn_of_grid,
@@ -183,7 +181,19 @@ class TraceNormModel(WeightsInModes, TensorInput):
     # --- samples -----------------------------------------------------------------------------------------------------
 
     def _loss(self, n_targets: int = 1) -> Loss:
-        return as_loss(self.loss, classes=self._learns_classes).for_targets(n_targets)
+        """Make the loss of its name, or take an object that is one, for so many columns; refuse one for other targets."""
+        loss = LOSSES[self.loss]() if isinstance(self.loss, str) and self.loss in LOSSES else self.loss
+        wanted = "for_classes" if self._learns_classes else "for_numbers"
+        if isinstance(loss, str) or not getattr(loss, wanted, False):
+            names = sorted(name for name, known in LOSSES.items() if getattr(known, wanted))
+            kind = "classes" if self._learns_classes else "numbers"
+            raise ValueError(
+                f"Expected a loss for {kind}, one of {', '.join(map(repr, names))} or an object that is one, got {self.loss!r}: "
+                "choose one of these, or derive a class from tracelearn.losses.Loss."
+            )
+        other = loss.for_one if n_targets == 1 else loss.for_several
+        found: Loss = loss if other is None else LOSSES[other]()
+        return found
 
     def _read(self, raw: Raw, *, reset: bool = True, **known: Any) -> Samples:
         """Check samples: those in memory at once, others whenever a block of them is read."""
@@ -198,6 +208,9 @@ class TraceNormModel(WeightsInModes, TensorInput):
                 warn_of_grid(X.columns)
             block, shape = self._block(X, y, weight, reset=reset, **known)
             block = block if raw.confounds is None else _with_confounds(block, raw.confounds)
+            xp, own = array_namespace(block.X), block.X.dtype
+            # What is learned of whole numbers and of 16 bits has the widest dtype: sums would not survive fewer bits.
+            self._dtype = own if own in (xp.float32, xp.float64) else block.Y.dtype
             if reset:
                 self.sample_shape_, self._flat = shape, len(shape) > 1 and len(np.shape(X)) == 2
             return Samples.of(block, shape)
@@ -269,7 +282,7 @@ class TraceNormModel(WeightsInModes, TensorInput):
         if not raw.repeatable:
             return self._fit_once(raw, loss)
         samples = self._read(raw if raw.in_memory else self._gathered(raw, loss))
-        self._learn_from(samples, loss.for_targets(samples.n_targets))
+        self._learn_from(samples, self._loss(samples.n_targets))
         return self
 
     def _learn_from(self, samples: Samples, loss: Loss, known: DataFit | None = None) -> None:
@@ -290,7 +303,7 @@ class TraceNormModel(WeightsInModes, TensorInput):
         if form.name == "single":
             model = datafit(samples, loss, form, ridge=self.ridge, joint=False, fit_intercept=True)
             W = self._solve(model, 1, self.warm_start)
-            self.patterns_ = self._shaped(narrowed(0.5 * model.operator.apply(W), self._dtype), self.sample_shape_)
+            self.patterns_ = self._shaped(0.5 * model.operator.apply(W), self.sample_shape_, self._dtype)
             return
         if self.keep_moments and form.name == "basis" and samples.n_features <= _MANY_ENTRIES:
             # To go on learning; few samples are solved for in their span all the same.
@@ -305,7 +318,7 @@ class TraceNormModel(WeightsInModes, TensorInput):
         W = self._solve(known, samples.n_targets, self.warm_start, scales)
         if regression is not None:
             self._weigh_confounds(regression, W)
-        self.patterns_ = self._shaped(narrowed(samples.covariance_times(W), self._dtype), self.sample_shape_)
+        self.patterns_ = self._shaped(samples.covariance_times(W), self.sample_shape_, self._dtype)
 
     def _gathered(self, raw: Raw, loss: Loss) -> Raw:
         """Read samples on disk into memory where every iteration would read them again."""
@@ -359,7 +372,7 @@ class TraceNormModel(WeightsInModes, TensorInput):
             self._weigh_confounds(regression, W)
         if keep:
             self.moments_ = joint
-        self.patterns_ = self._shaped(narrowed(W @ moments.gram / moments.weight, self._dtype), shape)
+        self.patterns_ = self._shaped(W @ moments.gram / moments.weight, shape, self._dtype)
 
     def _weigh_confounds(self, regression: Regression, W: Array) -> None:
         """Set the weights of confounds, so that a score is linear in a sample and its confounds."""
@@ -368,19 +381,40 @@ class TraceNormModel(WeightsInModes, TensorInput):
         self.intercept_ = self.intercept_ - (float(shift[0]) if self._single else shift)
         self.confound_coef_ = self._shaped(weights, weights.shape[1:])
 
-    def _shaped(self, rows: Array, shape: tuple[int, ...]) -> Array:
-        """Give rows (K, p) the shape of tensors, with an axis of targets unless y has none."""
-        return array_namespace(rows).reshape(rows, shape if self._single else (-1, *shape))
+    def _shaped(self, rows: Array, shape: tuple[int, ...], dtype: Any = None) -> Array:
+        """Give rows (K, p) the shape of tensors, with an axis of targets unless y has none; and a dtype that can hold them."""
+        xp = array_namespace(rows)
+        if dtype not in (None, rows.dtype) and not float(xp.max(xp.abs(rows))) > float(xp.finfo(dtype).max):
+            rows = xp.astype(rows, dtype)
+        return xp.reshape(rows, shape if self._single else (-1, *shape))
 
-    def _penalty(self, n_targets: int) -> tuple[Any, tuple[int, ...]]:
-        """Return the penalty and the shape of one weight tensor: with ``target_mode`` the targets are its first mode."""
-        weights = None if self.mode_weights is None else read_numbers(self.mode_weights, "mode_weights", "numbers")
-        whole = (n_targets, *self.sample_shape_) if self.target_mode and n_targets > 1 else self.sample_shape_
-        return as_penalty(self.penalty, whole, weights), whole
+    def _stated(self, fit: DataFit, n_targets: int) -> tuple[Problems, Any]:
+        """Write down the batch of problems of a data fit, and find the solver: by name, the one that suits, or a function.
+
+        With ``target_mode`` the targets are the first mode of one weight tensor.
+        """
+        shape = (n_targets, *self.sample_shape_) if self.target_mode and n_targets > 1 else self.sample_shape_
+        penalty, scale = as_penalty(self.penalty, shape, self.mode_weights), fit.at_zero.value
+        penalised = isinstance(self.alpha, str) or self.alpha > 0
+        if isinstance(self.alpha, str):
+            alpha = share_of_alpha_max(fit, penalty, shape, _SHARE)
+        else:
+            alpha = array_namespace(scale).full_like(scale, float(self.alpha))
+        solver = fit.solvers.best if isinstance(self.solver, str) and self.solver == "auto" else self.solver
+        solver = SOLVERS.get(solver) if isinstance(solver, str) else solver
+        if not callable(solver):
+            raise ValueError(
+                f"Expected a solver among 'auto', {', '.join(map(repr, SOLVERS))}, or a function like these, got "
+                f"{self.solver!r}: choose one."
+            )
+        return Problems(fit, penalty, alpha, shape, scale, penalised), solver
 
     def _solve(self, fit: DataFit, n_targets: int, warm: bool, scales: Array | None = None) -> Array:
-        """Solve; where samples were divided by scales, so are the weights, which brings them back to the samples' units."""
-        problems = self._problems(fit, n_targets)
+        """Solve, and set what was learned; the certificate is that of the weights as they are handed out.
+
+        Where samples were divided by scales, so are the weights, which brings them back to the samples' units.
+        """
+        problems, solver = self._stated(fit, n_targets)
         penalty, alpha = problems.penalty, problems.alpha
         self.alpha_ = float(alpha[0]) if alpha.shape[0] == 1 else np.array(to_numbers(alpha))
         problem = (penalty, self._loss(n_targets), n_targets)
@@ -394,44 +428,17 @@ class TraceNormModel(WeightsInModes, TensorInput):
             if self.verbose > 1:
                 self._report(f"iteration {so_far.n_iter}, relative duality gap {gap:.1e}")
 
-        if self.solver == "auto" and fit.best_solver == "subspaces":
+        if self.solver == "auto" and fit.solvers.best == "subspaces":
             few = "subspaces: two passes for the best weights in subspaces of the modes, which then grow"
             many = "apg-adm: some term of the penalty is no trace norm, so every gradient is a pass"
             self._report(few if penalty.is_invariant else many)
-        found = self._solver(fit)(problems, tol=self.tol, max_iter=self.max_iter, start=start, on_iteration=watch)
+        found = solver(problems, tol=self.tol, max_iter=self.max_iter, start=start, on_iteration=watch)
         self._solution, self._solved = found, problem
-        coef = self._keep(problems, found, scales)
-        counts, gaps = zip(*record, (self.n_iter_, self.dual_gap_), strict=True)
-        self._convergence = np.array(counts, dtype=np.float64), np.array(gaps)
-        return coef
-
-    def _problems(self, fit: DataFit, n_targets: int) -> Problems:
-        """Write down the batch of problems of a data fit."""
-        penalty, shape = self._penalty(n_targets)
-        if isinstance(self.alpha, str):
-            return Problems(fit, penalty, share_of_alpha_max(fit, penalty, shape, _SHARE), shape)
-        reference, alpha = fit.at_zero.value, float(self.alpha)
-        strengths = array_namespace(reference).full_like(reference, alpha)
-        return Problems(fit, penalty, strengths, shape, reference, penalised=alpha > 0)
-
-    def _solver(self, fit: DataFit) -> Any:
-        """Find the solver: by name, the one that suits the data fit, or the user's own function."""
-        solver = fit.best_solver if isinstance(self.solver, str) and self.solver == "auto" else self.solver
-        if isinstance(solver, str):
-            solver = SOLVERS.get(solver)
-        if not callable(solver):
-            raise ValueError(
-                f"Expected a solver among 'auto', {', '.join(map(repr, SOLVERS))}, or a function like these, got "
-                f"{self.solver!r}: choose one."
-            )
-        return solver
-
-    def _keep(self, problems: Problems, found: Solution, scales: Array | None) -> Array:
-        """Set what was learned; the certificate is that of the weights as they are handed out."""
         for name in ("_class_map", "confound_coef_"):  # they belonged to other weights
             self.__dict__.pop(name, None)
-        W = problems.rows(found.W)
-        xp, coef = array_namespace(W), W if scales is None else W / scales
+        xp = array_namespace(found.W)
+        W = xp.reshape(found.W, (-1, math.prod(self.sample_shape_)))
+        coef = W if scales is None else W / scales
         if coef.dtype == self._dtype:
             kept, gap = coef, found.gap
             intercept = problems.fit.intercept(W) if self.fit_intercept else xp.zeros_like(W[:, 0])
@@ -440,7 +447,9 @@ class TraceNormModel(WeightsInModes, TensorInput):
         self.n_iter_, self.objective_ = found.n_iter, float(xp.sum(found.objective))
         self.dual_gap_ = float(xp.max(gap))
         self.intercept_ = float(intercept[0]) if self._single else intercept
-        self.coef_ = self._shaped(kept, (kept.shape[1],) if self._flat else self.sample_shape_)
+        self.coef_ = self._shaped(kept, (W.shape[1],) if self._flat else self.sample_shape_)
+        counts, gaps = zip(*record, (self.n_iter_, self.dual_gap_), strict=True)
+        self._convergence = np.array(counts, dtype=np.float64), np.array(gaps)
         self._report(f"relative duality gap {self.dual_gap_:.1e} after {self.n_iter_} iterations")
         if self.dual_gap_ > self.tol or not bool(xp.any(kept != 0)):
             self._warn()
@@ -455,8 +464,8 @@ class TraceNormModel(WeightsInModes, TensorInput):
         the gaps (B,).
         """
         xp, limit = array_namespace(coef), max(self.tol, float(array_namespace(coef).max(found.gap)))
-        kept = narrowed(coef, self._dtype)
-        exact = as_dtype(kept, coef.dtype)
+        kept = self._shaped(coef, (coef.shape[1],), self._dtype)
+        exact = as_dtype(xp.reshape(kept, coef.shape), coef.dtype)
         rounded = problems.tensors(exact if scales is None else exact * scales)
         again = problems.certified(rounded, found.split, found.n_iter, found.rho)
         if bool(xp.all(again.gap <= limit)):
@@ -465,8 +474,8 @@ class TraceNormModel(WeightsInModes, TensorInput):
             kept = coef
         if not self.fit_intercept:
             return found, coef, kept, as_dtype(xp.zeros_like(coef[:, 0]), self._dtype), found.gap
-        intercept = problems.fit.intercept(problems.rows(found.W))
-        short = narrowed(intercept, self._dtype)
+        intercept = problems.fit.intercept(xp.reshape(found.W, coef.shape))
+        short = xp.reshape(self._shaped(intercept, (), self._dtype), intercept.shape)
         # The loss is flat at the best intercept: another costs at most half the curvature times the square of the distance.
         curvature, room = self._loss(intercept.shape[0]).curvature, xp.clip(limit - found.gap, max=0.1 * self.tol)
         square = summed((as_dtype(short, intercept.dtype) - intercept) ** 2, room.shape[0])

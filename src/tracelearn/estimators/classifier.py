@@ -18,7 +18,7 @@ from tracelearn.estimators.online import OnlineModel, has_moments
 from tracelearn.estimators.scores import accuracy
 from tracelearn.losses import n_columns
 from tracelearn.moments import Moments
-from tracelearn.samples.checks import float_dtype, learning, read_labels, read_samples, read_weights
+from tracelearn.samples.checks import learning, read_labels, read_samples, read_weights
 from tracelearn.samples.samples import Block, LabelCount, Raw, label_counts, unnamed
 from tracelearn.samples.scikit_learn import StrOptions
 
@@ -206,7 +206,7 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
         y, labels = read_labels(y, rows, classes, least=1 if grow else 2)
         if grow and classes is None and not reset:
             labels = move_to(union(self.classes_, labels), labels)
-        self.classes_, self._dtype = labels, float_dtype(rows)
+        self.classes_ = labels
         weight = read_weights(sample_weight, rows, part=part)
         members = move_to(y[:, None] == labels[None, :], rows)
         if self.class_weight is not None:

@@ -13,7 +13,7 @@ from tracelearn.arrays.array_api import Array, is_non_numpy
 from tracelearn.estimators.base import Survey
 from tracelearn.estimators.online import OnlineModel, has_moments
 from tracelearn.estimators.scores import r_squared
-from tracelearn.samples.checks import float_dtype, learning, read_samples, read_targets, read_weights
+from tracelearn.samples.checks import learning, read_samples, read_targets, read_weights
 from tracelearn.samples.samples import Block, Raw
 
 __all__ = ["TraceNormRegressor"]
@@ -130,7 +130,7 @@ class TraceNormRegressor(MultiOutputMixin, RegressorMixin, OnlineModel):
             raise ValueError(
                 f"Expected y of the order of the first batch, got shape {tuple(y.shape)}: keep its number of targets."
             )
-        self._single, self._dtype = y.ndim == 1, float_dtype(rows)
+        self._single = y.ndim == 1
         Y = y[:, None] if y.ndim == 1 else y
         self._loss().check_target(Y)
         return Block(rows, Y, read_weights(sample_weight, rows, part=part)), shape

@@ -10,9 +10,10 @@ from __future__ import annotations
 import functools
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
+from operator import attrgetter
 from typing import Any, Self
 
 import numpy as np
@@ -150,11 +151,14 @@ def symmetric_power(C: Array, power: float, rest: float) -> Array:
     return (vectors * powers[..., None, :]) @ np.swapaxes(vectors, -1, -2)
 
 
-def find_time_axis(shape: tuple[int, ...], time_axis: Any = "auto") -> tuple[int | None, str]:
+def find_time_axis(
+    shape: tuple[int, ...], time_axis: Any = "auto", modes: Sequence[Any] | None = None
+) -> tuple[int | None, str]:
     """Find the mode of a sample that can be time, and say why; None where there is none.
 
     Time is long enough, at least 16 and half as long as there are channels, and has at most 128 channels, which are
-    the product of all other sizes. With "auto" the last mode is looked at first; a number asks about that mode alone.
+    the product of all other sizes. With "auto" the last mode is looked at first, or that one of ``modes`` which is called
+    time; a number or a name asks about that mode alone.
 
     Examples
     --------
@@ -164,7 +168,17 @@ def find_time_axis(shape: tuple[int, ...], time_axis: Any = "auto") -> tuple[int
     >>> find_time_axis((6, 11))
     (None, 'no mode of (6, 11) can be time, which needs at least 16 times, at most 128 channels and twice as many')
     """
-    size, order = math.prod(shape), len(shape)
+    if time_axis is None:
+        return None, "time_axis=None"
+    size, order, names = math.prod(shape), len(shape), list(map(attrgetter("name"), modes or ()))
+    if isinstance(time_axis, str):
+        wanted = "time" if time_axis == "auto" else time_axis
+        if wanted not in names and time_axis != "auto":
+            raise ValueError(
+                "Expected time_axis to be a number, 'auto', None or the name of a mode "
+                f"({', '.join(names) or 'they have none'}), got {time_axis!r}: choose one of these."
+            )
+        time_axis = names.index(wanted) if wanted in names else time_axis
     looked_at = reversed(range(order)) if time_axis == "auto" else read_modes(time_axis, shape, "time_axis")
     for axis in looked_at:
         times, channels = shape[axis], size // shape[axis]
@@ -257,7 +271,7 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
         """Learn from tensors that are checked and in memory, and transform them: what a search does for every view."""
         self.sample_shape_, self.n_features_in_ = tuple(T.shape[1:]), math.prod(T.shape[1:])
         self._learn(functools.partial(self._summed, T, weight))
-        return self._mapped(self._map, T, self._shape_out(), flat=False)
+        return self._mapped(self._map, T, flat=False)
 
     def _learn_from(self, X: Any, sample_weight: Any) -> None:
         """Learn from samples wherever they are, and keep names of modes where they bring them."""
@@ -298,18 +312,15 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
             T, weight = take_rows(T, kept), take_rows(weight, kept)
         summary: Any = None
         with np.errstate(over="ignore", invalid="ignore"):  # judged below
-            for rows in self._blocks(T):
+            step = max(1, _BLOCK_BYTES // (8 * self._row_size()))
+            for start in range(0, T.shape[0], step):
+                rows = slice(start, min(T.shape[0], start + step))
                 more = measure(T[rows, ...], weight[rows])
                 summary = more if summary is None else summary + more
         largest = max(map(np.max, map(np.abs, summary.sums)), default=1.0)
         if not np.finfo(np.float64).tiny < largest < np.inf:
             check_range(T, "X")
         return summary  # type: ignore[no-any-return]
-
-    def _blocks(self, T: Array) -> Iterator[slice]:
-        n, rows = T.shape[0], max(1, _BLOCK_BYTES // (8 * self._row_size()))
-        for start in range(0, n, rows):
-            yield slice(start, min(n, start + rows))
 
     def _read(self, X: Any) -> Array:
         """Check samples; return tensors (n, I1, ..., IN) of floats, in the library of X."""
@@ -347,23 +358,24 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
                 f"Expected flat samples for the output that set_output asks for, {wanted}, got tensors: pass flat samples and "
                 "tensor_shape, or call set_output(transform='default')."
             )
-        return self._mapped(self._map, self._read(X), self._shape_out(), flat=flat or wanted != "default")
+        return self._mapped(self._map, self._read(X), flat=flat or wanted != "default")
 
-    def _mapped(self, function: Callable[[Array], Array], T: Array, shape: tuple[int, ...], *, flat: bool) -> Array:
+    def _mapped(self, function: Callable[[Array], Array], T: Array, *, flat: bool) -> Array:
         """Apply a function of tensors block by block, in double precision and rounded once."""
-        xp, wide = array_namespace(T), widest(T)["dtype"]
-        parts, found = [], None
-        if not is_non_numpy(T):
-            in_place = not getattr(self, "copy", True) and T.flags.writeable
-            found = T if in_place else np.empty((T.shape[0], *shape), T.dtype)
+        xp, wide, n = array_namespace(T), widest(T)["dtype"], T.shape[0]
+        here, parts = not is_non_numpy(T), []
+        found: Any = T if here and not getattr(self, "copy", True) and T.flags.writeable else None
         with np.errstate(over="ignore", invalid="ignore"):  # judged below
-            for block in self._blocks(T):
-                part = as_dtype(function(as_dtype(T[block, ...], wide)), T.dtype)
-                if found is None:
-                    parts.append(part)
+            step = max(1, _BLOCK_BYTES // (8 * self._row_size()))
+            for start in range(0, n, step):
+                rows = slice(start, min(n, start + step))
+                part = as_dtype(function(as_dtype(T[rows, ...], wide)), T.dtype)
+                if here:
+                    found = np.empty((n, *part.shape[1:]), T.dtype) if found is None else found
+                    found[rows] = part
                 else:
-                    found[block] = part
-        found = xp.concat(parts) if found is None else found
+                    parts.append(part)
+        found = found if here else xp.concat(parts)
         check_finite(found, "transformed entries", overflows=True)
         return xp.reshape(found, (found.shape[0], -1)) if flat else found
 
@@ -409,7 +421,7 @@ class LinearTransformer(TensorTransformer):
         rows = array_namespace(Z).reshape(as_dtype(Z, float_dtype(Z)), (Z.shape[0], -1))
         check_finite(rows, "X", shape)
         T = array_namespace(Z).reshape(rows, (-1, *shape))
-        return self._mapped(self._back, T, self.sample_shape_, flat=self._keeps_layout and Z.ndim == 2)
+        return self._mapped(self._back, T, flat=self._keeps_layout and Z.ndim == 2)
 
     def coef_to_input(self, W: Array) -> Array:
         """Express weights that were learned on transformed samples as weights of the samples themselves.
@@ -435,30 +447,23 @@ class ModeTransformer(LinearTransformer):
     """Learns the mean and the covariance of every mode, and multiplies every mode by a matrix that follows from these."""
 
     center = True
-
-    @abstractmethod
-    def _matrices(self) -> list[Array]:
-        """What modes are multiplied by, (r_n, I_n) each."""
+    mean_: Array
+    mode_covariances_: list[Array]
+    _matrices: str  # the attribute that holds what modes are multiplied by, (r_n, I_n) each
 
     def _measure(self, T: Array, weight: Array) -> Summary:
         return summarise(T, weight, functools.partial(mode_scatters, range(len(self.sample_shape_))))
-
-    def _keep(self, summary: Summary) -> None:
-        self.mean_ = summary.mean
-        self.mode_covariances_ = []
-        for scatter in summary.sums:
-            self.mode_covariances_.append(scatter / summary.weight)
 
     def _known(self) -> tuple[Array, list[Array]]:
         return self.mean_, self.mode_covariances_
 
     def _map(self, T: Array) -> Array:
         T = T - move_to(self.mean_, T, T.dtype) if self.center else T
-        return multiply_modes(T, self._matrices())
+        return multiply_modes(T, getattr(self, self._matrices))
 
     def _back(self, Z: Array) -> Array:
-        T = multiply_modes(Z, [np.linalg.pinv(matrix) for matrix in self._matrices()])
+        T = multiply_modes(Z, [np.linalg.pinv(matrix) for matrix in getattr(self, self._matrices)])
         return T + move_to(self.mean_, T, T.dtype) if self.center else T
 
     def _adjoint(self, W: Array) -> Array:
-        return multiply_modes(W, [matrix.T for matrix in self._matrices()])
+        return multiply_modes(W, [matrix.T for matrix in getattr(self, self._matrices)])

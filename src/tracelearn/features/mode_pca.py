@@ -98,6 +98,7 @@ class ModePCA(ModeTransformer):
     """
 
     _keeps_layout = False
+    _matrices = "components_"
 
     _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012 - scikit-learn's convention
         "n_components": [
@@ -127,7 +128,7 @@ class ModePCA(ModeTransformer):
             self._refine(mode, total)
 
     def _keep(self, summary: Summary) -> None:
-        super()._keep(summary)
+        self.mean_, self.mode_covariances_ = summary.mean, [scatter / summary.weight for scatter in summary.sums]
         self._set([_leading(C, want) for C, want in zip(self.mode_covariances_, self._wanted(), strict=True)])
 
     def _set(self, components: list[Array]) -> None:
@@ -165,9 +166,6 @@ class ModePCA(ModeTransformer):
 
         components[mode] = _leading(total(measure).sums[0], count)
         self._set(components)
-
-    def _matrices(self) -> list[Array]:
-        return self.components_
 
     def _shape_out(self) -> tuple[int, ...]:
         return self.n_components_

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin
 
-from tracelearn.arrays.array_api import Array
 from tracelearn.features.base import ModeTransformer, Summary, read_modes, symmetric_power
 from tracelearn.samples.scikit_learn import Interval
 
@@ -67,6 +66,8 @@ class ModeWhitener(OneToOneFeatureMixin, ModeTransformer):
         "tensor_shape": ["array-like", None],
     }
 
+    _matrices = "mode_whiteners_"
+
     def __init__(
         self,
         power: float = -0.5,
@@ -83,16 +84,14 @@ class ModeWhitener(OneToOneFeatureMixin, ModeTransformer):
         self.tensor_shape = tensor_shape
 
     def _keep(self, summary: Summary) -> None:
-        super()._keep(summary)
         shape = self.sample_shape_
         modes = range(len(shape)) if self.modes is None else read_modes(self.modes, shape, "modes")
-        self.mode_whiteners_ = []
-        for n, C in enumerate(self.mode_covariances_):
+        self.mean_, self.mode_covariances_, self.mode_whiteners_ = summary.mean, [], []
+        for n, scatter in enumerate(summary.sums):
+            C = scatter / summary.weight
+            self.mode_covariances_.append(C)
             unit, found = np.trace(C) / len(C), np.eye(len(C))
             if n in modes:
                 shrunk = (1.0 - self.shrinkage) * (C / unit if unit > 0 else found) + self.shrinkage * found
                 found = symmetric_power(shrunk, self.power, rest=1.0)
             self.mode_whiteners_.append(found)
-
-    def _matrices(self) -> list[Array]:
-        return self.mode_whiteners_

@@ -17,7 +17,7 @@ from tracelearn.estimators.lagged import LaggedRegressor
 from tracelearn.features.base import Summary, TensorTransformer
 from tracelearn.features.mode_pca import ModePCA
 from tracelearn.moments import Moments
-from tracelearn.penalties import Atom, Blocks, Latent, Overlap, Split
+from tracelearn.penalties import Atom, Blocks, Latent, Overlap, Split, as_penalty
 from tracelearn.problems.batch import Solution
 from tracelearn.samples.modes import fit_modes
 from tracelearn.samples.scikit_learn import make_constraint
@@ -236,7 +236,8 @@ def _form(value: Any) -> Any:
 
 def _check_solution(model: TraceNormModel, n_targets: int) -> None:
     """Compare what a solver would start from with where it would have started otherwise."""
-    penalty, shape = model._penalty(n_targets)
+    whole = (n_targets, *model.sample_shape_) if model.target_mode and n_targets > 1 else model.sample_shape_
+    penalty, shape = as_penalty(model.penalty, whole, model.mode_weights), whole
     problem = (penalty, model._loss(n_targets), n_targets)
     if model._solved[:3] == problem:
         found, count = model._solution, n_targets * math.prod(model.sample_shape_) // math.prod(shape)

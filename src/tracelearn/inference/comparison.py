@@ -179,7 +179,7 @@ def compare(
     _check_folds(plan, classifier=is_classifier(first))
     # Not each model's own score: that of a search may be another one.
     judge = plan.name if scoring is None else scoring
-    scores = np.empty((len(named), len(plan.folds)))
+    scores = np.empty((len(named), plan.folds.count))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ZeroWeightsWarning)
         # PCA divides by the variance of samples, also where they have none.
@@ -196,8 +196,8 @@ def compare(
 def _check_folds(plan: Plan, *, classifier: bool) -> None:
     """Refuse folds that leave nothing to compare, or one class to learn from."""
     labels, folds = plan.labels, plan.folds
-    if len(folds) < 2:
-        raise ValueError(f"Expected at least two folds to compare models on, got {len(folds)}.")
+    if folds.count < 2:
+        raise ValueError(f"Expected at least two folds to compare models on, got {folds.count}.")
     alone = [f for f, (train, _) in enumerate(folds.splits) if classifier and len(np.unique(labels[train])) < 2]
     if alone and len(np.unique(labels)) > 1:
         raise ValueError(

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.metrics import check_scoring
 
-from tracelearn.arrays.array_api import Array, to_numpy
+from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
 from tracelearn.estimators.base import ZeroWeightsWarning
 from tracelearn.inference.sets import (
     Plan,
@@ -191,12 +191,10 @@ def _grown(reading: Reading, order: Array, test: Array, sizes: Array, scoring: A
         known = past if model.fit_intercept else past.uncentred()
         fit = Squares.of(known, ridge=model.ridge, joint=model.target_mode)
         fit = fit if basis is None else fit.lifted(basis, origin, variances)
-        problems = model._problems(fit, K)
+        problems, solver = model._stated(fit, K)
         start_from: Solution | None = solution
-        solution = model._solver(fit)(
-            problems, tol=model.tol, max_iter=model.max_iter, start=start_from, exact_ranks=False
-        )
-        W = problems.rows(solution.W)
+        solution = solver(problems, tol=model.tol, max_iter=model.max_iter, start=start_from, exact_ranks=False)
+        W = array_namespace(solution.W).reshape(solution.W, fit.cross.shape)
         scores = to_numpy(held @ W.T + (fit.intercept(W) if model.fit_intercept else 0.0))
         found[i] = judged(reading, scoring, test[None], scores[None])[0]
     return found, bool(np.any(to_numpy(W)))

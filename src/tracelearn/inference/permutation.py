@@ -311,7 +311,7 @@ def _one_by_one(score: Callable[[Array], float], order: Array) -> Array:
 def fold_scores(reading: Reading, folds: Folds, scoring: Any, order: Array, tol: float = 0.0) -> Array:
     """Score what each fold holds out for each order (S, n) of the targets: (S, F); the first is solved as the model asks."""
     S, K = len(order), reading.samples.n_targets
-    found, pace, is_zero = np.empty((S, len(folds))), Pace(), True
+    found, pace, is_zero = np.empty((S, folds.count)), Pace(), True
     # Targets of all sets in memory at once, as long as they take no more than the batches themselves.
     for part in chunks(S, max(1, reading.n * K // 16)):
         for f, (train, test) in enumerate(folds.splits):

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from tracelearn.arrays.array_api import Array, move_to, to_numpy
+from tracelearn.arrays.array_api import Array, array_namespace, move_to, to_numpy
 from tracelearn.inference.sets import Reading, chunks, judged
 from tracelearn.penalties import as_penalty
 from tracelearn.problems.batch import alpha_max
 from tracelearn.samples.samples import Samples
 from tracelearn.selection.folds import Design, Folds
-from tracelearn.selection.search import Group, calibrated, first_with_weights, path, read_alphas, ridge_path, ridges_for
+from tracelearn.selection.search import RIDGES, Group, calibrated, first_with_weights, path, read_alphas, ridge_path
 from tracelearn.selection.session import see
 
 __all__ = ["best_scores", "can_repeat"]
@@ -29,7 +29,7 @@ def can_repeat(cv: Any) -> bool:
 
 def best_scores(cv: Any, X: Any, y: Any, confounds: Array | None, folds: Folds, scoring: Any, order: Array) -> Array:
     """Find the held-out score of what a search chooses, for each order (S, n) of the targets: (S,)."""
-    reading, F = Reading.of(cv._new_model(), X, y, confounds), len(folds)
+    reading, F = Reading.of(cv._new_model(), X, y, confounds), folds.count
     view = see(cv.views or "raw", reading.samples, cv)
     seen, norm = view.samples, view.penalty or as_penalty(cv.penalty, view.samples.shape)
     found = []
@@ -39,9 +39,12 @@ def best_scores(cv: Any, X: Any, y: Any, confounds: Array | None, folds: Folds, 
         samples = Samples.of(replace(block, Y=targets.Y), seen.shape)
         numbers = not reading.model._learns_classes
         options = {"fit_intercept": cv.fit_intercept, "numbers": numbers, "by_score": scoring is not None}
-        design = Design.of(samples, folds, reading.loss, **options)
+        design = Design(samples, folds, reading.loss, **options)
         at_zero = not read_alphas(cv.alphas, cv.eps)[1]
-        walks = ((ridge_path(design, ridges_for(design)), False), (_alphas(design, cv, norm, seen.n_targets), at_zero))
+        walks = (
+            (ridge_path(design, RIDGES * (design.source.variance or 1.0)), False),
+            (_alphas(design, cv, norm, seen.n_targets), at_zero),
+        )
         best = [_best(walk, design, reading, scoring, order[own], at_zero=zero) for walk, zero in walks]
         values, scores = zip(*best, strict=True)
         found.append(np.where(values[0] >= values[1], *scores))
@@ -53,15 +56,12 @@ Path = Iterator[tuple[Array, Array]]  # weights as coordinates (F S K, r), inter
 
 def _alphas(design: Design, cv: Any, norm: Any, n_targets: int) -> Path:
     """Walk the path of the search, with alphas as shares of each set's own ``alpha_max`` unless they were given."""
-    (fit,), shape = design.fits, design.samples.shape
-    rough = fit.single()  # type: ignore[attr-defined]
-    tops = to_numpy(alpha_max(design.whole, norm, shape)).reshape(-1, n_targets)
-    top = move_to(
-        np.tile(np.repeat(np.max(tops, axis=1), n_targets), len(design.folds)), rough.ridge, rough.ridge.dtype
-    )
+    (fit,), whole = design.fits
+    rough, count = fit.single(), design.folds.count
+    tops = to_numpy(alpha_max(whole, norm, design.samples.shape)).reshape(-1, n_targets)
+    top = move_to(np.tile(np.repeat(np.max(tops, axis=1), n_targets), count), rough.ridge, rough.ridge.dtype)
     alphas, given = read_alphas(cv.alphas, cv.eps)
-    group = Group(rough, fit, norm, top, tuple(range(len(design.folds))), (0,))
-    return path(design, group, alphas, given=given, max_iter=cv.max_iter)
+    return path(design, Group(rough, fit, norm, top), alphas, given=given, max_iter=cv.max_iter)
 
 
 def _best(
@@ -71,21 +71,20 @@ def _best(
 
     A path may begin where all samples have no weights, ``at_zero``.
     """
-    S, F, K = len(order), len(design.folds), reading.samples.n_targets
-    statistics, shown = [], []
+    S, F, K = len(order), design.folds.count, reading.samples.n_targets
+    statistics, shown, together = [], [], F // len(design.held)
     for W, b in walk:
-        common = -(W @ design.centre)  # folds are compared about one mean, as in the search
-        rows = [slice(f * S * K, (f + 1) * S * K) for f in range(F)]
-        scores = [held.scores(W[own, :], b[own]) for held, own in zip(design.held, rows, strict=True)]
-        of_folds = [
-            design.statistics(held, W[own, :], common[own], z + (common - b)[own])
-            for held, own, z in zip(design.held, rows, scores, strict=True)
-        ]
-        statistics.append(np.stack([to_numpy(part).reshape(S, K, 5) for part in of_folds], axis=1))  # (S, F, K, 5)
-        sets = [np.moveaxis(to_numpy(z).reshape(-1, S, K), 0, 1) for z in scores]
-        own = [
-            judged(reading, scoring, order[:, test], z) for (_, test), z in zip(design.folds.splits, sets, strict=True)
-        ]
+        xp = array_namespace(W)
+        rows, offset = xp.reshape(W, (F, S * K, -1)), xp.reshape(b, (F, S * K))
+        known, own = [], []
+        for h, held in enumerate(design.held):
+            at = slice(h * together, (h + 1) * together)
+            z, _, part = design.statistics(held, rows[at, ...], offset[at, :], design.source.centre)
+            known.append(to_numpy(part).reshape(-1, S, K, 5))
+            for index, scores in zip(held.index, to_numpy(z), strict=True):
+                sets = np.moveaxis(scores[: len(index)].reshape(-1, S, K), 0, 1)
+                own.append(judged(reading, scoring, order[:, index], sets))
+        statistics.append(np.moveaxis(np.concatenate(known), 0, 1))  # (S, F, K, 5)
         shown.append(np.stack(own, axis=1) @ design.weights)
     selecting = [calibrated(a, design.weights, numbers=design.numbers) for a in statistics]
     values = np.stack(shown if scoring is not None else selecting)

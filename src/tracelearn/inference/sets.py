@@ -191,7 +191,7 @@ class Reading:
             raise ValueError("Expected dense samples with scaling='modes', got a sparse matrix: use scaling=None.")
         labels = to_numpy(raw.all_targets()[0])
         labels = labels.ravel() if model._learns_classes else labels
-        return cls(model, samples, model._loss().for_targets(samples.n_targets), labels)
+        return cls(model, samples, model._loss(samples.n_targets), labels)
 
     @property
     def block(self) -> Block:
@@ -293,8 +293,8 @@ def solve(
 
 def solve_stack(model: Any, fit: Squares, n_targets: int, where: str, *, exact_ranks: bool) -> Array:
     """Solve problems with a system each as one batch, (T K, p); warn of gaps above that of the model, and say where."""
-    problems = model._problems(fit, n_targets)
-    solution = model._solver(fit)(problems, tol=model.tol, max_iter=model.max_iter, exact_ranks=exact_ranks)
+    problems, solver = model._stated(fit, n_targets)
+    solution = solver(problems, tol=model.tol, max_iter=model.max_iter, exact_ranks=exact_ranks)
     if (gap := float(np.max(solution.gap))) > model.tol:
         warnings.warn(
             f"Expected relative duality gaps of {model.tol:g} at all {where}, got {gap:.1e} at some: increase max_iter, scale "
@@ -302,7 +302,7 @@ def solve_stack(model: Any, fit: Squares, n_targets: int, where: str, *, exact_r
             ConvergenceWarning,
             stacklevel=6,
         )
-    return problems.rows(solution.W)
+    return array_namespace(solution.W).reshape(solution.W, fit.cross.shape)
 
 
 def _solved(reading: Reading, fit: Any, n_targets: int, n_exact: int, tol: float, pace: Pace) -> Array:
@@ -310,18 +310,19 @@ def _solved(reading: Reading, fit: Any, n_targets: int, n_exact: int, tol: float
 
     Single precision comes first where it can prove that gap; what it leaves open is solved in double.
     """
-    model, solver, xp = reading.model, reading.model._solver(fit), array_namespace(fit.ridge)
-    _, shape = model._penalty(n_targets)
+    model, xp = reading.model, array_namespace(fit.ridge)
+    _, solver = model._stated(fit.take(xp.arange(1, device=device(fit.ridge))), n_targets)
+    size = fit.n_features * (n_targets if model.target_mode else 1)
     exact: list[tuple[Any, float, dict[str, Any]]] = [(fit, model.tol, {"max_iter": model.max_iter})]
     tries = [(fit, tol, {"max_iter": model.max_iter})]
     if tol >= _SINGLE_TOL and model.alpha != 0 and isinstance(fit, Squares) and solver is admm:
         tries = [(fit.single(), tol, _SINGLE), *tries]
     gap, numbers, parts = 0.0, [], []
-    for part in _parts(n_exact, fit.n_problems, math.prod(shape), pilot=pace.step is None):
+    for part in _parts(n_exact, fit.n_problems, size, pilot=pace.step is None):
         left = xp.arange(part.start, part.stop, device=device(fit.ridge))
         for one, wanted, options in exact if part.stop <= n_exact else tries:
             own = one if left.shape[0] == fit.n_problems else one.take(left)
-            problems = model._problems(own, n_targets)
+            problems, _ = model._stated(own, n_targets)
             gaps: list[Array] = []
             watch = {"on_iteration": lambda now, to=gaps: to.append(now.gap)}
             found = solver(

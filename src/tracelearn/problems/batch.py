@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +26,7 @@ from tracelearn.arrays.array_api import (
 from tracelearn.arrays.linalg import positive_part, replayed, squared
 from tracelearn.losses import Loss
 from tracelearn.penalties import Penalty, Split
-from tracelearn.problems.datafits import DataFit, Evaluation, Modelled, Squares, mean_row, span
+from tracelearn.problems.datafits import DataFit, Evaluation, Modelled, Squares, repeated, span
 from tracelearn.problems.operators import Operator, Passes
 from tracelearn.problems.sample_loss import SampleLoss
 from tracelearn.problems.sparse import FEW, SparseGram
@@ -76,9 +75,8 @@ def choose_form(  # noqa: PLR0911 - a form a line
     square matrix, so for them moments are only for few features. With ``disk``, moments too large for memory may be in a file;
     with ``single``, those of samples in single precision may be a model, which takes half the time.
     """
-    n, p = samples.n_samples, samples.n_features
-    n = 1 << 62 if n is None else n
-    if samples.in_memory and is_sparse(samples.like) and not (loss.has_moments and p <= min(2 * n, FEW)):
+    n, p = 1 << 62 if samples.n_samples is None else samples.n_samples, math.prod(samples.shape)
+    if not (loss.has_moments and p <= min(2 * n, FEW)) and is_sparse(samples.like):
         return Form("sparse", "products with the sparse samples take the place of square matrices")
     gram, basis = 8 * p * p, 8 * n * max(n, p) if samples.in_memory else 1 << 62
     if memory is None and min(gram, basis) > _SMALL_MATRIX:
@@ -158,9 +156,14 @@ def in_basis(samples: Samples, *, fit_intercept: bool) -> tuple[Array, Array, Sa
 
 
 def origin_of(samples: Samples, *, fit_intercept: bool) -> Array:
-    """Find what samples in memory are seen about, (p,): their mean, or zero without an intercept."""
+    """Find what samples in memory are seen about, (p,): their mean, or zero without an intercept.
+
+    A feature that is constant up to the rounding of its mean would look like one that tells samples apart. The mean is found
+    about the first sample, so that what all have in common is found exactly.
+    """
     (block,) = samples.blocks
-    return mean_row(block.X, block.weight / samples.weight) if fit_intercept else 0.0 * block.X[0, :]
+    first = block.X[0, :]
+    return first + (block.weight / samples.weight) @ (block.X - first) if fit_intercept else 0.0 * first
 
 
 def variances_about(samples: Samples, origin: Array) -> Array:
@@ -260,36 +263,30 @@ def alpha_max(fit: DataFit, penalty: Penalty, shape: tuple[int, ...]) -> Array:
     gradient = fit.at_zero.gradient
     xp = array_namespace(gradient)
     norms = penalty.dual_norm(xp.reshape(gradient, (-1, *shape)))
-    return xp.max(xp.reshape(norms, (fit.n_problems, -1)), axis=1)
+    return xp.max(xp.reshape(norms, (fit.ridge.shape[0], -1)), axis=1)
 
 
 def share_of_alpha_max(fit: DataFit, penalty: Penalty, shape: tuple[int, ...], share: float) -> Array:
     """Take a share of ``alpha_max``; where that is nothing but rounding, as of samples that are all the same, all of it."""
     top, at = alpha_max(fit, penalty, shape), fit.at_zero
-    xp = array_namespace(top)
-    noise = penalty.dual_bound(at.errors(_ROUNDING * float(xp.finfo(top.dtype).eps))[1])
+    xp, nothing = array_namespace(top), array_namespace(top).zeros_like(at.gradient)
+    tensors = xp.reshape(nothing, (-1, *shape))
+    _, error = at.errors(_ROUNDING * float(xp.finfo(top.dtype).eps))
+    noise = penalty.dual_norm(tensors, None, repeated(error, tensors.shape[0]))
+    noise = xp.max(xp.reshape(noise, (fit.n_problems, -1)), axis=1)
     return xp.where(top <= noise, top + noise, share * top)
 
 
 @dataclass(frozen=True, eq=False)
 class Problems:
-    """A batch of B problems, and the shapes between rows (B K, p) and tensors (T, *shape)."""
+    """A batch of B problems, and the shape of the tensors (T, *shape) of their weights."""
 
     fit: DataFit
     penalty: Penalty
     alpha: Array
     shape: tuple[int, ...]
-    reference: Array | None = None
+    scale: Array  # what gaps are relative to (B,): the objectives at W = 0 of the problems that were asked
     penalised: bool = True  # whether no alpha is zero; where one is, certificates need the least curvature
-
-    @cached_property
-    def scale(self) -> Array:
-        """What gaps are relative to (B,): the objectives at W = 0, unless there is another reference."""
-        return self.fit.at_zero.value if self.reference is None else self.reference
-
-    def rows(self, W: Array) -> Array:
-        """View tensors as the rows that the data fit knows."""
-        return array_namespace(W).reshape(W, (-1, self.fit.n_features))
 
     def tensors(self, rows: Array) -> Array:
         """View rows as the tensors that the penalty knows."""
@@ -321,8 +318,8 @@ class Problems:
 
     def take(self, problems: Array) -> Problems:
         """Keep some of the problems."""
-        fit, penalty, reference = self.fit.take(problems), self.penalty.take(problems), self.scale[problems]
-        return replace(self, fit=fit, penalty=penalty, alpha=self.alpha[problems], reference=reference)
+        fit, penalty, scale = self.fit.take(problems), self.penalty.take(problems), self.scale[problems]
+        return replace(self, fit=fit, penalty=penalty, alpha=self.alpha[problems], scale=scale)
 
     def one_by_one(self, solve: Callable[..., Solution], start: Solution | None, **options: Any) -> Solution:
         """Solve each problem apart from the others."""
@@ -343,33 +340,24 @@ def certify(problems: Problems, W: Array, split: Split | None, at: Evaluation | 
     split : what the solver knows of W, or None
     at : the data fit, evaluated at W; None evaluates it
     """
-    xp, alpha, reference = array_namespace(W), problems.alpha, problems.scale
-    at = problems.fit.evaluate(problems.rows(W)) if at is None else at
+    xp, alpha, scale, penalty = array_namespace(W), problems.alpha, problems.scale, problems.penalty
+    at, apart = problems.fit.evaluate(W) if at is None else at, (alpha.shape[0], -1)
     last_places = _ROUNDING * float(xp.finfo(W.dtype).eps)
     value_error, gradient_error = at.errors(last_places)
-    norm, feasible = replayed(W, _penalised, problems.penalty, W, split, alpha, at.gradient, gradient_error)
-    objective = at.value + alpha * norm
-    dual = at.dual_value(feasible)
+    norms = replayed(W, type(penalty).value, penalty, W, split)
+    objective = at.value + alpha * xp.sum(xp.reshape(norms, apart), axis=1)
+    # Duals are forces on W, of the sign of -g. A gradient that is off by some length is off by no more in any norm.
+    forces, errors = -xp.reshape(at.gradient, W.shape), repeated(gradient_error, W.shape[0])
+    levels = replayed(W, type(penalty).dual_norm, penalty, forces, split, errors)
+    level, ones = xp.max(xp.reshape(levels, apart), axis=1), xp.ones_like(alpha)
+    # Divided only where it is needed: a large alpha by a small level would overflow.
+    dual = at.dual_value(xp.where(level > alpha, alpha / xp.where(level > alpha, level, ones), ones))
     if not problems.penalised:
         # Nothing penalised: no scale but zero is feasible, however small the gradient. Its size is the evidence then.
         dual = xp.where(alpha == 0, xp.maximum(dual, at.least_value(gradient_error)), dual)
     # Objective and dual value are sums of many rounded terms: a difference below their rounding proves nothing.
-    gap = positive_part(objective - dual) + last_places * reference + value_error
-    return objective, gap / xp.where(reference > 0, reference, xp.ones_like(reference))
-
-
-def _penalised(
-    penalty: Penalty, W: Array, split: Split | None, alpha: Array, gradient: Array, error: Array
-) -> tuple[Array, Array]:
-    """Find the norm (B,) of W, and the scale (B,) at which its gradient, off by an error (B,), is feasible for the dual."""
-    xp, apart = array_namespace(W), (alpha.shape[0], -1)
-    norm = xp.sum(xp.reshape(penalty.value(W, split), apart), axis=1)
-    # Duals are forces on W, of the sign of -g. A gradient that is off by some length is off by no more in any norm.
-    forces = penalty.dual_norm(-xp.reshape(gradient, W.shape), split)
-    level = xp.max(xp.reshape(forces, apart), axis=1) + penalty.dual_bound(error)
-    ones = xp.ones_like(level)
-    # Divided only where it is needed: a large alpha by a small level would overflow.
-    return norm, xp.where(level > alpha, alpha / xp.where(level > alpha, level, ones), ones)
+    gap = positive_part(objective - dual) + last_places * scale + value_error
+    return objective, gap / xp.where(scale > 0, scale, xp.ones_like(scale))
 
 
 @dataclass(eq=False)

@@ -2,9 +2,10 @@
 
 Conventions
 -----------
-Solvers see ``B`` independent problems at once (targets, folds, alphas of a path), each with ``K`` targets. Weights are rows:
-``W`` has shape ``(B K, p)``, problem by problem. The division by the total weight happens here and nowhere else, so that
-alpha means the same for any number of samples. The intercept is eliminated here, exactly.
+Solvers see ``B`` independent problems at once (targets, folds, alphas of a path), each with ``K`` targets. Weights are rows,
+``(B K, p)``, problem by problem; those that a data fit is given may also be tensors, of which it sees the rows. The division
+by the total weight happens here and nowhere else, so that alpha means the same for any number of samples. The intercept is
+eliminated here, exactly.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from operator import attrgetter
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from tracelearn.arrays.array_api import Array, array_namespace, is_on_gpu, move_to, to_numpy, to_single
+from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_on_gpu, move_to, to_numpy, to_single
 from tracelearn.arrays.linalg import cholesky_solver, positive_part
 from tracelearn.arrays.subspaces import Subspaces
 from tracelearn.moments import Moments
@@ -30,11 +31,11 @@ __all__ = [
     "Gram",
     "InBasis",
     "Modelled",
+    "Solvers",
     "SpectralGram",
     "Squares",
     "least_value",
     "lipschitz",
-    "mean_row",
     "repeated",
     "short_basis",
     "span",
@@ -75,6 +76,13 @@ class Evaluation(Protocol):
         """
 
 
+class Solvers(NamedTuple):
+    """The names of solvers: for an answer, and for a path to choose alpha by, which needs no small gap."""
+
+    best: str
+    path: str
+
+
 class DataFit(Protocol):
     """What a solver asks of the data fit."""
 
@@ -99,22 +107,18 @@ class DataFit(Protocol):
         """The number p of features."""
 
     @property
-    def best_solver(self) -> str:
-        """The solver that suits this form: by factorisation, by models of second order, or by gradients alone."""
-
-    @property
-    def path_solver(self) -> str:
-        """The solver that suits a path for choosing alpha, which needs no small gap."""
+    def solvers(self) -> Solvers:
+        """The solvers that suit this form: by factorisation, by models of second order, or by gradients alone."""
 
     @property
     def at_zero(self) -> Evaluation:
         """The evaluation at W = 0."""
 
     def evaluate(self, W: Array, near: Any = None) -> Evaluation:
-        """Evaluate at W (B K, p); an evaluation ``near`` it may save time."""
+        """Evaluate at W; an evaluation ``near`` it may save time."""
 
     def updater(self, shift: Array) -> Callable[[Array, Array], Array]:
-        """Return the function of W and pull that minimises ``f(V) - <pull, V> + shift/2 |V|^2`` over V.
+        """Return the function of W and pull that minimises ``f(V) - <pull, V> + shift/2 |V|^2`` over V, of the shape of W.
 
         Or a quadratic bound of it around W.
         """
@@ -176,14 +180,6 @@ def least_value(value: Array, gradient: Array, curvature: Array, error: Array) -
     bounded = square < 2.0 * curvature * value
     known = xp.where(bounded, curvature, xp.ones_like(curvature))
     return xp.where(bounded, value - square / (2.0 * known), xp.zeros_like(value))
-
-
-def mean_row(rows: Array, share: Array) -> Array:
-    """Average rows (n, p) by shares that sum to one, about the first: what all have in common is found exactly.
-
-    A feature that is constant up to the rounding of its mean would look like one that tells samples apart.
-    """
-    return rows[0, :] + share @ (rows - rows[0, :])
 
 
 @dataclass(frozen=True, eq=False)
@@ -340,7 +336,8 @@ def _in_principal(principal: Array, share: Array, shift: Array, rows: Array) -> 
 
 def _solved(solve: Rows, constant: Array, W: Array, pull: Array) -> Array:
     """Solve normal equations, whatever W was."""
-    return solve(constant + pull)
+    xp = array_namespace(pull)
+    return xp.reshape(solve(constant + xp.reshape(pull, constant.shape)), W.shape)
 
 
 # --- the squared loss, from moments -------------------------------------------------------------------------------------
@@ -357,8 +354,9 @@ class Gram:
     _last: dict[float, Rows] = field(default_factory=dict, init=False, repr=False)
 
     def apply(self, rows: Array) -> Array:
-        """Multiply every row."""
-        return rows @ self.matrix
+        """Multiply every row, by its own matrix where there are several."""
+        xp, groups = array_namespace(rows), self.matrix.shape[:-2]
+        return xp.reshape(xp.reshape(rows, (*groups, -1, rows.shape[1])) @ self.matrix, rows.shape)
 
     def single(self) -> Gram:
         """Return the same in single precision."""
@@ -400,8 +398,7 @@ def _above_rounding(values: Array) -> float:
 class SpectralGram(Gram):
     """A p by p matrix, or a stack (G, p, p) of them, one for each group of rows: one eigendecomposition for all shifts.
 
-    Every row has a shift of its own. That is more expensive at first, and then a path, its folds and its ridges share it. On a
-    GPU the eigendecompositions of a stack wait for each other: there one is enough, where the matrices are alike.
+    Every row has a shift of its own. That is more expensive at first, and then a path, its folds and its ridges share it.
     """
 
     shares_shift: ClassVar[bool] = False
@@ -411,33 +408,20 @@ class SpectralGram(Gram):
         """The number of matrices."""
         return 1 if self.matrix.ndim == 2 else int(self.matrix.shape[0])
 
-    def apply(self, rows: Array) -> Array:
-        """Multiply every row by its matrix."""
-        xp, groups = array_namespace(rows), self.matrix.shape[:-2]
-        return xp.reshape(xp.reshape(rows, (*groups, -1, rows.shape[1])) @ self.matrix, rows.shape)
-
     @cached_property
     def _eigen(self) -> tuple[Array, Array]:
         values, vectors = array_namespace(self.matrix).linalg.eigh(self.matrix)
         return positive_part(values), vectors
 
-    @cached_property
-    def _alike(self) -> Alike | None:
-        many = self.n_groups > 2 and self.matrix.shape[-1] >= _WAITS
-        return Alike.of(self.matrix) if many and is_on_gpu(self.matrix) else None
-
     def single(self) -> SpectralGram:
         """Return the same in single precision; what is decomposed is decomposed in double first."""
-        found = SpectralGram(to_single(self.matrix))
-        found.__dict__["_alike"] = None if self._alike is None else self._alike.single()
-        if self._alike is None:
-            found.__dict__["_eigen"] = tuple(map(to_single, self._eigen))
+        single, (values, vectors) = array_namespace(self.matrix).float32, self._eigen
+        found = SpectralGram(as_dtype(self.matrix, single))
+        found.__dict__["_eigen"] = as_dtype(values, single), as_dtype(vectors, single)
         return found
 
     def solver(self, shift: Array) -> Rows:
         """Return the solve for shifts (R,)."""
-        if self._alike is not None:
-            return self._alike.solver(shift)
         values, vectors = self._eigen
         level = array_namespace(shift).reshape(shift, (*self.matrix.shape[:-2], -1, 1))
         return partial(_in_eigenbasis, vectors, values[..., None, :] + level)
@@ -449,6 +433,21 @@ class SpectralGram(Gram):
     def smallest(self) -> float:
         """Find the smallest eigenvalue, less what rounding is worth; zero if that leaves nothing."""
         return _above_rounding(self._eigen[0])
+
+
+@dataclass(frozen=True, eq=False)
+class AlikeGram(SpectralGram):
+    """A stack of matrices that are alike: on a GPU their eigendecompositions would wait for each other, and one is enough."""
+
+    alike: Alike
+
+    def single(self) -> AlikeGram:
+        """Return the same in single precision."""
+        return AlikeGram(to_single(self.matrix), self.alike.single())
+
+    def solver(self, shift: Array) -> Rows:
+        """Return the solve for shifts (R,)."""
+        return self.alike.solver(shift)
 
 
 @dataclass(frozen=True, eq=False)
@@ -518,7 +517,10 @@ def stacked(operators: Sequence[Any]) -> Operator:
     if isinstance(first, InBasis):
         inner = stacked(list(map(attrgetter("inner"), operators)))
         return InBasis(inner, first.basis)  # type: ignore[arg-type]
-    return SpectralGram(array_namespace(first.matrix).stack(list(map(attrgetter("matrix"), operators))))
+    matrices = array_namespace(first.matrix).stack(list(map(attrgetter("matrix"), operators)))
+    many = len(operators) > 2 and matrices.shape[-1] >= _WAITS and is_on_gpu(matrices)
+    alike = Alike.of(matrices) if many else None
+    return SpectralGram(matrices) if alike is None else AlikeGram(matrices, alike)
 
 
 @dataclass(frozen=True, eq=False)
@@ -588,14 +590,9 @@ class Squares:
         return int(self.cross.shape[1])
 
     @property
-    def best_solver(self) -> str:
-        """ADMM, where the system can be factored."""
-        return "admm" if self.operator.has_factor else "subspaces"
-
-    @property
-    def path_solver(self) -> str:
-        """ADMM, or gradients: a path is for choosing, and each costs one pass."""
-        return "admm" if self.operator.has_factor else "apg-adm"
+    def solvers(self) -> Solvers:
+        """ADMM, where the system can be factored; else for a path gradients, of which each costs one pass."""
+        return Solvers("admm", "admm") if self.operator.has_factor else Solvers("subspaces", "apg-adm")
 
     @classmethod
     def of(
@@ -634,7 +631,7 @@ class Squares:
         """Join problems that differ in their samples, the folds of a search: one group of rows for each."""
         xp, found = array_namespace(parts[0].cross), {}
         for name in ("operator", "cross", "target", "ridge", "x_mean", "y_mean", "variances"):
-            own = [getattr(part, name) for part in parts]
+            own = list(map(attrgetter(name), parts))
             # One row for each group, or for each problem.
             tables = xp.stack if name in ("x_mean", "variances") else xp.concat
             found[name] = stacked(own) if name == "operator" else tables(own)
@@ -654,6 +651,7 @@ class Squares:
     def evaluate(self, W: Array, near: Any = None) -> SquaresEvaluation:
         """Evaluate value and gradient with one product."""
         xp, n = array_namespace(W), self.ridge.shape[0]
+        W = xp.reshape(W, self.cross.shape)
         ridge = repeated(self.ridge, W.shape[0])
         half = 0.5 * self.operator.apply(W) + ridge[:, None] * W - self.cross
         fit = xp.sum(self.cross * W, axis=1)
@@ -721,9 +719,10 @@ class Squares:
         sizes = [float(xp.sum(self.variances)), float(xp.max(self.target)), 1.0]  # type: ignore[arg-type]
         if not 1e-12 < min(sizes) <= max(sizes) < 1e12 or not isinstance(self.operator, Gram | InBasis):
             return self
-        names = ("cross", "target", "ridge", "x_mean", "y_mean", "variances")
-        found = {name: to_single(getattr(self, name)) for name in names}
-        return replace(self, operator=self.operator.single(), **found)
+        found = {"operator": self.operator.single()}
+        for name in ("cross", "target", "ridge", "x_mean", "y_mean", "variances"):
+            found[name] = as_dtype(getattr(self, name), xp.float32)
+        return replace(self, **found)
 
     def take(self, problems: Array) -> Squares:
         """Keep some of the problems, or repeat them; groups must stay of equal length."""
@@ -758,9 +757,9 @@ class Modelled(Squares):
         return cls(**(own | known))
 
     @property
-    def best_solver(self) -> str:
-        """Newton's method, with the model in place of the Hessian."""
-        return "newton"
+    def solvers(self) -> Solvers:
+        """Newton's method, with the model in place of the Hessian; for a path gradients."""
+        return Solvers("newton", super().solvers.path)
 
     @property
     def model_error(self) -> float:
@@ -779,7 +778,7 @@ class Modelled(Squares):
     def model(self, W: Array, at: Evaluation) -> Squares:
         """Touch the squares at W, from above where what the model leaves out is known."""
         xp = array_namespace(W)
-        ridge = self.ridge + 0.5 * self.rest
+        W, ridge = xp.reshape(W, self.cross.shape), self.ridge + 0.5 * self.rest
         half = 0.5 * self.known.apply(W) + repeated(ridge, W.shape[0])[:, None] * W
         cross = half - 0.5 * at.gradient
         # A constant changes neither answer nor gap; this one keeps the model positive, as the dual of squares needs.

@@ -17,6 +17,7 @@ from tracelearn.moments import Fold, Moments
 from tracelearn.problems.datafits import (
     Gram,
     InBasis,
+    Solvers,
     SpectralGram,
     Squares,
     least_value,
@@ -244,15 +245,15 @@ class SampleLoss:
         return self.n_features if rows is None else min(rows.shape)
 
     @property
-    def best_solver(self) -> str:
-        """Newton's method, where a Hessian can be factored; else that of weights in subspaces."""
-        return "subspaces" if self.matrix_free else "newton"
+    def solvers(self) -> Solvers:
+        """Newton's method, where a Hessian can be factored; else that of weights in subspaces, and for a path gradients.
 
-    @property
-    def path_solver(self) -> str:
-        """Newton's method, unless targets that are coupled make its Hessian expensive: ADMM comes close enough sooner."""
+        Where targets that are coupled make the Hessian expensive, ADMM comes close enough for a path sooner.
+        """
+        if self.matrix_free:
+            return Solvers("subspaces", "apg-adm")
         few = self.loss.is_separable or self.samples.n_targets * self._n_unknowns <= _SMALL_HESSIAN
-        return "apg-adm" if self.matrix_free else "newton" if few else "admm"
+        return Solvers("newton", "newton" if few else "admm")
 
     @cached_property
     def operator(self) -> Operator:
@@ -291,6 +292,7 @@ class SampleLoss:
         The search for the intercept begins at that of weights ``near``, which saves most of it.
         """
         xp = array_namespace(W)
+        W = xp.reshape(W, (-1, self.n_features))
         loss, scores = self.loss, self.samples.scores(W)
         shift = self._shift(scores, None if near is None else near.shift)
 
@@ -319,13 +321,13 @@ class SampleLoss:
 
         def update(W: Array, pull: Array) -> Array:
             nonlocal solve, before
-            at = self.evaluate(W, None if before is None else before[0])
-            image = self.operator.apply(W)
+            xp, at = array_namespace(W), self.evaluate(W, None if before is None else before[0])
+            image = self.operator.apply(at.W)
             if before is not None and follows and share.follow(self._seen(before, (at, image))):
                 solve = self.operator.solver(shift / share.value)
             before = at, image
-            free = at.gradient - 2.0 * ridge[:, None] * W
-            return solve(image + (pull - free) / share.value)
+            free = at.gradient - 2.0 * ridge[:, None] * at.W
+            return xp.reshape(solve(image + (xp.reshape(pull, free.shape) - free) / share.value), W.shape)
 
         return update
 
@@ -350,7 +352,7 @@ class SampleLoss:
         Up to a constant it is a weighted least-squares problem whose weights are the curvatures of the samples. None
         where the targets are coupled and too many for a Hessian of all of them.
         """
-        xp = array_namespace(W)
+        xp, W = array_namespace(W), at.W
         operator: Operator
         if not self.loss.is_separable:
             if W.shape[0] * self._n_unknowns > _LARGEST_HESSIAN:

@@ -38,7 +38,6 @@ __all__ = [
     "check_range",
     "float_dtype",
     "learning",
-    "narrowed",
     "other_shape",
     "out_of_memory",
     "read_labels",
@@ -250,14 +249,6 @@ def check_place(estimator: Any, X: Any, method: str) -> None:
         )
 
 
-def narrowed(values: Array, dtype: Any) -> Array:
-    """Bring weights or patterns to the precision of the samples, unless it cannot hold them."""
-    xp = array_namespace(values)
-    if values.dtype == dtype or float(xp.max(xp.abs(values))) > float(xp.finfo(dtype).max):
-        return values
-    return xp.astype(values, dtype)
-
-
 def _non_numpy_rows(estimator: Any, X: Array, *, reset: bool) -> Array:
     """Do for an array of another library what scikit-learn's ``validate_data`` does, whatever its configuration."""
     xp = array_namespace(X)
@@ -355,7 +346,9 @@ def read_labels(y: Any, X: Array, classes: Any = None, *, least: int = 2) -> tup
         _check_objects(y)
     check_classification_targets(y)
     known = unique_labels(y) if classes is None else np.asarray(classes)
-    _check_classes(known, np.setdiff1d(y, known), least)
+    stray = np.setdiff1d(y, known)
+    if len(stray) or len(known) < least:
+        raise _other_classes(known, stray, least)
     return y, known
 
 
@@ -380,15 +373,15 @@ def _check_objects(y: Array) -> None:
         )
 
 
-def _check_classes(known: Array, unknown: Array, least: int) -> None:
+def _other_classes(known: Array, stray: Array, least: int) -> InputError:
+    """Say that classes are too few, or that labels are of others."""
     if known.shape[0] < least:
         (only,) = to_numpy(known).tolist()
-        raise InputError(f"Expected at least two classes in y, got one class, {only!r}: add samples of another.")
-    if unknown.shape[0]:
-        raise InputError(
-            f"Expected labels among the classes {to_numpy(known).tolist()}, got {to_numpy(unknown).tolist()}: name all "
-            "classes in the first call."
-        )
+        return InputError(f"Expected at least two classes in y, got one class, {only!r}: add samples of another.")
+    return InputError(
+        f"Expected labels among the classes {to_numpy(known).tolist()}, got {to_numpy(stray).tolist()}: name all classes in "
+        "the first call."
+    )
 
 
 def _non_numpy_labels(y: Array, X: Array, classes: Any, least: int) -> tuple[Array, Array]:
@@ -408,7 +401,8 @@ def _non_numpy_labels(y: Array, X: Array, classes: Any, least: int) -> tuple[Arr
         )
     known = unique_values(y) if classes is None else unique_values(move_to(classes, y, y.dtype))
     stray = y[:0] if classes is None else y[~xp.any(y[:, None] == known[None, :], axis=1)]
-    _check_classes(known, unique_values(stray) if stray.shape[0] else stray, least)
+    if stray.shape[0] or known.shape[0] < least:
+        raise _other_classes(known, unique_values(stray) if stray.shape[0] else stray, least)
     return y, known
 
 

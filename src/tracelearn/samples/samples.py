@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import starmap
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,6 @@ from tracelearn.arrays.array_api import (
     block_bytes,
     is_sparse,
     move_to,
-    take_rows,
     to_numpy,
 )
 from tracelearn.arrays.linalg import mode_scales
@@ -239,28 +237,24 @@ class Block:
 
     def take(self, index: Array) -> Block:
         """Keep some of the samples."""
-        index = move_to(index, self.X)
-        weight = None if self.weight is None else take_rows(self.weight, index)
-        confounds = None if self.confounds is None else take_rows(self.confounds, index)
-        return Block(take_rows(self.X, index), take_rows(self.Y, index), weight, self.first, confounds)
-
-    @property
-    def total_weight(self) -> float:
-        """The sum of the weights."""
-        return float(self.X.shape[0] if self.weight is None else array_namespace(self.weight).sum(self.weight))
+        xp, index = array_namespace(self.Y), move_to(index, self.Y)
+        X = self.X[index] if is_sparse(self.X) else xp.take(self.X, index, axis=0)
+        weight = None if self.weight is None else xp.take(self.weight, index, axis=0)
+        confounds = None if self.confounds is None else xp.take(self.confounds, index, axis=0)
+        return Block(X, xp.take(self.Y, index, axis=0), weight, self.first, confounds)
 
     def checked(self, shape: tuple[int, ...]) -> Block:
         """Refuse NaN, infinity and numbers whose products leave the range of floating point; widen the rows."""
-        self.check_numbers(shape)
-        weight = array_namespace(self.Y).ones_like(self.Y[:, 0]) if self.weight is None else self.weight
-        return replace(self, X=as_dtype(self.X, self.Y.dtype), weight=weight)
-
-    def check_numbers(self, shape: tuple[int, ...]) -> None:
-        """Refuse NaN, infinity and numbers whose products leave the range of floating point."""
-        with naming(self.first):
+        try:
             check_finite(self.X, "X", shape)
             check_range(self.X, "X")
             check_range(self.Y, "y")
+        except ValueError as error:
+            if not self.first:
+                raise
+            raise in_block(error, self.first) from error
+        weight = array_namespace(self.Y).ones_like(self.Y[:, 0]) if self.weight is None else self.weight
+        return replace(self, X=as_dtype(self.X, self.Y.dtype), weight=weight)
 
     def add_to(self, fold: Fold | None, shape: tuple[int, ...], *, single: bool = False) -> Fold:
         """Add the samples, and their confounds as features after theirs, to moments in the making, or begin these."""
@@ -274,19 +268,24 @@ class Block:
             x_size, y_size = float(xp.sum(xp.linalg.diagonal(fold.gram))), float(xp.sum(fold.target_sq))
         # NaN and infinity are found here as well: the products that contain them are neither small nor large.
         if not (1e-30 < x_size < 1e30 and 1e-30 < y_size < 1e30):
-            self.check_numbers(shape)
+            self.checked(shape)
         return fold
+
+
+def in_block(error: ValueError, first: int) -> ValueError:
+    """Say in an error which block it is about."""
+    return InputError(f"{error} (in the block that begins at sample {first})")
 
 
 @contextmanager
 def naming(first: int) -> Iterator[None]:
-    """Say in an error which block it is about, but for the first, which may be all."""
+    """Say in errors which block they are about, but for the first, which may be all."""
     try:
         yield
     except ValueError as error:
         if not first:
             raise
-        raise InputError(f"{error} (in the block that begins at sample {first})") from error
+        raise in_block(error, first) from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,15 +316,16 @@ class Samples:
     @property
     def rows(self) -> Array | None:
         """Of samples in memory all rows, where they are one array that is not sparse."""
-        like = self.like
-        whole = like is not None and not is_sparse(like) and like.shape[0] == self.n_samples
-        return like if whole else None
+        first = next(iter(self.blocks)).X if self.in_memory else None
+        whole = first is not None and not is_sparse(first) and first.shape[0] == self.n_samples
+        return first if whole else None
 
     @classmethod
     def of(cls, block: Block, shape: tuple[int, ...]) -> Samples:
         """See one block in memory as all samples."""
         n, K, q = block.X.shape[0], int(block.Y.shape[1]), 0 if block.confounds is None else block.confounds.shape[1]
-        return cls([block], shape, K, block.total_weight, n, in_memory=True, n_confounds=q)
+        weight = float(n if block.weight is None else array_namespace(block.weight).sum(block.weight))
+        return cls([block], shape, K, weight, n, in_memory=True, n_confounds=q)
 
     def _mapped(self, function: Callable[[Block], Block]) -> Samples:
         """Change every block: at once in memory, else whenever it is read."""
@@ -336,7 +336,9 @@ class Samples:
         """Look at every number, and bring the rows to the precision that solvers work in."""
         if self.is_checked:
             return self
-        return replace(self._mapped(partial(Block.checked, shape=self.shape)), is_checked=True)
+        check = partial(Block.checked, shape=self.shape)
+        blocks = list(map(check, self.blocks)) if self.in_memory else self.execution.view(check, self.blocks)
+        return replace(self, blocks=blocks, is_checked=True)
 
     def kept(self) -> Samples:
         """Hold the blocks as they are now, where the samples are: what was projected to little is not read again."""
@@ -352,11 +354,9 @@ class Samples:
         def kept(block: Block) -> Block:
             return block.take(np.flatnonzero(chosen[block.first : block.first + block.X.shape[0]]))
 
-        found = self._mapped(kept)
-        count = int(np.sum(chosen))
-        return replace(
-            found, n_samples=count, weight=float(self.execution.total(attrgetter("total_weight"), found.blocks))
-        )
+        found, shape = self._mapped(kept), self.shape
+        weight = self.execution.total(lambda block: Samples.of(block, shape).weight, found.blocks)
+        return replace(found, n_samples=int(np.sum(chosen)), weight=float(weight))
 
     def take_targets(self, columns: Array) -> Samples:
         """Keep some of the targets."""

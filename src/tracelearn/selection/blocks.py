@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.samples.samples import Block
-from tracelearn.selection.calibration import MOST_HELD
 from tracelearn.selection.folds import Held, found_classes
-from tracelearn.selection.search import LARGEST_BATCH, Table
+from tracelearn.selection.search import LARGEST_BATCH, MOST_HELD, Table
 
 __all__ = ["with_held_out_classes"]
 
@@ -30,10 +28,10 @@ def with_held_out_classes(tables: Sequence[Table]) -> list[Table]:
     kept = np.zeros_like(masks)
     for f, mask in enumerate(masks):
         kept[f, np.flatnonzero(mask)[::every]] = True
-    models = [[row[f] for table in tables for row in table.held] for f in range(len(folds))]
+    models = [[row[f] for table in tables for row in table.parts] for f in range(folds.count)]
     rows = [np.concatenate([to_numpy(W) for W, _ in own]) for own in models]
     offsets = [np.concatenate([to_numpy(b) for _, b in own]) for own in models]
-    regressions, most = design._regressions, max(1, LARGEST_BATCH // len(offsets[0]))
+    regressions, most = design.regressions, max(1, LARGEST_BATCH // len(offsets[0]))
 
     def part(block: Block) -> list[tuple[int, Array, Array, Array, Array]]:
         found = []
@@ -50,17 +48,20 @@ def with_held_out_classes(tables: Sequence[Table]) -> list[Table]:
         return found
 
     parts = [*itertools.chain.from_iterable(samples.execution.gather(samples.execution.view(part, samples.blocks)))]
-    shares, scores, few = np.empty((len(models[0]), len(folds))), [], []
-    for f in range(len(folds)):
+    shares, scores, few = np.empty((len(models[0]), folds.count)), [], []
+    for f in range(folds.count):
         _, right, z, Y, weights = zip(*(own for own in parts if own[0] == f), strict=True)
         weight, index, total = np.concatenate(weights), np.flatnonzero(kept[f]), float(design.held[f].weight)
         shares[:, f] = np.sum(right, axis=0) / total
         scores.append(np.concatenate(z))
-        few.append(Held(np.empty((len(index), 0)), np.concatenate(Y), weight / weight.sum(), index, total))
+        share = (weight / weight.sum())[None, :]
+        few.append(Held(np.empty((1, len(index), 0)), np.concatenate(Y)[None, ...], share, [index], total))
     found, first = list[Table](), 0
-    for table in tables:
-        at = range(first, first + len(table.held))
-        held = [[own[:, a, :] for own in scores] for a in at]
-        found.append(replace(table, scores=shares[at.start : at.stop], held=held, few=few))
-        first = at.stop
+    for one in tables:
+        own = np.full(one.parts.shape, None)
+        for a, f in np.ndindex(own.shape):
+            own[a, f] = scores[f][None, :, first + a, :]
+        judged = shares[first : first + len(own)], own, one.statistics
+        found.append(Table(one.candidate, one.design, one.alphas, one.ridges, *judged, one.selecting, few, one.first))
+        first += len(own)
     return found

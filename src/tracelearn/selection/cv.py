@@ -11,6 +11,7 @@ import time
 import warnings
 from dataclasses import replace
 from numbers import Integral, Real
+from operator import attrgetter
 from typing import Any, Self
 
 import numpy as np
@@ -22,7 +23,7 @@ from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, mo
 from tracelearn.errors import warn
 from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
 from tracelearn.estimators.base import TraceNormModel, ZeroWeightsWarning
-from tracelearn.losses import Loss, Multinomial, as_loss
+from tracelearn.losses import Loss, Multinomial
 from tracelearn.problems.batch import choose_form
 from tracelearn.samples.checks import learning
 from tracelearn.samples.samples import Samples, as_raw
@@ -33,10 +34,9 @@ from tracelearn.samples.scikit_learn import (
     raise_for_params,
     with_callbacks,
 )
-from tracelearn.selection.calibration import Judge, factor
-from tracelearn.selection.folds import folds_of
+from tracelearn.selection.folds import Design, Folds, folds_of
 from tracelearn.selection.found import SHOWN, FoundModel
-from tracelearn.selection.search import Table, cv_results, rising_end
+from tracelearn.selection.search import Judge, Table, class_scores, cv_results, factors, rising_end
 from tracelearn.selection.session import Progress, Session, Shown, View, choose
 
 __all__ = ["TraceNormClassifierCV", "TraceNormRegressorCV"]
@@ -72,10 +72,10 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
     _classifier: bool
 
     def _new_model(self, **chosen: Any) -> Any:
-        shared = {name: getattr(self, name) for name in _OF_MODEL}
+        shared = dict(zip(_OF_MODEL, attrgetter(*_OF_MODEL)(self), strict=True))
         if self._classifier:
             shared["class_weight"] = self.class_weight
-            shared["loss"] = "squared" if self._asks_loss else self.loss
+            shared["loss"] = "squared" if isinstance(self.loss, str) and self.loss == "auto" else self.loss
         return self._estimator(**(shared | chosen))
 
     def __init__(
@@ -125,21 +125,36 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
         self.keep_moments = keep_moments
         self.verbose = verbose
 
-    @property
-    def _asks_loss(self) -> bool:
-        return self._classifier and isinstance(self.loss, str) and self.loss == "auto"
-
     def _loss(self) -> Loss:
         found: Loss = self._new_model()._loss()
         return found
 
     # --- the search --------------------------------------------------------------------------------------------------
 
-    def _select_and_fit(
-        self, X: Any, y: Any, sample_weight: Any, groups: Any, confounds: Any, params: dict[str, Any]
+    @learning
+    @with_callbacks
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+        confounds: Any = None,
+        **params: Any,
     ) -> Self:
-        """Choose by cross-validation, then learn from all samples."""
-        metadata = self._for_splitter(groups, params)
+        """Choose by cross-validation, then fit to all samples.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, I1, ..., IN), or (n_samples, n_features) with ``tensor_shape``
+        y : array of shape (n_samples,) of labels or numbers, or of numbers of shape (n_samples, K)
+        sample_weight, groups : arrays of shape (n_samples,), default=None
+        confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
+            Numbers that are regressed out of each view of the samples, separately in each training fold. The regression of a
+            fold is applied to its held-out samples, that of all samples to those that are predicted.
+        **params : metadata that a splitter requests under other names, with scikit-learn's metadata routing
+        """
+        metadata = self._for_splitter(groups, params) if params or groups is not None else {}
         until = math.inf if self.max_time is None else time.monotonic() + float(self.max_time)
         model = self._new_model()
         model._validate_params()
@@ -152,7 +167,7 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
             )
         raw = raw if raw.in_memory else model._gathered(raw, loss)
         samples = model._read(raw)
-        loss = loss.for_targets(samples.n_targets)
+        loss = model._loss(samples.n_targets)
         labels, weight = raw.all_targets()
         labels = to_numpy(labels).ravel() if self._classifier else to_numpy(labels)
         weight = None if weight is None else np.asarray(to_numpy(weight), dtype=float)
@@ -166,40 +181,79 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
             repeats = int(np.clip(round(_HELD_OUT / len(labels)), 1, _MOST_REPEATS))
         folds = folds_of(self.cv, labels, weight, metadata, classifier=self._classifier, repeats=repeats)
         model._report(": ".join(choose_form(samples, loss)))
-        progress = Progress(until, model._report if self.verbose else None)
+        progress = Progress(until, model._report if self.verbose else None, self)
         judge = Judge(self.scoring, model, loss, labels, weight)
-        once = replace(folds, splits=folds.splits[: len(folds) // repeats])
+        once = folds if repeats == 1 else Folds(folds.splits[: folds.count // repeats], folds.n)
         whole = Shown(self, samples, once, folds, judge)
         session = Session(self, model, whole, whole.drawn(), progress)
-        with progress.shown_to_callbacks(self):
-            with progress.ended_by_interrupt():
-                best = choose(session)
-            self._finish(session, best)
+        with progress.ended_by_interrupt():
+            best = choose(session)
+        self._finish(session, best)
+        progress.reach(1.0, "fitted")
         return self
 
     # --- what was found ----------------------------------------------------------------------------------------------
 
     def _finish(self, session: Session, best: Table) -> None:
-        """Describe what was chosen, fit it to all samples, and show what was learned."""
-        best = session.for_all(best)
-        at = best.best
+        """Fit what was chosen to all samples, and show what was learned."""
+        at, shown, whole = best.best, session.shown, session.whole
+        # Some samples chose for all of them: optimal strengths fall at least as the root of their number.
+        ratio = math.sqrt(shown.folds.n / whole.folds.n)
+        for table in session.tables if shown is not whole else []:
+            table.alphas, table.ridges = ratio * table.alphas, ratio * table.ridges
         # Of several views one predicts numbers a little by chance: what folds do not confirm is shrunk.
         numbers = session.view_shares is not None and not self._classifier and self.scoring is None
         is_chance = numbers and best.means[at] < 0.5 * best.errors[at]
         if self.one_standard_error or is_chance:
             at = max(best.first, int(np.argmax(best.means >= best.means[at] - best.errors[at])))
-        self._describe(session, best, at)
-        view = session.whole.view(best.candidate.view)
-        model = self._last_fit(session, best, view)
-        _warn_of_choice(best, at, model)
+        view = whole.view(best.candidate.view)
+        model = self._last_fit(session, best, at, view)
+        self._warn_of_choice(best, at, model)
         self.features_, self.best_estimator_, self.view_ = view.features, model, best.candidate.view
-        self.sample_shape_, self._flat = session.whole.samples.shape, session.model._flat
+        self.sample_shape_, self._flat = whole.samples.shape, session.model._flat
         self._show(session, best, at)
 
-    def _describe(self, session: Session, best: Table, at: int) -> None:
-        """Keep the results in scikit-learn's own form, one row for each candidate and alpha."""
-        chosen = best.candidate
-        self.__dict__.pop("view_shares_", None)
+    def _last_fit(self, session: Session, best: Table, at: int, view: View) -> Any:
+        """Fit the model that was chosen to all samples, as the view shows them."""
+        chosen, samples, read = best.candidate, session.whole.samples, session.model
+        options: dict[str, Any] = {"alpha": float(best.alphas[at]), "ridge": float(best.ridges[at])}
+        options |= {"mode_weights": chosen.mode_weights, "target_mode": chosen.target_mode}
+        if view.penalty is not None:
+            options["penalty"] = view.penalty
+        if chosen.logistic:
+            options["loss"] = "logistic"
+        model = self._new_model(**options)
+        for attribute in ("classes_", "_single", "_dtype", "_flat", "n_features_in_", "feature_names_in_", "modes_"):
+            if hasattr(read, attribute):
+                setattr(model, attribute, getattr(read, attribute))
+        if view.features is not None:
+            model.tensor_shape, model.scaling = None, None
+            model._flat, model.n_features_in_ = False, math.prod(view.samples.shape)
+            for name in ("feature_names_in_", "modes_"):  # the names of samples are not those of their views
+                model.__dict__.pop(name, None)
+            samples = view.samples
+        model.sample_shape_ = view.samples.shape
+        # What the search knows of all samples is not found again, where it looked at all of them as they are.
+        design = best.design
+        usable = session.shown is session.whole and not self.scaling and not chosen.logistic and design.is_square
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ZeroWeightsWarning)  # a search says it in its own words
+            if usable and design.span is None and view.features is None:
+                model._fit_moments(design.moments.whole, warm=False, keep=self.keep_moments)
+            else:
+                known = _exact(design, model.ridge) if usable and design.span is not None else None
+                own = _for_softmax(samples) if chosen.logistic else samples
+                model._learn_from(own, model._loss(own.n_targets), known)
+        return model
+
+    def _show(self, session: Session, best: Table, at: int) -> None:
+        """Show what was found as attributes: results in scikit-learn's form, what samples are like, what the model learned."""
+        model, chosen = self.best_estimator_, best.candidate
+        for name in ("view_shares_", "calibration_", "class_map_", *SHOWN):
+            self.__dict__.pop(name, None)
+            source = session.model if name in SHOWN[:4] else model
+            if name in SHOWN and hasattr(source, name):
+                setattr(self, name, getattr(source, name))
         if session.view_shares is not None:
             self.view_shares_ = session.view_shares
         self.alpha_, self.alphas_ = float(best.alphas[at]), best.alphas
@@ -207,12 +261,22 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
         self.mode_weights_, self.target_mode_ = chosen.mode_weights, chosen.target_mode
         self.score_path_, self.score_path_se_ = best.scores, best.errors
         self.best_score_, self.best_score_se_ = float(best.means[at]), float(best.errors[at])
-        if np.any(np.isnan(best.scores)):
-            lost = np.flatnonzero(np.any(np.isnan(best.scores), axis=0)).tolist()
-            if len(lost) == best.scores.shape[1]:
-                raise ValueError(
-                    f"Expected a score that is a number on some fold, got NaN on all, with {self.scoring!r}."
-                )
+        self.cv_results_, self.best_index_ = cv_results(session.tables, best, at, session.model.loss)
+        if session.class_map is not None:
+            self.class_map_ = model._class_map = move_to(session.class_map, model.coef_, model.coef_.dtype)
+        if self._classifier and not model._loss().has_probabilities:  # what makes probabilities of scores
+            known = best.design.held if best.few is None else best.few
+            held = class_scores(best.parts[at], known, best.design.weights)
+            self.calibration_ = 1.0 if session.class_map is not None else float(factors(held)[0])
+        for name in ("alphas_", "ridges_", "score_path_", "score_path_se_") if is_non_numpy(model.coef_) else ():
+            setattr(self, name, move_to(getattr(self, name), model.coef_, widest(model.coef_)["dtype"]))
+
+    def _warn_of_choice(self, best: Table, at: int, model: Any) -> None:
+        """Warn where scores say little, where no weights are best, or where what selects still rises to an end of the path."""
+        lost = np.flatnonzero(np.any(np.isnan(best.scores), axis=0)).tolist()
+        if lost and len(lost) == best.scores.shape[1]:
+            raise ValueError(f"Expected a score that is a number on some fold, got NaN on all, with {self.scoring!r}.")
+        if lost:
             warn(
                 f"Expected a score on every fold, got NaN on folds {lost}, which are left out: they may lack a class, so "
                 "stratify the folds or use fewer.",
@@ -224,53 +288,20 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
                 "one sample in each fold, though alpha was chosen by all held-out predictions together, so use larger folds.",
                 UndefinedMetricWarning,
             )
-        self.cv_results_, self.best_index_ = cv_results(session.tables, best, at, session.model.loss)
-
-    def _last_fit(self, session: Session, best: Table, view: View) -> Any:
-        """Fit the model that was chosen to all samples, as the view shows them."""
-        chosen, samples, loss, read = best.candidate, session.whole.samples, session.whole.judge.loss, session.model
-        options: dict[str, Any] = {"alpha": self.alpha_, "ridge": self.ridge_, "mode_weights": chosen.mode_weights}
-        options["target_mode"] = chosen.target_mode
-        if view.penalty is not None:
-            options["penalty"] = view.penalty
-        if chosen.logistic:
-            options["loss"], loss = "logistic", as_loss("logistic", classes=True).for_targets(samples.n_targets)
-        model = self._new_model(**options)
-        for attribute in ("classes_", "_single", "_dtype", "_flat", "n_features_in_", "feature_names_in_", "modes_"):
-            if hasattr(read, attribute):
-                setattr(model, attribute, getattr(read, attribute))
-        design = best.design if session.shown is session.whole else None
-        if view.features is not None:
-            model.tensor_shape, model.scaling = None, None
-            model._flat, model.n_features_in_ = False, math.prod(view.samples.shape)
-            for name in ("feature_names_in_", "modes_"):  # the names of samples are not those of their views
-                model.__dict__.pop(name, None)
-            samples = view.samples
-        model.sample_shape_ = view.samples.shape
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ZeroWeightsWarning)  # a search says it in its own words
-            summed = design is not None and design.form.name == "moments" and view.features is None
-            if design is not None and summed and not self.scaling and loss.has_moments:
-                model._fit_moments(design.moments.whole, warm=False, keep=self.keep_moments)
-            else:
-                known = None if design is None or self.scaling or chosen.logistic else design.exact(model.ridge)
-                model._learn_from(_for_softmax(samples) if chosen.logistic else samples, loss, known)
-        return model
-
-    def _show(self, session: Session, best: Table, at: int) -> None:
-        """Show what was learned as attributes: what samples are like as they came, the rest of the model that was found."""
-        model = self.best_estimator_
-        for name in ("calibration_", "class_map_", *SHOWN):
-            self.__dict__.pop(name, None)
-            source = session.model if name in SHOWN[:4] else model
-            if name in SHOWN and hasattr(source, name):
-                setattr(self, name, getattr(source, name))
-        if session.class_map is not None:
-            self.class_map_ = model._class_map = move_to(session.class_map, model.coef_, model.coef_.dtype)
-        if self._classifier and not model._loss().has_probabilities:  # what makes probabilities of scores
-            self.calibration_ = 1.0 if session.class_map is not None else factor(best.class_scores(at))
-        for name in ("alphas_", "ridges_", "score_path_", "score_path_se_") if is_non_numpy(model.coef_) else ():
-            setattr(self, name, move_to(getattr(self, name), model.coef_, widest(model.coef_)["dtype"]))
+        if not bool(array_namespace(model.coef_).any(model.coef_ != 0)):
+            warn(
+                "Expected some weights that are not zero, got none: on held-out folds no alpha that was tried predicts better "
+                "than no weights at all, so the samples may say nothing about the targets, or be too few.",
+                ZeroWeightsWarning,
+            )
+            return
+        end, alpha = rising_end(best.selecting, at), best.alphas[at]
+        if end and alpha > 0:
+            todo = "larger ones" if end == "largest" else "smaller ones, by eps or alphas"
+            warn(
+                f"Expected the best alpha among others, got the {end} that was tried, {alpha:.3g}, and the score still rises "
+                f"towards it: try {todo}."
+            )
 
     # --- what scikit-learn asks ----------------------------------------------------------------------------------------
 
@@ -299,22 +330,12 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
         return router
 
 
-def _warn_of_choice(table: Table, at: int, model: Any) -> None:
-    """Warn where no weights are best; or where the best alpha is the first or the last, and what selects still rises to it."""
-    if not bool(array_namespace(model.coef_).any(model.coef_ != 0)):
-        warn(
-            "Expected some weights that are not zero, got none: on held-out folds no alpha that was tried predicts better "
-            "than no weights at all, so the samples may say nothing about the targets, or be too few.",
-            ZeroWeightsWarning,
-        )
-        return
-    end, alpha = rising_end(table.selecting, at), table.alphas[at]
-    if end and alpha > 0:
-        todo = "larger ones" if end == "largest" else "smaller ones, by eps or alphas"
-        warn(
-            f"Expected the best alpha among others, got the {end} that was tried, {alpha:.3g}, and the score still rises "
-            f"towards it: try {todo}."
-        )
+def _exact(design: Design, ridge: float) -> Any:
+    """Take the data fit of all samples from a search, where their coordinates leave nothing out: to be certified."""
+    if design.samples.n_confounds or not design.span.is_exact:
+        return None
+    whole = design.fits[1]
+    return replace(whole, ridge=0.0 * whole.ridge + ridge)
 
 
 def _for_softmax(samples: Samples) -> Samples:
@@ -410,31 +431,6 @@ class TraceNormRegressorCV(MultiOutputMixin, RegressorMixin, SelectionCV):
 
     _estimator = TraceNormRegressor
     _classifier = False
-
-    @learning
-    @with_callbacks
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        groups: Any = None,
-        confounds: Any = None,
-        **params: Any,
-    ) -> Self:
-        """Choose by cross-validation, then fit to all samples.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, I1, ..., IN), or (n_samples, n_features) with ``tensor_shape``
-        y : array of shape (n_samples,) or (n_samples, K)
-        sample_weight, groups : arrays of shape (n_samples,), default=None
-        confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
-            Numbers that are regressed out of each view of the samples, separately in each training fold. The regression of a
-            fold is applied to its held-out samples, that of all samples to those that are predicted.
-        **params : metadata that a splitter requests under other names, with scikit-learn's metadata routing
-        """
-        return self._select_and_fit(X, y, sample_weight, groups, confounds, params)
 
     score = SelectionCV.score
 
@@ -563,31 +559,6 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
             verbose=verbose,
         )
         self.class_weight = class_weight
-
-    @learning
-    @with_callbacks
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        groups: Any = None,
-        confounds: Any = None,
-        **params: Any,
-    ) -> Self:
-        """Choose by cross-validation, then fit to all samples.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, I1, ..., IN), or (n_samples, n_features) with ``tensor_shape``
-        y : array of labels of shape (n_samples,)
-        sample_weight, groups : arrays of shape (n_samples,), default=None
-        confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
-            Numbers that are regressed out of each view of the samples, separately in each training fold. The regression of a
-            fold is applied to its held-out samples, that of all samples to those that are predicted.
-        **params : metadata that a splitter requests under other names, with scikit-learn's metadata routing
-        """
-        return self._select_and_fit(X, y, sample_weight, groups, confounds, params)
 
     score = SelectionCV.score
 

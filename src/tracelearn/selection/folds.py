@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from numbers import Integral
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,10 +22,10 @@ from tracelearn.errors import warn
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
 from tracelearn.problems.batch import Form, choose_form, datafit, origin_of, variances_about
-from tracelearn.problems.datafits import DataFit, Distinct, Span, Squares
+from tracelearn.problems.datafits import Distinct, Span, Squares
 from tracelearn.samples.samples import Samples
 
-__all__ = ["Design", "Folds", "Held", "Principal", "Together", "corrected_error", "folds_of", "found_classes"]
+__all__ = ["Design", "Folds", "Held", "Principal", "corrected_error", "folds_of", "found_classes"]
 
 
 # Logistic regression is tried up to so many weights, and so many numbers read for each of them.
@@ -43,63 +43,32 @@ _SPLITTERS = {
 }
 
 
-@dataclass(frozen=True, eq=False)
 class Folds:
-    """Splits of n samples into training and held-out ones."""
+    """Splits of n samples into training and held-out ones, and what follows from them."""
 
-    splits: list[tuple[Array, Array]]
-    n: int
-
-    def __len__(self) -> int:
-        return len(self.splits)
-
-    @cached_property
-    def masks(self) -> Array:
-        """Which samples each fold learns from, and which it holds out, (2, F, n)."""
-        found = np.zeros((2, len(self.splits), self.n), dtype=bool)
-        for f, (train, test) in enumerate(self.splits):
-            found[0, f, train] = found[1, f, test] = True
-        return found
-
-    @property
-    def sizes(self) -> Array:
-        """How many samples each fold holds out, (F,)."""
-        return np.array([len(test) for _, test in self.splits])
-
-    @property
-    def ratio(self) -> float:
-        """How many samples are held out for each one that is learned from, the mean over folds."""
-        return float(np.mean([len(test) / len(train) for train, test in self.splits]))
-
-    @property
-    def leaves_none_out(self) -> bool:
-        """Whether every fold learns from all samples that it does not hold out."""
-        training, held = self.masks
-        return np.array_equal(training, ~held)
+    def __init__(self, splits: list[tuple[Array, Array]], n: int) -> None:
+        self.splits, self.n, self.count = splits, n, len(splits)
+        # Which samples each fold learns from, and which it holds out, (2, F, n).
+        self.masks = np.zeros((2, self.count, n), dtype=bool)
+        for f, (train, test) in enumerate(splits):
+            self.masks[0, f, train] = self.masks[1, f, test] = True
+        learned, self.sizes = np.sum(self.masks, axis=2)  # samples that each fold holds out, (F,)
+        self.ratio = float(np.mean(self.sizes / learned))  # samples held out for each one that is learned from
+        # Those that each fold holds out as an index (F, m), true where it is no padding; and whether little is padded.
+        self.inside = np.arange(self.sizes.max()) < self.sizes[:, None]
+        self.index = np.zeros(self.inside.shape, dtype=int)
+        self.index[self.inside] = np.concatenate(list(map(itemgetter(1), splits)))
+        self.are_alike = bool(self.sizes.max() <= _PADDED * self.sizes.mean())
+        self.leaves_none_out = bool(np.all(self.masks[0] ^ self.masks[1]))
+        # The fold (n,) that holds each sample out, where every sample is held out exactly once.
+        once = self.leaves_none_out and bool(np.all(np.sum(self.masks[1], axis=0) == 1))
+        self.fold_of = np.argmax(self.masks[1], axis=0) if once else None
 
     def among(self, chosen: Array) -> Folds:
         """Keep the samples for which an array (n,) is true, numbered anew."""
         place = np.cumsum(chosen) - 1
         splits = [tuple(place[part[chosen[part]]] for part in split) for split in self.splits]
         return Folds([(train, test) for train, test in splits if len(train) and len(test)], int(chosen.sum()))
-
-    @property
-    def fold_of(self) -> Array | None:
-        """The fold (n,) that holds each sample out, where every sample is held out exactly once."""
-        once = self.leaves_none_out and np.all(np.sum(self.masks[1], axis=0) == 1)
-        return np.argmax(self.masks[1], axis=0) if once else None
-
-    def tables(self, most: int) -> list[tuple[Array, Array]]:
-        """What at most so many folds hold out as an index (F, m), and ones (F, m) where it is no padding; little is padded."""
-        tests, sizes, found = [test for _, test in self.splits], self.sizes, []
-        most = most if sizes.max() <= _PADDED * sizes.mean() else 1
-        for begin in range(0, len(tests), most):
-            own = slice(begin, begin + most)
-            inside = np.arange(sizes[own].max()) < sizes[own, None]
-            index = np.zeros(inside.shape, dtype=int)
-            index[inside] = np.concatenate(tests[own])
-            found.append((index, inside))
-        return found
 
 
 def _indices(part: Any, n: int) -> Array:
@@ -128,24 +97,24 @@ def folds_of(
     """
     is_count = isinstance(cv, Integral)
     splitters = _shuffled(int(cv), y, metadata.get("groups"), classifier, repeats) if is_count else []
-    folds = Folds([], len(y))
+    splits: list[tuple[Array, Array]] = []
     with warnings.catch_warnings():
         if is_count:  # what scikit-learn would say of each draw was said above
             warnings.filterwarnings("ignore", "The least populated class", UserWarning)
         for splitter in splitters or [check_cv(cv, y, classifier=classifier)]:
             for train, test in splitter.split(np.zeros(len(y)), y, **metadata):
-                folds.splits.append((_indices(train, len(y)), _indices(test, len(y))))
-    if not folds.splits or not min(map(len, chain(*folds.splits))):
+                splits.append((_indices(train, len(y)), _indices(test, len(y))))
+    if not splits or not min(map(len, chain(*splits))):
         raise ValueError(
             f"Expected folds that learn from samples and hold others out, got none or an empty one: cv={cv!r}."
         )
-    for f, (train, test) in enumerate(folds.splits):
+    for f, (train, test) in enumerate(splits):
         if weight is not None and not (np.any(weight[train]) and np.any(weight[test])):
             raise ValueError(
                 f"Expected some sample weight inside and outside of every fold, got only zeros on one side of fold {f + 1}: "
                 "drop samples of weight zero, shuffle the folds, or use fewer of them."
             )
-    return folds
+    return Folds(splits, len(y))
 
 
 def _shuffled(cv: int, y: Array, groups: Any, classifier: bool, repeats: int) -> list[Any]:
@@ -169,8 +138,10 @@ def _shuffled(cv: int, y: Array, groups: Any, classifier: bool, repeats: int) ->
         raise ValueError(
             "Expected at least two groups to hold one out, got one: leave groups out, or pass a splitter as cv."
         )
-    kind = _SPLITTERS[stratified, groups is not None]
-    return [kind(count, shuffle=True, random_state=seed) for seed in range(repeats)]
+    found = []
+    for seed in range(repeats):
+        found.append(_SPLITTERS[stratified, groups is not None](count, shuffle=True, random_state=seed))
+    return found
 
 
 def corrected_error(scores: Array, ratio: float) -> Array:
@@ -198,8 +169,42 @@ class Principal:
     Y: Array
     squares: Array  # the diagonal (r,) of the matrix of products
     cross: Array  # the products (r, K) of coordinates and targets, which all folds share
+    centre: Array  # the mean (p,) of all samples, as coordinates of the design
+    variance: float  # the total variance of the features, the largest of the training parts
     axes: Array | None = None  # (p, r), if these are not the coordinates of the design
     origin: Any = 0.0  # (p,)
+
+    @classmethod
+    def of(cls, design: Design) -> Principal | None:
+        """Decompose all samples once, where the ridge regressions of all folds follow from that: a fold changes few rows.
+
+        Not so with confounds or weights, which differ from fold to fold, or where folds hold out many samples for each feature,
+        which takes longer.
+        """
+        samples, folds, fit_intercept = design.reduced, design.folds, design.fit_intercept
+        if samples.rows is None or samples.n_confounds or not design.is_square or not folds.leaves_none_out:
+            return None
+        (block,) = samples.blocks
+        xp = array_namespace(block.X)
+        # Differences are taken of numbers up to 1e6 times as large.
+        is_double = bool(xp.finfo(block.X.dtype).eps < 1e-12)
+        many = 5 * folds.sizes.max() > 3 * block.X.shape[1]
+        if many or not is_double or not bool(xp.all(block.weight == block.weight[0])):
+            return None
+        rows, axes, origin = block.X, None, 0.0
+        if not isinstance(design.span, Span):
+            origin = origin_of(samples, fit_intercept=fit_intercept)
+            centred = rows - origin
+            axes = xp.linalg.eigh(centred.T @ centred)[1]
+            rows = centred @ axes
+        train = move_to(folds.masks[0], rows, rows.dtype)
+        n = xp.sum(train, axis=1)
+        variances = train @ xp.sum(rows**2, axis=1) / n
+        if fit_intercept:
+            variances = variances - xp.sum((train @ rows / n[:, None]) ** 2, axis=1)
+        variance = max(0.0, float(xp.max(variances)))  # below zero by rounding where samples are constant
+        squares, cross = xp.sum(rows**2, axis=0), xp.matrix_transpose(rows) @ block.Y
+        return cls(rows, block.Y, squares, cross, xp.mean(block.X, axis=0), variance, axes, origin)
 
     def without(self, held: Array, inside: Array, ridges: Array, *, fit_intercept: bool) -> tuple[Array, Array]:
         """Minimise ``|Y - X W' - b|^2 / n + ridge |W|^2`` without the samples of each row of a table (F, m), for A ridges.
@@ -210,7 +215,9 @@ class Principal:
         """
         xp, X, Y, cross = array_namespace(self.rows), self.rows, self.Y, self.cross
         ones, (F, m) = inside[:, :, None], held.shape
-        left, target = _gathered(X, held) * ones, _gathered(Y, held) * ones
+        flat = xp.reshape(held, (-1,))
+        left = xp.reshape(xp.take(X, flat, axis=0), (F, m, -1)) * ones
+        target = xp.reshape(xp.take(Y, flat, axis=0), (F, m, -1)) * ones
         known = xp.broadcast_to(xp.eye(m, dtype=X.dtype, device=device(X)), (F, m, m))
         if fit_intercept:
             count = xp.full_like(ones[:, :1, :], float(X.shape[0]))
@@ -236,43 +243,22 @@ def _gathered(rows: Array, held: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """Held-out samples in memory: rows (n_f, r), coded targets (n_f, K), shares (n_f,), which sum to one, and their index."""
+    """What a fold holds out, in memory; or what G folds do, as one, padded to the longest."""
 
-    rows: Array
-    Y: Array
-    share: Array
-    index: Array
-    weight: float
-
-    def scores(self, W: Array, b: Array) -> Array:
-        """Score the samples by rows of coordinates (R, r): (n_f, R)."""
-        return self.rows @ array_namespace(W).matrix_transpose(W) + b
-
-
-@dataclass(frozen=True, eq=False)
-class Together:
-    """What G folds hold out, as one: rows (G, m, r), targets (G, m, K) and shares (G, m), which are zero where it is padded."""
-
-    rows: Array
-    Y: Array
-    share: Array
-    parts: list[Held]  # the folds
+    rows: Array  # (G, m, r), or sparse ones (m, r) of one fold
+    Y: Array  # coded targets (G, m, K)
+    share: Array  # (G, m), which sum to one in each fold and are zero where it is padded
+    index: list[Array]  # which samples these are, for each fold
+    weight: Any  # the sum of the weights in each fold, (G,)
 
     @classmethod
-    def of(cls, block: Any, index: Array, inside: Array) -> Together:
+    def padded(cls, block: Any, index: Array, inside: Array) -> Held:
         """Take from a block what a table (G, m) of folds names."""
         xp, there = array_namespace(block.Y), move_to(index, block.Y)
         weight = _gathered(block.weight[:, None], there)[..., 0] * move_to(inside, block.Y, block.Y.dtype)
         total = xp.sum(weight, axis=1)
         rows, Y, share = _gathered(block.X, there), _gathered(block.Y, there), weight / total[:, None]
-        parts = []
-        for g, (count, own) in enumerate(zip(inside.sum(axis=1).tolist(), to_numpy(total).tolist(), strict=True)):
-            parts.append(Held(rows[g, :count, :], Y[g, :count, :], share[g, :count], index[g, :count], own))
-        return cls(rows, Y, share, parts)
-
-    def scores(self, W: Array, b: Array) -> Array:
-        """Score the samples of each fold by its own rows of coordinates (G, R, r): (G, m, R)."""
-        return self.rows @ array_namespace(W).matrix_transpose(W) + b[:, None, :]
+        return cls(rows, Y, share, [own[kept] for own, kept in zip(index, inside, strict=True)], to_numpy(total))
 
 
 def found_classes(scores: Array) -> Array:
@@ -280,37 +266,34 @@ def found_classes(scores: Array) -> Array:
     return scores[..., 0] > 0 if scores.shape[-1] == 1 else array_namespace(scores).argmax(scores, axis=-1)
 
 
-class _FoldMoments(NamedTuple):
-    """Moments of what each fold holds out, of what it trains on, and of all samples."""
+class _Summed(NamedTuple):
+    """Moments of what each fold holds out and of all samples, and what follows from them without what confounds explain."""
 
     held: list[Moments]
-    training: list[Moments]
     whole: Moments
+    regressions: list[Regression | None]  # of the training parts
+    training: Squares  # the problems of coordinates of all folds, as one data fit
+    all_samples: Squares
+    centre: Array  # the mean (p,) of all samples, as coordinates
+    variance: float  # the total variance of the features, the largest of the training parts
 
 
-@dataclass(frozen=True, eq=False)
 class Design:
     """Samples in one representation, split: data fits of the training parts, and what is held out.
 
     For the squared loss all folds are one data fit, one group of rows for each; else there is one for each fold. Samples fewer
     than features are held by their coordinates in what they ``span``.
+
+    Parameters
+    ----------
+    joint : whether targets are one more mode
+    numbers : whether targets are numbers, of which the size of predictions counts too
+    judge : what held-out scores (G, m, M, K) of M models are worth, (G, M)
+    by_score : whether that selects, or the variance that is explained after calibration
     """
 
-    samples: Samples  # in memory with every number looked at, in the precision that solvers work in
-    reduced: Samples  # the same by their coordinates in what they span, where that is a basis
-    span: Span | Distinct | None
-    form: Form
-    folds: Folds
-    loss: Loss
-    joint: bool  # whether targets are one more mode
-    fit_intercept: bool
-    numbers: bool  # whether targets are numbers, of which the size of predictions counts too
-    judge: Callable[[Held, Array], Array] | None  # what held-out scores (n_f, M, K) of M models are worth, (M,)
-    by_score: bool  # whether that selects, or the variance that is explained after calibration
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         samples: Samples,
         folds: Folds,
         loss: Loss,
@@ -320,32 +303,62 @@ class Design:
         numbers: bool = False,
         judge: Callable[[Held, Array], Array] | None = None,
         by_score: bool = False,
-    ) -> Design:
-        """Choose how samples are kept. Each fold is decomposed, so a basis is for all that are fewer than features."""
-        form, n, p = choose_form(samples, loss), folds.n, samples.n_features
+    ) -> None:
+        self.folds, self.loss, self.joint, self.fit_intercept = folds, loss, joint, fit_intercept
+        self.numbers, self.judge, self.by_score = numbers, judge, by_score
+        form, n, p, K = choose_form(samples, loss), folds.n, samples.n_features, samples.n_targets
+        # In memory with every number looked at, in the precision that solvers work in.
         samples = samples.checked() if samples.in_memory else samples
-        span: Span | Distinct | None = None
-        if form.name == "moments" and samples.rows is not None:
-            distinct = Distinct.of(samples.rows, origin_of(samples, fit_intercept=fit_intercept))
+        span: Any = None
+        if form.name in ("moments", "basis") and samples.rows is not None:
+            origin = origin_of(samples, fit_intercept=fit_intercept)
+            # Each fold is decomposed, so a basis is for all that are fewer than features.
+            distinct = Distinct.of(samples.rows, origin) if form.name == "moments" else None
             if distinct is not None and len(distinct.kept) <= n:
                 span, form = distinct, Form("basis", f"{len(distinct.kept)} of {p} features differ")
             elif n < p:
-                form = Form("basis", f"{n} samples are fewer than {p} features")
-        if form.name == "basis" and span is None:
-            span = Span.of(samples.rows, origin_of(samples, fit_intercept=fit_intercept))  # type: ignore[arg-type]
-        reduced = samples
+                span, form = Span.of(samples.rows, origin), Form("basis", f"{n} samples are fewer than {p} features")
+        self.form, self.span, self.samples = form, span, samples
+        self.is_square = form.name in ("moments", "basis")  # squares of which the moments are known
+        self.shape = (K, *samples.shape) if joint else samples.shape  # of one weight tensor
+        self.reduced = samples  # by their coordinates in what they span, where that is a basis
         if span is not None:
             coordinates = span.coordinates
-            reduced = samples.with_rows(coordinates, (coordinates.shape[1],)).checked()
-        return cls(samples, reduced, span, form, folds, loss, joint, fit_intercept, numbers, judge, by_score)
+            self.reduced = samples.with_rows(coordinates, (coordinates.shape[1],)).checked()
+        self.held, weights = self._held_out()
+        self.weights = weights / weights.sum()  # of the folds
+        self.principal = Principal.of(self)
+        # What ridge regression is found from, and the mean of all samples.
+        self.source: Any = (self.principal or self.moments) if self.is_square else None
+        # Logistic regression is soon done with few weights, and few numbers read for each of them.
+        unknowns = self.reduced.n_features * max(2, K)
+        self.is_small = unknowns <= _MOST_WEIGHTS and unknowns * n <= _MOST_PRODUCTS
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of one weight tensor."""
-        return (self.samples.n_targets, *self.samples.shape) if self.joint else self.samples.shape
+    def _held_out(self) -> tuple[list[Any], Array]:
+        """List what each fold holds out, and its weight: in memory, else as moments, or as samples where they are."""
+        samples, folds, found = self.reduced, self.folds, list[Any]()
+        regressions = self.regressions if samples.n_confounds else [None] * folds.count
+        if self.form.name == "moments" and not samples.in_memory:
+            for part, own in zip(self.moments.held, regressions, strict=True):
+                found.append(part if own is None else own.residual_moments(part))
+        elif not samples.in_memory:
+            samples = samples.checked()
+            for mask, own in zip(folds.masks[1], regressions, strict=True):
+                found.append(samples.take(mask).residual(own))
+        elif self.is_square and is_on_gpu(samples.rows) and not samples.n_confounds and folds.are_alike:
+            # As one: on a GPU calls cost more than products.
+            found.append(Held.padded(next(iter(samples.blocks)), folds.index, folds.inside))
+        else:
+            for (_, index), own in zip(folds.splits, regressions, strict=True):
+                (block,) = samples.blocks if own is None else samples.residual(own).blocks
+                kept = block.take(index)
+                rows = kept.X if is_sparse(kept.X) else kept.X[None, ...]
+                total = float(array_namespace(kept.weight).sum(kept.weight))
+                found.append(Held(rows, kept.Y[None, ...], (kept.weight / total)[None, :], [index], total))
+        return found, np.hstack(list(map(attrgetter("weight"), found)))
 
     @cached_property
-    def moments(self) -> _FoldMoments:
+    def moments(self) -> _Summed:
         """The moments of the samples by their coordinates; read once."""
         samples, folds, masks = self.reduced, self.folds, self.folds.masks
         if folds.fold_of is not None:
@@ -353,186 +366,91 @@ class Design:
             for f in range(len(held)):
                 # A sum of the other folds: a difference from the total would leave their rounding errors in.
                 training.append(Moments.total(held[:f] + held[f + 1 :]))
-            return _FoldMoments(held, training, Moments.total(held))
-        if not samples.in_memory:
+            whole = Moments.total(held)
+        elif samples.in_memory:
+            parts, whole = samples.moments_of_parts([*masks[0], *masks[1]]), samples.moments()
+            held, training = parts[folds.count :], parts[: folds.count]
+        else:
             raise ValueError(
                 "Expected folds that hold out every sample exactly once where samples are read in blocks, got other ones: use "
                 "KFold, StratifiedKFold, GroupKFold or the like."
             )
-        parts = samples.moments_of_parts([*masks[0], *masks[1]])
-        return _FoldMoments(parts[len(folds) :], parts[: len(folds)], samples.moments())
+        squares, regressions = [], list[Regression | None]()
+        for part in (*training, whole):
+            own, left = None, part
+            if samples.n_confounds:  # which are the last features
+                own = Regression.of_joint(part if self.fit_intercept else part.uncentred(), samples.n_features)
+                left = own.residual_moments(part)
+            regressions.append(own)
+            squares.append(Squares.of(left if self.fit_intercept else left.uncentred(), joint=self.joint))
+        stacked, centre = Squares.stacked(squares[:-1]), whole.x_mean[: samples.n_features]
+        xp = array_namespace(centre)
+        variance = float(xp.max(xp.sum(stacked.variances, axis=-1)))
+        return _Summed(held, whole, regressions[:-1], stacked, squares[-1], centre, variance)
 
     @cached_property
-    def _regressions(self) -> list[Regression | None]:
+    def regressions(self) -> list[Regression | None]:
         """How confounds explain the training samples of each fold, by their coordinates where they have some; None without."""
-        samples = self.reduced
-        if not samples.n_confounds:
-            return [None] * len(self.folds)
-        if self.form.name in ("moments", "basis"):
-            return list(map(self._regression, self.moments.training))
-        checked = samples.checked()
+        if not self.samples.n_confounds:
+            return [None] * self.folds.count
+        if self.is_square:
+            return self.moments.regressions
+        checked = self.reduced.checked()
         return [checked.take(mask).regression(centre=self.fit_intercept) for mask in self.folds.masks[0]]
 
-    def _regression(self, moments: Moments) -> Regression:
-        """How confounds, which are the last features, explain the samples of some moments."""
-        return Regression.of_joint(moments if self.fit_intercept else moments.uncentred(), self.reduced.n_features)
-
     @cached_property
-    def principal(self) -> Principal | None:
-        """All samples by their principal components, where the ridge regressions of all folds follow from these.
-
-        One decomposition instead of one for each fold: what a fold holds out changes few rows. Not so with confounds or weights,
-        which differ from fold to fold, or where folds hold out many samples for each feature, which takes longer.
-        """
-        samples = self.reduced
-        plain = samples.in_memory and not is_sparse(samples.like) and not samples.n_confounds
-        if not plain or self.form.name not in ("moments", "basis") or not self.folds.leaves_none_out:
-            return None
-        (block,) = samples.blocks
-        xp = array_namespace(block.X)
-        # Differences are taken of numbers up to 1e6 times as large.
-        is_double = bool(xp.finfo(block.X.dtype).eps < 1e-12)
-        if (
-            5 * self.folds.sizes.max() > 3 * block.X.shape[1]
-            or not is_double
-            or not bool(xp.all(block.weight == block.weight[0]))
-        ):
-            return None
-        rows, axes, origin = block.X, None, 0.0
-        if not isinstance(self.span, Span):
-            origin = origin_of(samples, fit_intercept=self.fit_intercept)
-            centred = rows - origin
-            axes = xp.linalg.eigh(centred.T @ centred)[1]
-            rows = centred @ axes
-        return Principal(rows, block.Y, xp.sum(rows**2, axis=0), xp.matrix_transpose(rows) @ block.Y, axes, origin)
-
-    def _squares(self, moments: Moments) -> Squares:
-        """State the problems of some moments, without what confounds explain."""
-        if self.samples.n_confounds:
-            moments = self._regression(moments).residual_moments(moments)
-        return Squares.of(moments if self.fit_intercept else moments.uncentred(), joint=self.joint)
-
-    @cached_property
-    def coordinates(self) -> Squares:
-        """The training parts of all folds as one data fit of coordinates, for ridge regression."""
-        return Squares.stacked(list(map(self._squares, self.moments.training)))
-
-    @cached_property
-    def fits(self) -> list[DataFit]:
-        """The data fits of the training parts: one of all folds for the squared loss, else one for each fold."""
-        if self.form.name == "moments":
-            return [self.coordinates]
-        if self.span is not None:
-            variances = array_namespace(self.span.basis).stack([self.whole.variances] * len(self.folds))
-            return [self.coordinates.lifted(self.span.basis, self.span.origin, variances)]
-        samples, pairs = self.samples.checked(), zip(self.folds.masks[0], self._regressions, strict=True)
-        return [self._datafit(samples.take(mask).residual(own)) for mask, own in pairs]
-
-    def _datafit(self, samples: Samples) -> Any:
+    def fits(self) -> tuple[list[Any], Any]:
+        """The data fits of the training parts, one of all folds for the squared loss, else one for each; and of all samples."""
+        samples, span = self.samples, self.span
+        if self.is_square:
+            training, whole = self.moments.training, self.moments.all_samples
+            if span is None:
+                return [training], whole
+            whole = whole.lifted(span.basis, span.origin, variances_about(samples, span.origin))
+            variances = array_namespace(span.basis).stack([whole.variances] * self.folds.count)
+            return [training.lifted(span.basis, span.origin, variances)], whole
+        samples, found = samples.checked(), []
         options: dict[str, Any] = {"ridge": 0.0, "joint": self.joint, "fit_intercept": self.fit_intercept}
-        return datafit(samples, self.loss, self.form, **options)
-
-    @cached_property
-    def whole(self) -> Any:
-        """The data fit of all samples."""
-        if self.form.name in ("moments", "basis"):
-            found = self._squares(self.moments.whole)
-            if self.span is None:
-                return found
-            origin = self.span.origin
-            return found.lifted(self.span.basis, origin, variances_about(self.samples, origin))
-        samples = self.samples.checked()
+        for mask, own in zip(self.folds.masks[0], self.regressions, strict=True):
+            found.append(datafit(samples.take(mask).residual(own), self.loss, self.form, **options))
         regression = samples.regression(centre=self.fit_intercept) if samples.n_confounds else None
-        return self._datafit(samples.residual(regression))
+        return found, datafit(samples.residual(regression), self.loss, self.form, **options)
 
-    def exact(self, ridge: float) -> Squares | None:
-        """Return the data fit of all samples, with a ridge, where their coordinates leave nothing out: to be certified."""
-        if self.span is None or self.samples.n_confounds or not self.span.is_exact:
-            return None
-        found: Squares = replace(self.whole, ridge=0.0 * self.whole.ridge + ridge)
-        return found
+    def statistics(self, held: Any, W: Array, b: Array, centre: Array) -> tuple[Array | None, Array, Array]:
+        """Score what G folds hold out by rows of coordinates W (G, R, r) and intercepts b (G, R).
 
-    @cached_property
-    def held(self) -> list[Any]:
-        """What each fold holds out: rows, targets and shares in memory, else moments, or samples where they are."""
-        samples = self.reduced
-        if self.form.name == "moments" and not samples.in_memory:
-            pairs = zip(self.moments.held, self._regressions, strict=True)
-            return [part if own is None else own.residual_moments(part) for part, own in pairs]
-        samples = samples.checked()
-        if not samples.in_memory:
-            parts = zip(self.folds.masks[1], self._regressions, strict=True)
-            return [samples.take(mask).residual(own) for mask, own in parts]
-        if self._together is not None:
-            return self._together.parts
-        found = []
-        for (_, index), own in zip(self.folds.splits, self._regressions, strict=True):
-            (block,) = samples.blocks if own is None else samples.residual(own).blocks
-            kept = block.take(index)
-            total = kept.total_weight
-            found.append(Held(kept.X, kept.Y, kept.weight / total, index, total))
-        return found
-
-    @cached_property
-    def _together(self) -> Together | None:
-        """What all folds hold out, as one: on a GPU, where calls cost more than products."""
-        samples = self.reduced
-        tables = self.folds.tables(len(self.folds)) if is_on_gpu(samples.like) and not samples.n_confounds else []
-        return Together.of(next(iter(samples.blocks)), *tables[0]) if len(tables) == 1 else None
-
-    def held_by(self, folds: Sequence[int]) -> Iterator[tuple[slice, Any]]:
-        """List what some folds hold out: slices of these, each with samples of one fold or of all together, or elsewhere."""
-        if self._together is not None and len(folds) == len(self.folds):
-            yield slice(None), self._together
-            return
-        for k, f in enumerate(folds):
-            yield slice(k, k + 1), self.held[f]
-
-    @property
-    def is_small(self) -> bool:
-        """Whether logistic regression is soon done: few weights, and few numbers read for each of them."""
-        weights = self.reduced.n_features * max(2, self.samples.n_targets)
-        return weights <= _MOST_WEIGHTS and weights * self.folds.n <= _MOST_PRODUCTS
-
-    @cached_property
-    def weights(self) -> Array:
-        """The weights of the folds, which sum to one."""
-        found = np.array(list(map(attrgetter("weight"), self.held)))
-        return found / found.sum()
-
-    @cached_property
-    def centre(self) -> Array:
-        """The mean of all samples, as coordinates."""
-        if self.principal is not None:
-            (block,) = self.reduced.blocks
-            return array_namespace(block.X).mean(block.X, axis=0)
-        if self.form.name in ("moments", "basis"):
-            return self.moments.whole.x_mean[: self.reduced.n_features]
-        return self.whole.x_mean + getattr(self.whole, "origin", 0.0)
-
-    def statistics(self, held: Any, W: Array, b: Array, scores: Array | None) -> Array:
-        """Find what held-out predictions and targets have in common, of a fold (R, 5) or of several (G, R, 5).
-
-        For each row of W the means of predictions and targets, their variances about these, and their covariance.
+        Returns the scores (G, m, R), None where they stay elsewhere; other intercepts (G, R), with which folds are compared; and
+        what predictions by these and targets have in common, (G, R, 5): for each row their means, their variances about
+        these, and their covariance.
         """
         xp = array_namespace(W)
-        link, count = self.loss.inverse_link, W.shape[-2] // self.samples.n_targets
+        link, count = self.loss.inverse_link, W.shape[1] // self.samples.n_targets
+        # Predictions of all folds are compared about one common mean: what folds differ in by their intercepts alone
+        # says nothing about how well samples are told apart. With a link the intercept belongs to the prediction.
+        linked, scores = self.loss.curvature is None, None
+        shift = b if linked else -(W @ centre)
         if isinstance(held, Moments):
-            cross = xp.concat([held.cross] * count, axis=1)
+            rows, cross = W[0, ...], xp.concat([held.cross] * count, axis=1)
             y_mean, yy = (xp.concat([a] * count) for a in (held.y_mean, held.target_sq))
-            ss, sy = xp.sum((W @ held.gram) * W, axis=1), xp.sum(W * xp.matrix_transpose(cross), axis=1)
-            return xp.stack([W @ held.x_mean + b, y_mean, ss / held.weight, yy / held.weight, sy / held.weight], axis=1)
+            ss, sy = xp.sum((rows @ held.gram) * rows, axis=1), xp.sum(rows * xp.matrix_transpose(cross), axis=1)
+            means = [rows @ held.x_mean + shift[0, :], y_mean]
+            known = xp.stack([*means, ss / held.weight, yy / held.weight, sy / held.weight], axis=1)
+            return None, shift, known[None, ...]
 
         def sums(Y: Array, share: Array, z: Array) -> Array:
             predicted, targets, share = link(z), xp.concat([Y] * count, axis=-1), share[..., None, :]
             means, squares = [share @ predicted, share @ targets], [share @ predicted**2, share @ targets**2]
             return xp.concat([*means, *squares, share @ (predicted * targets)], axis=-2)
 
-        if isinstance(held, Held | Together):
-            found = sums(held.Y, held.share, scores)
+        if isinstance(held, Held):
+            if is_sparse(held.rows):
+                scores = (held.rows @ W[0, ...].T + b)[None, ...]
+            else:
+                scores = held.rows @ xp.matrix_transpose(W) + b[:, None, :]
+            found = sums(held.Y, held.share, scores if linked else scores + (shift - b)[:, None, :])
         else:
             # The targets of many models are those of one, repeated: passes are shared by all of them.
-            found = held.total(lambda X, Y, share, z: sums(Y, share, z + b), held.scores(W))
+            found = held.total(lambda X, Y, share, z: sums(Y, share, z + shift), held.scores(W[0, ...]))[None, ...]
         means, squares = found[..., :2, :], found[..., 2:4, :] - found[..., :2, :] ** 2
         covariance = found[..., 4:, :] - found[..., :1, :] * found[..., 1:2, :]
-        return xp.matrix_transpose(xp.concat([means, squares, covariance], axis=-2))
+        return scores, shift, xp.matrix_transpose(xp.concat([means, squares, covariance], axis=-2))

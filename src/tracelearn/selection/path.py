@@ -10,7 +10,7 @@ import numpy as np
 from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.estimators import TraceNormRegressor
 from tracelearn.estimators.base import TraceNormModel
-from tracelearn.problems.batch import Problems, alpha_max, choose_form, datafit
+from tracelearn.problems.batch import alpha_max, choose_form, datafit
 from tracelearn.samples.samples import as_raw
 from tracelearn.selection.search import read_alphas
 
@@ -72,22 +72,22 @@ def trace_norm_path(
         regression = samples.regression(centre=model.fit_intercept)
         samples = samples.residual(regression)
     K = samples.n_targets
-    loss, (penalty, shape) = model._loss(K), model._penalty(K)
+    loss = model._loss(K)
     form = choose_form(samples, loss)
     samples = samples if form.name == "moments" and not model.scaling else samples.checked()
     scales = samples.mode_scales() if model.scaling else None
     options = {"ridge": model.ridge, "joint": model.target_mode, "fit_intercept": model.fit_intercept, "spectral": True}
     fit = datafit(samples.rescaled(scales), loss, form, **options)
-    reference = fit.at_zero.value
-    xp = array_namespace(reference)
-    top = float(xp.max(alpha_max(fit, penalty, shape))) or 1.0
-    solver, found, points = model._solver(fit), None, []
+    problems, solver = model._stated(fit, K)
+    xp, found, points = array_namespace(problems.scale), None, []
+    top = float(xp.max(alpha_max(fit, problems.penalty, problems.shape))) or 1.0
     for alpha in grid if given else grid * top:
         if found is not None and found.rho is not None and alpha > 0:  # forces, and so the step, scale with alpha
             found = replace(found, rho=found.rho * float(alpha / points[-1][0]))
-        problems = Problems(fit, penalty, xp.full_like(reference, float(alpha)), shape, penalised=bool(alpha > 0))
+        strength = xp.full_like(problems.scale, float(alpha))
+        problems = replace(problems, alpha=strength, penalised=bool(alpha > 0))
         found = solver(problems, tol=model.tol, max_iter=model.max_iter, start=found)
-        points.append((float(alpha), problems.rows(found.W), float(xp.max(found.gap)), found.n_iter))
+        points.append((float(alpha), xp.reshape(found.W, (K, -1)), float(xp.max(found.gap)), found.n_iter))
     rows = [W if scales is None else W / scales for _, W, _, _ in points]
     intercepts, weights = [fit.intercept(W) for _, W, _, _ in points], []
     if regression is not None:

@@ -19,7 +19,7 @@ import numpy as np
 from scipy.optimize import nnls
 from sklearn.base import clone
 
-from tracelearn.arrays.array_api import Array, array_namespace, is_sparse, to_numpy
+from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
 from tracelearn.errors import warn
 from tracelearn.estimators.base import TraceNormModel
 from tracelearn.features import (
@@ -33,11 +33,14 @@ from tracelearn.features import (
 from tracelearn.penalties import Blocks, as_penalty, is_overlapped
 from tracelearn.samples.samples import Samples
 from tracelearn.selection.blocks import with_held_out_classes
-from tracelearn.selection.calibration import Judge, class_map, confirmed, log_losses
-from tracelearn.selection.folds import Design, Folds
+from tracelearn.selection.folds import Design, Folds, Held
 from tracelearn.selection.search import (
     Candidate,
+    Judge,
     Table,
+    class_map,
+    class_scores,
+    log_losses,
     read_alphas,
     read_strengths,
     walk_alphas,
@@ -52,7 +55,6 @@ __all__ = [
     "Shown",
     "View",
     "choose",
-    "named_time",
     "parts_of",
     "possible_views",
     "see",
@@ -66,9 +68,9 @@ _MEAN = 0.05
 
 
 class Kind(NamedTuple):
-    """A view that searches try: how it is made, given the mode that is time, and which signals it suits."""
+    """A view that searches try: how it is made, and which signals it suits."""
 
-    make: Callable[[int], Any]
+    make: Callable[..., Any] | None  # given the mode that is time, where it needs one; None: samples as they are
     channels: float = 0  # at most; zero: it needs no time
     times: int = 0  # at least
     samples: float = math.inf  # at most
@@ -79,9 +81,9 @@ _difference = partial(_second_order, difference=True)
 
 # Copies of channels make matrices larger by their square. Convolutions have thousands of entries for each channel.
 VIEWS = {
-    "raw": Kind(lambda axis: None),
-    "log": Kind(lambda axis: Logarithm()),
-    "whitened": Kind(lambda axis: ModeWhitener(power=-0.25)),
+    "raw": Kind(None),
+    "log": Kind(Logarithm),
+    "whitened": Kind(partial(ModeWhitener, power=-0.25)),
     "second_order": Kind(_second_order, channels=math.inf),
     "second_order_difference": Kind(_difference, channels=48),
     "second_order_two_windows": Kind(partial(_difference, windows=2), channels=48),
@@ -102,11 +104,12 @@ _MOST_WHITENED = 1e11
 
 
 def possible_views(
-    shape: tuple[int, ...], time_axis: Any, *, n: int = 0, positive: bool = False
+    shape: tuple[int, ...], time_axis: Any, *, n: int = 0, positive: bool = False, modes: Any = None
 ) -> tuple[list[str], str]:
-    """List the views that suit n samples: logarithms where all entries are positive; whitened modes unless one is very long;
-    where a mode can be time, second order unless samples and entries are many, and convolutions where channels and samples
-    are few.
+    """List the views that suit n samples, and why.
+
+    Logarithms where all entries are positive; whitened modes unless one is very long; where a mode can be time, second order
+    unless samples and entries are many, and convolutions where channels and samples are few.
 
     Examples
     --------
@@ -119,13 +122,13 @@ def possible_views(
         return names, "samples have one mode"
     if n * math.prod(shape) * sum(shape) + 10 * sum(map(pow, shape, repeat(3))) <= _MOST_WHITENED:
         names.append("whitened")
-    axis, reason = (None, "time_axis=None") if time_axis is None else find_time_axis(shape, time_axis)
+    axis, reason = find_time_axis(shape, time_axis, modes)
     if axis is None:
         return names, reason
     times, channels = shape[axis], math.prod(shape) // shape[axis]
     left_out: list[str] = []
     for name, kind in VIEWS.items():
-        if channels <= kind.channels and times >= kind.times and n <= kind.samples:
+        if kind.make and channels <= kind.channels and times >= kind.times and n <= kind.samples:
             view = kind.make(axis)
             takes_long = isinstance(view, SecondOrder) and _work(n, *view.sizes(channels)) > _MOST_WORK
             (left_out if takes_long else names).append(name)
@@ -136,29 +139,6 @@ def _work(n: int, entries: int, distinct: int, folds: int = 5) -> float:
     """Count the multiplications of sums of squares, and of eigenvectors in every fold."""
     rank = min(n, distinct)
     return n * entries * rank + 10 * folds * rank**3
-
-
-def named_time(time_axis: Any, modes: Any) -> Any:
-    """Say which mode is time, by its number: that of a name, or with "auto" the one that is called time, where modes have names.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from tracelearn.samples.modes import Mode
-    >>> from tracelearn.selection.session import named_time
-    >>> modes = (Mode("time", np.arange(40)), Mode("channel", np.arange(30)))
-    >>> named_time("auto", modes), named_time("channel", modes), named_time("auto", None)
-    (0, 1, 'auto')
-    """
-    if not isinstance(time_axis, str):
-        return time_axis
-    names, wanted = list(map(attrgetter("name"), modes or ())), "time" if time_axis == "auto" else time_axis
-    if wanted not in names and time_axis != "auto":
-        raise ValueError(
-            f"Expected time_axis to be a number, 'auto', None or the name of a mode ({', '.join(names) or 'they have none'}), "
-            f"got {time_axis!r}: choose one of these."
-        )
-    return names.index(wanted) if wanted in names else time_axis
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,36 +169,35 @@ def see(name: str, samples: Samples, options: Any, modes: Any = None) -> View:
         raise ValueError(
             f"Expected views among {', '.join(VIEWS)}, got {name!r}: join those of one problem by +, as raw+whitened."
         )
-    time_axis = named_time(options.time_axis, modes)
-    axis = None if time_axis is None else find_time_axis(samples.shape, time_axis)[0]
-    if name == "raw":
+    axis, _ = find_time_axis(samples.shape, options.time_axis, modes)
+    kind = VIEWS[name]
+    if kind.make is None:
         shown = samples.rescaled(samples.checked().mode_scales()) if options.scaling else samples
         return View(shown, [samples.shape])
-    features = VIEWS[name].make(-1 if axis is None else axis)
+    features = kind.make(-1 if axis is None else axis) if kind.channels else kind.make()
     (block,) = samples.checked().blocks
     found = features._fit_checked(array_namespace(block.X).reshape(block.X, (-1, *samples.shape)), block.weight)
     shape, windows = tuple(found.shape[1:]), getattr(features, "windows", 1)
-    return _view(samples, found, features, [shape] if windows == 1 else [shape[1:]] * windows, options)
+    rows = array_namespace(found).reshape(found, (found.shape[0], -1))
+    if windows > 1:
+        return _in_blocks(samples, rows, features, [shape[1:]] * windows, options)
+    return View(samples.with_rows(rows, shape), [shape], features)
 
 
-def see_together(
-    names: list[str], strengths: Sequence[float], views: list[View], samples: Samples, options: Any
-) -> View:
+def see_together(label: str, views: list[View], samples: Samples, options: Any) -> View:
     """See samples as several views do in one problem, each times its strength."""
+    names, strengths = parts_of(label)
     (block,) = samples.checked().blocks
     T = array_namespace(block.X).reshape(block.X, (-1, *samples.shape))
     known = [(view.features, view.samples.rows) for view in views]
     blocks = [shape for view in views for shape in view.blocks]
-    pairs = [(name, own if own is None else clone(own)) for name, (own, _) in zip(names, known, strict=True)]
+    pairs = [(name, own if own is None else clone(own)) for name, (own, _) in zip(names.split("+"), known, strict=True)]
     features = Views(pairs, view_weights=strengths or None)
-    return _view(samples, features._join(T, block.weight, known), features, blocks, options)
+    return _in_blocks(samples, features._join(T, block.weight, known), features, blocks, options)
 
 
-def _view(samples: Samples, found: Array, features: Any, blocks: list[tuple[int, ...]], options: Any) -> View:
-    """Show samples by what was found of them, (n, ...): flat where several blocks of weights have a norm each."""
-    rows = array_namespace(found).reshape(found, (found.shape[0], -1))
-    if len(blocks) == 1:
-        return View(samples.with_rows(rows, tuple(found.shape[1:])), blocks, features)
+def _in_blocks(samples: Samples, rows: Array, features: Any, blocks: list[tuple[int, ...]], options: Any) -> View:
+    """Show samples by flat rows (n, p), of which several blocks of weights have a norm each."""
     penalty = Blocks(tuple(blocks), tuple(as_penalty(options.penalty, shape) for shape in blocks))
     return View(samples.with_rows(rows, (rows.shape[1],)), blocks, features, penalty)
 
@@ -235,7 +214,7 @@ class Shown:
     # More samples, if views learn from them, and which of them (n,) these are.
     learned_from: tuple[Shown, Array] | None = None
     _views: dict[str, View] = field(default_factory=dict)
-    _designs: dict[tuple[str, bool], Design] = field(default_factory=dict)
+    _designs: dict[tuple[str, bool, Folds], Design] = field(default_factory=dict)
 
     def view(self, label: str) -> View:
         """See the samples as a view does, or as several do in one problem."""
@@ -246,22 +225,21 @@ class Shown:
             seen = more.view(label)
             found = replace(seen, samples=seen.samples.take(chosen))
         else:
-            (name, strengths), modes = parts_of(label), getattr(self.judge.model, "modes_", None)
-            names, parts = name.split("+"), list[View]()
-            for one in names:
+            modes, parts = getattr(self.judge.model, "modes_", None), list[View]()
+            for one in label.partition(" ")[0].split("+"):
                 parts.append(self._views.get(one) or see(one, self.samples, self.options, modes))
-            together = len(parts) > 1
-            found = see_together(names, strengths, parts, self.samples, self.options) if together else parts[0]
+            found = see_together(label, parts, self.samples, self.options) if len(parts) > 1 else parts[0]
         self._views[label] = found
         return found
 
-    def design(self, label: str, *, joint: bool = False) -> Design:
-        """Split a view into folds; targets may be one more mode."""
-        if (label, joint) not in self._designs:
+    def design(self, label: str, *, joint: bool = False, repeated: bool = False) -> Design:
+        """Split a view into folds, or into all repeats of them; targets may be one more mode."""
+        folds = self.repeats if repeated else self.folds
+        if (label, joint, folds) not in self._designs:
             judge, options = self.judge, self.options
-            self._designs[label, joint] = Design.of(
+            self._designs[label, joint, folds] = Design(
                 self.view(label).samples,
-                self.folds,
+                folds,
                 judge.loss,
                 joint=joint,
                 fit_intercept=options.fit_intercept,
@@ -269,18 +247,7 @@ class Shown:
                 judge=judge,
                 by_score=options.scoring is not None,
             )
-        return self._designs[label, joint]
-
-    def screening(self, count: int) -> Shown:
-        """Take so many samples, drawn at random, or all of them where they are no more, and all repeats of the folds.
-
-        Where all are few enough that most views will be asked for again, views learn from all of them, once.
-        """
-        n = self.folds.n
-        if n <= count:
-            return replace(self, folds=self.repeats, _designs={})
-        found, chosen = self._some(count)
-        return replace(found, folds=found.repeats, learned_from=(self, chosen) if n <= 2 * count else None)
+        return self._designs[label, joint, folds]
 
     def drawn(self) -> Shown:
         """Take as many samples, drawn at random, as can be decomposed in every fold in some seconds: those that choose.
@@ -288,24 +255,25 @@ class Shown:
         Where alphas, ridges or folds are given, all of them choose.
         """
         n, p, options = self.folds.n, self.samples.n_features, self.options
-        here = self.samples.in_memory and not is_sparse(self.samples.like) and self.judge.loss.has_moments
+        here = self.samples.rows is not None and self.judge.loss.has_moments
         given = not isinstance(options.alphas, Integral) or not isinstance(options.cv, Integral)
         if not here or given or not isinstance(options.ridges, str):
             return self
         count = n
-        while _work(count, p, p, len(self.folds)) > _MOST_SEARCHED:
+        while _work(count, p, p, self.folds.count) > _MOST_SEARCHED:
             count -= max(1, count // 50)
         if count == n:
             return self
         self.judge.model._report(f"{count} of {n} samples, drawn at random, are searched: all of them would take long")
-        return self._some(count)[0]
+        return self.some(count)
 
-    def _some(self, count: int) -> tuple[Shown, Array]:
-        """Take some samples, drawn at random, and say which (n,)."""
+    def some(self, count: int, *, learned: bool = False) -> Shown:
+        """Take some samples, drawn at random; views learn from them, or may have learned from all."""
         chosen = np.zeros(self.folds.n, dtype=bool)
         chosen[np.random.default_rng(0).permutation(self.folds.n)[:count]] = True
         folds, repeats = self.folds.among(chosen), self.repeats.among(chosen)
-        return Shown(self.options, self.samples.take(chosen), folds, repeats, self.judge.among(chosen)), chosen
+        more = (self, chosen) if learned else None
+        return Shown(self.options, self.samples.take(chosen), folds, repeats, self.judge.among(chosen), more)
 
 
 # --- what a search asks, one question after the other ------------------------------------------------------------------
@@ -330,6 +298,10 @@ _MANY_WEIGHTS, _GAIN = 125_000, 0.02
 # The share of all work that is done after each part of a search: as it was on real sets of some seconds.
 _SCREENED, _RIDGES, _PATH = 0.23, 0.43, 0.72
 _CONVOLVED = 6  # views that take as long to screen as convolutions do
+
+# Standard errors by which the held-out log-loss must fall, over the folds, before more is learned than one factor.
+_EVIDENCE = 2.0
+
 # Where logistic regression is tried on more samples than features, it takes longer than all that comes before it.
 _PACE = 0.2
 
@@ -347,14 +319,6 @@ class Session:
     view_shares: dict[str, float] | None = None  # of the views that were screened
     class_map: Array | None = None  # between the scores of all classes, where folds confirm it
     tables: list[Table] = field(default_factory=list)
-
-    def for_all(self, best: Table) -> Table:
-        """Restate what some samples have found for all of them: optimal strengths fall at least as the root of their number."""
-        if self.shown is self.whole:
-            return best
-        ratio, at = math.sqrt(self.shown.folds.n / self.whole.folds.n), self.tables.index(best)
-        self.tables = [replace(one, alphas=ratio * one.alphas, ridges=ratio * one.ridges) for one in self.tables]
-        return self.tables[at]
 
     def keep(self, tables: list[Table], what: str) -> None:
         """Keep what was found, and say what is best of it."""
@@ -380,8 +344,10 @@ class Session:
         """
         shown, view, options = self.shown, self.shown.view(label), self.options
         alphas, given = read_alphas(options.alphas, options.eps)
-        weights = view.samples.n_features * view.samples.n_targets * len(shown.folds)
+        weights = view.samples.n_features * view.samples.n_targets * shown.folds.count
         looks = (in_doubt or weights > _MANY_WEIGHTS) and not given and math.isfinite(above)
+        # Within the same shares of a look, too: most paths end with it.
+        progress = partial(self.progress.reach, within[1], f"trace norm on {label}", within[0])
         for grid in [alphas[::-3][::-1], alphas] if looks else [alphas]:
             tables: list[Table] = []
             for joint, own in groupby(candidates, attrgetter("target_mode")):
@@ -393,8 +359,7 @@ class Session:
                     penalty=options.penalty if view.penalty is None else view.penalty,
                     max_iter=options.max_iter,
                     n_jobs=options.n_jobs,
-                    # Within the same shares of a look, too: most paths end with it.
-                    progress=partial(self.progress.reach, message=f"trace norm on {label}", within=within),
+                    progress=progress,
                 )
             found = np.max(np.concatenate(list(map(attrgetter("selecting"), tables))))
             if grid is not alphas and found < above + _GAIN * max(0.0, min(above, 1.0 - above)):
@@ -408,20 +373,20 @@ def choose(session: Session) -> Table:
     """Find out which views to show, then whether the trace norm or ridge regression alone is better on them."""
     label, progress = _choose_views(session), session.progress
     design, tables = session.shown.design(label), []
-    if isinstance(session.options.ridges, str) and design.form.name in ("moments", "basis"):  # ridges in closed form
+    if isinstance(session.options.ridges, str) and design.is_square:  # ridges in closed form
         tables.append(walk_ridges(design, label))
         session.keep(tables[:], "ridge regression")
         few = design.is_small and design.span is None
         progress.pace = _PACE if few and _asks_more(session, tables[0]) else 1.0
         progress.reach(_RIDGES, f"ridge regression on {label}")
-    candidates = [Candidate(label)] if parts_of(label)[1] else _candidates(session, label)
-    if not tables or not progress.is_over():
+    candidates = [Candidate(label)] if ":" in label else _candidates(session, label)
+    if not tables or not progress.over:
         above = tables[0].value if tables else -math.inf
         tables += session.walk(label, candidates, (_RIDGES, _PATH), above)
     # Ridge regression does not see what only a low rank can find in samples of many entries: they get a path of their own.
     alone = session.first_order
     best = max(tables, key=attrgetter("value"))
-    if alone not in ("", label) and not progress.is_over():
+    if alone not in ("", label) and not progress.over:
         tables += session.walk(alone, _candidates(session, alone), (_PATH, _PATH), best.value, in_doubt=True)
         best = max(tables, key=attrgetter("value"))
     best = _by_log_loss(session, best) if _asks_more(session, best) else best
@@ -439,27 +404,32 @@ def _asks_more(session: Session, best: Table) -> bool:
     options, samples = session.options, session.shown.samples
     named = isinstance(options.views, str) and options.views != "auto"
     asked = options.views is None or named or options.scoring is not None or not isinstance(options.ridges, str)
-    here = samples.in_memory and not is_sparse(samples.like) and not samples.n_confounds
+    here = samples.rows is not None and not samples.n_confounds
     asked |= options.keep_moments or options.one_standard_error or best.candidate.target_mode
-    return options._asks_loss and not asked and here and not session.progress.is_over()
+    # The model has another loss than was asked for where that is "auto".
+    asks_loss = options.loss is not session.model.loss
+    return asks_loss and not asked and here and not session.progress.over
 
 
 def _by_log_loss(session: Session, best: Table) -> Table:
     """Take logistic regression, or a map between the scores of all classes, where held-out folds confirm it."""
     design, label = best.design, best.candidate.view
-    parts = best.class_scores(best.best)
-    before = log_losses(parts)
+    held = class_scores(best.parts[best.best], design.held, design.weights)
+    before = log_losses(held)
     shown, found = None, {}
     if design.samples.n_targets > 2:
-        shown, found["map"] = class_map(parts)
+        shown, found["map"] = class_map(held)
     other = walk_logistic(design, label)
     if other is not None:
         session.keep([other], "logistic regression")
-        found["logistic"] = log_losses(other.class_scores(other.best))
+        found["logistic"] = log_losses(class_scores(other.parts[other.best], design.held, design.weights))
     chosen, least, losses = "", math.inf, f"one factor {before.mean():.4g}"
     for name, after in found.items():
         losses += f", {name} {after.mean():.4g}"
-        if confirmed(before, after) and after.mean() < least:
+        # By more than chance: the paired difference over folds against its standard error.
+        gain, count = before - after, len(after)
+        error = float(np.std(gain, ddof=1)) / math.sqrt(count) if count > 1 else math.inf
+        if gain.mean() > max(_EVIDENCE * error, 0.0) and after.mean() < least:
             chosen, least = name, after.mean()
     session.model._report(f"held-out log-loss: {losses}; chosen: {chosen or 'one factor'}")
     if chosen == "map":
@@ -470,13 +440,13 @@ def _by_log_loss(session: Session, best: Table) -> Table:
 def _choose_views(session: Session) -> str:
     """Name the views to show: those that were asked for, or the best of those that suit the samples."""
     options, shown, samples = session.options, session.shown, session.shown.samples
-    if options.views is None or not samples.in_memory or is_sparse(samples.like):
+    rows: Any = samples.rows
+    if options.views is None or rows is None:
         return "raw"
     if isinstance(options.views, str) and options.views == "auto":
-        rows: Any = samples.rows
         positive = bool(array_namespace(rows).all(rows > 0))
-        time_axis = named_time(options.time_axis, getattr(session.model, "modes_", None))
-        names, reason = possible_views(samples.shape, time_axis, n=shown.folds.n, positive=positive)
+        modes, n = getattr(session.model, "modes_", None), shown.folds.n
+        names, reason = possible_views(samples.shape, options.time_axis, n=n, positive=positive, modes=modes)
     else:
         names, reason = [options.views] if isinstance(options.views, str) else list(map(str, options.views)), "as given"
     if not names:
@@ -492,30 +462,29 @@ def _screen(session: Session, names: list[str]) -> str:
     out, and so is one that would make the problem too large; the others are multiplied by their shares, so that weights on
     a good view cost less.
     """
-    shown, progress = session.shown, session.progress
-    some = shown.screening(SCREENED)
-    scores: list[Array] = []
-    values: dict[str, float] = {}  # what selects
+    shown, progress, n = session.shown, session.progress, session.shown.folds.n
+    # Where all samples are few enough that most views will be asked for again, views learn from all of them, once.
+    some = shown if n <= SCREENED else shown.some(SCREENED, learned=n <= 2 * SCREENED)
+    values, scores = dict[str, float](), []  # what selects, and what is selected
     for name in names:
-        if values and progress.is_over():
+        if values and progress.over:
             break
-        table = walk_ridges(some.design(name), name)
+        table = walk_ridges(some.design(name, repeated=True), name)
         values[name] = table.value
-        scores.append(np.concatenate(list(map(to_numpy, table.held[table.best]))))
+        scores.append(table.parts[table.best])
         seen = len(values) + (_CONVOLVED - 1) * ("convolutions" in values)
         all_views = len(names) + (_CONVOLVED - 1) * ("convolutions" in names)
         progress.reach(_SCREENED * seen / all_views, f"{name}: criterion {table.value:.4g}")
-    targets = np.concatenate([to_numpy(held.Y) for held in some.design(names[0]).held])
-    shares = sorted(zip(names, shares_of(scores, targets).tolist(), strict=False), key=itemgetter(1), reverse=True)
+    found = shares_of(scores, some.design(names[0], repeated=True).held).tolist()
+    (best, most), *others = shares = sorted(zip(values, found, strict=True), key=itemgetter(1), reverse=True)
     session.view_shares = dict(shares)
     session.first_order = _first_order(values, explains=session.options.scoring is None)
-    (best, most), *others = shares
-    chosen, n, entries = {best: most}, shown.folds.n, some.view(best).samples.n_features
+    chosen, entries = {best: most}, some.view(best).samples.n_features
     for name, share in others[: MOST_VIEWS - 1]:
         more = entries + some.view(name).samples.n_features
-        if share > LEAST_SHARE and _work(n, more, more, len(shown.repeats)) <= _MOST_WORK:
+        if share > LEAST_SHARE and _work(n, more, more, shown.repeats.count) <= _MOST_WORK:
             chosen[name], entries = share, more
-    session.model._report("shares of views: " + ", ".join(f"{name} {share:.2f}" for name, share in chosen.items()))
+    session.model._report("shares of views: " + ", ".join(map("{} {:.2f}".format, chosen, chosen.values())))
     if len(chosen) == 1:
         return best
     return f"{'+'.join(chosen)} {':'.join(f'{share / most:.3g}' for share in chosen.values())}"
@@ -523,7 +492,7 @@ def _screen(session: Session, names: list[str]) -> str:
 
 def _first_order(values: dict[str, float], *, explains: bool) -> str:
     """Name the best view that keeps the modes of a sample, given what selects each; none where it is far behind another."""
-    best = max((name for name in values if name in FIRST_ORDER), key=values.__getitem__, default="")
+    best = max(filter(FIRST_ORDER.__contains__, values), key=values.__getitem__, default="")
     # A score of the user's is no share of the variance that is explained.
     far = explains and best != "" and 1.0 - values[best] > _HOPELESS * (1.0 - max(values.values()))
     return "" if far else best
@@ -531,20 +500,21 @@ def _first_order(values: dict[str, float], *, explains: bool) -> str:
 
 def _candidates(session: Session, label: str) -> list[Candidate]:
     """List what to try of one view; "auto" mode weights are equal ones and each mode alone."""
-    options, view = session.options, session.shown.view(label)
+    options, view, found = session.options, session.shown.view(label), []
     joints = [False, True] if isinstance(options.target_mode, str) else [bool(options.target_mode)]
-    ridges = read_strengths(0.0 if isinstance(options.ridges, str) else options.ridges, "ridges")
+    ridges = [0.0] if isinstance(options.ridges, str) else read_strengths(options.ridges, "ridges").tolist()
     # Several classes are one mode more of one tensor, and not of the blocks of several views.
-    can_join, found = view.samples.n_targets > 1 and view.penalty is None, []
-    for joint in joints if can_join else [False]:
-        weights = _mode_weights(options, len(view.samples.shape) + joint) if label in FIRST_ORDER else [None]
-        found += [Candidate(label, own, ridge, joint) for own, ridge in product(weights, ridges.tolist())]
+    for joint in joints if view.samples.n_targets > 1 and view.penalty is None else [False]:
+        given = options.mode_weights is not None and label in FIRST_ORDER
+        weights = _mode_weights(options, len(view.samples.shape) + joint) if given else [None]
+        for own, ridge in product(weights, ridges):
+            found.append(Candidate(label, own, ridge, joint))
     return found
 
 
 def _mode_weights(options: Any, order: int) -> list[tuple[float, ...] | None]:
     given = options.mode_weights
-    if given is None or (isinstance(given, str) and (order <= 2 or not is_overlapped(options.penalty))):
+    if isinstance(given, str) and (order <= 2 or not is_overlapped(options.penalty)):
         return [None]  # at order 2 all weights give one norm, and latent norms choose their mode themselves
     if isinstance(given, str):
         return [None, *(tuple(float(n == mode) for n in range(order)) for mode in range(order))]
@@ -555,11 +525,16 @@ def _mode_weights(options: Any, order: int) -> list[tuple[float, ...] | None]:
     return [None if weights is None else tuple(float(weight) for weight in weights) for weights in lists]
 
 
-def shares_of(scores: list[Array], Y: Array) -> Array:
+def shares_of(scores: Sequence[Sequence[Array]], held: Sequence[Held]) -> Array:
     """Combine held-out scores of several views with weights that are not negative; return their shares."""
-    centred = np.stack([(part - part.mean(axis=0)).ravel() for part in scores], axis=1)
-    size = centred.std(axis=0)
-    found, _ = nnls(centred / np.where(size > 0, size, 1.0), (Y - Y.mean(axis=0)).ravel())
+    tables = []
+    for own, *views in zip(held, *scores, strict=True):
+        inside = np.arange(own.Y.shape[1]) < np.array(list(map(len, own.index)))[:, None]  # and no padding
+        tables.append(np.stack(list(map(to_numpy, (own.Y, *views))))[:, inside])
+    table = np.concatenate(tables, axis=1)  # (1 + views, samples, K)
+    target, *centred = (table - table.mean(axis=1, keepdims=True)).reshape(len(table), -1)
+    size = np.std(centred, axis=1)
+    found, _ = nnls(np.stack(centred, axis=1) / np.where(size > 0, size, 1.0), target)
     return np.asarray(found / found.sum() if found.sum() > 0 else np.arange(len(scores)) == 0, dtype=float)
 
 
@@ -569,9 +544,14 @@ def shares_of(scores: list[Array], Y: Array) -> Array:
 _STEPS = 20  # that scikit-learn's callbacks are shown
 
 
-@dataclass(eq=False)
 class Progress:
-    """One share of the whole search, which only grows; ``say`` is what ``verbose`` reports with.
+    """One share of the whole search, which only grows, and whether it is to end with the best so far.
+
+    Parameters
+    ----------
+    deadline : on the monotonic clock
+    say : what ``verbose`` reports with
+    estimator : whose callbacks are shown each step (scikit-learn 1.9 and later)
 
     Examples
     --------
@@ -583,50 +563,33 @@ class Progress:
     0.5
     """
 
-    deadline: float = math.inf  # on the monotonic clock
-    say: Callable[..., None] | None = None
-    done: float = 0.0
-    pace: float = 1.0  # what shares are multiplied by, where more is to come than usual
-    _began: float = field(default_factory=time.monotonic)
-    _root: Any = None  # the task that scikit-learn's callbacks know
-    _estimator: Any = None
-    _steps: int = 0
+    def __init__(
+        self, deadline: float = math.inf, say: Callable[..., None] | None = None, estimator: Any = None
+    ) -> None:
+        self.deadline, self.say, self.done, self.over = deadline, say, 0.0, False
+        self.pace = 1.0  # what shares are multiplied by, where more is to come than usual
+        self._began, self._estimator, self._steps, self._root = time.monotonic(), estimator, 0, None
+        if getattr(estimator, "_skl_callbacks", None):
+            self._root = estimator._init_callback_context(max_subtasks=_STEPS)
+            self._root.call_on_fit_task_begin(estimator=estimator)
 
-    def is_over(self) -> bool:
-        """Whether the search is to end with the best so far."""
-        return time.monotonic() > self.deadline
-
-    def end(self) -> None:
-        """End the search as if its time were up."""
-        self.deadline = -math.inf
-
-    def reach(self, share: float, message: str, within: tuple[float, float] = (0.0, 1.0)) -> bool:
-        """Say what was done, and what share of all work that makes, or of a part of it; return whether the search is over."""
-        begin, end = within
-        self.done = max(self.done, self.pace * (begin + share * (end - begin)))
+    def reach(self, share: float, message: str, since: float = 0.0, part: float = 1.0) -> bool:
+        """Say what was done: so much of all work, or one part more from one share to another. Return whether to end."""
+        goal, begun = self.pace * share, self.pace * since
+        self.done = max(self.done, min(goal, max(self.done, begun) + part * (goal - begun)))
         if self.say is not None:
             left = (time.monotonic() - self._began) * (1.0 - self.done) / max(self.done, 1e-9)
             words = f"{message}; {self.done:.0%} done" + (f", about {left:.1f} s left" if self.done > 0 else "")
             self.say(words, paths_done=(round(100 * self.done), 100))
+        self.over |= time.monotonic() > self.deadline
         while self._root is not None and self._steps < math.floor(_STEPS * self.done + 1e-9):
             self._steps += 1
             step = self._root.subcontext(task_name=message)
             step.call_on_fit_task_begin(estimator=self._estimator)
-            if step.call_on_fit_task_end(estimator=self._estimator):
-                self.end()
-        return self.is_over()
-
-    @contextmanager
-    def shown_to_callbacks(self, estimator: Any) -> Iterator[None]:
-        """Report to the callbacks that an estimator was given (scikit-learn 1.9 and later)."""
-        if not getattr(estimator, "_skl_callbacks", None):
-            yield
-            return
-        self._estimator, self._root = estimator, estimator._init_callback_context(max_subtasks=_STEPS)
-        self._root.call_on_fit_task_begin(estimator=estimator)
-        yield
-        self.reach(1.0, "fitted")
-        self._root.call_on_fit_task_end(estimator=estimator)
+            self.over |= bool(step.call_on_fit_task_end(estimator=self._estimator))
+        if self._root is not None and share >= 1.0:
+            self._root.call_on_fit_task_end(estimator=self._estimator)
+        return self.over
 
     @contextmanager
     def ended_by_interrupt(self) -> Iterator[None]:
@@ -638,7 +601,7 @@ class Progress:
 
         def interrupted(number: int, frame: Any) -> None:
             signal.signal(signal.SIGINT, before)
-            self.end()
+            self.over = True
             warn(
                 "Expected the search to end by itself, got an interrupt: what was found so far is fitted to all samples; "
                 "interrupt once more to stop at once."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial, wraps
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -94,11 +95,14 @@ def admm(
     W, split, operator = found.W, found.split, problems.fit.operator
     shares, review = operator.shares_shift, _REVIEW_EVERY
     least = _LEAST_STEP * operator.mean_eigenvalue
-    if step is None:
-        rho = _first_rho(problems, found.rho, least)
-    else:
+    if step is not None:
         rho = xp.full_like(problems.alpha, max(step, least))
         split = split if start is not None else _forces(problems, rho, found)
+    else:  # that of an earlier batch, unless it was for an operator of another size, or a guess
+        known = found.rho is not None and bool(xp.all(found.rho >= least))
+        unit = xp.full_like(problems.alpha, operator.mean_eigenvalue)
+        rho = found.rho if known else replayed(problems.alpha, _first_rho, problems, unit)
+        rho = xp.ones_like(rho) * xp.exp(xp.mean(xp.log(rho))) if shares else rho
     finish = Finish(tol, exact_ranks)
     iteration, check, update, mixing = 0, first_check or every, None, Mixing()
     while True:
@@ -155,8 +159,7 @@ def _iterated(
 ) -> tuple[Split, Array, Split]:
     """Make one iteration; return the split before it, the weights and the split."""
     penalty, level = problems.penalty, repeated(rho, W.shape[0])
-    rows = update(problems.rows(W), problems.rows(penalty.pull(split, level)))
-    W = array_namespace(W).reshape(rows, W.shape)
+    W = update(W, penalty.pull(split, level))
     return split, W, penalty.push(split, W, repeated(problems.alpha, W.shape[0]), level, _RELAX)
 
 
@@ -174,42 +177,27 @@ def _forces(problems: Problems, rho: Array, found: Solution) -> Split:
     """
     level, strength = (repeated(values, found.W.shape[0]) for values in (rho, problems.alpha))
     gradient = problems.fit.at_zero.gradient
-    ridge = problems.fit.updater(rho)(problems.rows(found.W), 0.0)
+    zero = array_namespace(gradient).zeros_like(gradient)
+    ridge = problems.fit.updater(rho)(zero, zero)
     down = 2.0 * _SHARE * ridge - (1.0 - _SHARE) / repeated(rho, gradient.shape[0])[:, None] * gradient
     return problems.penalty.push(found.split, problems.tensors(down), strength, level, 1.0)
 
 
-def _first_rho(problems: Problems, known: Array | None, least: float) -> Array:
-    """Go on with the step of an earlier batch, or guess the one at which forces and weights weigh the same, ``|V| / |W|``.
+def _first_rho(problems: Problems, mean: Array) -> Array:
+    """Guess the steps (B,) at which forces and weights weigh the same, ``|V| / |W|``, given the mean eigenvalue (B,).
 
-    Earlier problems may have ended apart, each with a step of its own, or for an operator of another size. At the answer the
-    forces are about ``alpha`` times what the penalty estimates; the size of the weights comes from a few steps of conjugate
-    gradients on the unpenalised problem, damped by the mean eigenvalue.
+    At the answer the forces are about ``alpha`` times what the penalty estimates; the size of the weights comes from a few steps
+    of conjugate gradients on the unpenalised problem, damped by the mean eigenvalue.
     """
-    xp, fit = array_namespace(problems.alpha), problems.fit
-    if known is not None and bool(xp.all(known >= least)):
-        return _shared(known, fit.operator.shares_shift)
-    damping = fit.operator.mean_eigenvalue
-    inner = problems
+    xp, fit = array_namespace(mean), problems.fit
     if isinstance(fit, Squares) and isinstance(fit.operator, InBasis):
-        inner = replace(problems, fit=fit.in_coordinates)
-    norm, longest = replayed(problems.alpha, _few_steps, inner, xp.full_like(problems.alpha, damping))
-    force, unit = problems.penalty.force(problems.shape), damping if damping > 0 else 1.0
-    floor = 1e-8 * damping if damping > 0 else 1.0
-    size = (problems.alpha / longest) * (unit / xp.where(norm > 0, norm, xp.ones_like(norm)))
-    rho = xp.where(norm > 0, 0.9 * force * size, norm + floor)
-    return _shared(xp.clip(rho, min=floor), fit.operator.shares_shift)
-
-
-def _few_steps(problems: Problems, damping: Array) -> tuple[Array, Array]:
-    """Take steps of conjugate gradients with a damping (B,); return the lengths (B,) of the weights and their unit (B,)."""
-    xp, fit = array_namespace(damping), problems.fit
-    gradient, ones = fit.at_zero.gradient, xp.ones_like(damping)
+        fit = fit.in_coordinates
+    gradient, ones = fit.at_zero.gradient, xp.ones_like(mean)
     # In units of the largest entry and of the mean eigenvalue all numbers are about one, and no square overflows.
     longest = xp.max(xp.abs(gradient))
     longest = xp.where(longest > 0, longest, ones)
     # A system may couple the rows of a problem, so a step is one for all of them: (B, K, p).
-    damping = damping[:, None, None]
+    damping = mean[:, None, None]
     unit = xp.where(damping > 0, damping, xp.ones_like(damping))
     residual = xp.reshape(gradient / longest[0], (ones.shape[0], -1, gradient.shape[1]))
     W, direction, square = xp.zeros_like(residual), residual, xp.sum(residual**2, axis=(1, 2), keepdims=True)
@@ -221,24 +209,25 @@ def _few_steps(problems: Problems, damping: Array) -> tuple[Array, Array]:
         W, residual = W + size * direction, residual - size * image
         before, square = square, xp.sum(residual**2, axis=(1, 2), keepdims=True)
         direction = residual + square / xp.where(before > 0, before, xp.ones_like(before)) * direction
-    return xp.sqrt(xp.sum(W**2, axis=(1, 2))), longest
+    norm, floor = xp.sqrt(xp.sum(W**2, axis=(1, 2))), xp.where(mean > 0, 1e-8 * mean, ones)
+    size = (problems.alpha / longest) * (unit[:, 0, 0] / xp.where(norm > 0, norm, ones))
+    rho = xp.where(norm > 0, 0.9 * problems.penalty.force(problems.shape) * size, floor)
+    return xp.where(rho > floor, rho, floor)
 
 
 def _balanced(shares: bool, problems: Problems, rho: Array, before: Split, W: Array, split: Split) -> Array:
-    """Bring primal and dual residual together; leave a step alone that is right within a factor of two and a half."""
+    """Bring primal and dual residual together; leave a step alone that is right within a factor of two and a half.
+
+    Where the problems must share one step, it changes by the geometric mean of their factors.
+    """
     xp, tiny = array_namespace(rho), float(array_namespace(rho).finfo(rho.dtype).smallest_normal)
     residuals = problems.penalty.residuals(before, split, W, repeated(rho, W.shape[0]))
     largest = xp.max(xp.reshape(xp.stack(residuals), (2, rho.shape[0], -1)), axis=2)
     roots = xp.sqrt(xp.clip(largest, min=tiny))
-    factor = _shared(xp.clip(roots[0, :] / roots[1, :], min=0.1, max=10.0), shares)
+    factor = xp.clip(roots[0, :] / roots[1, :], min=0.1, max=10.0)
+    factor = xp.ones_like(factor) * xp.exp(xp.mean(xp.log(factor))) if shares else factor
     right = (factor < 2.5) & (factor > 0.4)
     return xp.where(right, rho, rho * factor)
-
-
-def _shared(values: Array, shares: bool) -> Array:
-    """Replace all by their geometric mean where the problems must share one value."""
-    xp = array_namespace(values)
-    return xp.ones_like(values) * xp.exp(xp.mean(xp.log(values))) if shares else values
 
 
 # --- Anderson's mixing -------------------------------------------------------------------------------------------------
@@ -275,13 +264,19 @@ class Mixing:
 
         New steps rho (B,) begin a new memory. The first block of all is not remembered: its start may come from another solver.
         """
+        xp, apart, units = array_namespace(rho), (rho.shape[0], -1), rho[:, None]
         if rho is not self.rho or self.left == 0:
             return Mixing(rho=rho, left=self.left), end
-        ends, own = (*self.ends, end)[-_MOST:], _rows(end, rho) - _rows(start, rho)
-        found = Mixing(ends, (*self.moves, own)[-_MOST:], rho, self.left - 1)
+        ends, own = (*self.ends, end)[-_MOST:], []
+        # What the next iteration depends on, forces in units of weights.
+        for name, unit in (("anchors", 1.0), ("duals", units)):
+            after, before = getattr(end[1], name), getattr(start[1], name)
+            for new, old in zip(after, before, strict=True) if isinstance(after, tuple) else ((after, before),):
+                rows = xp.reshape(xp.moveaxis(new, 1, 0), apart), xp.reshape(xp.moveaxis(old, 1, 0), apart)
+                own.append(rows[0] / unit - rows[1] / unit)
+        found = Mixing(ends, (*self.moves, xp.concat(own, axis=1))[-_MOST:], rho, self.left - 1)
         if len(ends) < 2:
             return found, end
-        xp = array_namespace(own)
         moves = xp.stack(found.moves, axis=1)
         gram = moves @ xp.matrix_transpose(moves)
         squares = xp.linalg.diagonal(gram)
@@ -296,11 +291,14 @@ class Mixing:
         shares = xp.where(steady & near, shares, eye[-1:, :])
         weights, splits = zip(*ends, strict=True)
         each = xp.repeat(shares, weights[0].shape[0] // shares.shape[0], axis=0)
-        return found, (_mixed(each, 0, *weights), splits[0].map(partial(_mixed, each, 1), *splits[1:]))
+        parts = map(attrgetter("parts", "duals", "anchors"), splits)
+        return found, (_mixed(each, 0, *weights), Split(*map(partial(_mixed, each, 1), *parts)))
 
 
-def _mixed(shares: Array, axis: int, *arrays: Array) -> Array:
-    """Add up arrays by shares (T, M), with the tensors along an axis of each."""
+def _mixed(shares: Array, axis: int, *arrays: Any) -> Any:
+    """Add up arrays, or tuples of arrays, by shares (T, M), with the tensors along an axis of each."""
+    if isinstance(arrays[0], tuple):  # of blocks
+        return tuple(map(partial(_mixed, shares, axis), *arrays))
     xp, found, like = array_namespace(shares), 0.0, [1] * arrays[0].ndim
     like[axis] = -1
     for k, array in enumerate(arrays):
@@ -312,12 +310,3 @@ def taken(state: State, tensors: Array) -> State:
     """Keep some tensors of a state."""
     W, split = state
     return array_namespace(W).take(W, tensors, axis=0), split.take(tensors)
-
-
-def _rows(state: State, rho: Array) -> Array:
-    """Write what the next iteration depends on as rows (B, N), forces in units of weights."""
-    xp, (_, split), rows = array_namespace(rho), state, []
-    for part, unit in ((split.anchors, xp.ones_like(rho)), (split.duals, rho)):
-        for own in part if isinstance(part, tuple) else (part,):
-            rows.append(xp.reshape(xp.moveaxis(own, 1, 0), (rho.shape[0], -1)) / unit[:, None])
-    return xp.concat(rows, axis=1)

@@ -125,7 +125,7 @@ def _apg(
     strength = repeated(problems.alpha, W.shape[0])
     Z, momentum, accuracy = W, 1.0, 1e-3
     for iteration in range(1, max_iter + 1):
-        gradient = problems.tensors(problems.fit.evaluate(problems.rows(Z)).gradient)
+        gradient = problems.tensors(problems.fit.evaluate(Z).gradient)
         before = W
         W, split = prox(problems.penalty, Z - gradient / curvature, strength, curvature, split, tol=accuracy)
         if float(xp.sum((Z - W) * (W - before))) > 0.0:  # momentum points uphill (O'Donoghue and Candes, 2015)

@@ -47,7 +47,7 @@ def newton(
     found = problems.begin(start)
     if bool(xp.all(found.gap <= tol)):
         return found
-    inner, at = found, problems.fit.at_zero if start is None else problems.fit.evaluate(problems.rows(found.W))
+    inner, at = found, problems.fit.at_zero if start is None else problems.fit.evaluate(found.W)
     # What has the exact ranks of a model that is nearly exact is looked at once, and a look may be a pass.
     ranks = exact_ranks and problems.fit.model_error < 1.0
     finish, spent, accuracy = Finish(tol, exact_ranks and not ranks), 0, 0.1
@@ -69,7 +69,7 @@ def newton(
             # There is no model, or it is no guide here; the bound of the curvature is, one pass an iteration.
             return _bounded(problems, found, spent, options)
         fit = problems.fit.exact() if step is None or _is_slow(found, step[0], error, tol) else problems.fit
-        problems = replace(problems, fit=fit, reference=problems.scale)
+        problems = replace(problems, fit=fit)
         found, at = (found, at) if step is None else step
 
 
@@ -90,11 +90,11 @@ def _stepped(
     exact_ranks: bool,
 ) -> tuple[Solution, tuple[Solution, Evaluation] | None]:
     """Solve the model at W; return its answer, and the step towards it, or None where there is no model or none that helps."""
-    model = problems.fit.model(problems.rows(W), at)
+    model = problems.fit.model(W, at)
     nothing = problems.certified(W, problems.penalty.start(W), 0, proven=False)
     if model is None:
         return nothing, None
-    stated = replace(problems, fit=model, reference=problems.scale)
+    stated = replace(problems, fit=model)
     try:
         inner = _answer(stated, start, goal, limit, exact_ranks)
     except BreakdownError:
@@ -138,7 +138,7 @@ def _searched(
 
     def look(length: float) -> tuple[float, Array, Evaluation]:
         V = W + length * (inner.W - W)
-        there = problems.fit.evaluate(problems.rows(V), at)
+        there = problems.fit.evaluate(V, at)
         return objective(V, there), V, there
 
     def objective(V: Array, there: Evaluation) -> float:

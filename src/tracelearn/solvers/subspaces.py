@@ -60,7 +60,7 @@ def subspaces(
     found = best = problems.begin(start)
     if bool(xp.all(found.gap <= tol)):
         return found
-    rows = problems.rows(found.W)
+    rows = xp.reshape(found.W, (-1, fit.n_features))
     at = fit.at_zero if start is None else fit.evaluate(rows)
     known, step = _everything(problems).narrowed(rows), None
     spent, accuracy, waited = 0, _ACCURACY, 0
@@ -76,7 +76,7 @@ def subspaces(
             on_iteration(best)
         if bool(xp.all(best.gap <= tol)) or spent >= max_iter:
             return replace(best, n_iter=spent) if spent >= max_iter else best
-        wider = known.widened(problems.rows(step.W), size=_CORE, least=_LEAST_NEW)
+        wider = known.widened(xp.reshape(step.W, rows.shape), size=_CORE, least=_LEAST_NEW)
         if math.prod(wider.core_shape) > _LARGEST_CORE or waited > _PATIENCE:
             return _whole(problems, best, spent, max_iter, options)
         if 0 in wider.core_shape:  # nothing but zero is in sight: look closer
@@ -131,7 +131,7 @@ def _proximal_step(problems: Problems, rows: Array, at: Evaluation, goal: float,
     target = (nothing + 1.0) * constant / rows.shape[0]
     diagonal = Diagonal(xp.full_like(rows[0, :], curvature))
     model = Squares(diagonal, 0.5 * force, target, xp.zeros_like(problems.alpha), nothing, nothing)
-    stated = replace(problems, fit=model, reference=problems.scale)
+    stated = replace(problems, fit=model)
     return admm(stated, tol=goal, max_iter=_STEP, start=last, exact_ranks=False)
 
 
@@ -149,10 +149,10 @@ def _solved(
     """Solve the problem of the weights in subspaces, starting from where it stands."""
     small = problems.fit.within(wider)
     lead = problems.shape[: len(problems.shape) - len(wider.shape)]
-    inner = replace(problems, fit=small, shape=(*lead, *wider.core_shape), reference=problems.scale)
+    inner = replace(problems, fit=small, shape=(*lead, *wider.core_shape))
     core = partial(_projected, wider)
     start = replace(found, W=core(found.W), split=found.split.map(core))
-    solve = newton if small.best_solver == "newton" else admm
+    solve = newton if small.solvers.best == "newton" else admm
     return solve(inner, tol=goal, max_iter=max_iter, start=start, exact_ranks=exact_ranks)
 
 
