@@ -74,28 +74,21 @@ def _shape(value: Any) -> bool:
     return isinstance(value, tuple) and all(type(size) is int and size > 0 for size in value)
 
 
-def _labels(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and value.ndim == 1 and len(np.unique(value)) == len(value)
-
-
-def _weights(value: Any) -> bool:
-    return isinstance(value, list | tuple | np.ndarray) and all(map(_size, value))
-
-
-def _curve(value: Any) -> bool:
-    """Whether it is iterations and the gap after each."""
-    return len(value) == 2 and _row(value[0]) and _floats(value[1]) and value[1].shape == value[0].shape
-
-
 _FORMS: dict[str, Callable[[Any], bool]] = {
-    "sample_shape_": _shape, "n_features_in_": _whole, "n_samples_seen_": _size, "classes_": _labels,
+    "sample_shape_": _shape, "n_features_in_": _whole, "n_samples_seen_": _size,
+    "classes_": lambda value: isinstance(value, np.ndarray) and value.ndim == 1 and len(np.unique(value)) == len(value),
     "mean_scale_": _size, "feature_names_in_": lambda value: value.dtype.kind == "U" and value.ndim == 1,
     "coef_": _numbers, "intercept_": lambda value: _number(value) or _row(value), "patterns_": _numbers,
     "confound_coef_": _numbers,
-    "n_iter_": _whole, "objective_": _number, "dual_gap_": _size, "_convergence": _curve, "_flat": _truth, "_single": _truth,
+    "n_iter_": _whole, "objective_": _number, "dual_gap_": _size, "_flat": _truth, "_single": _truth,
+    # Iterations, and the gap after each.
+    "_convergence": lambda pair: len(pair) == 2 and _row(pair[0]) and _floats(pair[1]) and pair[1].shape == pair[0].shape,
     "moments_": lambda value: isinstance(value, Moments), "ridge_": _size, "target_mode_": _truth,
     "alpha_": lambda value: _size(value) or _row(value),
-    "mode_weights_": lambda value: value is None or _weights(value), "best_score_": _number, "best_index_": _whole,
+    "mode_weights_": lambda value: (
+        value is None or (isinstance(value, list | tuple | np.ndarray) and all(map(_size, value)))
+    ),
+    "best_score_": _number, "best_index_": _whole,
     "best_score_se_": lambda value: type(value) is float,
     "alphas_": _row, "ridges_": _row, "features_": lambda value: value is None or isinstance(value, TensorTransformer),
     "best_estimator_": lambda value: isinstance(value, TraceNormModel) and hasattr(value, "coef_"),

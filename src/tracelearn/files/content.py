@@ -216,17 +216,11 @@ _MARKS: dict[str, Callable[[Any, Any, Arrays, dict[str, type]], Any]] = {
     "$tuple": lambda items, *_: tuple(items),
     "$dict": lambda pairs, *_: _mapping(pairs),
     "$dtype": lambda text, *_: np.dtype(_DTYPE.fullmatch(text).group()),  # type: ignore[union-attr]
-    "$masked": lambda items, mask, *_: _masked(items, mask),
+    # One by one: lists among the items are values.
+    "$masked": lambda items, mask, *_: np.ma.MaskedArray(np.fromiter(items, object, len(items)), mask),  # type: ignore[no-untyped-call]
     "$array": lambda name, _, arrays, known: arrays[name],
     "$object": lambda name, state, arrays, known: _made(name, state, known),
 }
-
-
-def _masked(items: list[Any], mask: Any) -> Any:
-    values = np.empty(len(items), dtype=object)
-    for place, item in enumerate(items):  # one by one: lists among them are values
-        values[place] = item
-    return np.ma.MaskedArray(values, mask)  # type: ignore[no-untyped-call]
 
 
 def _mapping(pairs: list[Any]) -> dict[Any, Any]:

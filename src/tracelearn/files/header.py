@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import IO, Any
@@ -39,12 +39,11 @@ class Header:
     def of(cls, kind: str, payload: bytes, version: int = FORMAT) -> Header:
         """Describe a payload."""
         blank = cls(version, kind, metadata.version("tracelearn"), len(payload), "")
-        return cls(**{**asdict(blank), "sha256": blank.digest(payload)})
+        return replace(blank, sha256=blank.digest(payload))
 
     def digest(self, payload: bytes) -> str:
         """Find the checksum of a payload under this header."""
-        blank = Header(**{**asdict(self), "sha256": ""})
-        checksum = hashlib.sha256(blank.line())
+        checksum = hashlib.sha256(replace(self, sha256="").line())
         checksum.update(payload)
         return checksum.hexdigest()
 

@@ -86,8 +86,7 @@ class PathDisplay(OnePanel):
             None makes a figure.
         """
         found = cv_curve(estimator)
-        names = ("alphas", "alpha", "quantity", "standard_error")
-        shown = {name: getattr(found, name) for name in names}
+        shown = {name: getattr(found, name) for name in ("alphas", "alpha", "quantity", "standard_error")}
         if not np.any(found.alphas):  # ridge or logistic regression was chosen, without a trace norm
             shown |= {"alphas": to_numpy(estimator.ridges_), "alpha": float(estimator.ridge_), "strength": "ridge"}
         return cls(values=found.mean, labels=["mean over folds"], **shown).plot(ax)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -26,59 +25,58 @@ _LONGEST_LINE = 64 << 20  # bytes
 _MOST_ABOVE = 8  # lines that are looked at for names, after the first two
 
 
-@dataclass(frozen=True)
-class _Text:
-    """A text file, how its values are separated, and how many bytes are parsed at once."""
-
-    place: Place
-    delimiter: str
-    decimal_point: str
-    block: int
-
-    def read(self, function: Any, types: Mapping[str, Any], columns: Sequence[str] | None = None) -> Any:
-        """Read some columns with a function of pyarrow."""
-        return function(
-            opened(self.place),
-            pyarrow.csv.ReadOptions(block_size=self.block),
-            pyarrow.csv.ParseOptions(delimiter=self.delimiter),
-            pyarrow.csv.ConvertOptions(
-                column_types=dict(types),
-                decimal_point=self.decimal_point,
-                include_columns=None if columns is None else list(columns),
-                strings_can_be_null=True,
-            ),
-        )
+def _parsed(
+    place: Place,
+    delimiter: str,
+    decimal_point: str,
+    block: int,
+    function: Any,
+    types: Mapping[str, Any],
+    columns: Sequence[str] | None = None,
+) -> Any:
+    """Read some columns with a function of pyarrow, of which so many bytes are parsed at once."""
+    return function(
+        opened(place),
+        pyarrow.csv.ReadOptions(block_size=block),
+        pyarrow.csv.ParseOptions(delimiter=delimiter),
+        pyarrow.csv.ConvertOptions(
+            column_types=dict(types),
+            decimal_point=decimal_point,
+            include_columns=None if columns is None else list(columns),
+            strings_can_be_null=True,
+        ),
+    )
 
 
 def table(place: Place, columns: Sequence[str] = ()) -> Table:
     """Find names and types; of columns that are wanted also the number of rows."""
-    text = _look_at(place)
-    with text.read(pyarrow.csv.open_csv, {}) as reader:
+    read = _look_at(place)
+    with read(pyarrow.csv.open_csv, {}) as reader:
         schema, n_rows = reader.schema, 0
     _refuse_no_names(place, schema.names)
     types = {name: pyarrow.float64() for name in columns}
     if len(columns) == 1:
-        found = text.read(pyarrow.csv.read_csv, {}, columns)
+        found = read(pyarrow.csv.read_csv, {}, columns)
         types, n_rows = {columns[0]: found.schema.field(0).type}, len(found)
     elif columns:
-        with text.read(pyarrow.csv.open_csv, {columns[0]: pyarrow.string()}, columns[:1]) as reader:
+        with read(pyarrow.csv.open_csv, {columns[0]: pyarrow.string()}, columns[:1]) as reader:
             n_rows = sum(len(batch) for batch in reader)
     if columns and not n_rows:
         raise InputError(f"Expected rows below the names of columns in '{place}', got none: write them.")
     fields = [pyarrow.field(name, types.get(name, schema.field(i).type)) for i, name in enumerate(schema.names)]
-    return Table(pyarrow.schema(fields), n_rows, partial(_batches, text, types))
+    return Table(pyarrow.schema(fields), n_rows, partial(_batches, read, types))
 
 
 column = partial(column_of, table)
 
 
-def _batches(text: _Text, types: Mapping[str, Any], columns: Sequence[str], start: int, rows: int) -> Iterator[Any]:
-    with text.read(pyarrow.csv.open_csv, types, columns) as reader:
+def _batches(read: Any, types: Mapping[str, Any], columns: Sequence[str], start: int, rows: int) -> Iterator[Any]:
+    with read(pyarrow.csv.open_csv, types, columns) as reader:
         yield from from_row(reader, start)
 
 
-def _look_at(place: Place) -> _Text:
-    """Find in the first two lines what separates values, and whether decimals have a comma."""
+def _look_at(place: Place) -> Any:
+    """Find in the first two lines what separates values, and whether decimals have a comma; return what reads the file."""
     with place.open("rb") as file:
         lines: list[bytes] = [file.readline(_LONGEST_LINE) for _ in range(2)]
         more = [file.readline(_LONGEST_LINE) for _ in range(_MOST_ABOVE)]
@@ -93,7 +91,7 @@ def _look_at(place: Place) -> _Text:
     _refuse_lines_above(place, [*lines, *more])
     delimiter = max(",;\t", key=lambda mark: lines[0].count(mark.encode()))
     decimal_point = "," if delimiter == ";" and b"," in lines[1] and b"." not in lines[1] else "."
-    return _Text(place, delimiter, decimal_point, max(8 << 20, 16 * max(map(len, lines))))
+    return partial(_parsed, place, delimiter, decimal_point, max(8 << 20, 16 * max(map(len, lines))))
 
 
 def _refuse_lines_above(place: Place, lines: Sequence[bytes]) -> None:

@@ -48,8 +48,7 @@ def save(results: dict[str, Any], out: Path) -> None:
 
 def load(out: Path) -> dict[str, Any]:
     """Read what ``save`` wrote."""
-    found: dict[str, Any] = json.loads((out / RESULTS).read_text(encoding="utf-8"))
-    return found
+    return json.loads((out / RESULTS).read_text(encoding="utf-8"))  # type: ignore[no-any-return]
 
 
 def describe(settings: Settings) -> dict[str, Any]:
