@@ -12,6 +12,7 @@ from array_api_compat import device
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, to_numpy, widest
+from tracelearn.errors import refuse
 from tracelearn.features.base import (
     Summary,
     TensorTransformer,
@@ -171,16 +172,15 @@ class SecondOrder(TensorTransformer):
         """Find the modes that are kept, those that are channels, and time."""
         shape = self.sample_shape_
         time, kept = read_time_axis(self.time_axis, shape), read_modes(self.keep, shape, "keep")
-        if time in kept:
-            raise ValueError(
-                f"Expected keep to name other modes than time_axis, got {self.keep!r} and {self.time_axis}."
-            )
+        refuse(
+            time in kept, f"Expected keep to name other modes than time_axis, got {self.keep!r} and {self.time_axis}."
+        )
         lost = self.difference + self.lags * self.lag_step + self.windows - 1
-        if shape[time] <= lost:
-            raise ValueError(
-                f"Expected at least {lost + 1} times for these lags, got {shape[time]} along mode {time} of samples of shape "
-                f"{shape}: use fewer lags, or name another time_axis."
-            )
+        refuse(
+            shape[time] <= lost,
+            f"Expected at least {lost + 1} times for these lags, got {shape[time]} along mode {time} of samples of shape "
+            f"{shape}: use fewer lags, or name another time_axis.",
+        )
         return kept, tuple(mode for mode in range(len(shape)) if mode not in (*kept, time)), time
 
     @property
@@ -333,11 +333,11 @@ class SecondOrder(TensorTransformer):
         """
         check_is_fitted(self)
         W, shape = to_numpy(W), self._shape_out()
-        if tuple(W.shape[-len(shape) :]) != shape:
-            raise ValueError(
-                f"Expected weights whose last axes are {shape}, got shape {tuple(W.shape)}: pass coef_ of a model that was "
-                "fitted on what transform returns."
-            )
+        refuse(
+            tuple(W.shape[-len(shape) :]) != shape,
+            f"Expected weights whose last axes are {shape}, got shape {tuple(W.shape)}: pass coef_ of a model that was "
+            "fitted on what transform returns.",
+        )
         values, vectors = np.linalg.eigh((W + np.swapaxes(W, -1, -2)) / 2)
         order = np.argsort(-np.abs(values), axis=-1)
         rows = np.take_along_axis(np.swapaxes(vectors, -1, -2), order[..., None], axis=-2)

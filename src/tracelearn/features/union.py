@@ -12,6 +12,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_non_numpy, move_to, widest
+from tracelearn.errors import refuse
 from tracelearn.features.base import Summary, TensorTransformer, squares, summarise
 from tracelearn.features.scaler import TensorStandardScaler
 from tracelearn.samples import as_source
@@ -126,11 +127,11 @@ class Views(TensorTransformer, BaseComposition):  # type: ignore[misc]
         """Check and copy the transformers."""
         pairs = [view for view in self.views if isinstance(view, tuple) and len(view) == 2]
         usable = [view is None or isinstance(view, TensorTransformer) for _, view in pairs]
-        if not usable or not all(usable) or len(pairs) != len(self.views):
-            raise ValueError(
-                f"Expected views to be a list of (name, transformer of tracelearn or None), at least one, got {self.views!r}: "
-                "None is the sample itself."
-            )
+        refuse(
+            not usable or not all(usable) or len(pairs) != len(self.views),
+            f"Expected views to be a list of (name, transformer of tracelearn or None), at least one, got {self.views!r}: "
+            "None is the sample itself.",
+        )
         self._validate_names([name for name, _ in pairs])
         found = [TensorStandardScaler(with_mean=False, with_std=False) if view is None else view for _, view in pairs]
         return [
@@ -168,11 +169,11 @@ class Views(TensorTransformer, BaseComposition):  # type: ignore[misc]
             if self.view_weights is None
             else np.array(read_numbers(self.view_weights, "view_weights", "numbers"))
         )
-        if len(weights) != len(self.views) or not np.all((weights > 0) & np.isfinite(weights)):
-            raise ValueError(
-                f"Expected {len(self.views)} view_weights above zero, one for each view, got {self.view_weights!r}: leave a "
-                "view out to do without it."
-            )
+        refuse(
+            len(weights) != len(self.views) or not np.all((weights > 0) & np.isfinite(weights)),
+            f"Expected {len(self.views)} view_weights above zero, one for each view, got {self.view_weights!r}: leave a "
+            "view out to do without it.",
+        )
         self.view_names_ = [name for name, _ in self.views]
         self.view_shapes_ = [view._shape_out() for view in self.transformers_]
         self.mean_, self.var_ = summary.mean, summary.sums[0] / summary.weight
@@ -206,11 +207,11 @@ class Views(TensorTransformer, BaseComposition):  # type: ignore[misc]
         check_is_fitted(self)
         flat = flat if is_non_numpy(flat) else np.asarray(flat)
         ends = np.cumsum(self._sizes()).tolist()
-        if flat.ndim == 0 or flat.shape[-1] != ends[-1]:
-            raise ValueError(
-                f"Expected {ends[-1]} numbers along the last axis, got shape {tuple(flat.shape)}: pass what transform returns, "
-                "or coef_ of a model that was fitted on it."
-            )
+        refuse(
+            flat.ndim == 0 or flat.shape[-1] != ends[-1],
+            f"Expected {ends[-1]} numbers along the last axis, got shape {tuple(flat.shape)}: pass what transform returns, "
+            "or coef_ of a model that was fitted on it.",
+        )
         places = zip([0, *ends], ends, self.view_shapes_, strict=False)
         xp, rows = array_namespace(flat), tuple(flat.shape[:-1])
         return [xp.reshape(flat[..., start:end], (*rows, *shape)) for start, end, shape in places]

@@ -16,6 +16,7 @@ from typing import Any
 
 from sklearn.base import BaseEstimator
 
+from tracelearn.errors import refuse
 from tracelearn.files.checks import check_use
 from tracelearn.files.content import UnknownTypeError, full_name, known_types, read_content, write_content
 from tracelearn.files.header import MAGIC, DamagedFileError, Header, header_of, opened
@@ -60,11 +61,11 @@ def save(thing: Any, path: str | os.PathLike[str], *, moments: bool = True) -> N
     >>> bool((again.predict(X) == model.predict(X)).all())
     True
     """
-    if known_types().get(type(thing).__name__) is not type(thing) or not isinstance(thing, BaseEstimator | Moments):
-        raise ValueError(
-            f"Expected an estimator of tracelearn, a Pipeline of them or Moments, got {full_name(type(thing))}: save other "
-            "things by their own means."
-        )
+    refuse(
+        known_types().get(type(thing).__name__) is not type(thing) or not isinstance(thing, BaseEstimator | Moments),
+        f"Expected an estimator of tracelearn, a Pipeline of them or Moments, got {full_name(type(thing))}: save other "
+        "things by their own means.",
+    )
     kind = "moments" if isinstance(thing, Moments) else "model"
     write_atomically(path, pack(kind, thing, moments=moments))
 
@@ -154,10 +155,10 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[type] = ()) -> Any:
     array([4.5, 5.5, 6.5])
     """
     kind, thing = unpack(path, trusted)
-    if kind == "checkpoint":
-        raise ValueError(
-            f"Expected a model or moments, got a checkpoint, {path}: pass its folder to stream with resume=True."
-        )
+    refuse(
+        kind == "checkpoint",
+        f"Expected a model or moments, got a checkpoint, {path}: pass its folder to stream with resume=True.",
+    )
     return thing
 
 

@@ -12,6 +12,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import to_numpy
+from tracelearn.errors import refuse
 from tracelearn.estimators.base import TraceNormModel
 from tracelearn.features.base import LinearTransformer
 from tracelearn.files.models import write_atomically
@@ -88,17 +89,17 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None, *, dtype: An
     *steps, last = model.named_steps.values() if isinstance(model, Pipeline) else [model]
     steps = [step for step in steps if step not in (None, "passthrough")]
     others = [step for step in steps if not isinstance(step, LinearTransformer)]
-    if not isinstance(last, TraceNormModel | SelectionCV) or others:
-        raise ValueError(
-            "Expected a TraceNormRegressor, a TraceNormClassifier or one of their CV versions, in a Pipeline after "
-            f"TensorStandardScaler, ModePCA or ModeWhitener, got {type([*others, last][0]).__name__}: a graph has no such step."
-        )
+    refuse(
+        not isinstance(last, TraceNormModel | SelectionCV) or others,
+        "Expected a TraceNormRegressor, a TraceNormClassifier or one of their CV versions, in a Pipeline after "
+        f"TensorStandardScaler, ModePCA or ModeWhitener, got {type([*others, last][0]).__name__}: a graph has no such step.",
+    )
     check_is_fitted(last)
     plain = getattr(last, "best_estimator_", last)
-    if hasattr(plain, "confound_coef_"):
-        raise ValueError(
-            "Expected a model of samples alone, got one that was fitted with confounds: a graph has no input for them."
-        )
+    refuse(
+        hasattr(plain, "confound_coef_"),
+        "Expected a model of samples alone, got one that was fitted with confounds: a graph has no input for them.",
+    )
     if not getattr(last, "_is_linear", lambda: True)():
         raise ValueError(
             f"Expected a model that is linear in samples, got one of the view {last.view_!r}: a graph has no such view, "
@@ -125,8 +126,10 @@ def _precision(dtype: Any) -> str | None:
         name = str(np.dtype(dtype))
     except TypeError:
         name = ""
-    if name not in ("float32", "float64"):
-        raise ValueError(f"Expected dtype to be 'float32', 'float64' or None, got {dtype!r}: choose one of them.")
+    refuse(
+        name not in ("float32", "float64"),
+        f"Expected dtype to be 'float32', 'float64' or None, got {dtype!r}: choose one of them.",
+    )
     return name
 
 
@@ -176,10 +179,10 @@ def _link(loss: Loss) -> str:
     """Write what makes predictions of scores."""
     if type(loss).inverse_link is Poisson.inverse_link:
         return "prediction = Exp (linked)"
-    if type(loss).inverse_link is not Loss.inverse_link:
-        raise ValueError(
-            f"Expected a loss whose link a graph has, identity or exponential, got {loss!r}: export a model with another loss."
-        )
+    refuse(
+        type(loss).inverse_link is not Loss.inverse_link,
+        f"Expected a loss whose link a graph has, identity or exponential, got {loss!r}: export a model with another loss.",
+    )
     return "prediction = Identity (linked)"
 
 

@@ -19,6 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from tracelearn.arrays.array_api import Array
+from tracelearn.errors import refuse
 from tracelearn.estimators.base import TraceNormModel, ZeroWeightsWarning
 from tracelearn.inference.sets import Plan, check_count, check_scores, cleaned, scored
 from tracelearn.samples.checks import check_finite, small_on_one_thread
@@ -171,8 +172,7 @@ def compare(
     first = next(iter(named.values()))
     rivals = flat_rivals(is_classifier(first)) if yardsticks else {}
     named |= {name: one for name, one in rivals.items() if name not in named}
-    if len(named) < 2:
-        raise ValueError("Expected at least two models to compare, got one: add another, or yardsticks=True.")
+    refuse(len(named) < 2, "Expected at least two models to compare, got one: add another, or yardsticks=True.")
     if any(isinstance(one, TraceNormModel | SelectionCV) for one in named.values()) and X.dtype.kind == "f":
         check_finite(X, "X")  # those of a fold would have other numbers
     plan = Plan.of(first, X, y, cv, groups, confounds, scoring, repeats=check_count(repeats, "repeats"))
@@ -196,8 +196,7 @@ def compare(
 def _check_folds(plan: Plan, *, classifier: bool) -> None:
     """Refuse folds that leave nothing to compare, or one class to learn from."""
     labels, folds = plan.labels, plan.folds
-    if folds.count < 2:
-        raise ValueError(f"Expected at least two folds to compare models on, got {folds.count}.")
+    refuse(folds.count < 2, f"Expected at least two folds to compare models on, got {folds.count}.")
     alone = [f for f, (train, _) in enumerate(folds.splits) if classifier and len(np.unique(labels[train])) < 2]
     if alone and len(np.unique(labels)) > 1:
         raise ValueError(

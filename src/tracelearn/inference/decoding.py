@@ -15,6 +15,7 @@ from sklearn.metrics import check_scoring
 
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.arrays.linalg import mode_scales
+from tracelearn.errors import refuse
 from tracelearn.estimators.base import TraceNormModel, ZeroWeightsWarning
 from tracelearn.inference.sets import (
     Plan,
@@ -166,12 +167,13 @@ def decode_over_time(
     check_count(step, "step")
     axis = 1 + number_of(axis, modes, "axis") if isinstance(axis, str) else axis
     mode = axis - 1 if axis > 0 else axis + len(shape)
-    if not 0 <= mode < len(shape) or axis == 0:
-        raise ValueError(
-            f"Expected axis to be one of X after the first, samples, which is 0, got {axis} for {len(shape) + 1} axes."
-        )
-    if window > shape[mode]:
-        raise ValueError(f"Expected a window of at most the {shape[mode]} entries of axis {axis}, got {window}.")
+    refuse(
+        not 0 <= mode < len(shape) or axis == 0,
+        f"Expected axis to be one of X after the first, samples, which is 0, got {axis} for {len(shape) + 1} axes.",
+    )
+    refuse(
+        window > shape[mode], f"Expected a window of at most the {shape[mode]} entries of axis {axis}, got {window}."
+    )
     starts = np.arange(0, shape[mode] - window + 1, step)
     parts = [np.take(entries, range(start, start + window) if window > 1 else start, axis=mode) for start in starts]
     found = _decode(model, X, y, parts, starts, cv, groups, confounds, scoring, generalize=generalize)
@@ -223,8 +225,10 @@ def searchlight(
     axis = 1 + number_of(axis, modes, "axis") if isinstance(axis, str) else axis
     mode = 0 if axis is None else axis - 1 if axis > 0 else axis + len(shape)
     entries = entries.ravel() if axis is None else entries
-    if axis == 0 or not 0 <= mode < entries.ndim:
-        raise ValueError(f"Expected axis to be one of X after the first, samples, which is 0, or None, got {axis}.")
+    refuse(
+        axis == 0 or not 0 <= mode < entries.ndim,
+        f"Expected axis to be one of X after the first, samples, which is 0, or None, got {axis}.",
+    )
     lists = _lists(neighbours, entries.shape[mode])
     parts = [np.take(entries, own, axis=mode) for own in lists]
     found = _decode(model, X, y, parts, np.arange(len(parts)), cv, groups, confounds, scoring, generalize=False)
@@ -235,23 +239,25 @@ def searchlight(
 def _entries(X: Any) -> tuple[tuple[int, ...], Array]:
     """Number the entries of a sample."""
     shape = tuple(np.shape(X)[1:])
-    if not shape:
-        raise ValueError(f"Expected samples of shape (n_samples, I1, ..., IN), got {np.shape(X)}.")
+    refuse(not shape, f"Expected samples of shape (n_samples, I1, ..., IN), got {np.shape(X)}.")
     return shape, np.arange(int(np.prod(shape))).reshape(shape)
 
 
 def _lists(neighbours: Any, size: int) -> list[Array]:
     if issparse(neighbours) or getattr(neighbours, "ndim", 0) == 2:
         table = neighbours.toarray() if issparse(neighbours) else to_numpy(neighbours)
-        if table.shape != (size, size):
-            raise ValueError(f"Expected a matrix of neighbours of shape {(size, size)}, got {table.shape}.")
+        refuse(
+            table.shape != (size, size), f"Expected a matrix of neighbours of shape {(size, size)}, got {table.shape}."
+        )
         return [np.flatnonzero((row != 0) | (np.arange(size) == i)) for i, row in enumerate(table)]
     lists = [np.asarray(own) for own in neighbours]
     bad = [
         own.ndim != 1 or own.dtype.kind not in "iu" or own.min() < 0 or own.max() >= size for own in lists if own.size
     ]
-    if not lists or len(bad) < len(lists) or any(bad):
-        raise ValueError(f"Expected lists of neighbours among 0 to {size - 1}, none of them empty, got others.")
+    refuse(
+        not lists or len(bad) < len(lists) or any(bad),
+        f"Expected lists of neighbours among 0 to {size - 1}, none of them empty, got others.",
+    )
     return lists
 
 

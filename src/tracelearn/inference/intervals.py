@@ -14,6 +14,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.metrics import get_scorer_names
 
 from tracelearn.arrays.array_api import Array, to_numpy
+from tracelearn.errors import InputError, refuse
 from tracelearn.estimators.base import TraceNormModel
 from tracelearn.inference.draws import Drawn, Study, degrees_of, draw
 from tracelearn.inference.sets import Reading, check_count, cleaned, read_groups, read_labels, score_name
@@ -116,10 +117,14 @@ class Bootstrap:
             Whether to cover all weights or patterns at once, by the largest of all deviations of each draw, in standard errors
             (max-T): what holds for an entry that was looked at because it is large.
         """
-        if what not in ("scores", "coefs", "patterns", "angles"):
-            raise ValueError(f"Expected 'scores', 'coefs', 'patterns' or 'angles', got {what!r}.")
-        if simultaneous and what not in ("coefs", "patterns"):
-            raise ValueError(f"Expected 'coefs' or 'patterns' for a simultaneous interval, got {what!r}.")
+        refuse(
+            what not in ("scores", "coefs", "patterns", "angles"),
+            f"Expected 'scores', 'coefs', 'patterns' or 'angles', got {what!r}.",
+        )
+        refuse(
+            simultaneous and what not in ("coefs", "patterns"),
+            f"Expected 'coefs' or 'patterns' for a simultaneous interval, got {what!r}.",
+        )
         if what == "scores":
             return self._of_score()
         values, n = getattr(self, what), self.counts.shape[1]
@@ -245,12 +250,11 @@ def bootstrap(
     (True, (2, 5, 4, 3))
     """
     count, random = check_count(n_bootstraps, "n_bootstraps", 2), np.random.default_rng(random_state)
-    if not 0 < level < 1:
-        raise ValueError(f"Expected a level between 0 and 1, got {level}.")
-    if not isinstance(model, TraceNormModel):
-        raise ValueError(
-            f"Expected a TraceNormClassifier or TraceNormRegressor, got {model!r}: pass the best_estimator_ of a search."
-        )
+    refuse(not 0 < level < 1, f"Expected a level between 0 and 1, got {level}.")
+    refuse(
+        not isinstance(model, TraceNormModel),
+        f"Expected a TraceNormClassifier or TraceNormRegressor, got {model!r}: pass the best_estimator_ of a search.",
+    )
     X, y, _ = unnamed(X, y)
     X, labels = to_numpy(X), read_labels(X, y)
     given = np.arange(len(labels)) if groups is None else read_groups(groups, len(labels))
@@ -261,7 +265,7 @@ def bootstrap(
     study = Study(Reading.of(model, X, labels), X, confounds, units, scoring, random)
     full, half = (draw(study, number, size) for number, size in _sizes(count, study.n_units))
     if full is None:
-        raise ValueError(
+        raise InputError(
             "Expected samples that can be drawn with every class among them, got none in 1000 draws: pass more of them."
         )
     return _bootstrap(full, half, whole, level, name)

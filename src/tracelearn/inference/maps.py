@@ -11,6 +11,7 @@ from scipy.sparse import coo_array, issparse
 from scipy.sparse.csgraph import connected_components
 
 from tracelearn.arrays.array_api import Array, to_numpy
+from tracelearn.errors import refuse
 from tracelearn.inference.permutation import exchange_of, p_value
 from tracelearn.inference.sets import Reading, check_count, is_shared, number_of, read_groups, solve
 from tracelearn.samples.checks import small_on_one_thread
@@ -152,15 +153,13 @@ def map_test(
     ([[1, 2], [1, 3]], 0.01)
     """
     count, random = check_count(n_permutations, "n_permutations"), np.random.default_rng(random_state)
-    if what not in ("weights", "patterns"):
-        raise ValueError(f"Expected what to be 'weights' or 'patterns', got {what!r}.")
-    if not 0 < threshold < 1:
-        raise ValueError(f"Expected a threshold between 0 and 1, got {threshold}.")
-    if not is_shared(model):
-        raise ValueError(
-            f"Expected a TraceNormClassifier or TraceNormRegressor without class_weight for a map, got {model!r}: pass the "
-            "best_estimator_ of a search."
-        )
+    refuse(what not in ("weights", "patterns"), f"Expected what to be 'weights' or 'patterns', got {what!r}.")
+    refuse(not 0 < threshold < 1, f"Expected a threshold between 0 and 1, got {threshold}.")
+    refuse(
+        not is_shared(model),
+        f"Expected a TraceNormClassifier or TraceNormRegressor without class_weight for a map, got {model!r}: pass the "
+        "best_estimator_ of a search.",
+    )
     X, y, modes = unnamed(X, y)
     reading = Reading.of(model, X, y, confounds)
     reading = reading.cleaned(np.arange(reading.n))
@@ -194,13 +193,16 @@ def _edges(shape: tuple[int, ...], smooth: Sequence[int], adjacency: Mapping[int
     tables |= {
         int(mode): table.toarray() if issparse(table) else to_numpy(table) for mode, table in (adjacency or {}).items()
     }
-    if len(tables) < len({*smooth, *(adjacency or {})}) or any(not -len(shape) <= mode < len(shape) for mode in tables):
-        raise ValueError(f"Expected modes of a sample from 0 to {len(shape) - 1}, got {[*smooth, *(adjacency or {})]}.")
+    refuse(
+        len(tables) < len({*smooth, *(adjacency or {})})
+        or any(not -len(shape) <= mode < len(shape) for mode in tables),
+        f"Expected modes of a sample from 0 to {len(shape) - 1}, got {[*smooth, *(adjacency or {})]}.",
+    )
     for mode, table in tables.items():
-        if table.shape != (shape[mode], shape[mode]):
-            raise ValueError(
-                f"Expected an adjacency of shape {(shape[mode], shape[mode])} for mode {mode}, got {table.shape}."
-            )
+        refuse(
+            table.shape != (shape[mode], shape[mode]),
+            f"Expected an adjacency of shape {(shape[mode], shape[mode])} for mode {mode}, got {table.shape}.",
+        )
         ends = np.nonzero(np.triu(table + table.T, k=1))
         found.append(np.stack([np.take(entries, own, axis=mode).ravel() for own in ends], axis=1))
     return np.concatenate(found)

@@ -14,6 +14,7 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from tracelearn.arrays.array_api import Array, to_numpy
+from tracelearn.errors import refuse
 from tracelearn.estimators.base import ZeroWeightsWarning
 from tracelearn.inference.searches import best_scores, can_repeat
 from tracelearn.inference.sets import (
@@ -111,8 +112,10 @@ def _folds(cv: Any, labels: Array, groups: Array | None, *, classifier: bool) ->
     folds = folds_of(cv, labels, None, metadata, classifier=classifier and not whole)
     stratified = classifier and (isinstance(cv, int) or isinstance(cv, StratifiedKFold | StratifiedGroupKFold))
     exchange = exchange_of(labels, groups, folds.fold_of if stratified else None)
-    if exchange.strata is not None and len(np.unique(exchange.strata)) == len(labels):
-        raise ValueError("Expected groups of several samples to exchange targets within, got one sample in each group.")
+    refuse(
+        exchange.strata is not None and len(np.unique(exchange.strata)) == len(labels),
+        "Expected groups of several samples to exchange targets within, got one sample in each group.",
+    )
     return folds, exchange
 
 
@@ -238,8 +241,7 @@ def permutation_test(
     X, y, _ = unnamed(X, y)
     check_model(model)
     count, random = check_count(n_permutations, "n_permutations"), np.random.default_rng(random_state)
-    if selection not in ("repeat", "fixed"):
-        raise ValueError(f"Expected selection to be 'repeat' or 'fixed', got {selection!r}.")
+    refuse(selection not in ("repeat", "fixed"), f"Expected selection to be 'repeat' or 'fixed', got {selection!r}.")
     labels = read_labels(X, y)
     groups = read_groups(groups, len(labels))
     confounds = None if confounds is None else read_confounds(confounds, len(labels))

@@ -22,7 +22,7 @@ from sklearn.metrics import get_scorer, get_scorer_names
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_sparse, move_to, to_numpy
 from tracelearn.confounds import Regression
-from tracelearn.errors import warn
+from tracelearn.errors import refuse, warn
 from tracelearn.estimators.base import TraceNormModel, ZeroWeightsWarning
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
@@ -73,8 +73,10 @@ def is_shared(model: Any) -> bool:
 
 def check_count(value: Any, name: str, least: int = 1) -> int:
     """Refuse what is no whole number, or too small."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"Expected {name} to be a whole number of at least {least}, got {value!r}.")
+    refuse(
+        isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least,
+        f"Expected {name} to be a whole number of at least {least}, got {value!r}.",
+    )
     return int(value)
 
 
@@ -83,18 +85,18 @@ def score_name(scoring: Any, *, classifier: bool) -> str:
     if scoring is None:
         return "accuracy" if classifier else "r2"
     if isinstance(scoring, str):
-        if scoring not in get_scorer_names():
-            raise ValueError(f"Expected a score that scikit-learn knows, such as 'roc_auc', got {scoring!r}.")
+        refuse(
+            scoring not in get_scorer_names(),
+            f"Expected a score that scikit-learn knows, such as 'roc_auc', got {scoring!r}.",
+        )
         return scoring
-    if not callable(scoring):
-        raise ValueError(f"Expected scoring to be a name, a function or None, got {scoring!r}.")
+    refuse(not callable(scoring), f"Expected scoring to be a name, a function or None, got {scoring!r}.")
     return str(getattr(scoring, "__name__", "score"))
 
 
 def read_labels(X: Any, y: Any) -> Array:
     """Read targets as they came, and refuse where there are none."""
-    if y is None:
-        raise ValueError("Expected one target for each sample, got none: pass y.")
+    refuse(y is None, "Expected one target for each sample, got none: pass y.")
     labels, samples = to_numpy(as_raw(X, y).all_targets()[0]), np.shape(X)[:1]
     if samples and len(labels) != samples[0]:
         raise ValueError(
@@ -108,8 +110,10 @@ def read_labels(X: Any, y: Any) -> Array:
 
 def check_model(model: Any) -> None:
     """Refuse what is no estimator."""
-    if not (hasattr(model, "fit") and hasattr(model, "get_params")):
-        raise ValueError(f"Expected an estimator, such as TraceNormClassifier(), got {model!r}.")
+    refuse(
+        not (hasattr(model, "fit") and hasattr(model, "get_params")),
+        f"Expected an estimator, such as TraceNormClassifier(), got {model!r}.",
+    )
 
 
 def read_groups(groups: Any, n: int) -> Array | None:
@@ -117,12 +121,10 @@ def read_groups(groups: Any, n: int) -> Array | None:
     if groups is None:
         return None
     found = to_numpy(groups)
-    if found.shape != (n,):
-        raise ValueError(f"Expected one group for each of {n} samples, got an array of shape {found.shape}.")
+    refuse(found.shape != (n,), f"Expected one group for each of {n} samples, got an array of shape {found.shape}.")
     if found.dtype.kind == "f":
         check_finite(found, "groups")
-    if len(np.unique(found)) < 2:
-        raise ValueError("Expected at least two groups, got one: pass groups=None.")
+    refuse(len(np.unique(found)) < 2, "Expected at least two groups, got one: pass groups=None.")
     return found
 
 
@@ -184,11 +186,12 @@ class Reading:
         model = clone(model)
         model._validate_params()
         raw = as_raw(X, y, confounds=confounds).gathered()
-        if not raw.in_memory:
-            raise ValueError("Expected samples in memory, got others: pass an array, or fewer samples.")
+        refuse(not raw.in_memory, "Expected samples in memory, got others: pass an array, or fewer samples.")
         samples = model._read(raw).checked()
-        if model.scaling and is_sparse(samples.like):
-            raise ValueError("Expected dense samples with scaling='modes', got a sparse matrix: use scaling=None.")
+        refuse(
+            model.scaling and is_sparse(samples.like),
+            "Expected dense samples with scaling='modes', got a sparse matrix: use scaling=None.",
+        )
         labels = to_numpy(raw.all_targets()[0])
         labels = labels.ravel() if model._learns_classes else labels
         return cls(model, samples, model._loss(samples.n_targets), labels)
@@ -415,10 +418,10 @@ def warn_of_zero_weights(model: Any) -> None:
 
 def check_scores(scores: Array) -> Array:
     """Refuse scores (..., folds) of which some are not defined."""
-    if not np.all(np.isfinite(scores)):
-        raise ValueError(
-            "Expected a score on every fold, got NaN or infinity: a fold may lack a class or have one sample, so use fewer folds."
-        )
+    refuse(
+        not np.all(np.isfinite(scores)),
+        "Expected a score on every fold, got NaN or infinity: a fold may lack a class or have one sample, so use fewer folds.",
+    )
     return scores
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from tracelearn.arrays.array_api import to_numpy
 from tracelearn.arrays.tensors import Array, n_rank
+from tracelearn.errors import refuse
 from tracelearn.optional import require
 from tracelearn.plotting.canvas import (
     COLOURS,
@@ -106,19 +107,19 @@ class PathDisplay(OnePanel):
         ax : matplotlib axes, default=None
             None makes a figure.
         """
-        if not isinstance(path, TraceNormPath):
-            raise ValueError(
-                f"Expected what trace_norm_path returns, got {type(path).__name__}: pass a model with cross-validation to "
-                "from_estimator."
-            )
+        refuse(
+            not isinstance(path, TraceNormPath),
+            f"Expected what trace_norm_path returns, got {type(path).__name__}: pass a model with cross-validation to "
+            "from_estimator.",
+        )
         coefs = to_numpy(path.coefs)
         single = to_numpy(path.intercepts).ndim == 1
         shape = coefs.shape[1 if single else 2 :] if sample_shape is None else tuple(sample_shape)
-        if coefs.shape[coefs.ndim - len(shape) :] != shape or coefs.ndim - len(shape) not in (1, 2):
-            raise ValueError(
-                f"Expected the shape of a sample at the end of that of the weights, {coefs.shape[1:]}, got {shape}: leave "
-                "sample_shape out."
-            )
+        refuse(
+            coefs.shape[coefs.ndim - len(shape) :] != shape or coefs.ndim - len(shape) not in (1, 2),
+            f"Expected the shape of a sample at the end of that of the weights, {coefs.shape[1:]}, got {shape}: leave "
+            "sample_shape out.",
+        )
         tensors = coefs.reshape(len(coefs), -1, *shape)
         # The level below which mode_ranks_ of a model takes a singular value for rounding.
         level = 10 * max(shape) * float(np.finfo(coefs.dtype).eps)
@@ -269,12 +270,14 @@ class PrequentialDisplay(OnePanel):
         ax : matplotlib axes, default=None
             None makes a figure.
         """
-        if not isinstance(report, StreamReport):
-            raise ValueError(f"Expected what stream returns, got {type(report).__name__}: pass a StreamReport.")
-        if not report.curve:
-            raise ValueError(
-                "Expected a report with points, got an empty curve: let the stream go on until its second refresh."
-            )
+        refuse(
+            not isinstance(report, StreamReport),
+            f"Expected what stream returns, got {type(report).__name__}: pass a StreamReport.",
+        )
+        refuse(
+            not report.curve,
+            "Expected a report with points, got an empty curve: let the stream go on until its second refresh.",
+        )
         return cls.of_curve(report.curve, measure).plot(ax)
 
     @classmethod

@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from tracelearn.arrays.array_api import Array, to_numpy
+from tracelearn.errors import refuse
 from tracelearn.estimators.weights import target_names
 from tracelearn.plotting.canvas import COLOURS, INK, LIMIT, Panels, legend_above, whole_ticks
 from tracelearn.plotting.modes import (
@@ -171,8 +172,10 @@ class ModeFactorsDisplay(Panels):
         ax : N matplotlib axes, default=None
             One for each mode, and before them one for the targets where they are a mode. None makes a figure.
         """
-        if not n_components >= 1:
-            raise ValueError(f"Expected n_components of at least 1, got {n_components}: ask for one factor or more.")
+        refuse(
+            not n_components >= 1,
+            f"Expected n_components of at least 1, got {n_components}: ask for one factor or more.",
+        )
         found = check_model(estimator, "mode_factors_")
         kept = [leading_factors(to_numpy(U), to_numpy(s), int(n_components)) for U, s in found]
         factors, shares, _ = zip(*kept, strict=True)
@@ -281,8 +284,7 @@ class WeightsDisplay(Panels):
         ax : matplotlib axes, default=None
             One for each image, target by target; one for all lines of order 1. None makes a figure.
         """
-        if kind not in _KINDS:
-            raise ValueError(f"Expected kind 'weights' or 'patterns', got {kind!r}: choose one of the two.")
+        refuse(kind not in _KINDS, f"Expected kind 'weights' or 'patterns', got {kind!r}: choose one of the two.")
         attribute, quantity = _KINDS[kind]
         whole, shape = to_numpy(check_model(estimator, attribute)), tuple(estimator.sample_shape_)
         whole, found = whole.reshape(-1, *shape), modes_of(estimator, mode_names, coordinates, units)
@@ -316,8 +318,7 @@ class WeightsDisplay(Panels):
         grid = down, -(-len(panes) // down)
         self._open(ax, grid, (2.9, 2.5), "one for each image", len(panes), framed=True)
         limit = max(float(np.max(np.abs(image))) for image, _ in panes) or 1.0
-        if limit > _LARGEST:
-            raise ValueError(f"Expected weights of at most {_LARGEST:g} to draw, got {limit:g}: scale the targets.")
+        refuse(limit > _LARGEST, f"Expected weights of at most {_LARGEST:g} to draw, got {limit:g}: scale the targets.")
         # Entries with names begin at the top, as in a table, and numbers grow upwards.
         upwards = not self.modes[rows].has_names
         looks: dict[str, Any] = {"upwards": upwards, "inches": 2.0, "cmap": cmap, "vmin": -limit, "vmax": limit}
@@ -360,11 +361,11 @@ class WeightsDisplay(Panels):
 def choose_targets(estimator: Any, n_targets: int, target: Any) -> tuple[list[int], list[str]]:
     """Find the numbers of the targets that are asked for, and what to call them."""
     kind, names = target_names(estimator, n_targets)
-    if len(names) != n_targets:
-        raise ValueError(
-            f"Expected one weight tensor for each class, got {n_targets} of a {type(estimator).__name__}: pass one of its "
-            "estimators_."
-        )
+    refuse(
+        len(names) != n_targets,
+        f"Expected one weight tensor for each class, got {n_targets} of a {type(estimator).__name__}: pass one of its "
+        "estimators_.",
+    )
     wanted = names if target is None else target if isinstance(target, list | tuple) else [target]
     chosen = [_number(one, names, kind) for one in wanted]
     needs_name = kind == "class" or n_targets > 1
@@ -385,10 +386,10 @@ def _number(target: Any, names: list[Any], kind: str) -> int:
 
 def _image_modes(modes: Any, order: int) -> tuple[int, int]:
     found = (order - 2, order - 1) if modes is None else tuple(modes) if np.iterable(modes) else (modes,)
-    if len(found) != 2 or found[0] == found[1] or not all(mode in range(order) for mode in found):
-        raise ValueError(
-            f"Expected two different modes between 0 and {order - 1}, got {modes!r}: name those of rows and columns."
-        )
+    refuse(
+        len(found) != 2 or found[0] == found[1] or not all(mode in range(order) for mode in found),
+        f"Expected two different modes between 0 and {order - 1}, got {modes!r}: name those of rows and columns.",
+    )
     return int(found[0]), int(found[1])
 
 
@@ -409,9 +410,9 @@ def _cuts(slices: Any, sizes: tuple[int, ...], names: list[str]) -> list[tuple[i
         and all(0 <= i < size for i, size in zip(cut, sizes, strict=True))
         for cut in cuts
     )
-    if not cuts or not good:
-        raise ValueError(
-            f"Expected slices as a count, 'mean', or a list of entries of {' and '.join(names)} below {sizes}, got {slices!r}: "
-            "give one number for each of these modes."
-        )
+    refuse(
+        not cuts or not good,
+        f"Expected slices as a count, 'mean', or a list of entries of {' and '.join(names)} below {sizes}, got {slices!r}: "
+        "give one number for each of these modes.",
+    )
     return [tuple(int(i) for i in cut) for cut in cuts]

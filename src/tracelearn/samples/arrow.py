@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow
 import pyarrow.ipc
 
-from tracelearn.errors import InputError
+from tracelearn.errors import InputError, refuse
 from tracelearn.samples import iterables
 from tracelearn.samples.places import Place, opened
 from tracelearn.samples.source import Batch, Source
@@ -77,11 +77,11 @@ def stream(
     Rows are asked for in the thread that reads: a query belongs to the connection that made it.
     """
     for value, what in ((target, "y"), (weight, "sample_weight")):
-        if value is not None and not isinstance(value, str):
-            raise InputError(
-                f"Expected {what} to be the name of a column of a stream of rows, got {type(value).__name__}: put it into "
-                "the table."
-            )
+        refuse(
+            value is not None and not isinstance(value, str),
+            f"Expected {what} to be the name of a column of a stream of rows, got {type(value).__name__}: put it into "
+            "the table.",
+        )
     # Tables know their size, and give their rows again; what is read from elsewhere does not.
     repeatable, reader = hasattr(type(rows), "shape"), _reader(rows)
     schema = reader.schema
@@ -89,10 +89,10 @@ def stream(
         reader.close()  # a connection has one open result at a time
     target = "y" if target is None and "y" in schema.names else target
     for name in (target, weight):
-        if name is not None and name not in schema.names:
-            raise InputError(
-                f"Expected a column of the table, which are {', '.join(map(repr, schema.names[:20]))}, got '{name}': choose one."
-            )
+        refuse(
+            name is not None and name not in schema.names,
+            f"Expected a column of the table, which are {', '.join(map(repr, schema.names[:20]))}, got '{name}': choose one.",
+        )
     names, shape, modes = entries(schema, samples, (target, weight), tensor_shape, "the table", ignore)
     found = _Rows(rows, names if shape else names[0], tuple(tensor_shape or shape), target, weight)
     return replace(iterables.stream(found if repeatable else found.blocks(reader)), modes=modes)
@@ -137,10 +137,10 @@ def _reader(rows: Any) -> Any:
         raise InputError(
             "Expected an iterator of record batches, got none: check that it has not been read before."
         ) from None
-    if not hasattr(first, "schema"):
-        raise InputError(
-            f"Expected record batches with the name of a target, got {type(first).__name__}: pass arrays with their targets."
-        )
+    refuse(
+        not hasattr(first, "schema"),
+        f"Expected record batches with the name of a target, got {type(first).__name__}: pass arrays with their targets.",
+    )
     batches = (
         batch
         for part in chain([first], rows)

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow
 import pyarrow.csv
 
-from tracelearn.errors import InputError
+from tracelearn.errors import InputError, refuse
 from tracelearn.samples.places import Place, opened
 from tracelearn.samples.tables import Table, column_of, from_row
 
@@ -61,8 +61,7 @@ def table(place: Place, columns: Sequence[str] = ()) -> Table:
     elif columns:
         with read(pyarrow.csv.open_csv, {columns[0]: pyarrow.string()}, columns[:1]) as reader:
             n_rows = sum(len(batch) for batch in reader)
-    if columns and not n_rows:
-        raise InputError(f"Expected rows below the names of columns in '{place}', got none: write them.")
+    refuse(columns and not n_rows, f"Expected rows below the names of columns in '{place}', got none: write them.")
     fields = [pyarrow.field(name, types.get(name, schema.field(i).type)) for i, name in enumerate(schema.names)]
     return Table(pyarrow.schema(fields), n_rows, partial(_batches, read, types))
 
@@ -80,14 +79,14 @@ def _look_at(place: Place) -> Any:
     with place.open("rb") as file:
         lines: list[bytes] = [file.readline(_LONGEST_LINE) for _ in range(2)]
         more = [file.readline(_LONGEST_LINE) for _ in range(_MOST_ABOVE)]
-    if len(lines[0]) == _LONGEST_LINE:
-        raise InputError(
-            f"Expected names of columns in the first line of '{place}', got a line without an end: correct it."
-        )
-    if b"\0" in lines[0]:
-        raise InputError(
-            f"Expected text in UTF-8 in '{place}', got another encoding, such as UTF-16: save it in Excel as \"CSV UTF-8\"."
-        )
+    refuse(
+        len(lines[0]) == _LONGEST_LINE,
+        f"Expected names of columns in the first line of '{place}', got a line without an end: correct it.",
+    )
+    refuse(
+        b"\0" in lines[0],
+        f"Expected text in UTF-8 in '{place}', got another encoding, such as UTF-16: save it in Excel as \"CSV UTF-8\".",
+    )
     _refuse_lines_above(place, [*lines, *more])
     delimiter = max(",;\t", key=lambda mark: lines[0].count(mark.encode()))
     decimal_point = "," if delimiter == ";" and b"," in lines[1] and b"." not in lines[1] else "."

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from tracelearn.errors import InputError
+from tracelearn.errors import refuse
 from tracelearn.optional import require
 from tracelearn.samples.source import Column, array_column, image_files, other_than_opened, stamp
 
@@ -33,8 +33,10 @@ def _table(folder: Path) -> Any:
         return None
     csv = require("tracelearn.samples.csv", "csv")
     found = csv.table(place).schema.names
-    if "file_name" not in found:
-        raise InputError(f"Expected a column file_name in '{place}', got none: name the images in it, or remove it.")
+    refuse(
+        "file_name" not in found,
+        f"Expected a column file_name in '{place}', got none: name the images in it, or remove it.",
+    )
     return found, lambda name: replace(csv.column(place, name), files=(place,))
 
 
@@ -59,10 +61,10 @@ def column(path: Path, name: str) -> Column:
         column = table[1]("file_name")
         order = [str(image) for part in column.read(0, column.n_rows) for image in part]
     missing = next((image for image in order if image not in found), None)
-    if missing is not None or not order:
-        raise InputError(
-            f"Expected images in '{path}' that its metadata.csv names, got no '{missing or 'image'}': correct the table."
-        )
+    refuse(
+        missing is not None or not order,
+        f"Expected images in '{path}' that its metadata.csv names, got no '{missing or 'image'}': correct the table.",
+    )
     with open(path / order[0], "rb") as file, Image.open(file, formats=_KINDS) as first:
         mode = _GREY.get(first.mode, "RGB")
         shape = (first.height, first.width, 3)[: 3 if mode == "RGB" else 2]
@@ -80,10 +82,10 @@ def _read(images: Any, mode: str, shape: tuple[int, ...], dtype: Any, start: int
                 raise other_than_opened(file)
             # Opened here: by a name, Pillow maps some formats, and a map of a file that is cut off ends the process.
             with open(file, "rb") as data, Image.open(data, formats=_KINDS) as image:
-                if (image.height, image.width) != shape[:2] or _GREY.get(image.mode, "RGB") != mode:
-                    raise InputError(
-                        f"Expected images of {shape[1]} × {shape[0]} pixels of mode {mode}, as the first, got {image.width} × "
-                        f"{image.height} of mode {image.mode} in '{file}': give all one size and mode."
-                    )
+                refuse(
+                    (image.height, image.width) != shape[:2] or _GREY.get(image.mode, "RGB") != mode,
+                    f"Expected images of {shape[1]} × {shape[0]} pixels of mode {mode}, as the first, got {image.width} × "
+                    f"{image.height} of mode {image.mode} in '{file}': give all one size and mode.",
+                )
                 block[place] = np.asarray(image.convert(mode))
         yield block

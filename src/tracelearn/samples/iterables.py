@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelearn.errors import InputError
+from tracelearn.errors import refuse
 from tracelearn.samples.source import Batch, Source
 
 __all__ = ["dataset", "stream"]
@@ -29,11 +29,11 @@ def stream(blocks: Iterable[Any]) -> Source:
 
     def read(start: int) -> Iterator[Batch]:
         # Not a generator itself: a second pass is refused when it is asked for.
-        if not repeatable and passes:
-            raise InputError(
-                "Expected one pass over an iterator of blocks, got a second one: pass a list of blocks, or an object whose "
-                "__iter__ starts again."
-            )
+        refuse(
+            not repeatable and passes,
+            "Expected one pass over an iterator of blocks, got a second one: pass a list of blocks, or an object whose "
+            "__iter__ starts again.",
+        )
         passes.append(start)
         return _read(blocks, start)
 
@@ -45,35 +45,36 @@ def _read(blocks: Iterable[Any], start: int) -> Iterator[Batch]:
     for count, block in enumerate(blocks):
         X, y, weight = _parts(block, count)
         shape = X.shape[1:] if shape is None else shape
-        if X.shape[1:] != shape:
-            raise InputError(
-                f"Expected samples of shape {shape} in all blocks, got shape {X.shape[1:]} in block {count}: reshape them."
-            )
+        refuse(
+            X.shape[1:] != shape,
+            f"Expected samples of shape {shape} in all blocks, got shape {X.shape[1:]} in block {count}: reshape them.",
+        )
         skip = min(start, len(X))
         start -= skip
         if skip < len(X):
             yield X[skip:], None if y is None else y[skip:], None if weight is None else weight[skip:]
-    if shape is None:
-        raise InputError("Expected an iterable of blocks (X, y), got no block: check that it has not been read before.")
+    refuse(
+        shape is None, "Expected an iterable of blocks (X, y), got no block: check that it has not been read before."
+    )
 
 
 def _parts(block: Any, count: int) -> tuple[Any, Any, Any]:
-    if not isinstance(block, tuple | list) or len(block) not in (2, 3):
-        raise InputError(
-            f"Expected blocks (X, y) or (X, y, weight), got {type(block).__name__} as block {count}: yield tuples of arrays."
-        )
+    refuse(
+        not isinstance(block, tuple | list) or len(block) not in (2, 3),
+        f"Expected blocks (X, y) or (X, y, weight), got {type(block).__name__} as block {count}: yield tuples of arrays.",
+    )
     X = block[0].toarray() if hasattr(block[0], "toarray") else np.asarray(block[0])
-    if X.ndim < 2:
-        raise InputError(
-            f"Expected X of shape (m, I1, ..., IN) in block {count}, got shape {X.shape}: yield several samples at a time."
-        )
+    refuse(
+        X.ndim < 2,
+        f"Expected X of shape (m, I1, ..., IN) in block {count}, got shape {X.shape}: yield several samples at a time.",
+    )
     others = [None if part is None else np.asarray(part) for part in block[1:]]
     for part, what in zip(others, ("targets", "weights"), strict=False):
-        if part is not None and part.shape[:1] != X.shape[:1]:
-            raise InputError(
-                f"Expected one row of {what} for each sample, got {len(X)} samples and {what} of shape {part.shape} in block "
-                f"{count}."
-            )
+        found = None if part is None else part.shape
+        refuse(
+            found is not None and found[:1] != X.shape[:1],
+            f"Expected one row of {what} for each sample, got {len(X)} samples and {what} of shape {found} in block {count}.",
+        )
     return X, others[0], others[1] if len(others) == 2 else None
 
 
@@ -96,10 +97,10 @@ class _Grouped:
         counted = not hasattr(self.samples, "__iter__")
         items = iter((self.samples[i] for i in range(len(self.samples))) if counted else self.samples)
         for first in items:
-            if not isinstance(first, tuple | list) or len(first) not in (2, 3):
-                raise InputError(
-                    f"Expected samples (x, y) or (x, y, weight) from a dataset, got {type(first).__name__}: return tuples."
-                )
+            refuse(
+                not isinstance(first, tuple | list) or len(first) not in (2, 3),
+                f"Expected samples (x, y) or (x, y, weight) from a dataset, got {type(first).__name__}: return tuples.",
+            )
             group = [first]
             size = max(1, _LARGEST_BLOCK // max(1, np.asarray(first[0]).nbytes))
             group.extend(islice(items, size - 1))

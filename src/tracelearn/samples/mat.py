@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tracelearn.errors import InputError
+from tracelearn.errors import refuse
 from tracelearn.optional import require
 from tracelearn.samples import mat5
 from tracelearn.samples.source import Column, array_column, opened_column
@@ -55,11 +55,11 @@ def column(path: Path, name: str, sample_axis: int = 0) -> Column:
     opened, place = partial(_opened, path, name), f"'{name}' of '{path}'"
     with opened() as array:
         kind, shape = array.kind, array.shape
-        if (kind not in _TYPES and kind != "char") or len(shape) < 2:
-            raise InputError(
-                f"Expected numbers, or rows of characters, in {place}, got {kind}: convert it in MATLAB, cells of text by "
-                "char(...), tables by table2array(...), sparse matrices by full(...), complex numbers by real(...)."
-            )
+        refuse(
+            (kind not in _TYPES and kind != "char") or len(shape) < 2,
+            f"Expected numbers, or rows of characters, in {place}, got {kind}: convert it in MATLAB, cells of text by "
+            "char(...), tables by table2array(...), sparse matrices by full(...), complex numbers by real(...).",
+        )
         if kind == "char" or (len(shape) == 2 and 1 in shape):
             return array_column(_vector(array.read(()), kind), place)
     return opened_column(opened, place, sample_axis)
@@ -106,8 +106,10 @@ def _backwards(dataset: Any, index: tuple[slice, ...]) -> NDArray[Any]:
 
 
 def _real(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    if values.dtype.kind not in "fiub":
-        raise InputError(f"Expected real numbers, got {values.dtype} values: split them into parts, as by real(...).")
+    refuse(
+        values.dtype.kind not in "fiub",
+        f"Expected real numbers, got {values.dtype} values: split them into parts, as by real(...).",
+    )
     return values.astype(dtype, copy=False)
 
 

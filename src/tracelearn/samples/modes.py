@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tracelearn.arrays.array_api import Array
-from tracelearn.errors import InputError
+from tracelearn.errors import InputError, refuse
 from tracelearn.optional import require
 
 __all__ = [
@@ -165,11 +165,11 @@ def _data_array(X: Any) -> Any:
 def _of_xarray(X: Any, known: Modes | None) -> tuple[Any, Modes]:
     """The first dimension is that of samples, but after a fit the one that was none of its modes, wherever it is."""
     X = _arranged(X, known)
-    if len(X.dims) < 2:
-        raise InputError(
-            f"Expected a DataArray with a dimension of samples and one for each mode, got dimensions {X.dims}: for a single "
-            "sample use X.expand_dims('sample')."
-        )
+    refuse(
+        len(X.dims) < 2,
+        f"Expected a DataArray with a dimension of samples and one for each mode, got dimensions {X.dims}: for a single "
+        "sample use X.expand_dims('sample').",
+    )
     modes = []
     for name, size in zip(X.dims[1:], X.shape[1:], strict=True):
         there = name in X.coords and X.coords[name].ndim == 1
@@ -183,10 +183,10 @@ def _check_order(X: Any, y: Any) -> None:
     name = y.dims[0] if getattr(y, "dims", ()) else None
     if name is None or name not in X.coords or name not in y.coords:
         return
-    if not np.array_equal(X.coords[name].values, y.coords[name].values):
-        raise InputError(
-            f"Expected targets in the order of the samples, got other coordinates of {name}: use y.sel({name}=X.{name})."
-        )
+    refuse(
+        not np.array_equal(X.coords[name].values, y.coords[name].values),
+        f"Expected targets in the order of the samples, got other coordinates of {name}: use y.sel({name}=X.{name}).",
+    )
 
 
 def _arranged(X: Any, known: Modes | None) -> Any:
@@ -203,11 +203,11 @@ def _of_pandas(X: Any) -> tuple[Any, Modes]:
     columns = X.columns
     entries = [columns.unique(level) for level in range(columns.nlevels)]
     sizes = [len(own) for own in entries]
-    if len(columns) != math.prod(sizes) or not columns.is_unique:
-        raise InputError(
-            f"Expected a column for each combination of the {' × '.join(map(str, sizes))} entries of the levels, once, got "
-            f"{len(columns)} columns: fill in or drop what is incomplete, or pass flat samples without levels."
-        )
+    refuse(
+        len(columns) != math.prod(sizes) or not columns.is_unique,
+        f"Expected a column for each combination of the {' × '.join(map(str, sizes))} entries of the levels, once, got "
+        f"{len(columns)} columns: fill in or drop what is incomplete, or pass flat samples without levels.",
+    )
     order = columns.get_indexer(type(columns).from_product(entries))
     names = [f"mode {n}" if name is None else name for n, name in enumerate(columns.names)]
     modes = tuple(_mode(name, np.array(own)) for name, own in zip(names, entries, strict=True))
@@ -249,8 +249,10 @@ def modes_of_mne(X: Any) -> Modes:
 
 def events_of(X: Any) -> Any:
     """Name the event of each epoch."""
-    if getattr(X, "events", None) is None:
-        raise InputError(f"Expected epochs with events where y is None, got {type(X).__name__} without: pass y.")
+    refuse(
+        getattr(X, "events", None) is None,
+        f"Expected epochs with events where y is None, got {type(X).__name__} without: pass y.",
+    )
     names = {code: name for name, code in (X.event_id or {}).items()}
     return np.array([str(names.get(code, code)) for code in np.asarray(X.events)[:, 2].tolist()])
 
@@ -284,11 +286,11 @@ def _check_same(modes: Modes, known: Modes | None, whose: str = "fit") -> None:
     if known is None:
         return
     own, given = [mode.name for mode in known], [mode.name for mode in modes]
-    if own != given:
-        raise InputError(
-            f"Expected samples with the modes {', '.join(own)} as in {whose}, got {', '.join(given)}: rename or transpose "
-            "them, or pass a plain array."
-        )
+    refuse(
+        own != given,
+        f"Expected samples with the modes {', '.join(own)} as in {whose}, got {', '.join(given)}: rename or transpose "
+        "them, or pass a plain array.",
+    )
     _check_entries(modes, known, whose)
 
 
@@ -307,11 +309,11 @@ def check_file_modes(modes: Modes | None, known: Modes | None) -> None:
 def _check_entries(modes: Modes, known: Modes, whose: str) -> None:
     for ours, theirs in zip(known, modes, strict=True):
         difference = _difference(ours.values, theirs.values)
-        if difference:
-            raise InputError(
-                f"Expected the coordinates of {ours.name} to be those of {whose}, got {difference}: select and order the "
-                f"entries as in {whose}, or pass a plain array."
-            )
+        refuse(
+            difference,
+            f"Expected the coordinates of {ours.name} to be those of {whose}, got {difference}: select and order the "
+            f"entries as in {whose}, or pass a plain array.",
+        )
 
 
 def _difference(known: Array, given: Array) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracelearn.arrays.array_api import available_memory
-from tracelearn.errors import InputError
+from tracelearn.errors import refuse
 from tracelearn.samples.source import Column, check_is_file
 
 __all__ = ["column", "names"]
@@ -40,14 +40,16 @@ def column(path: Path, name: None, mask: str | Path | None = None, flat: bool = 
     """Find the shape of a volume, and what of it is used."""
     image = _open(path)
     shape = image.shape
-    if len(shape) != 4 or min(shape) < 1:
-        raise InputError(
-            f"Expected four axes in '{path}', the fourth of which counts samples, got shape {shape}: stack volumes with "
-            "nibabel.concat_images."
-        )
+    refuse(
+        len(shape) != 4 or min(shape) < 1,
+        f"Expected four axes in '{path}', the fourth of which counts samples, got shape {shape}: stack volumes with "
+        "nibabel.concat_images.",
+    )
     used = None if mask is None else _mask(Path(mask), image)
-    if flat and used is None:
-        raise InputError("Expected a mask with flat=True, got none: name the image with open_source(path, mask=...).")
+    refuse(
+        flat and used is None,
+        "Expected a mask with flat=True, got none: name the image with open_source(path, mask=...).",
+    )
     box = (slice(None),) * 3 if used is None else _box(used)
     inside = None if used is None else used[box]
     sizes = shape[:3] if inside is None else (int(inside.sum()),) if flat else inside.shape
@@ -57,17 +59,16 @@ def column(path: Path, name: None, mask: str | Path | None = None, flat: bool = 
 
 def _mask(path: Path, samples: Any) -> NDArray[Any]:
     image = _open(path)
-    if image.shape != samples.shape[:3] or not np.allclose(image.affine, samples.affine, rtol=0, atol=1e-3):
-        raise InputError(
-            f"Expected the mask '{path}' on the grid of the samples, {samples.shape[:3]} with the same affine, got "
-            f"{image.shape}: resample it."
-        )
+    refuse(
+        image.shape != samples.shape[:3] or not np.allclose(image.affine, samples.affine, rtol=0, atol=1e-3),
+        f"Expected the mask '{path}' on the grid of the samples, {samples.shape[:3]} with the same affine, got "
+        f"{image.shape}: resample it.",
+    )
     if 16 * prod(image.shape) > available_memory():
         raise MemoryError(f"{prod(image.shape)} voxels")
     values = np.asanyarray(image.dataobj)
     used: NDArray[Any] = np.isfinite(values) & (values != 0)
-    if not used.any():
-        raise InputError(f"Expected voxels in the mask '{path}', got none: choose another.")
+    refuse(not used.any(), f"Expected voxels in the mask '{path}', got none: choose another.")
     return used
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.lib import format as _format
 from numpy.typing import NDArray
 
-from tracelearn.errors import InputError
+from tracelearn.errors import InputError, refuse
 from tracelearn.samples.source import Column, opened_column
 
 __all__ = ["column", "names", "read_npy_header"]
@@ -67,19 +67,21 @@ def _opened(path: Path, name: str | None) -> Iterator[_Array]:
 
 
 def _check_header(place: str, shape: tuple[int, ...], dtype: np.dtype[Any], there: int) -> None:
-    if dtype.hasobject:
-        raise InputError(
-            f"Expected numbers or strings in {place}, got Python objects: reading them could run any code, so store an array of "
-            "a plain dtype."
-        )
-    if not shape or min(shape) < 0:
-        raise InputError(f"Expected an array with one row for each sample in {place}, got shape {shape}: store one.")
+    refuse(
+        dtype.hasobject,
+        f"Expected numbers or strings in {place}, got Python objects: reading them could run any code, so store an array of "
+        "a plain dtype.",
+    )
+    refuse(
+        not shape or min(shape) < 0,
+        f"Expected an array with one row for each sample in {place}, got shape {shape}: store one.",
+    )
     claimed = prod(shape) * dtype.itemsize
-    if claimed > there:
-        raise InputError(
-            f"Expected {place} to hold the {claimed} bytes of its shape {shape}, got at most {max(there, 0)}: the file is "
-            "damaged, write it again."
-        )
+    refuse(
+        claimed > there,
+        f"Expected {place} to hold the {claimed} bytes of its shape {shape}, got at most {max(there, 0)}: the file is "
+        "damaged, write it again.",
+    )
 
 
 @dataclass(frozen=True)

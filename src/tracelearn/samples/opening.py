@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelearn.errors import InputError
+from tracelearn.errors import InputError, refuse
 from tracelearn.optional import require
 from tracelearn.samples.places import Place, Remote
 from tracelearn.samples.source import (
@@ -203,11 +203,11 @@ def _stream_of_rows(X: Any, samples: Any, y: Any, weight: Any, **options: Any) -
 
 def _refuse_targets(what: str, y: Any, sample_weight: Any) -> None:
     for value, name in ((y, "y"), (sample_weight, "sample_weight")):
-        if value is not None:
-            raise InputError(
-                f"Expected {name}=None with {what}, which brings its own targets and weights, got "
-                f"{type(value).__name__}: put them into the blocks, or name them in open_source."
-            )
+        refuse(
+            value is not None,
+            f"Expected {name}=None with {what}, which brings its own targets and weights, got "
+            f"{type(value).__name__}: put them into the blocks, or name them in open_source.",
+        )
 
 
 def _weights(values: Any, n: int) -> Column | None:
@@ -318,10 +318,10 @@ class _File:
         targets: Column | None,
     ) -> Column:
         for option in options:
-            if option not in self._options:
-                raise InputError(
-                    f"Expected {option} only with files that have one, got it with '{self.path}': leave it out."
-                )
+            refuse(
+                option not in self._options,
+                f"Expected {option} only with files that have one, got it with '{self.path}': leave it out.",
+            )
         if self.schema is None:
             column = (
                 self._named(samples, "samples", **options) if self.names is not None else self._open(None, **options)
@@ -435,11 +435,11 @@ def _format_of(path: Place) -> str | None:
 def shaped(column: Column, shape: Sequence[int], name: str) -> Column:
     """Give the values of a column another shape."""
     sizes = tuple(int(size) for size in shape)
-    if not sizes or min(sizes) < 1 or prod(sizes) != prod(column.shape):
-        raise InputError(
-            f"Expected tensor_shape to be sizes whose product is {prod(column.shape)}, the entries of a sample of {name}, got "
-            f"{sizes}: correct it."
-        )
+    refuse(
+        not sizes or min(sizes) < 1 or prod(sizes) != prod(column.shape),
+        f"Expected tensor_shape to be sizes whose product is {prod(column.shape)}, the entries of a sample of {name}, got "
+        f"{sizes}: correct it.",
+    )
     return replace(column, shape=sizes, read=partial(_read_shaped, column.read, sizes), modes=None)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet
 from pyarrow import types
 
-from tracelearn.errors import InputError
+from tracelearn.errors import refuse
 from tracelearn.samples.places import Place, opened
 from tracelearn.samples.source import parquet_files
 from tracelearn.samples.tables import Table, column_of, from_row
@@ -24,7 +24,8 @@ def _open(place: Place, **options: Any) -> Any:
 
 def table(place: Place, columns: Sequence[str] = ()) -> Table:
     """Read types and the number of rows from the ends of the files; columns that are wanted are of one type in all."""
-    files, n_rows, schema = parquet_files(place), 0, None
+    files, n_rows = parquet_files(place), 0
+    schema: Any = None
     for part in files:
         with _open(part) as file:
             own = file.schema_arrow
@@ -34,13 +35,12 @@ def table(place: Place, columns: Sequence[str] = ()) -> Table:
                 wanted, found = (
                     one.field(name).type if one.get_field_index(name) >= 0 else None for one in (schema, own)
                 )
-                if wanted != found:
-                    raise InputError(
-                        f"Expected column '{name}' to be of one type in all files, {wanted} as in '{files[0]}', got {found} in "
-                        f"'{part}': cast it."
-                    )
-    if schema is None:
-        raise InputError(f"Expected Parquet files in the folder '{place}', got none: check the path.")
+                refuse(
+                    wanted != found,
+                    f"Expected column '{name}' to be of one type in all files, {wanted} as in '{files[0]}', got {found} in "
+                    f"'{part}': cast it.",
+                )
+    refuse(schema is None, f"Expected Parquet files in the folder '{place}', got none: check the path.")
     # Text comes as numbers and a list of what they mean: written out, a long label that is repeated would fill memory.
     coded = [name for name in columns if types.is_string(schema.field(name).type)]
     return Table(schema, n_rows, partial(_batches, files, coded), files)

@@ -17,7 +17,7 @@ import pyarrow.compute
 from numpy.typing import NDArray
 from pyarrow import types
 
-from tracelearn.errors import InputError, warn
+from tracelearn.errors import InputError, refuse, warn
 from tracelearn.samples.modes import Mode
 from tracelearn.samples.names import ALONG, DECIMALS, PARTS, axis, grid
 from tracelearn.samples.places import Place
@@ -112,16 +112,16 @@ def entries(
         _refuse_outsiders(names, modes, place)
     if tensor_shape is None or tuple(tensor_shape) == shape:
         return ordered, shape, modes
-    if len(shape) > 1:
-        raise InputError(
-            f"Expected tensor_shape to be {shape}, as the names of the columns of {place} say, got {tuple(tensor_shape)}: leave "
-            "it out."
-        )
-    if prod(tensor_shape) != len(names):
-        raise InputError(
-            f"Expected {prod(tensor_shape)} columns in {place} for samples of shape {tuple(tensor_shape)}, got {len(names)}, "
-            f"from {names[0]!r} to {names[-1]!r}: {_ADVICE}"
-        )
+    refuse(
+        len(shape) > 1,
+        f"Expected tensor_shape to be {shape}, as the names of the columns of {place} say, got {tuple(tensor_shape)}: leave "
+        "it out.",
+    )
+    refuse(
+        prod(tensor_shape) != len(names),
+        f"Expected {prod(tensor_shape)} columns in {place} for samples of shape {tuple(tensor_shape)}, got {len(names)}, "
+        f"from {names[0]!r} to {names[-1]!r}: {_ADVICE}",
+    )
     return tuple(names), shape, None
 
 
@@ -138,11 +138,11 @@ def _chosen(schema: Any, samples: str | Sequence[str], apart: set[Any], ignore: 
     else:
         names = list(samples)
     missing = [name for name in names if name not in known]
-    if missing or not names:
-        raise InputError(
-            f"Expected samples to be one of the names in {place}, such as {', '.join(map(repr, left[:5])) or 'none'}, or a "
-            f"pattern such as 'ch*', got {missing[0] if missing else samples!r}: choose some with open_source(path, samples=...)."
-        )
+    refuse(
+        missing or not names,
+        f"Expected samples to be one of the names in {place}, such as {', '.join(map(repr, left[:5])) or 'none'}, or a "
+        f"pattern such as 'ch*', got {missing[0] if missing else samples!r}: choose some with open_source(path, samples=...).",
+    )
     return names
 
 
@@ -173,11 +173,11 @@ def _refuse_outsiders(names: Sequence[str], modes: Sequence[Mode], place: str) -
 def _refuse_others(names: Sequence[str], inside: Sequence[str], what: str, place: str) -> None:
     known = set(inside)
     outside = [name for name in names if name not in known]
-    if len(inside) > len(outside):
-        raise InputError(
-            f"Expected columns of one kind in {place}, got {len(inside)} whose names {what}, and "
-            f"{', '.join(map(repr, outside[:5]))}{', ...' if len(outside) > 5 else ''}: {_ADVICE}"
-        )
+    refuse(
+        len(inside) > len(outside),
+        f"Expected columns of one kind in {place}, got {len(inside)} whose names {what}, and "
+        f"{', '.join(map(repr, outside[:5]))}{', ...' if len(outside) > 5 else ''}: {_ADVICE}",
+    )
 
 
 def warn_of_columns(names: Sequence[str], X: NDArray[Any], y: NDArray[Any] | None) -> None:

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from tracelearn.errors import refuse
+
 __all__ = ["OURS", "SCALES", "Settings", "make_settings"]
 
 OURS = "tracelearn"
@@ -54,13 +56,11 @@ class Settings:
             f"got {self.n_train}, {self.n_test} and {self.n_batch}.": min(sizes) >= 2 and self.n_batch <= self.n_train,
         }
         for sentence, holds in expected.items():
-            if not holds:
-                raise ValueError(f"Expected {sentence}")
+            refuse(not holds, f"Expected {sentence}")
 
 
 def make_settings(scale: str, *, budget: float | None = None, **options: Any) -> Settings:
     """Fill in the sizes of a scale and, unless a budget is given, its learning time."""
-    if scale not in SCALES:
-        raise ValueError(f"Expected a scale of {' or '.join(SCALES)}, got {scale!r}.")
+    refuse(scale not in SCALES, f"Expected a scale of {' or '.join(SCALES)}, got {scale!r}.")
     sizes = SCALES[scale] | ({} if budget is None else {"budget": budget})
     return Settings(scale, n_batch=min(2_000, sizes["n_train"]), **sizes, **options)
