@@ -118,7 +118,7 @@ def test_names_of_modes_are_no_markup(capsys, folder):
 def test_labels_that_would_fill_the_memory_are_refused_by_every_command(capsys, folder, monkeypatch):
     np.savez("long.npz", X=X, y=labelled("a", "b" * 999))
     save(TraceNormClassifier().fit(X, labelled("a", "b" * 999)), "model")
-    monkeypatch.setattr("tracelearn.cli.reading.available_memory", lambda: 500_000)  # an array of 40 of them is 160 KB
+    monkeypatch.setattr("tracelearn.cli.shared.available_memory", lambda: 500_000)  # an array of 40 of them is 160 KB
     for arguments in (
         ("fit", "long.npz", *FAST),
         ("test", "long.npz", "--cv", "2"),

@@ -9,7 +9,7 @@ from numpy.testing import assert_array_equal
 from scipy import io
 
 from tracelearn import TraceNormClassifier, open_source
-from tracelearn.samples import mat5
+from tracelearn.samples import mat
 
 h5py = pytest.importorskip("h5py", reason="version 7.3 is HDF5, an extra")
 KINDS = {"f8": "double", "f4": "single", "i2": "int16", "u1": "uint8"}
@@ -149,7 +149,7 @@ def test_files_of_either_byte_order_are_read_as_scipy_reads_them(data, tmp_path)
     )
     for name, values in io.loadmat(path).items():
         if name[0] != "_":
-            array = next(array.read() for array in mat5.arrays(path) if array.name == name)
+            array = next(array.read(()) for own, array in mat.arrays(path) if own == name)
             assert_array_equal(array, values)
     # The other order, by hand: MATLAB on machines that no longer exist.
     head = b"MATLAB 5.0".ljust(124) + b"\x01\x00MI"

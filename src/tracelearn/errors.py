@@ -6,7 +6,7 @@ import sys
 import warnings
 from types import FrameType
 
-__all__ = ["InputError", "refuse", "warn"]
+__all__ = ["InputError", "expect", "refuse", "warn"]
 
 _PASSED_OVER = ("tracelearn", "sklearn", "joblib")  # scikit-learn calls our methods for the user
 
@@ -39,6 +39,12 @@ def refuse(applies: object, sentence: str) -> None:
     """
     if applies:
         raise InputError(sentence)
+
+
+def expect(good: object, otherwise: str) -> None:
+    """Refuse what a file holds if it is not good; whoever opened the file says it in a sentence."""
+    if not good:
+        raise ValueError(otherwise)
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:

@@ -10,8 +10,22 @@ import numpy as np
 import typer
 
 import tracelearn
-from tracelearn.cli.reading import Confounds, Data, Groups, Input, Samples, Target, reads_samples
-from tracelearn.cli.shared import AsJson, Quiet, TaskName, check_out, mode_number, read_alpha, show
+from tracelearn.cli.shared import (
+    AsJson,
+    Confounds,
+    Data,
+    Groups,
+    Input,
+    Quiet,
+    Samples,
+    Target,
+    TaskName,
+    check_out,
+    mode_number,
+    read_alpha,
+    reads_samples,
+    show,
+)
 from tracelearn.errors import refuse
 
 __all__ = ["compare_command", "over_time_command", "permutation_command"]

@@ -11,13 +11,18 @@ import numpy as np
 import typer
 
 import tracelearn
-from tracelearn.cli.reading import Confounds, Data, Groups, Input, Samples, Target, reads_samples
 from tracelearn.cli.shared import (
     AsJson,
+    Confounds,
     Coordinates,
+    Data,
+    Groups,
     Html,
+    Input,
     ModeNames,
     Quiet,
+    Samples,
+    Target,
     TaskName,
     check_out,
     components_in_words,
@@ -25,6 +30,7 @@ from tracelearn.cli.shared import (
     name_modes,
     read_alpha,
     read_modes,
+    reads_samples,
     show,
     views_in_rows,
     write_page,

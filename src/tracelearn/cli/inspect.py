@@ -9,16 +9,19 @@ import typer
 
 import tracelearn
 from tracelearn.cli.predict import load_to_predict, predict_all
-from tracelearn.cli.reading import Confounds, Input, missing_targets, reads_samples
 from tracelearn.cli.shared import (
     AsJson,
+    Confounds,
     Html,
+    Input,
     ModeNames,
     check_out,
     components_in_words,
     echo,
     load_file,
+    missing_targets,
     read_names,
+    reads_samples,
     show,
     views_in_rows,
     write_page,

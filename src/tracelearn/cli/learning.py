@@ -22,7 +22,7 @@ from tracelearn.arrays.array_api import available_memory, within_limit
 from tracelearn.arrays.linalg import few_threads
 from tracelearn.cli.mistakes import telling
 from tracelearn.cli.progress import Bar
-from tracelearn.cli.reading import as_text, check_label_memory, targets_of
+from tracelearn.cli.shared import as_text, check_label_memory, targets_of
 from tracelearn.errors import refuse
 from tracelearn.estimators.scores import accuracy, r_squared
 from tracelearn.inference.comparison import Comparison, flat_rivals

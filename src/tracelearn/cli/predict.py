@@ -13,8 +13,19 @@ import typer
 from numpy.typing import NDArray
 
 from tracelearn.cli.mistakes import printable
-from tracelearn.cli.reading import Confounds, Data, Input, Samples, as_text, check_label_memory, reads_samples
-from tracelearn.cli.shared import check_file, check_out, echo, load_file
+from tracelearn.cli.shared import (
+    Confounds,
+    Data,
+    Input,
+    Samples,
+    as_text,
+    check_file,
+    check_label_memory,
+    check_out,
+    echo,
+    load_file,
+    reads_samples,
+)
 from tracelearn.errors import refuse
 
 __all__ = ["Found", "load_to_predict", "predict_all", "predict_command"]

@@ -11,8 +11,18 @@ import typer
 
 import tracelearn
 from tracelearn.cli.mistakes import INTERRUPTED, telling
-from tracelearn.cli.reading import Data, Input, Samples, as_text, missing_targets, reads_samples
-from tracelearn.cli.shared import Quiet, TaskName, check_apart, check_out
+from tracelearn.cli.shared import (
+    Data,
+    Input,
+    Quiet,
+    Samples,
+    TaskName,
+    as_text,
+    check_apart,
+    check_out,
+    missing_targets,
+    reads_samples,
+)
 from tracelearn.errors import refuse
 from tracelearn.optional import check_installed
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.pipeline import Pipeline
 
+from tracelearn.errors import expect
 from tracelearn.estimators.base import TraceNormModel
 from tracelearn.estimators.hierarchy import HierarchicalTraceNormClassifier
 from tracelearn.estimators.lagged import LaggedRegressor
@@ -23,16 +24,10 @@ from tracelearn.samples.modes import fit_modes
 from tracelearn.samples.scikit_learn import make_constraint
 from tracelearn.selection.cv import SelectionCV
 
-__all__ = ["check_parts", "check_use", "expect"]
+__all__ = ["check_parts", "check_use"]
 
 _LARGEST_SAMPLE = 1 << 24  # entries; of larger ones only the shapes are compared
 _SAMPLES = 5  # several, so that what fits one sample by chance is noticed
-
-
-def expect(good: bool, otherwise: str) -> None:
-    """Refuse what is not good; whoever called ``unpack`` gets it in one sentence."""
-    if not good:
-        raise ValueError(otherwise)
 
 
 # --- single parts -----------------------------------------------------------------------------------------------------

@@ -30,7 +30,8 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
 from tracelearn.arrays.array_api import dtype_name, is_non_numpy, to_numpy
-from tracelearn.files.checks import check_parts, expect
+from tracelearn.errors import expect
+from tracelearn.files.checks import check_parts
 from tracelearn.samples.npy import read_npy_header
 
 __all__ = ["UnknownTypeError", "full_name", "known_types", "read_content", "trusted_types", "write_content"]

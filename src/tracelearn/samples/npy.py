@@ -19,7 +19,7 @@ import numpy as np
 from numpy.lib import format as _format
 from numpy.typing import NDArray
 
-from tracelearn.errors import InputError, refuse
+from tracelearn.errors import InputError, expect, refuse
 from tracelearn.samples.source import Column, opened_column
 
 __all__ = ["column", "names", "read_npy_header"]
@@ -145,9 +145,7 @@ class _Array:
 def read_npy_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Read shape, order and type of an array in the format of NumPy; no object is built from it."""
     version = npy_format.read_magic(file)
-    if version not in _HEADERS:
-        raise ValueError(f"version {version} of the format")
+    expect(version in _HEADERS, f"version {version} of the format")
     shape, is_fortran, dtype = _HEADERS[version](file)
-    if not all(type(size) is int for size in shape):
-        raise ValueError(f"a shape of other things than numbers, {shape}")
+    expect(all(type(size) is int for size in shape), f"a shape of other things than numbers, {shape}")
     return shape, is_fortran, dtype
