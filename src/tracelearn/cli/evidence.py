@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-import tracelearn
 from tracelearn.cli.shared import (
     AsJson,
     Confounds,
@@ -21,12 +20,14 @@ from tracelearn.cli.shared import (
     Target,
     TaskName,
     check_out,
+    make_model,
     mode_number,
     read_alpha,
     reads_samples,
     show,
 )
 from tracelearn.errors import refuse
+from tracelearn.optional import require
 
 __all__ = ["compare_command", "over_time_command", "permutation_command"]
 
@@ -42,33 +43,32 @@ Plot = Annotated[
 Force = Annotated[bool, typer.Option("--force", help="Replace the file of the figure if it is there.")]
 
 
-def _read(given: Input, task: str, cv: int, plot: Path | None, *, force: bool) -> tuple[Any, Any, bool, Any]:
-    """Read samples, targets and groups, and confounds; say whether targets are labels, and what the modes are called.
+def _read(
+    given: Input, task: str, cv: int, plot: Path | None, scoring: str | None, *, force: bool
+) -> tuple[dict[str, Any], bool, Any]:
+    """Read what every question is asked of: samples, targets, groups, confounds, folds and the score.
 
-    A place for a figure is refused before the work rather than after it.
+    Returns these, whether targets are labels, and what the modes are called. A place for a figure is refused before the work
+    rather than after it.
     """
     check_out(plot, "figure", force=force, option="--plot", inputs=given.files)
-    known = plot is None or plot.suffix.lower() in _FIGURES
-    refuse(not known, f"Expected a figure as .png, .svg or .pdf, or a page as .html, got {plot}: correct --plot.")
+    refuse(
+        plot is not None and plot.suffix.lower() not in _FIGURES,
+        f"Expected a figure as .png, .svg or .pdf, or a page as .html, got {plot}: correct --plot.",
+    )
     source, grouped = given.open(), given.open_groups()
     from tracelearn.cli import learning, progress  # after what may be refused: it takes a second
 
     with progress.Bar(quiet=True) as bar:
         found = learning.read(source, grouped, given.data, bar)
-    large = f"Expected samples that fit in memory, got {given.data}: take some of them."
-    refuse(not isinstance(found.X, np.ndarray), large)
+    refuse(
+        not isinstance(found.X, np.ndarray),
+        f"Expected samples that fit in memory, got {given.data}: take some of them.",
+    )
     chosen = learning.find_task(found.y, task)
     learning.check_folds(found, cv, chosen)
-    return found, given.read_confounds(), chosen.is_classification, source.modes
-
-
-def _model(alpha: str, *, classes: bool, **search: Any) -> Any:
-    """Make a model with this alpha, or one that chooses it."""
-    kind = "TraceNormClassifier" if classes else "TraceNormRegressor"
-    value = read_alpha(alpha)
-    if value is None:
-        return getattr(tracelearn, f"{kind}CV")(**search)
-    return getattr(tracelearn, kind)(alpha=value)
+    asked = {"X": found.X, "y": found.y, "groups": found.groups, "confounds": given.read_confounds()}
+    return asked | {"cv": cv, "scoring": scoring}, chosen.is_classification, source.modes
 
 
 def _show(
@@ -76,19 +76,15 @@ def _show(
 ) -> None:
     """Draw what was found where asked to, and print it for programs or for people."""
     if plot is not None:
-        from tracelearn.optional import require
-
         require("matplotlib", "plot").use("agg")
+        from tracelearn.plotting.canvas import write_picture
+        from tracelearn.report import write_result_page
+
         kind = "page" if plot.suffix.lower() == ".html" else "figure"
         if kind == "page":
-            from tracelearn.report import write_result_page
-
             write_result_page(found, plot)
         else:
-            from tracelearn.files.models import write_atomically
-            from tracelearn.plotting.canvas import picture
-
-            write_atomically(plot, picture(found.plot(), plot.suffix.lower().removeprefix(".")))
+            write_picture(found.plot(), plot)
         rows, facts = {**rows, kind: str(plot)}, {**facts, kind: str(plot)}
     show(facts, rows, as_json=as_json, quiet=quiet)
 
@@ -123,14 +119,11 @@ def permutation_command(
     Targets are permuted within groups; where every group has one target, whole groups are.
     """
     given = Input(data, samples, target, reading, groups, confounds)
-    found, confounding, classes, _ = _read(given, task, cv, plot, force=force)
+    asked, classes, _ = _read(given, task, cv, plot, scoring, force=force)
     from tracelearn.inference import permutation_test
 
-    model = _model(alpha, classes=classes, views=None)
-    options: dict[str, Any] = {"n_permutations": permutations, "cv": cv, "scoring": scoring, "random_state": seed}
-    result = permutation_test(
-        model, found.X, found.y, groups=found.groups, confounds=confounding, selection=selection, **options
-    )
+    model = make_model(read_alpha(alpha), classes=classes, search={"views": None})
+    result = permutation_test(model, **asked, n_permutations=permutations, selection=selection, random_state=seed)
     facts = {
         "score": result.score,
         "scoring": result.scoring,
@@ -176,18 +169,15 @@ def compare_command(
 ) -> None:
     """Compare the trace norm with ridge and logistic regression on flat samples, on the same folds."""
     given = Input(data, samples, target, reading, groups, confounds)
-    found, confounding, classes, _ = _read(given, task, cv, plot, force=force)
+    asked, classes, _ = _read(given, task, cv, plot, scoring, force=force)
     from tracelearn.inference import compare
 
-    model = {"trace norm": _model(alpha, classes=classes)}
-    result = compare(
-        model, found.X, found.y, cv=cv, repeats=repeats, groups=found.groups, confounds=confounding, scoring=scoring
-    )
+    result = compare({"trace norm": make_model(read_alpha(alpha), classes=classes)}, **asked, repeats=repeats)
     columns = ("means", "difference", "standard_error", "p_value", "low", "high")
     facts: dict[str, Any] = {"scoring": result.scoring, "names": list(result.names)}
     facts |= {name: np.asarray(getattr(result, name)).tolist() for name in columns}
-    lines = str(result).splitlines()
-    _show(result, facts, dict(line.split(": ", 1) for line in lines), plot, as_json=as_json, quiet=quiet)
+    rows = dict(line.split(": ", 1) for line in str(result).splitlines())
+    _show(result, facts, rows, plot, as_json=as_json, quiet=quiet)
 
 
 @reads_samples
@@ -221,31 +211,21 @@ def over_time_command(
 ) -> None:
     """Fit and score a model at each position along a mode, such as time."""
     given = Input(data, samples, target, reading, groups, confounds)
-    found, confounding, classes, modes = _read(given, task, cv, plot, force=force)
+    asked, classes, modes = _read(given, task, cv, plot, scoring, force=force)
     from tracelearn.inference import decode_over_time
 
-    model = getattr(tracelearn, "TraceNormClassifier" if classes else "TraceNormRegressor")()
-    model.set_params(alpha="auto" if read_alpha(alpha) is None else read_alpha(alpha))
-    along = mode_number(axis, modes, "--axis", first=1)  # axis 0 is samples
-    options: dict[str, Any] = {"axis": along, "window": window, "step": step, "generalize": generalize}
-    result = decode_over_time(
-        model, found.X, found.y, cv=cv, groups=found.groups, confounds=confounding, scoring=scoring, **options
-    )
-    facts = {"scoring": result.scoring, "positions": result.positions.tolist(), "mean": result.mean.tolist()}
+    strength, along = read_alpha(alpha), mode_number(axis, modes, "--axis", first=1)  # axis 0 is samples
+    model = make_model("auto" if strength is None else strength, classes=classes)
+    result = decode_over_time(model, **asked, axis=along, window=window, step=step, generalize=generalize)
     if modes is not None:
         result = replace(result, mode=modes[along - 1 if along > 0 else along].windows(result.positions, window))
-    mode = result.mode
+    mode, mean, error = result.mode, result.mean, result.standard_error
     names = result.positions if mode is None else mode.values
     names = [f"{name:.6g}" if isinstance(name, float) else str(name) for name in names.tolist()]
-    facts["standard_error"] = result.standard_error.tolist()
-    course = result.mean if not generalize else np.diagonal(result.mean)
-    error = result.standard_error if not generalize else np.diagonal(result.standard_error)
-    rows = {name: f"{score:.3f} ± {own:.3f}" for name, score, own in zip(names, course, error, strict=True)}
-    _show(
-        result,
-        {**facts, "names": names},
-        {"position" if mode is None else mode.label: result.scoring, **rows},
-        plot,
-        as_json=as_json,
-        quiet=quiet,
-    )
+    facts = {"scoring": result.scoring, "positions": result.positions.tolist(), "mean": mean.tolist()}
+    facts |= {"standard_error": error.tolist(), "names": names}
+    if generalize:
+        mean, error = np.diagonal(mean), np.diagonal(error)
+    rows = {name: f"{score:.3f} ± {own:.3f}" for name, score, own in zip(names, mean, error, strict=True)}
+    rows = {"position" if mode is None else mode.label: result.scoring, **rows}
+    _show(result, facts, rows, plot, as_json=as_json, quiet=quiet)

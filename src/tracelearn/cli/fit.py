@@ -26,6 +26,7 @@ from tracelearn.cli.shared import (
     TaskName,
     check_out,
     components_in_words,
+    make_model,
     mode_number,
     name_modes,
     read_alpha,
@@ -48,24 +49,15 @@ _SHOWN_CLASSES = 20
 
 def _views(views: str, time_axis: str, alpha: float | None) -> dict[str, Any]:
     """Read how samples are to be seen, which is a question for the search."""
-    given = (views, time_axis) != ("auto", "auto")
     refuse(
-        given and alpha is not None, "Expected --alpha auto with --views or --time-axis, got a number: leave it out."
+        (views, time_axis) != ("auto", "auto") and alpha is not None,
+        "Expected --alpha auto with --views or --time-axis, got a number: leave it out.",
     )
     names = [name.strip() for name in views.split(",")]
     return {
         "views": names[0] if len(names) == 1 else names,
         "time_axis": {"auto": "auto", "none": None}.get(time_axis, time_axis),
     }
-
-
-def _make_model(task: Any, alpha: float | None, options: dict[str, Any]) -> Any:
-    """Make a model with this alpha, or one that searches for it."""
-    kind = "TraceNormClassifier" if task.is_classification else "TraceNormRegressor"
-    if alpha is None:
-        ridge = options.pop("ridge")
-        return getattr(tracelearn, f"{kind}CV")(**options, **({"ridges": (ridge,)} if ridge else {}))
-    return getattr(tracelearn, kind)(alpha=alpha, **options)
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
@@ -190,8 +182,10 @@ def fit_command(
     modes = read_modes(mode_names, coordinates, shape or source.sample_shape or (), source.modes)
     if time_axis not in ("auto", "none"):
         seen["time_axis"] = mode_number(time_axis, modes, "--time-axis")
-    options = {"loss": loss, "ridge": ridge, "penalty": penalty, "target_mode": target_mode, "tensor_shape": shape}
+    options = {"loss": loss, "penalty": penalty, "target_mode": target_mode, "tensor_shape": shape}
     options |= {"keep_moments": loss != "auto"} | ({} if max_iter is None else {"max_iter": max_iter})
+    options |= {} if strength is None else {"ridge": ridge}
+    search = {"cv": cv, **seen} | ({"ridges": (ridge,)} if ridge else {})
     from tracelearn.cli import learning, progress
     from tracelearn.report.model import gather
 
@@ -205,9 +199,8 @@ def fit_command(
             found = replace(found, confounds=confounding)
         chosen = learning.find_task(found.y, task)
         learning.check_folds(found, cv, chosen)
-        splits = learning.draw_folds(found, cv, chosen)
-        model = _make_model(chosen, strength, options | ({"cv": cv, **seen} if strength is None else {}))
-        facts, evaluation = learning.learn(found, chosen, model, splits, bar)
+        model = make_model(strength, classes=chosen.is_classification, search=search, **options)
+        facts, evaluation = learning.learn(found, chosen, model, learning.draw_folds(found, cv, chosen), bar)
         if modes is not None:
             name_modes(model, modes)
         tracelearn.save(model, out)

@@ -9,6 +9,7 @@ import typer
 
 import tracelearn
 from tracelearn.cli.predict import load_to_predict, predict_all
+from tracelearn.cli.progress import Bar, sparkline
 from tracelearn.cli.shared import (
     AsJson,
     Confounds,
@@ -27,6 +28,7 @@ from tracelearn.cli.shared import (
     write_page,
 )
 from tracelearn.errors import refuse
+from tracelearn.files.header import read_header
 
 __all__ = ["inspect_command"]
 
@@ -64,8 +66,6 @@ def _of_model(model: Any, names: list[str] | None) -> dict[str, Any]:
 
 def _describe(thing: Any, names: list[str] | None, path: Path) -> dict[str, Any]:
     """Gather the facts about a file and what is in it."""
-    from tracelearn.files.header import read_header
-
     header = read_header(path)
     if isinstance(thing, tracelearn.Moments):
         facts = {"weight": float(thing.weight), "n_features": len(thing.x_mean), "n_targets": thing.n_targets}
@@ -93,8 +93,6 @@ def _words(values: dict[str, Any]) -> str:
 
 def _bars(values: list[float]) -> str:
     """Draw singular values as bars that begin at zero."""
-    from tracelearn.cli.progress import sparkline
-
     shown = [value if value > 1e-12 * values[0] else 0.0 for value in values[:_SHOWN]]  # the rest is rounding
     numbers = " ".join(f"{value:.3g}" for value in shown[:5]) + (" ..." if len(values) > 5 else "")
     return f"{sparkline([*shown, 0.0])[:-1]}  {numbers}"
@@ -126,17 +124,14 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
 
 def _evaluate(model: Any, given: Input, *, quiet: bool) -> Any:
     """Predict the samples of a file and compare with the truth."""
-    from tracelearn.cli.progress import Bar
     from tracelearn.report.page import Evaluation
-    from tracelearn.report.scores import compare
 
     confounds, source = given.read_confounds(), given.open()
     with Bar(quiet=quiet) as bar:
         found = predict_all(model, source, bar, confounds=confounds)
     if found.truth is None:
         raise missing_targets(given.data)
-    compared = compare(model, found.check_truth(model), found.prediction)
-    return Evaluation(compared, f"{len(found.truth):,} samples in {Path(given.data).name}")
+    return Evaluation(found.compared(model), f"{len(found.truth):,} samples in {Path(given.data).name}")
 
 
 @reads_samples

@@ -13,6 +13,7 @@ import typer
 from numpy.typing import NDArray
 
 from tracelearn.cli.mistakes import printable
+from tracelearn.cli.progress import Bar
 from tracelearn.cli.shared import (
     Confounds,
     Data,
@@ -27,6 +28,7 @@ from tracelearn.cli.shared import (
     reads_samples,
 )
 from tracelearn.errors import refuse
+from tracelearn.samples.modes import check_file_modes
 
 __all__ = ["Found", "load_to_predict", "predict_all", "predict_command"]
 
@@ -46,25 +48,28 @@ class Found:
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """Name every column of the table."""
-        name = "probability" if self.is_probability else "score"
         columns = {"index": np.arange(len(self.prediction)), **_named("prediction", self.prediction, [])}
-        return columns if self.scores is None else columns | _named(name, self.scores, self.classes)
+        if self.scores is not None:
+            columns |= _named("probability" if self.is_probability else "score", self.scores, self.classes)
+        return columns
 
-    def check_truth(self, model: Any) -> NDArray[Any]:
-        """Return the truth, or refuse targets that the model cannot have been fitted to."""
+    def compared(self, model: Any) -> Any:
+        """Compare with the truth, or refuse targets that the model cannot have been fitted to."""
+        from tracelearn.report.scores import compare
+
         truth, shape, advice = np.asarray(self.truth), self.prediction.shape, "name the target the model was fitted to."
         if hasattr(model, "classes_"):
             got = f"targets of shape {truth.shape}" if truth.ndim != 1 else str(truth[0])
             is_other = truth.ndim != 1 or (truth.dtype.kind in "OSUT") != (self.prediction.dtype.kind in "OSUT")
             refuse(is_other, f"Expected labels such as {self.classes[0]} in the target, got {got}: {advice}")
-            return truth
+            return compare(model, truth, self.prediction)
         is_number, got = truth.dtype.kind in "fiub", f"{truth.dtype} values of shape {truth.shape}: {advice}"
         refuse(truth.shape != shape or not is_number, f"Expected numbers of shape {shape} in the target, got {got}")
         refuse(
             is_number and not np.all(np.isfinite(truth)),
             "Expected finite numbers in the target, got NaN or infinity: leave out such samples.",
         )
-        return truth
+        return compare(model, truth, self.prediction)
 
 
 def _named(name: str, values: NDArray[Any], labels: list[str]) -> dict[str, NDArray[Any]]:
@@ -92,8 +97,6 @@ def predict_all(
         expected != got,
         f"Expected {expected or 'no'} names of confounds, as in fit, got {got or 'none'}: correct --confounds.",
     )
-    from tracelearn.samples.modes import check_file_modes
-
     check_file_modes(source.modes, getattr(model, "modes_", None))
     check_label_memory(np.asarray(getattr(model, "classes_", ())), source.n_samples)
     predictions, scores, truths, count = [], [], [], 0
@@ -145,16 +148,6 @@ def _as_bytes(found: Found, suffix: str) -> bytes:
     return data.getvalue()
 
 
-def _quality(model: Any, found: Found) -> str:
-    """Compare with the truth, where it is known."""
-    if found.truth is None:
-        return ""
-    from tracelearn.report.scores import compare
-
-    name, value, *_ = compare(model, found.check_truth(model), found.prediction).headline
-    return f", {name} {value:.4f}"
-
-
 def load_to_predict(model: Path) -> Any:
     """Load what can predict, or say in one sentence why not."""
     loaded = load_file(model)
@@ -186,18 +179,21 @@ def predict_command(
     reading: dict[str, Any],
 ) -> None:
     """Predict the samples in a file with a model."""
-    is_other = out is not None and out.suffix.lower() not in _SUFFIXES
-    refuse(is_other, f"Expected a file that ends in {', '.join(_SUFFIXES)}, got {out}: name it so.")
+    refuse(
+        out is not None and out.suffix.lower() not in _SUFFIXES,
+        f"Expected a file that ends in {', '.join(_SUFFIXES)}, got {out}: name it so.",
+    )
     given = Input(data, samples, target, reading, confounds=confounds)
     check_out(out, "predictions", force=force, inputs=(model, *given.files))
     check_file(model)
     source, known, loaded = given.open(), given.read_confounds(), load_to_predict(model)
-    from tracelearn.cli.progress import Bar
     from tracelearn.files.models import write_atomically
 
     with Bar(quiet=quiet) as bar:
         found = predict_all(loaded, source, bar, proba=proba, confounds=known)
-    result = f"{len(found.prediction):,} samples predicted{_quality(loaded, found)}"
+    result = f"{len(found.prediction):,} samples predicted"
+    if found.truth is not None:
+        result += ", {} {:.4f}".format(*found.compared(loaded).headline)
     if out is None:
         typer.echo(_as_csv(found), nl=False)
     else:

@@ -141,9 +141,7 @@ def stream_view(console: Any, title: str, measure: str, total: int | None = None
 
 def draw_curve(report: Any, path: Path, measure: str) -> None:
     """Draw the prequential curve and write it to a file, in the format that its name asks for."""
-    from tracelearn.files.models import write_atomically
     from tracelearn.plotting import PrequentialDisplay
-    from tracelearn.plotting.canvas import picture
+    from tracelearn.plotting.canvas import write_picture
 
-    display = PrequentialDisplay.of_curve(report.curve, measure).plot()
-    write_atomically(path, picture(display.ax_, path.suffix.removeprefix("."), dpi=150))
+    write_picture(PrequentialDisplay.of_curve(report.curve, measure).plot().ax_, path, dpi=150)

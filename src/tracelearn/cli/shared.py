@@ -9,10 +9,11 @@ import math
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import numpy as np
@@ -23,6 +24,7 @@ import tracelearn
 from tracelearn.arrays.array_api import available_memory
 from tracelearn.cli.mistakes import as_option, printable
 from tracelearn.errors import InputError, refuse
+from tracelearn.files.header import read_header
 from tracelearn.samples.opening import place_of
 
 __all__ = [
@@ -46,6 +48,7 @@ __all__ = [
     "components_in_words",
     "echo",
     "load_file",
+    "make_model",
     "missing_targets",
     "name_modes",
     "read_alpha",
@@ -53,7 +56,6 @@ __all__ = [
     "read_names",
     "reads_samples",
     "show",
-    "show_table",
     "targets_of",
     "views_in_rows",
     "write_page",
@@ -86,8 +88,6 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors a
 
 def check_file(path: Path) -> None:
     """Refuse what is no file of ours, before what reads models is imported."""
-    from tracelearn.files.header import read_header
-
     refuse(path.is_dir(), f"Expected the file of a model, got the folder {path}: name a file in it.")
     refuse(not path.exists(), f"Expected the file of a model, got {path}, which does not exist: check it.")
     read_header(path)
@@ -151,7 +151,6 @@ def check_out(
 
 def write_page(html: Path, facts: Any, evaluation: Any, model: Path, context: typer.Context) -> None:
     """Write the page of a model, which says where it comes from: its file, and the command that made the page."""
-    from tracelearn.files.header import read_header
     from tracelearn.files.models import write_atomically
     from tracelearn.report.page import render
 
@@ -178,6 +177,16 @@ def read_alpha(text: str) -> float | None:
         not 0.0 <= value < math.inf, f"Expected 'auto' or a number of at least 0 for --alpha, got {text!r}: correct it."
     )
     return value
+
+
+def make_model(
+    alpha: float | str | None, *, classes: bool, search: Mapping[str, Any] = MappingProxyType({}), **options: Any
+) -> Any:
+    """Make a model with this alpha, or, where it is None, one that searches for it, with options of its own."""
+    kind = "TraceNormClassifier" if classes else "TraceNormRegressor"
+    if alpha is None:
+        return getattr(tracelearn, f"{kind}CV")(**options, **search)
+    return getattr(tracelearn, kind)(alpha=alpha, **options)
 
 
 def read_names(text: str | None, shape: Sequence[int]) -> list[str] | None:
@@ -284,17 +293,15 @@ def echo(text: str, *, err: bool = False) -> None:
 
 
 def show(facts: dict[str, Any], rows: dict[str, str], *, as_json: bool, quiet: bool = False) -> None:
-    """Print what was found: for programs as one line of JSON, for people as a table."""
+    """Print what was found: for programs as one line of JSON, for people as a table.
+
+    Of the table names and values are side by side, without those that are empty; a value wraps within its column.
+    """
     if quiet:
         return
     if as_json:
         typer.echo(json.dumps(facts, default=str))
-    else:
-        show_table(rows)
-
-
-def show_table(rows: dict[str, str]) -> None:
-    """Print names and values side by side, without those that are empty; a value wraps within its column."""
+        return
     from rich import console, table, text
 
     lines = table.Table(box=None, pad_edge=False, show_header=False)

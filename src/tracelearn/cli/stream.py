@@ -8,8 +8,10 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from rich.console import Console
 
 import tracelearn
+from tracelearn.cli import progress
 from tracelearn.cli.mistakes import INTERRUPTED, telling
 from tracelearn.cli.shared import (
     Data,
@@ -92,14 +94,12 @@ def stream_command(
     check_apart(checkpoint, "checkpoints", "--checkpoint", given.files)
     check_out(out, "model", force=force, inputs=given.files)
     check_out(figure, "figure", force=force, option="--figure", inputs=(*given.files, out))
-    is_other = figure is not None and figure.suffix.lower() not in _FIGURES
-    refuse(is_other, f"Expected a figure that ends in {', '.join(_FIGURES)}, got {figure}: name it so.")
+    refuse(
+        figure is not None and figure.suffix.lower() not in _FIGURES,
+        f"Expected a figure that ends in {', '.join(_FIGURES)}, got {figure}: name it so.",
+    )
     source = given.open()
     chosen = _task_of(source, task, data)
-    from rich.console import Console
-
-    from tracelearn.cli import progress
-
     kind = tracelearn.TraceNormClassifier if chosen == "classification" else tracelearn.TraceNormRegressor
     model, console = kind(alpha=alpha, forgetting=forgetting), Console(quiet=quiet)
     total = min((count for count in (source.n_samples, max_samples) if count is not None), default=None)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tracelearn.files.models import write_atomically
 from tracelearn.optional import require
 
 __all__ = [
@@ -24,6 +26,7 @@ __all__ = [
     "plain",
     "tick_names",
     "whole_ticks",
+    "write_picture",
 ]
 
 # Blue, vermilion, bluish green, orange, reddish purple, sky blue of Okabe and Ito (2008): neighbours differ most.
@@ -122,6 +125,11 @@ def picture(axes: Any, kind: str, **options: Any) -> bytes:
     figure.savefig(held, format=kind, **options)
     require("matplotlib.pyplot", "plot").close(figure)
     return held.getvalue()
+
+
+def write_picture(axes: Any, path: Path, **options: Any) -> None:
+    """Write a figure to a file, in the format that its name asks for."""
+    write_atomically(path, picture(axes, path.suffix.lower().removeprefix("."), **options))
 
 
 def tick_names(axis: Any, names: Sequence[str], inches: float = 3.0) -> None:
