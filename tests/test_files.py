@@ -27,6 +27,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import tracelearn
 from tracelearn import (
+    Convolutions,
     HierarchicalTraceNormClassifier,
     LaggedRegressor,
     ModePCA,
@@ -544,6 +545,16 @@ WRONG_SECOND = {
     "means on a scale that is text": {"mean_scale_": "1"},
     "no time": {"time_axis_": "last"},
 }
+WRONG_CONVOLUTIONS = {
+    "thresholds of other dilations": {"thresholds_": np.ones((2, 84, 4, 4)), "draws_": np.ones((2, 84, 4, 4))},
+    "waveforms and dilations in another order": {
+        "thresholds_": np.ones((84, 1, 4, 4)),
+        "draws_": np.ones((84, 1, 4, 4)),
+    },
+    "thresholds that are not finite": {"thresholds_": np.full((1, 84, 4, 4), np.nan)},
+    "draws that are text": {"draws_": "lowest"},
+    "dilations that are text": {"dilations_": ["slow"]},
+}
 WRONG_LAGGED = {
     "lags of another number": {"lags_": np.arange(5)},
     "lags that are text": {"lags_": np.array(["a", "b"])},
@@ -559,6 +570,7 @@ WRONG_LAGGED = {
 KINDS = {
     "views": (lambda: Views([("raw", None), ("white", ModeWhitener())]).fit(X), WRONG_VIEWS),
     "second order": (lambda: SecondOrder(0, mean=0.5).fit(X), WRONG_SECOND),
+    "convolutions": (lambda: Convolutions(0).fit(X), WRONG_CONVOLUTIONS),
     "lagged": (lambda: LaggedRegressor(2).fit(X[:, 0, 0], y), WRONG_LAGGED),
     "model": (lambda: TraceNormClassifier(alpha=0.05, loss="logistic").fit(X, labels), WRONG),
     "search": (lambda: TraceNormRegressorCV(alphas=3, cv=3, views=None, ridges=[0.0]).fit(X, y), WRONG_SEARCH),

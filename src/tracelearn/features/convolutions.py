@@ -207,7 +207,8 @@ class Convolutions(TensorTransformer):
 
     def _keep(self, summary: Summary) -> None:
         self.time_axis_, self.dilations_ = self._time(), self._steps()
-        self.thresholds_, self.draws_ = summary.mean[..., 0], summary.mean[..., 1]
+        shape = (len(self.dilations_), len(WAVEFORMS), self._channels, self._n_thresholds)
+        self.thresholds_, self.draws_ = np.moveaxis(summary.mean.reshape(*shape, 2), -1, 0)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Read what was saved; thresholds of before samples were drawn give way to any that are."""
