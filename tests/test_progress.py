@@ -20,6 +20,14 @@ def problem():
     return X, y
 
 
+@pytest.fixture(autouse=True)
+def _interrupts_are_heard():
+    """Tests that run in the background inherit that interrupts are ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def test_one_total_grows_from_nothing_to_the_end_and_never_back(problem, caplog):
     with caplog.at_level(logging.INFO, "tracelearn"):
         TraceNormRegressorCV(verbose=1).fit(*problem)
