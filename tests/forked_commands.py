@@ -71,14 +71,19 @@ def work(request, said):
     os.dup2(said, 1)
     os.dup2(said, 2)
     sys.stdout = sys.stderr = os.fdopen(1, "w")
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.alarm(60)  # what hangs is a failure of its own
     if request["fault"]:
         name, number = request["fault"]
         FAULTS[name](number)
     code = 0
     try:
-        call(*request["call"])
+        # Ctrl-C is heard in here only: before and after, it would end this script instead of the command.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        try:
+            call(*request["call"])
+        finally:
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     except SystemExit as leave:
         code = leave.code or 0
     except BaseException:
@@ -113,6 +118,7 @@ def serve():
     """Answer requests until there are no more."""
     settings.SCALES["quick"] = {"n_train": 300, "n_test": 200, "budget": 0.02, "study_seconds": 0.05}
     warm_up()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # forks inherit it
     for line in iter(sys.stdin.readline, ""):
         heard, said = os.pipe()
         child = os.fork()

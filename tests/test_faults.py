@@ -238,7 +238,9 @@ def test_ctrl_c_at_random_moments_is_one_line_and_keeps_what_was_there(name, for
         code, told = forked.run(
             commands(inputs, before)[name], signal_after=(signal.SIGINT, chance.uniform(0.0, 0.8 * seconds))
         )
-        assert "Traceback" not in told or code == 1  # 1: it came before the command had begun
+        # 1: it came before the command had begun. Python writes "Exception ignored" where nothing can be raised: in a
+        # destructor, or in a callback of another library.
+        assert "Traceback" not in told or code == 1 or "Exception ignored" in told, told
         assert code in (0, 130, 1), told
         if name != "stream":  # which writes the model of what it has seen
             assert_old_or_new(before, old, new)
