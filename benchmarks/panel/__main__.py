@@ -38,6 +38,9 @@ def main() -> None:
     parser.add_argument("--keep", action="store_true", help="keep what the JSON file has of other entries and sets")
     parser.add_argument("--quick", action="store_true", help="the first three sets, to try it out")
     parser.add_argument("--repeats", type=int, default=1, help="repetitions of the outer cross-validation")
+    parser.add_argument(
+        "--first", type=int, default=0, help="the first draw of the outer folds: another has other folds"
+    )
     parser.add_argument("--jobs", type=int, default=2, help="fits at the same time, each with one BLAS thread")
     parser.add_argument("--out", type=Path, default=HERE, help="folder to write to; by default this one")
     options = parser.parse_args()
@@ -48,6 +51,7 @@ def main() -> None:
     found: dict[str, Any] = {
         "quick": options.quick,
         "repeats": options.repeats,
+        "first": options.first,
         "machine": where,
         "sets": {},
         "results": [],
@@ -60,7 +64,7 @@ def main() -> None:
     with Parallel(n_jobs=options.jobs, inner_max_num_threads=1, backend="loky") as parallel:
         for one in chosen(options):
             at = time.perf_counter()
-            results = [result.as_dict() for result in compete(one, options.repeats, parallel, entries)]
+            results = [result.as_dict() for result in compete(one, options, parallel, entries)]
             anew = {(result["data"], result["entry"]) for result in results}
             found["results"] = [r for r in found["results"] if (r["data"], r["entry"]) not in anew] + results
             found["sets"][one.name] = one.sentence()
@@ -90,10 +94,10 @@ def chosen(options: argparse.Namespace) -> Iterator[data.DataSet]:
 
 
 def compete(
-    one: data.DataSet, repeats: int, parallel: Parallel, entries: list[str] | None = None
+    one: data.DataSet, options: argparse.Namespace, parallel: Parallel, entries: list[str]
 ) -> list[protocol.Result]:
     """Run entries on one set."""
-    todo = list(protocol.tasks(one, repeats, entries))
+    todo = list(protocol.tasks(one, options.repeats, entries, options.first))
     found = parallel(delayed(protocol.run)(one, *task) for task in todo)
     grouped: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for (entry, _, _), outcome in zip(todo, found, strict=True):

@@ -44,10 +44,12 @@ def folds(data: DataSet, rows: np.ndarray, count: int, seed: int) -> Folds:
     return list(kind(count, shuffle=True, random_state=seed).split(X, y))
 
 
-def tasks(data: DataSet, repeats: int, entries: list[str] | None = None) -> Iterator[tuple[str, int, int]]:
+def tasks(
+    data: DataSet, repeats: int, entries: list[str] | None = None, first: int = 0
+) -> Iterator[tuple[str, int, int]]:
     """List what is to be run, the outer folds of one entry together; small sets are split more often."""
     for entry in entries or ENTRIES:
-        for repeat in range(max(repeats, DRAWS if len(data.y) <= SMALL else 1)):
+        for repeat in range(first, first + max(repeats, DRAWS if len(data.y) <= SMALL else 1)):
             for fold in range(OUTER):
                 yield entry, repeat, fold
 
