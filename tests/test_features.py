@@ -34,6 +34,7 @@ from tracelearn import (
 from tracelearn.arrays.array_api import to_numpy
 from tracelearn.datasets import make_low_rank_regression
 from tracelearn.features import base, find_time_axis
+from tracelearn.features.convolutions import WAVEFORMS
 
 SHAPE = (4, 3, 5)
 EVERY_PER = ["feature", "global", 0, -1, (0, 2), ()]
@@ -49,6 +50,7 @@ TRANSFORMERS = {
     "second order with lags": SecondOrder(1, keep=2, lags=1, mean=False, shrinkage=0.1),
     "second order of differences": SecondOrder(0, difference=True, reference=None),
     "convolutions": Convolutions(0, thresholds=2),
+    "convolutions without pairs": Convolutions(-1, thresholds=1, pairs=False),
     "views": Views([("raw", None), ("white", ModeWhitener()), ("power", SecondOrder(keep=1))], scale=False),
     "views with weights": Views([("raw", None), ("scaled", TensorStandardScaler("global"))], view_weights=(2, 0.5)),
 }
@@ -690,6 +692,106 @@ def test_convolutions_are_shares_of_times_above_thresholds(series):
         response = np.correlate(padded, stretched, mode="valid")
         expected = [(response > level).mean() for level in view.thresholds_[d, 0, 1]]
         np.testing.assert_allclose(Z[7, 1, d, 0], expected)
+
+
+def test_convolutions_look_at_pairs_of_channels(series):
+    view = Convolutions().fit(series)
+    Z = view.transform(series).reshape(30, 3, len(view.dilations_), 84, 4)
+    units = (series - series.mean(axis=-1, keepdims=True)) / series.std(axis=-1, keepdims=True)
+    # Waveforms 1 and 2 add the next channel and the one after it, 4 and 5 subtract them; channels go round in a circle.
+    for w, later, sign in [(1, 1, 1.0), (2, 2, 1.0), (3, 0, 0.0), (4, 1, -1.0), (5, 2, -1.0), (7, 1, 1.0)]:
+        pair = series[7].std(axis=-1)[:, None] * (units[7] + sign * np.roll(units[7], -later, axis=0))
+        for channel in range(3):
+            response = np.correlate(np.pad(pair[channel], 4, mode="edge"), WAVEFORMS[w], mode="valid")
+            expected = [(response > level).mean() for level in view.thresholds_[0, w, channel]]
+            np.testing.assert_allclose(Z[7, channel, 0, w], expected)
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 4, 20])
+def test_convolutions_have_as_few_entries_as_asked_for(channels, rng):
+    X = rng.standard_normal((5, channels, 200))
+    Z = Convolutions(n_entries=1344).fit_transform(X)[0]
+    least = 84 * channels  # one dilation, one threshold
+    assert max(least, 1344 - 2 * least) <= Z.size <= max(least, 1344)
+    assert Z.size < Convolutions().fit_transform(X)[0].size
+    # Fewer thresholds come before fewer dilations, which are not touched where they are given.
+    assert Convolutions(n_entries=84 * 8 * channels).fit(X).dilations_ == Convolutions(dilations=8).fit(X).dilations_
+    assert len(Convolutions(dilations=3, n_entries=1).fit(X).dilations_) == 3
+
+
+def test_pairs_of_channels_see_how_they_move_together(rng):
+    first = rng.standard_normal((80, 60))
+    second = np.where(np.arange(80)[:, None] % 2, 1.0, -1.0) * first + 0.3 * rng.standard_normal((80, 60))
+    X, y = np.stack([first, 5.0 * second], axis=1), np.arange(80) % 2
+    apart = {}
+    for pairs in (False, True):
+        Z = Convolutions(pairs=pairs).fit_transform(X)
+        apart[pairs] = np.abs(Z[y == 1].mean(axis=0) - Z[y == 0].mean(axis=0)).max()
+    assert apart[False] < 0.1 < 0.3 < apart[True]
+
+
+@pytest.mark.parametrize("factor", [1.0, -3.0, 1e4])
+def test_pairs_that_cancel_are_never_above_a_threshold(factor, series):
+    X = series[:, [0, 0]] * np.array([1.0, factor])[:, None] + np.array([0.0, 7.0])[:, None]
+    view = Convolutions().fit(X)
+    Z = view.transform(X).reshape(30, 2, len(view.dilations_), 84, 4)
+    cancels = view._pairs()[:, 1] == -np.sign(factor)
+    assert cancels.sum() == 21
+    assert not Z[:, :, :, cancels].any()
+
+
+def test_two_channels_about_their_average_are_the_same_in_all_units(rng):
+    X = rng.standard_normal((40, 2, 60))
+    X -= X.mean(axis=1, keepdims=True)  # so that sums of the two are rounding
+    expected = Convolutions().fit_transform(X)
+    found = Convolutions().fit_transform(X * np.array([1e-6, 3.0])[:, None])
+    assert np.mean(np.abs(found - expected)) < 1e-6
+
+
+def test_samples_of_one_shape_and_several_sizes_give_one_threshold_in_any_order(series):
+    X = np.concatenate([series[:10], 2.0 * series[:10], 0.5 * series[:10]])
+    expected = Convolutions().fit(X)
+    for cuts, rows in [([], np.arange(30)[::-1]), ([10], np.arange(30)), ([7, 20], np.arange(30)[::-1])]:
+        found = in_batches(Convolutions(), X[rows], cuts)
+        np.testing.assert_allclose(found.thresholds_, expected.thresholds_)
+
+
+def test_rounding_hardly_ever_draws_other_samples(rng):
+    X = np.cumsum(rng.standard_normal((60, 4, 100)), axis=-1)
+    expected = Convolutions().fit(X).draws_
+    for other in (X.astype(np.float32), 1e3 * X.astype(np.float32), X + 100.0):
+        assert np.mean(np.abs(Convolutions().fit(other).draws_ - expected) > 1e-6) < 0.1
+
+
+def test_a_signal_that_rests_but_for_rounding_rests(series):
+    numbers = np.arange(1.0, 51.0)
+    series[:, 1] = 0.1 * numbers / numbers  # 0.1, and in places the next number
+    assert np.ptp(series[0, 1]) > 0
+    resting = series.copy()
+    resting[:, 1] = 0.1
+    np.testing.assert_array_equal(Convolutions().fit_transform(series), Convolutions().fit_transform(resting))
+
+
+def test_a_channel_that_rests_adds_nothing_to_its_pairs(series):
+    series[:, 1] = 3.1
+    view = Convolutions().fit(series)
+    Z = view.transform(series).reshape(30, 3, len(view.dilations_), 84, 4)
+    other = series.copy()
+    other[:, 1] = -7.0
+    np.testing.assert_array_equal(view.transform(other).reshape(Z.shape), Z)
+    assert Z[:, 0, :, 1].any()  # with the channel that rests
+    assert not Z[:, 1].any()
+
+
+def test_convolutions_that_were_saved_before_there_were_pairs_look_at_single_channels(series):
+    before = Convolutions(pairs=False).fit(series)
+    state = {name: value for name, value in before.__getstate__().items() if name not in ("pairs", "draws_")}
+    loaded = Convolutions.__new__(Convolutions)
+    loaded.__setstate__(state)
+    assert loaded.get_params()["pairs"] is False
+    np.testing.assert_array_equal(loaded.transform(series), before.transform(series))
+    loaded.partial_fit(series)  # its thresholds give way to those that are drawn
+    np.testing.assert_array_equal(loaded.thresholds_, before.thresholds_)
 
 
 def test_a_threshold_of_convolutions_is_a_quantile_of_a_sample(rng):

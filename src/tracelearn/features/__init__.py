@@ -1,7 +1,9 @@
-"""Transformers of samples that are tensors: scaling, logarithms, whitening, compression, second order, and several views at once.
+"""Transformers of samples that are tensors: scaling, logarithms, whitening, compression, second order, convolutions,
+and several views at once.
 
 Invariant: everything learned here adds over batches, centred and merged by the formula of Chan, Golub and LeVeque, so
-``partial_fit`` over any batches ends where ``fit`` on all samples does, to rounding.
+``partial_fit`` over any batches ends where ``fit`` on all samples does, to rounding. Scales of
+``SecondOrder(standardize=True)`` and of ``Views`` are fixed by the first batch.
 """
 
 from tracelearn.features.base import find_time_axis

@@ -27,7 +27,6 @@ from tracelearn.arrays.array_api import (
     as_dtype,
     is_non_numpy,
     move_to,
-    take_rows,
     to_numpy,
     widest,
 )
@@ -307,9 +306,10 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
 
     def _summed(self, T: Array, weight: Array, measure: Measure) -> Summary:
         """Add up a measure of tensors in memory, block by block."""
-        kept = array_namespace(T).nonzero(weight)[0]
+        xp = array_namespace(T)
+        kept = xp.nonzero(weight)[0]
         if kept.shape[0] < T.shape[0]:  # no sample of weight zero is to be the first
-            T, weight = take_rows(T, kept), take_rows(weight, kept)
+            T, weight = xp.take(T, kept, axis=0), xp.take(weight, kept, axis=0)
         summary: Any = None
         with np.errstate(over="ignore", invalid="ignore"):  # judged below
             step = max(1, _BLOCK_BYTES // (8 * self._row_size()))

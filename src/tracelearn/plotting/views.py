@@ -19,6 +19,8 @@ from tracelearn.samples.modes import Mode
 
 __all__ = ["ViewPart", "ViewsDisplay", "counted", "parts_of_model", "view_in_words", "what_was_found"]
 
+_MANY = 20  # names at an axis, which are written small
+
 
 @dataclass(frozen=True, eq=False)
 class ViewPart:
@@ -245,6 +247,7 @@ class ViewsDisplay(Panels):
             title = f"{part.label}: {kind}s"
             display = WeightsDisplay(tensors=[tensors[0]], targets=[title], modes=part.modes, quantity=kind)
             display.plot(axes, slices=[peak[:-2]], colorbar=len(part.modes) > 1)
+            axes.tick_params(axis="x", labelsize="x-small" if len(part.modes[-1].values) > _MANY else "medium")
             if len(part.modes) == 1:
                 axes.get_legend().remove()
                 axes.set_title(title, fontsize="medium")
@@ -254,7 +257,7 @@ class ViewsDisplay(Panels):
         labels = [f"source {k} ({share:.0%})" for k, share in enumerate(shares, start=1)]
         for axes, kind, curves in ((left, "filters", filters), (right, "patterns", patterns)):
             draw_over(part.modes[0], axes, list(curves), labels)
-            axes.tick_params(axis="x", labelsize="x-small" if len(part.modes[0].values) > 20 else "medium")
+            axes.tick_params(axis="x", labelsize="x-small" if len(part.modes[0].values) > _MANY else "medium")
             plain(axes)
             if labels:
                 legend_above(axes, 3)

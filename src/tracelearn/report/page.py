@@ -44,6 +44,7 @@ _COMPUTED = {
     "whitened": "the whitened entries",
     "log": "the logarithms of the entries",
     "convolutions": "the shares of time in which channels follow short waveforms",
+    "few_convolutions": "the shares of time in which channels follow short waveforms",
 }
 
 

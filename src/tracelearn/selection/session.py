@@ -74,6 +74,7 @@ class Kind(NamedTuple):
     channels: float = 0  # at most; zero: it needs no time
     times: int = 0  # at least
     samples: float = math.inf  # at most
+    over: int = -1  # samples: it takes the place of another view where they are more
 
 
 _second_order = partial(SecondOrder, standardize=True, mean=_MEAN)
@@ -90,7 +91,8 @@ VIEWS = {
     "second_order_three_windows": Kind(partial(_difference, windows=3), channels=16),
     "second_order_lags": Kind(partial(_second_order, lags=3), channels=16),
     "second_order_slow_lags": Kind(partial(_second_order, lags=3, lag_step=3), channels=16, times=40),
-    "convolutions": Kind(Convolutions, channels=9, samples=1000),
+    "convolutions": Kind(Convolutions, channels=9, samples=1500),
+    "few_convolutions": Kind(partial(Convolutions, n_entries=1344), channels=4, samples=20_000, over=1500),
 }
 
 # Views of second order are tried, and views added to the best one, as long as one search takes no more multiplications than this.
@@ -109,7 +111,7 @@ def possible_views(
     """List the views that suit n samples, and why.
 
     Logarithms where all entries are positive; whitened modes unless one is very long; where a mode can be time, second order
-    unless samples and entries are many, and convolutions where channels and samples are few.
+    unless samples and entries are many, and convolutions where channels are few: not as many of them where samples are many.
 
     Examples
     --------
@@ -128,7 +130,7 @@ def possible_views(
     times, channels = shape[axis], math.prod(shape) // shape[axis]
     left_out: list[str] = []
     for name, kind in VIEWS.items():
-        if kind.make and channels <= kind.channels and times >= kind.times and n <= kind.samples:
+        if kind.make and channels <= kind.channels and times >= kind.times and kind.over < n <= kind.samples:
             view = kind.make(axis)
             takes_long = isinstance(view, SecondOrder) and _work(n, *view.sizes(channels)) > _MOST_WORK
             (left_out if takes_long else names).append(name)
@@ -324,8 +326,8 @@ class Session:
         """Keep what was found, and say what is best of it."""
         self.tables += tables
         best = max(tables, key=attrgetter("value"))
-        shown = best.means[best.best]  # of classes in blocks known after the search
-        held = f"{shown:.4g} held out, " if math.isfinite(shown) else ""
+        score = best.means[best.best]  # of classes in blocks known after the search
+        held = f"{score:.4g} held out, " if math.isfinite(score) else ""
         self.model._report(f"{what} on {best.candidate.view}: {held}criterion {best.value:.4g}")
 
     def walk(
@@ -375,7 +377,7 @@ def choose(session: Session) -> Table:
     design, tables = session.shown.design(label), []
     if isinstance(session.options.ridges, str) and design.is_square:  # ridges in closed form
         tables.append(walk_ridges(design, label))
-        session.keep(tables[:], "ridge regression")
+        session.keep(tables, "ridge regression")
         few = design.is_small and design.span is None
         progress.pace = _PACE if few and _asks_more(session, tables[0]) else 1.0
         progress.reach(_RIDGES, f"ridge regression on {label}")
@@ -416,9 +418,9 @@ def _by_log_loss(session: Session, best: Table) -> Table:
     design, label = best.design, best.candidate.view
     held = class_scores(best.parts[best.best], design.held, design.weights)
     before = log_losses(held)
-    shown, found = None, {}
+    between, found = None, {}
     if design.samples.n_targets > 2:
-        shown, found["map"] = class_map(held)
+        between, found["map"] = class_map(held)
     other = walk_logistic(design, label)
     if other is not None:
         session.keep([other], "logistic regression")
@@ -433,7 +435,7 @@ def _by_log_loss(session: Session, best: Table) -> Table:
             chosen, least = name, after.mean()
     session.model._report(f"held-out log-loss: {losses}; chosen: {chosen or 'one factor'}")
     if chosen == "map":
-        session.class_map = shown
+        session.class_map = between
     return other if chosen == "logistic" and other is not None else best
 
 
