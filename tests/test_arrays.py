@@ -23,7 +23,7 @@ from tracelearn import (
 )
 from tracelearn.arrays.array_api import block_bytes, is_non_numpy, move_to, place, to_numpy, unique_values, widest
 from tracelearn.datasets import make_low_rank_regression
-from tracelearn.moments import Fold
+from tracelearn.moments import Accumulator
 from tracelearn.penalties import L1, GroupL2, Nuclear
 
 TOL = 1e-10
@@ -250,15 +250,15 @@ def test_moments_are_folded_block_by_block(dtype, lib, monkeypatch):
 
 
 def test_blocks_hold_a_bounded_number_of_bytes_on_every_device(lib, monkeypatch):
-    sizes, add = [], Fold._add_block
-    monkeypatch.setattr(Fold, "_add_block", lambda fold, x, y, w: sizes.append(x.shape[0]) or add(fold, x, y, w))
+    sizes, add = [], Accumulator._add_block
+    monkeypatch.setattr(Accumulator, "_add_block", lambda fold, x, y, w: sizes.append(x.shape[0]) or add(fold, x, y, w))
     assert block_bytes(lib.put(np.zeros(2)), 100) in (100, 512 << 20)
     for dtype, most in ((np.float64, (512 << 20) // 800), (np.float32, 8192)):  # some devices have no double precision
         sizes.clear()
         x_mean, y_mean, gram, cross, square = (
             lib.put(np.zeros(s), dtype) for s in ((100,), (1,), (100, 100), (100, 1), (1,))
         )
-        fold = Fold(0.0, x_mean, y_mean, gram, cross, square)
+        fold = Accumulator(0.0, x_mean, y_mean, gram, cross, square)
         fold.add(lib.put(np.ones((30_000, 100)), dtype), lib.put(np.ones((30_000, 1)), dtype))
         assert sum(sizes) == 30_000
         assert max(sizes) <= most

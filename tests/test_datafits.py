@@ -16,7 +16,7 @@ from scipy import sparse
 
 from tracelearn import Moments, TraceNormClassifier
 from tracelearn.losses import LOSSES, Squared
-from tracelearn.moments import Fold
+from tracelearn.moments import Accumulator
 from tracelearn.penalties import as_penalty
 from tracelearn.problems import sample_loss
 from tracelearn.problems.batch import Finish, Form, Problems, datafit
@@ -485,7 +485,7 @@ def test_what_is_made_once_is_never_changed(name):
     made = [one for one in vars(module).values() if inspect.isclass(one) and dataclasses.is_dataclass(one)]
     assert made
     for one in made:
-        assert one.__dataclass_params__.frozen or one in (Fold, Finish)  # moments, and answers, in the making
+        assert one.__dataclass_params__.frozen or one in (Accumulator, Finish)  # moments, and answers, in the making
 
 
 def test_the_matrix_of_a_fit_is_freed_with_it():

@@ -10,7 +10,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from tracelearn import HierarchicalTraceNormClassifier, Moments, TraceNormClassifier
 from tracelearn.estimators import hierarchy
-from tracelearn.moments import Fold
+from tracelearn.moments import Accumulator
 
 SHAPE = (4, 3, 2)
 NAMES = np.array(["ash", "birch", "cedar", "date", "elm", "fir", "gum"])
@@ -96,8 +96,8 @@ def test_moments_of_classes_with_a_target_are_those_of_the_node():
 def test_the_samples_are_read_once(monkeypatch):
     X, y = samples()
     seen = []
-    original = Fold.add
-    monkeypatch.setattr(Fold, "add", lambda self, X, *rest: seen.append(len(X)) or original(self, X, *rest))
+    original = Accumulator.add
+    monkeypatch.setattr(Accumulator, "add", lambda self, X, *rest: seen.append(len(X)) or original(self, X, *rest))
     HierarchicalTraceNormClassifier().fit(X, y)
     assert sum(seen) == len(X)
 

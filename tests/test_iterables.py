@@ -105,3 +105,16 @@ def test_sparse_blocks_are_filled_in():
     rows = sparse.csr_array(np.eye(5, 4))
     ((found, _, _),) = stream([(rows, np.arange(5.0))]).batches()
     np.testing.assert_array_equal(found, np.eye(5, 4))
+
+
+def test_a_block_of_counts_may_be_all_zeros_but_not_all_blocks(rng):
+    X = rng.standard_normal((200, 4, 3))
+    y = rng.poisson(np.exp(0.5 * X[:, 0, 0])).astype(float)
+    y[50:100] = 0.0
+    parts = [slice(start, start + 50) for start in range(0, 200, 50)]
+    expected = TraceNormRegressor(loss="poisson", alpha=0.05).fit(X, y)
+    found = TraceNormRegressor(loss="poisson", alpha=0.05).fit([(X[part], y[part]) for part in parts])
+    assert_allclose(found.coef_, expected.coef_, atol=1e-10)
+    for wrong, message in ((0.0 * y, "only zeros"), (np.where(y > 0, y, -1.0), "negative")):
+        with pytest.raises(ValueError, match=message):
+            TraceNormRegressor(loss="poisson", alpha=0.05).fit([(X[part], wrong[part]) for part in parts])

@@ -8,7 +8,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from tracelearn import TraceNormClassifier, TraceNormRegressor, load, save, stream
+from tracelearn import TraceNormClassifier, TraceNormRegressor, TraceNormRegressorCV, load, save, stream
 from tracelearn.losses import LOSSES, Loss
 from tracelearn.penalties import ATOMS, L1, Atom, Nuclear, Overlap
 
@@ -179,3 +179,22 @@ def test_an_own_solver_is_a_function_and_what_it_returns_is_certified_as_it_is(s
         model = TraceNormRegressor(alpha=0.01, solver=lazy).fit(X, y)
     assert not model.coef_.any()
     assert model.dual_gap_ > 0.1
+
+
+def test_a_search_compares_predictions_of_a_loss_by_its_link_whether_its_curvature_is_bounded_or_not():
+    bounded = asymmetric()
+
+    @dataclass(frozen=True)
+    class Unbounded(bounded):
+        name: ClassVar[str] = "unbounded"
+        curvature: ClassVar[float | None] = None
+
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((80, 3, 4))
+        y = X[:, 0] @ rng.standard_normal(4) + 0.5 * rng.standard_normal(80) + 100.0
+        chosen = []
+        for loss in (bounded(), Unbounded()):
+            model = TraceNormRegressorCV(loss=loss, alphas=(0.3, 0.1, 0.03), views=None, cv=3, tol=1e-9).fit(X, y)
+            chosen.append((model.alpha_, model.best_score_))
+        np.testing.assert_allclose(*chosen, atol=1e-6)

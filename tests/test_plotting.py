@@ -561,6 +561,9 @@ def test_convolutions_are_drawn_over_waveforms_and_thresholds():
     assert [mode.name for mode in part.modes] == ["side × sensor and dilation", "waveform and threshold"]
     np.testing.assert_allclose(part.coef[0], model.coef_by_view_["convolutions"][0])
     assert display.axes_[0].get_title().startswith("convolutions: weights")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # where names leave no room for axes
+        display.figure_.canvas.draw()
     assert "of waveform" in what_was_found(model)["convolutions"]
 
 

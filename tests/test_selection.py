@@ -29,7 +29,7 @@ from tracelearn import (
 )
 from tracelearn.datasets import make_low_rank_regression, make_rank_tensors
 from tracelearn.losses import Squared
-from tracelearn.moments import Fold
+from tracelearn.moments import Accumulator
 from tracelearn.samples.samples import Block, Samples
 from tracelearn.selection import search, session
 from tracelearn.selection.folds import Design, Folds
@@ -115,8 +115,8 @@ def test_ridge_alone_is_ridge_regression(problem, case, fit_intercept):
 
 def test_the_samples_are_read_once(problem, monkeypatch):
     X, y = problem
-    counted, add = [], Fold.add
-    monkeypatch.setattr(Fold, "add", lambda self, X, *rest: (counted.append(len(X)), add(self, X, *rest))[1])
+    counted, add = [], Accumulator.add
+    monkeypatch.setattr(Accumulator, "add", lambda self, X, *rest: (counted.append(len(X)), add(self, X, *rest))[1])
     TraceNormRegressorCV(cv=3, views=None).fit(X, y)
     assert sum(counted) == len(X)
 
@@ -503,10 +503,31 @@ def test_second_order_is_tried_only_where_a_mode_can_be_time():
     assert "second_order_slow_lags" in possible_views((2, 3, 100), "auto")[0]
 
 
-def test_convolutions_are_tried_where_channels_and_samples_are_few():
-    assert "convolutions" in possible_views((2, 3, 100), "auto", n=300)[0]
-    assert "convolutions" not in possible_views((2, 3, 100), "auto", n=5000)[0]
-    assert "convolutions" not in possible_views((16, 100), "auto", n=300)[0]
+@pytest.mark.parametrize(
+    ("shape", "n", "expected"),
+    [
+        ((2, 3, 100), 300, ["convolutions"]),
+        ((16, 100), 300, []),
+        ((1, 100), 1500, ["convolutions"]),
+        ((1, 100), 1501, ["few_convolutions"]),
+        ((4, 100), 5000, ["few_convolutions"]),
+        ((2, 3, 100), 5000, []),
+        ((1, 100), 50_000, []),
+    ],
+)
+def test_convolutions_are_tried_where_channels_are_few_and_fewer_of_them_where_samples_are_many(shape, n, expected):
+    assert [view for view in possible_views(shape, "auto", n=n)[0] if "convolutions" in view] == expected
+
+
+def test_many_short_series_are_told_apart_by_a_wave_at_no_fixed_place():
+    rng = np.random.default_rng(0)
+    y, X = np.arange(1600) % 2, rng.normal(size=(1600, 1, 64))
+    for sample, label, at in zip(X, y, rng.integers(50, size=1600), strict=True):
+        sample[0, at : at + 9] += (3.0 if label else -3.0) * np.sin(np.linspace(0, 2 * np.pi, 9))
+    model = TraceNormClassifierCV().fit(X[:1510], y[:1510])
+    assert "few_convolutions" in model.view_
+    assert model.views_["few_convolutions"].transform(X[:1])[0].size <= 1344
+    assert model.score(X[1510:], y[1510:]) > 0.95
 
 
 def test_modes_are_whitened_unless_one_is_so_long_that_its_covariance_fills_the_machine():

@@ -187,7 +187,7 @@ def test_what_asks_more_of_moments_than_a_model_gets_exact_ones(options, monkeyp
 
 
 def folded(X, y, single):
-    fold = moments.Fold.empty(X.shape[1], 1, X)
+    fold = moments.Accumulator.empty(X.shape[1], 1, X)
     fold.single = single
     return fold.add(X, y[:, None], np.linspace(0.5, 1.5, len(y))).freeze()
 

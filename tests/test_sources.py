@@ -557,7 +557,9 @@ def test_an_npz_whose_directory_lies_as_well_is_refused(tmp_path, compression):
     if compression == zipfile.ZIP_STORED:
         raw = raw[: entry + 24] + lie + raw[entry + 28 :]
     path.write_bytes(raw)
-    with pytest.raises(ValueError, match=r"^Expected 'X' of .* got at most \d+: the file is damaged"):
+    # Newer versions of Python find that entries overlap before we count.
+    refused = r"^Expected ('X' of .* got at most \d+: the file is damaged|a whole file .* Overlapped entries)"
+    with pytest.raises(ValueError, match=refused):
         open_source(path, target=None)
 
 

@@ -220,6 +220,6 @@ def test_samples_of_single_precision_are_widened_block_by_block(little_memory, m
 @pytest.mark.usefixtures("little_memory")
 def test_a_search_makes_no_square_matrix_where_none_fits(monkeypatch):
     X, y = low_rank(300, noise=0.1)
-    monkeypatch.setattr("tracelearn.moments.Fold.empty", lambda *args: pytest.fail("moments were asked for"))
+    monkeypatch.setattr("tracelearn.moments.Accumulator.empty", lambda *args: pytest.fail("moments were asked for"))
     model = TraceNormRegressorCV(alphas=4, cv=3, views=None).fit(X, y)
     assert model.score(X, y) > 0.5

@@ -71,7 +71,10 @@ class Loss:
             LOSSES[cls.name] = cls
 
     def check_target(self, y: Array) -> None:
-        """Refuse targets that the loss has no value for."""
+        """Refuse targets that the loss has no value for, in one block of samples."""
+
+    def check_mean(self, y_mean: Array) -> None:
+        """Refuse targets of all samples whose mean (K,) no model predicts."""
 
     def encode(self, members: Array) -> Array:
         """Code classes, given as columns (n, n_classes) of zeros and ones: -1 and 1, one column for two classes."""
@@ -440,12 +443,14 @@ class Poisson(Loss):
     for_numbers: ClassVar[bool] = True
 
     def check_target(self, y: Array) -> None:
-        """Refuse negative numbers, and targets that are all zero, whose best intercept is minus infinity."""
-        xp = array_namespace(y)
-        if bool(xp.any(y < 0)) or not bool(xp.all(xp.any(y > 0, axis=0))):
-            raise ValueError(
-                "Expected counts for loss='poisson', not negative and not all zero, got others: choose another loss."
-            )
+        """Refuse negative numbers."""
+        if bool(array_namespace(y).any(y < 0)):
+            raise ValueError("Expected counts for loss='poisson', got negative numbers: choose another loss.")
+
+    def check_mean(self, y_mean: Array) -> None:
+        """Refuse targets that are all zero, whose best intercept is minus infinity."""
+        if not bool(array_namespace(y_mean).all(y_mean > 0)):
+            raise ValueError("Expected counts for loss='poisson', got only zeros: choose another loss.")
 
     def inverse_link(self, z: Array) -> Array:
         """Evaluate ``exp(z)``."""

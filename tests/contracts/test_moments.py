@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tracelearn import Moments
 from tracelearn.arrays.tensors import grid_trace, kronecker
-from tracelearn.moments import Fold
+from tracelearn.moments import Accumulator
 
 FIELDS = ("weight", "x_mean", "y_mean", "gram", "cross", "target_sq")
 
@@ -309,7 +309,7 @@ def test_blocks_whose_means_drift_lose_no_digits(sizes, jump, weighted, rng):
     X = np.concatenate([rng.standard_normal((size, 5)) + k * jump for k, size in enumerate(sizes)])
     y = X[:, :1] + rng.standard_normal((len(X), 1))
     weight = rng.uniform(0.1, 2.0, len(X)) if weighted else np.ones(len(X))
-    fold = Fold.empty(5, 1)
+    fold = Accumulator.empty(5, 1)
     for block in np.split(np.arange(len(X)), np.cumsum(sizes)[:-1]):
         fold.add(X[block], y[block], weight[block] if weighted else None)
     found = fold.freeze()

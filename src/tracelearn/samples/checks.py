@@ -126,7 +126,7 @@ def check_range(values: Array, name: str) -> None:
 
 
 def read_numbers(values: Any, name: str, meaning: str) -> tuple[float, ...]:
-    """Read a short sequence of numbers, a parameter such as mode weights."""
+    """Read a short sequence of numbers, a parameter such as ``tensor_shape``."""
     try:
         return tuple(float(value) for value in values)
     except (TypeError, ValueError):

@@ -30,7 +30,7 @@ from tracelearn.arrays.array_api import (
 from tracelearn.arrays.linalg import mode_scales
 from tracelearn.confounds import Regression
 from tracelearn.errors import InputError
-from tracelearn.moments import Fold, Moments
+from tracelearn.moments import Accumulator, Moments
 from tracelearn.samples.checks import check_finite, check_range, read_confounds
 
 __all__ = ["Again", "Block", "Local", "PerBlock", "Raw", "Samples", "as_raw", "is_dask", "is_named", "unnamed"]
@@ -162,7 +162,10 @@ def is_named(X: Any) -> bool:
 
 
 def unnamed(X: Any, y: Any = None, known: Any = None) -> tuple[Any, Any, Any]:
-    """Take names off samples: return an array, targets and modes; samples without names stay, and have no modes."""
+    """Take names off samples: return an array, targets and modes; samples without names stay, and have no modes.
+
+    With ``y`` of None epochs of MNE give their events; pass 0 where no targets are wanted.
+    """
     if not is_named(X):
         return X, y, None
     from tracelearn.samples.modes import read_named  # noqa: PLC0415 - it knows all kinds
@@ -179,8 +182,6 @@ def as_raw(X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = No
         found = as_raw(X, y, sample_weight, None, known)
         n = np.shape(found.first_samples())[0] if found.in_memory else found.n_samples
         return replace(found, confounds=read_confounds(confounds, n))
-    if isinstance(X, Raw):
-        return X
     if type(X) is not np.ndarray or X.dtype == object:
         if is_named(X):
             values, y, modes = unnamed(X, y, known)
@@ -256,11 +257,11 @@ class Block:
         weight = array_namespace(self.Y).ones_like(self.Y[:, 0]) if self.weight is None else self.weight
         return replace(self, X=as_dtype(self.X, self.Y.dtype), weight=weight)
 
-    def add_to(self, fold: Fold | None, shape: tuple[int, ...], *, single: bool = False) -> Fold:
+    def add_to(self, fold: Accumulator | None, shape: tuple[int, ...], *, single: bool = False) -> Accumulator:
         """Add the samples, and their confounds as features after theirs, to moments in the making, or begin these."""
         xp, X = array_namespace(self.Y), self.X
         X = X if self.confounds is None else xp.concat([as_dtype(X, self.Y.dtype), self.confounds], axis=1)
-        fold = replace(Fold.empty(X.shape[1], self.Y.shape[1], X), single=single) if fold is None else fold
+        fold = replace(Accumulator.empty(X.shape[1], self.Y.shape[1], X), single=single) if fold is None else fold
         if X.shape[0] == 0:
             return fold
         with np.errstate(over="ignore", invalid="ignore"):  # judged below, by a look at p numbers instead of n p
@@ -365,7 +366,7 @@ class Samples:
 
     def in_small_blocks(self) -> Samples:
         """Cut samples in memory into blocks that stay in cache."""
-        if not self.in_memory or self.rows is None:
+        if self.rows is None:
             return self
         (block,) = self.blocks
         rows = max(_BLOCK_ROWS, block_bytes(block.X, _BLOCK_BYTES) // (8 * self.n_features))
@@ -393,7 +394,10 @@ class Samples:
         return cut if block.X.dtype == block.Y.dtype else replace(cut, in_memory=False)
 
     def total(self, term: Term, scores: PerBlock | None = None) -> Any:
-        """Sum a function of rows, targets, shares (weights that sum to one) and scores over all blocks, in one pass."""
+        """Sum a function of rows, targets, shares (weights that sum to one) and scores over all blocks, in one pass.
+
+        Without scores the targets take their place, so that every term has four arguments.
+        """
         columns, whole = self.columns, self.weight
 
         def part(block: Block, z: Array | None = None) -> Any:
@@ -413,10 +417,10 @@ class Samples:
         """Learn how the confounds explain the samples, about the means of both or about zero."""
         p, q = self.n_features, self.n_confounds
 
-        def add(block: Block, fold: Fold | None) -> Fold:
-            return (fold or Fold.empty(q, p, block.confounds)).add(block.confounds, block.X, block.weight)
+        def add(block: Block, fold: Accumulator | None) -> Accumulator:
+            return (fold or Accumulator.empty(q, p, block.confounds)).add(block.confounds, block.X, block.weight)
 
-        moments: Moments = self.execution.folded(add, Fold.freeze, self.blocks)
+        moments: Moments = self.execution.folded(add, Accumulator.freeze, self.blocks)
         return Regression.of(moments if centre else moments.uncentred())
 
     def residual(self, regression: Regression | None) -> Samples:
@@ -433,15 +437,15 @@ class Samples:
         """
         add = partial(Block.add_to, shape=self.shape, single=single)
         if past is not None and isinstance(self.execution, Local):  # elsewhere every block begins at nothing
-            return self.execution.folded(add, Fold.freeze, self.blocks, Fold.thaw(past))  # type: ignore[no-any-return]
-        found: Moments = self.execution.folded(add, Fold.freeze, self.blocks)
+            return self.execution.folded(add, Accumulator.freeze, self.blocks, Accumulator.thaw(past))  # type: ignore[no-any-return]
+        found: Moments = self.execution.folded(add, Accumulator.freeze, self.blocks)
         return found if past is None else past + found
 
     def moments_of_parts(self, masks: Sequence[Array]) -> list[Moments]:
         """Summarise some parts of the samples, each given as a mask (n,), in one pass."""
         shape = self.shape
 
-        def add(block: Block, folds: list[Fold] | None) -> list[Fold]:
+        def add(block: Block, folds: list[Accumulator] | None) -> list[Accumulator]:
             added = []
             for k, mask in enumerate(masks):
                 part = block.take(np.flatnonzero(mask[block.first : block.first + block.X.shape[0]]))
@@ -477,9 +481,9 @@ class Samples:
         return replace(self._mapped(lambda block: replace(block, X=function(block.X))), shape=shape)
 
 
-def _frozen(folds: list[Fold]) -> tuple[Moments, ...]:
+def _frozen(folds: list[Accumulator]) -> tuple[Moments, ...]:
     """Freeze folds; tuples add up element by element."""
-    return tuple(map(Fold.freeze, folds))
+    return tuple(map(Accumulator.freeze, folds))
 
 
 def label_counts(y: Any, weight: Any) -> LabelCount:

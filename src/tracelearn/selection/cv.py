@@ -35,7 +35,7 @@ from tracelearn.samples.scikit_learn import (
     with_callbacks,
 )
 from tracelearn.selection.folds import Design, Folds, folds_of
-from tracelearn.selection.found import SHOWN, FoundModel
+from tracelearn.selection.found import OF_SAMPLES, SHOWN, FoundModel
 from tracelearn.selection.search import Judge, Table, class_scores, cv_results, factors, rising_end
 from tracelearn.selection.session import Progress, Session, Shown, View, choose
 
@@ -62,7 +62,7 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
         "mode_weights": ["array-like", StrOptions({"auto"}), None],
         "target_mode": ["boolean", StrOptions({"auto"})],
         "cv": ["cv_object"],
-        "scoring": [StrOptions(set()), callable, str, None],
+        "scoring": [callable, str, None],
         "one_standard_error": ["boolean"],
         "max_time": [Interval(Real, 0, None, closed="neither"), None],
         "n_jobs": [Integral, None],
@@ -251,7 +251,7 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
         model, chosen = self.best_estimator_, best.candidate
         for name in ("view_shares_", "calibration_", "class_map_", *SHOWN):
             self.__dict__.pop(name, None)
-            source = session.model if name in SHOWN[:4] else model
+            source = session.model if name in OF_SAMPLES else model
             if name in SHOWN and hasattr(source, name):
                 setattr(self, name, getattr(source, name))
         if session.view_shares is not None:
@@ -357,7 +357,8 @@ class TraceNormRegressorCV(MultiOutputMixin, RegressorMixin, SelectionCV):
         Transforms of the samples: "raw" (none), "log" (if all entries are positive), "whitened" (every mode, by half),
         "second_order" (covariances of channels over time), "second_order_difference", "second_order_lags" and
         "second_order_slow_lags" (the same with differences or delayed copies of the signals), "second_order_two_windows" and
-        "second_order_three_windows" (in each window), "convolutions" (how much of the time signals follow short waveforms).
+        "second_order_three_windows" (in each window), "convolutions" (how much of the time signals follow short waveforms),
+        "few_convolutions" (at fewer speeds, where samples are many).
         "auto" tries all that suit the samples; a list tries those in it. Views that improve predictions enter one convex
         problem, each with its own norm. "raw+whitened" sets such a problem by hand, "raw+whitened 1:0.5" also its strengths.
         None is "raw".

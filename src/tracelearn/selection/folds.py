@@ -59,9 +59,9 @@ class Folds:
         self.index = np.zeros(self.inside.shape, dtype=int)
         self.index[self.inside] = np.concatenate(list(map(itemgetter(1), splits)))
         self.are_alike = bool(self.sizes.max() <= _PADDED * self.sizes.mean())
-        self.leaves_none_out = bool(np.all(self.masks[0] ^ self.masks[1]))
+        self.uses_all = bool(np.all(self.masks[0] ^ self.masks[1]))
         # The fold (n,) that holds each sample out, where every sample is held out exactly once.
-        once = self.leaves_none_out and bool(np.all(np.sum(self.masks[1], axis=0) == 1))
+        once = self.uses_all and bool(np.all(np.sum(self.masks[1], axis=0) == 1))
         self.fold_of = np.argmax(self.masks[1], axis=0) if once else None
 
     def among(self, chosen: Array) -> Folds:
@@ -182,7 +182,7 @@ class Principal:
         which takes longer.
         """
         samples, folds, fit_intercept = design.reduced, design.folds, design.fit_intercept
-        if samples.rows is None or samples.n_confounds or not design.is_square or not folds.leaves_none_out:
+        if samples.rows is None or samples.n_confounds or not design.is_square or not folds.uses_all:
             return None
         (block,) = samples.blocks
         xp = array_namespace(block.X)
@@ -427,7 +427,7 @@ class Design:
         link, count = self.loss.inverse_link, W.shape[1] // self.samples.n_targets
         # Predictions of all folds are compared about one common mean: what folds differ in by their intercepts alone
         # says nothing about how well samples are told apart. With a link the intercept belongs to the prediction.
-        linked, scores = self.loss.curvature is None, None
+        linked, scores = type(self.loss).inverse_link is not Loss.inverse_link, None
         shift = b if linked else -(W @ centre)
         if isinstance(held, Moments):
             rows, cross = W[0, ...], xp.concat([held.cross] * count, axis=1)

@@ -21,19 +21,12 @@ from tracelearn.samples.samples import is_dask, is_named, unnamed
 from tracelearn.samples.scikit_learn import check_feature_names
 from tracelearn.selection.session import parts_of
 
-__all__ = ["SHOWN", "FoundModel"]
+__all__ = ["OF_SAMPLES", "SHOWN", "FoundModel"]
 
-# What the model has learned and is shown here too.
-SHOWN = (
-    "n_features_in_",
-    "feature_names_in_",
-    "modes_",
-    "classes_",
-    "intercept_",
-    "n_iter_",
-    "objective_",
-    "dual_gap_",
-)
+# What the model knows of samples and what it has learned, which is shown here too.
+OF_SAMPLES = ("n_features_in_", "feature_names_in_", "modes_", "classes_")
+LEARNED = ("intercept_", "n_iter_", "objective_", "dual_gap_")
+SHOWN = OF_SAMPLES + LEARNED
 
 
 def _goes_on(estimator: Any) -> bool:
@@ -151,9 +144,8 @@ class FoundModel(NamedWeights, TensorInput):
         """Show samples as the model sees them; flat ones get their shape back first."""
         shape = () if is_named(X) else tuple(getattr(X, "shape", ()))[1:]
         if shape and shape not in (self.sample_shape_, (math.prod(self.sample_shape_),)):
-            raise other_shape(
-                self, shape
-            )  # in our own name, not in that of a transformer or of the model that was found
+            # In our own name, not in that of a transformer or of the model that was found.
+            raise other_shape(self, shape)
         if self.features_ is None:
             return X
         features, (X, _, _) = self.features_, unnamed(X, 0, getattr(self, "modes_", None))
@@ -178,6 +170,6 @@ class FoundModel(NamedWeights, TensorInput):
         """Learn from more samples with everything that was chosen fixed (with ``keep_moments``)."""
         check_is_fitted(self)
         self.best_estimator_.partial_fit(self._seen(X), y, sample_weight=sample_weight, confounds=confounds)
-        for shown in SHOWN[4:]:
+        for shown in LEARNED:
             setattr(self, shown, getattr(self.best_estimator_, shown))
         return self

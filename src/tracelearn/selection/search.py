@@ -326,7 +326,7 @@ def _jobs(
             top = xp.asarray(np.tile(np.repeat(largest, each), F), **kind)
             tops[begin : begin + len(own)] = to_numpy(top)[: each * len(own) : each]
             points = walk(Group(rough, exact, norm, top, F * len(own) / (len(candidates) * design.folds.count)))
-            yield delayed(found.judge)(folds, list(range(begin, begin + len(own))), points)
+            yield delayed(found.fill)(folds, list(range(begin, begin + len(own))), points)
 
 
 def path(
@@ -371,7 +371,7 @@ def walk_ridges(design: Design, view: str) -> Table:
     """Try ridge regression alone, squared loss only; ridges are shares of the total variance of the features."""
     ridges = RIDGES * (design.source.variance or 1.0)
     found = _Found(design, len(ridges), 1)
-    found.judge(range(design.folds.count), [0], ridge_path(design, ridges))
+    found.fill(range(design.folds.count), [0], ridge_path(design, ridges))
     kept = found.scores[:, 0], found.parts[:, 0], found.statistics[:, 0]
     return Table(Candidate(view), design, np.zeros(len(ridges)), ridges, *kept)
 
@@ -408,7 +408,7 @@ def walk_logistic(design: Design, view: str) -> Table | None:
     None too where a fold leaves no sample of some class to learn from: intercepts would go to infinity.
     What selects among ridges is the held-out log-loss.
     """
-    if not design.is_small or design.judge is None:
+    if not design.is_small:
         return None
     (block,) = design.reduced.blocks
     X, codes, xp = block.X, block.Y, array_namespace(block.X)
@@ -424,7 +424,7 @@ def walk_logistic(design: Design, view: str) -> Table | None:
     for both in softmax_regression(X, Y, shares, ridges.tolist(), fit_intercept=design.fit_intercept):
         A = both[..., 1:] - both[..., :1] if two else both
         points.append((xp.reshape(xp.matrix_transpose(A[:, :-1, :]), (-1, X.shape[1])), xp.reshape(A[:, -1, :], (-1,))))
-    found.judge(range(design.folds.count), [0], points)
+    found.fill(range(design.folds.count), [0], points)
     losses = np.empty(len(ridges))
     for a, parts in enumerate(found.parts[:, 0]):
         losses[a] = design.weights @ log_losses(class_scores(parts, design.held, design.weights))
@@ -450,7 +450,7 @@ class _Found:
         # The mean of all samples.
         self.centre = whole.centre if design.is_square else whole.x_mean + getattr(whole, "origin", 0.0)
 
-    def judge(self, folds: Sequence[int], own: list[int], points: Iterable[tuple[Array, Array]]) -> None:
+    def fill(self, folds: Sequence[int], own: list[int], points: Iterable[tuple[Array, Array]]) -> None:
         """Judge the models along a path, some folds of some candidates: rows of coordinates (folds x candidates x K, r).
 
         As many points at once as are no large batch: few large products instead of many small ones.
@@ -470,10 +470,10 @@ class _Found:
                 some_folds = slice(k, k + together)
                 part, offset = xp.moveaxis(W[:, some_folds, ...], 1, 0), xp.moveaxis(b[:, some_folds, :], 1, 0)
                 part = xp.reshape(part, (together, -1, part.shape[-1]))
-                self._judge_part(folds[k] // together, at, part, xp.reshape(offset, (together, -1)))
+                self._fill_part(folds[k] // together, at, part, xp.reshape(offset, (together, -1)))
             first += len(some)
 
-    def _judge_part(self, h: int, at: tuple[slice, list[int]], rows: Array, offset: Array) -> None:
+    def _fill_part(self, h: int, at: tuple[slice, list[int]], rows: Array, offset: Array) -> None:
         """Judge models on one part of what is held out: rows of coordinates (G, points x candidates x K, r), intercepts."""
         design, held, xp, (points, own) = self.design, self.design.held[h], array_namespace(rows), at
         G, C, K = rows.shape[0], len(own), design.samples.n_targets
