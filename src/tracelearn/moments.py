@@ -28,7 +28,7 @@ from tracelearn.arrays.array_api import (
 )
 from tracelearn.arrays.linalg import weighted_gram
 
-__all__ = ["Fold", "Moments"]
+__all__ = ["Accumulator", "Moments"]
 
 # Rows are centred block by block, so the data are never copied whole: on a processor in a buffer that stays in cache,
 # elsewhere in blocks large enough to keep the device busy.
@@ -83,7 +83,7 @@ class Moments:
     @classmethod
     def zero(cls, n_features: int, n_targets: int = 1, *, like: Array | None = None) -> Moments:
         """Make the moments of no sample at all, the neutral element of ``+``."""
-        return Fold.empty(n_features, n_targets, like).freeze()
+        return Accumulator.empty(n_features, n_targets, like).freeze()
 
     @classmethod
     def of(cls, X: Array, y: Array, sample_weight: Array | None = None) -> Moments:
@@ -96,7 +96,7 @@ class Moments:
         sample_weight : array of shape (n,), not negative, or None for ones
         """
         y = y[:, None] if y.ndim == 1 else y
-        return Fold.empty(math.prod(X.shape[1:]), y.shape[1], X).add(X, y, sample_weight).freeze()
+        return Accumulator.empty(math.prod(X.shape[1:]), y.shape[1], X).add(X, y, sample_weight).freeze()
 
     @classmethod
     def total(cls, parts: Sequence[Moments]) -> Moments:
@@ -139,7 +139,7 @@ class Moments:
     def updated(self, X: Array, y: Array, sample_weight: Array | None = None) -> Moments:
         """Add samples: ``self + Moments.of(X, y, sample_weight)``, with one p by p array less."""
         y = y[:, None] if y.ndim == 1 else y
-        return Fold.thaw(self).add(X, y, sample_weight).freeze()
+        return Accumulator.thaw(self).add(X, y, sample_weight).freeze()
 
     def __add__(self, other: Moments) -> Moments:
         _check_alike(self, other)
@@ -261,7 +261,7 @@ class Moments:
 
 
 @dataclass
-class Fold:
+class Accumulator:
     """Moments in the making, the one mutable object of this module: owns its arrays and buffers until it freezes."""
 
     weight: float
@@ -277,7 +277,7 @@ class Fold:
     _excess: list[Any] = field(default_factory=list)
 
     @classmethod
-    def empty(cls, n_features: int, n_targets: int, like: Array | None = None) -> Fold:
+    def empty(cls, n_features: int, n_targets: int, like: Array | None = None) -> Accumulator:
         """Begin with no sample."""
         xp: Any = np if like is None else array_namespace(like)
         # Double precision wherever the library and the device have it: sums of many small terms need it.
@@ -292,7 +292,7 @@ class Fold:
         )
 
     @classmethod
-    def thaw(cls, moments: Moments) -> Fold:
+    def thaw(cls, moments: Moments) -> Accumulator:
         """Go on from moments, which stay as they are."""
         gram = array_namespace(moments.gram).asarray(moments.gram, copy=True)
         return cls(moments.weight, moments.x_mean, moments.y_mean, gram, moments.cross, moments.target_sq)
@@ -303,7 +303,7 @@ class Fold:
             self._settle()
         return Moments(self.weight, self.x_mean, self.y_mean, self.gram, self.cross, self.target_sq)
 
-    def add(self, X: Array, y: Array, sample_weight: Array | None = None) -> Fold:
+    def add(self, X: Array, y: Array, sample_weight: Array | None = None) -> Accumulator:
         """Add samples (n, ...), targets (n, K) and weights (n,)."""
         xp = array_namespace(X)
         p = self.x_mean.shape[0]
@@ -323,7 +323,7 @@ class Fold:
     def _add_block(self, x: Array, y: Array, weight: Array | None) -> None:
         """Add a block: one that weighs no more than all before about their mean, any other about its own.
 
-        The first is off its own mean by some step, of which the correction takes back at most half the square: no digits are
+        The former is off its own mean by some step, of which the correction takes back at most half the square: no digits are
         lost, and the block is passed over once less than to centre it. In single precision every block is centred, since there
         what is taken back would be digits that are lost.
         """
@@ -369,7 +369,7 @@ class Fold:
         self.y_mean = self.y_mean + total / merged * y_step
         self.weight = merged
 
-    def _add_sparse(self, X: Any, y: Array, sample_weight: Array | None) -> Fold:
+    def _add_sparse(self, X: Any, y: Array, sample_weight: Array | None) -> Accumulator:
         """Add sparse rows without filling in their zeros, where that is faster and loses no digits."""
         weight = np.ones(X.shape[0]) if sample_weight is None else sample_weight
         total = float(np.sum(weight))

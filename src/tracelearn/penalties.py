@@ -57,7 +57,9 @@ class Split:
     """How a weight tensor is shared out over the terms of a penalty.
 
     ``parts`` has shape (M, B, I1, ..., IN), one for each term; ``duals`` the same shape or, where all parts share one force,
-    (1, B, I1, ..., IN). ``anchors`` are the parts before their proximal step, over-relaxed. ``Blocks`` holds tuples of these.
+    (1, B, I1, ..., IN). ``anchors`` are where the next iteration goes on from: for an overlap what the parts are
+    proximal points of, for a latent norm the parts, over-relaxed, for Douglas-Rachford splitting its state. ``Blocks`` holds
+    tuples of these.
     """
 
     parts: Any
@@ -143,9 +145,8 @@ class Atom:
     """
 
     name: ClassVar[str]
-    is_transposable: ClassVar[bool] = (
-        False  # whether the two modes of a matrix have one norm: then terms of both are one
-    )
+    # Whether the two modes of a matrix have one norm: then terms of both are one.
+    is_transposable: ClassVar[bool] = False
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -5,7 +5,6 @@ Nothing here moves an array from one library or device to another unless its nam
 
 from __future__ import annotations
 
-import copy
 import os
 import sys
 from pathlib import Path
@@ -36,10 +35,8 @@ __all__ = [
     "Array",
     "array_namespace",
     "as_dtype",
-    "at_host",
     "available_memory",
     "block_bytes",
-    "dense",
     "detached",
     "dtype_name",
     "free_memory",
@@ -50,7 +47,6 @@ __all__ = [
     "multiplies_singles_faster",
     "place",
     "same_place",
-    "take_rows",
     "to_numbers",
     "to_numpy",
     "unique_values",
@@ -94,20 +90,9 @@ def is_non_numpy(X: Any) -> bool:
 
 def is_sparse(X: Any) -> bool:
     """Whether X is a sparse array or matrix of SciPy."""
-    scipy_sparse = sys.modules.get(
-        "scipy.sparse"
-    )  # who has such an array has imported it; commands that fail early need not
+    # Who has such an array has imported it; commands that fail early need not.
+    scipy_sparse = sys.modules.get("scipy.sparse")
     return type(X) is not np.ndarray and scipy_sparse is not None and bool(scipy_sparse.issparse(X))
-
-
-def dense(X: Any) -> Array:
-    """Fill in the zeros of a sparse array; all else stays what it is."""
-    return X.toarray() if is_sparse(X) else X
-
-
-def take_rows(X: Array, index: Array) -> Array:
-    """Keep some rows of an array, sparse or not."""
-    return X[index] if is_sparse(X) else array_namespace(X).take(X, index, axis=0)
 
 
 def place(X: Any) -> str:
@@ -161,33 +146,6 @@ def to_numpy(X: Array) -> Array:
 def to_numbers(X: Array) -> list[float]:
     """Read the few numbers of an array (K,), all at once where its library can."""
     return X.tolist() if hasattr(X, "tolist") else [float(X[k]) for k in range(X.shape[0])]
-
-
-def at_host(value: Any) -> Any:
-    """Bring every array in a model, in moments or in a sequence of such to the processor; what has none stays the same.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from tracelearn.arrays.array_api import at_host
-    >>> at_host((np.ones(2), "b"))
-    (array([1., 1.]), 'b')
-    """
-    if is_non_numpy(value):
-        return to_numpy(value)
-    if type(value).__module__.split(".")[0] in ("torch", "jax", "cupy"):  # their dtypes
-        return np.dtype(dtype_name(value))
-    if isinstance(value, list | tuple):
-        return type(value)(at_host(item) for item in value)
-    if not type(value).__module__.startswith("tracelearn.") or not hasattr(value, "__dict__"):
-        return value
-    found = {name: at_host(item) for name, item in vars(value).items()}
-    if all(found[name] is item for name, item in vars(value).items() if not isinstance(item, list | tuple)):
-        return value
-    host = copy.copy(value)
-    for name, item in found.items():
-        object.__setattr__(host, name, item)  # our values are frozen, and this one is new
-    return host
 
 
 def move_to(X: Any, like: Array, dtype: Any = None) -> Array:

@@ -166,15 +166,15 @@ def weighted_gram(X: Any, weight: Array) -> Array:
     return (X.T @ scaled_rows(X, weight)).toarray()
 
 
-def project_columns(M: Array, like: Array, *, rtol: float = 1e-10) -> Array:
-    """Project the columns of matrices (..., m, q) on what the columns of others span, up to ``rtol`` of their length."""
+def project_columns(M: Array, like: Array) -> Array:
+    """Project the columns of matrices (..., m, q) on what the columns of others span, up to 1e-10 of their length."""
     xp = array_namespace(M)
     if is_on_gpu(like) and like.shape[-2] <= like.shape[-1] and cuda.serves(xp.matrix_transpose(like)):
         U = cuda.eigh(like @ xp.matrix_transpose(like))[1]  # nothing waits for it
         sigma = xp.sqrt(xp.sum((xp.matrix_transpose(U) @ like) ** 2, axis=-1))
     else:
         U, sigma, _ = xp.linalg.svd(like, full_matrices=False)
-    U = U * xp.astype(sigma > rtol * xp.max(sigma, axis=-1, keepdims=True), U.dtype)[..., None, :]
+    U = U * xp.astype(sigma > 1e-10 * xp.max(sigma, axis=-1, keepdims=True), U.dtype)[..., None, :]
     return U @ (xp.matrix_transpose(U) @ M)
 
 

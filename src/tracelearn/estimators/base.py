@@ -56,7 +56,7 @@ _MANY_ENTRIES = 8192
 
 
 # Of alpha_max, for alpha="auto": of 0.3, 0.1, 0.03 and 0.01 the best on average over nine data sets.
-_SHARE = 0.03
+_AUTO_SHARE = 0.03
 
 
 class ZeroWeightsWarning(UserWarning):
@@ -287,12 +287,13 @@ class TraceNormModel(WeightsInModes, TensorInput):
 
     def _learn_from(self, samples: Samples, loss: Loss, known: DataFit | None = None) -> None:
         """Solve the problem of checked samples, in the form that suits them; a search may know their data fit."""
-        # Moments may be a model where nobody keeps them, and what is asked of them is asked of the solver alone.
+        # Single precision gives a model that passes correct: not where moments are kept, scaled or not centred, without a
+        # penalty, or with a solver that was named.
         plain = known is None and self.fit_intercept and not self.scaling and not self.keep_moments
         single = plain and isinstance(self.solver, str) and self.solver == "auto" and self.alpha != 0
         form = choose_form(samples, loss, disk=True, single=single)
         self._report(f"{form.name}: {form.reason}")
-        if self.scaling and samples.in_memory and is_sparse(samples.like):
+        if self.scaling and is_sparse(samples.like):
             raise ValueError(
                 "Expected dense samples with scaling='modes', got a sparse matrix, whose zeros would say nothing of scale: use "
                 "scaling=None, and scale the columns before."
@@ -358,20 +359,20 @@ class TraceNormModel(WeightsInModes, TensorInput):
 
     def _fit_moments(self, moments: Moments, warm: bool, *, keep: bool = True) -> None:
         """Solve the problem of moments, with confounds where a sample has fewer features; keep them to go on learning."""
-        xp, shape, joint = array_namespace(moments.gram), self.sample_shape_, moments
-        p, (n_features, K), regression = math.prod(shape), joint.cross.shape, None
+        xp, shape, given = array_namespace(moments.gram), self.sample_shape_, moments
+        p, (n_features, K), regression = math.prod(shape), given.cross.shape, None
         if n_features > p:  # the last ones are confounds
-            regression = Regression.of_joint(joint if self.fit_intercept else joint.uncentred(), p)
-            moments = regression.residual_moments(joint)
+            regression = Regression.of_joint(given if self.fit_intercept else given.uncentred(), p)
+            moments = regression.residual_moments(given)
         scales = mode_scales(xp.linalg.diagonal(moments.gram) / moments.weight, shape) if self.scaling else None
-        past = moments if scales is None else moments.rescaled(scales)
-        past = past if self.fit_intercept else past.uncentred()
-        fit = Squares.of(past, ridge=self.ridge, joint=self.target_mode)
+        used = moments if scales is None else moments.rescaled(scales)
+        used = used if self.fit_intercept else used.uncentred()
+        fit = Squares.of(used, ridge=self.ridge, joint=self.target_mode)
         W = self._solve(fit, K, warm, scales)
         if regression is not None:
             self._weigh_confounds(regression, W)
         if keep:
-            self.moments_ = joint
+            self.moments_ = given
         self.patterns_ = self._shaped(W @ moments.gram / moments.weight, shape, self._dtype)
 
     def _weigh_confounds(self, regression: Regression, W: Array) -> None:
@@ -397,7 +398,7 @@ class TraceNormModel(WeightsInModes, TensorInput):
         penalty, scale = as_penalty(self.penalty, shape, self.mode_weights), fit.at_zero.value
         penalised = isinstance(self.alpha, str) or self.alpha > 0
         if isinstance(self.alpha, str):
-            alpha = share_of_alpha_max(fit, penalty, shape, _SHARE)
+            alpha = share_of_alpha_max(fit, penalty, shape, _AUTO_SHARE)
         else:
             alpha = array_namespace(scale).full_like(scale, float(self.alpha))
         solver = fit.solvers.best if isinstance(self.solver, str) and self.solver == "auto" else self.solver

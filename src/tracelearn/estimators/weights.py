@@ -90,7 +90,7 @@ class WeightsInModes(NamedWeights):
         """The rank of the weights in each mode; with several targets, one row for each, unless they share modes."""
         W = self.coef_tensor_
         tensors = [W[k, ...] for k in range(W.shape[0])] if self._first_mode() else [W]
-        # Rounding of float32 coefficients, the coarsest that are stored.
+        # Rounding of the weights, in the precision that they are stored in.
         level = 10 * max(tensors[0].shape) * float(array_namespace(W).finfo(W.dtype).eps)
         ranks = [[n_rank(one, mode, rtol=level) for mode in range(one.ndim)] for one in tensors]
         return move_to(np.array(ranks[0] if len(tensors) == 1 else ranks), self.coef_)

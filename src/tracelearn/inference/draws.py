@@ -233,11 +233,11 @@ def _together(study: Study, weights: Array) -> tuple[Array, ...]:
     reading, (B, n) = study.reading, weights.shape
     samples, model = reading.samples, reading.model
     K, p, basis, variances = samples.n_targets, samples.n_features, None, None
-    origin = origin_of(samples, fit_intercept=model.fit_intercept)
     if 2 * n < p:
         basis, origin, coordinates = in_basis(samples, fit_intercept=model.fit_intercept)
         variances, rows = variances_about(samples, origin), to_numpy(coordinates.rows)
     else:
+        origin = origin_of(samples, fit_intercept=model.fit_intercept)
         rows = to_numpy(samples.rows) - to_numpy(origin)
     found = []
     for part in chunks(B, rows.shape[1] ** 2 + rows.size + K * p):

@@ -59,7 +59,7 @@ _SMALL_MATRIX = 64 << 20  # bytes of a square matrix that fits anywhere; for lar
 
 
 class Form(NamedTuple):
-    """How a problem is kept, and why: "moments", "basis", "samples", "sparse", "tiles" of a file, or "matrix-free"."""
+    """How a problem is kept, and why: "moments", "single", "basis", "samples", "sparse", "tiles" of a file, or "matrix-free"."""
 
     name: str
     reason: str

@@ -482,9 +482,8 @@ class InBasis:
 
     def solver(self, shift: Array) -> Rows:
         """Return the solve inside the span; outside the shift alone divides."""
-        if (
-            isinstance(self.inner, SpectralGram) and self.n_groups == 1
-        ):  # one basis of eigenvectors instead of two changes of basis
+        # One basis of eigenvectors instead of two changes of basis.
+        if isinstance(self.inner, SpectralGram) and self.n_groups == 1:
             values, principal = self.inner._eigen[0], self._principal
             if values.ndim == 1 and values.dtype == array_namespace(values).float32:
                 # Eigenvalues ascend. Most are too small to matter beside the shift, and what they do is left to the certificate.

@@ -13,7 +13,7 @@ from tracelearn.arrays.array_api import Array, array_namespace, is_sparse, multi
 from tracelearn.arrays.linalg import coupled_gram, positive_part, replayed, squared, with_ones
 from tracelearn.arrays.subspaces import Subspaces
 from tracelearn.losses import Loss
-from tracelearn.moments import Fold, Moments
+from tracelearn.moments import Accumulator, Moments
 from tracelearn.problems.datafits import (
     Gram,
     InBasis,
@@ -192,23 +192,23 @@ class SampleLoss:
         matrix_free: bool = False,
     ) -> SampleLoss:
         """Read samples: one problem for each target where the loss is separable, unless ``joint``."""
-        samples = samples.in_small_blocks() if matrix_free else samples
         cut = samples.in_small_blocks()
         mean, squares, y_mean = cut.total(lambda X, Y, share, z: (share @ X, share @ squared(X), share @ Y))
+        loss.check_mean(y_mean)
         xp, rows = array_namespace(mean), samples.rows
         if rows is not None:
             first = rows[0, :]
             mean = first + cut.total(lambda X, Y, share, z: share @ (X - first))
         mean = mean if fit_intercept else 0.0 * mean
         origin, y_origin = 0.0 * mean, y_mean if fit_intercept and loss.is_shift_invariant else None
-        far = fit_intercept and _is_far(mean, squares) and not (samples.like is not None and is_sparse(samples.like))
+        far = fit_intercept and _is_far(mean, squares) and not is_sparse(samples.like)
         if far or y_origin is not None:
             samples = _moved(samples, mean if far else None, y_origin)
         if far:
             origin, mean = mean, samples.total(lambda X, Y, share, z: share @ X)
             squares = samples.total(lambda X, Y, share, z: share @ squared(X))
-        single = joint or not loss.is_separable
-        ridges = xp.full((1 if single else samples.n_targets,), ridge, dtype=mean.dtype, device=device(mean))
+        together = joint or not loss.is_separable
+        ridges = xp.full((1 if together else samples.n_targets,), ridge, dtype=mean.dtype, device=device(mean))
         in_range = _SMALLEST < float(xp.min(squares)) and float(xp.max(squares)) < 1.0 / _SMALLEST
         many = loss.is_separable and mean.shape[0] >= _MANY
         single = many and in_range and multiplies_singles_faster(mean)
@@ -377,7 +377,7 @@ class SampleLoss:
         looked for where targets are coupled, since a Hessian of all of them costs the cube of their number.
         """
         rows = self.samples.rows
-        if rows is None or is_sparse(rows):
+        if rows is None:
             return None
         n, p = rows.shape
         if n < p:
@@ -435,7 +435,7 @@ class SampleLoss:
 
         def moments(X: Array, Y: Array, share: Array, z: Array) -> tuple[Moments, ...]:
             weights, x = weigh(Y, share, z), X if basis is None else basis[1]
-            folds = [replace(Fold.empty(x.shape[1], 1, x), single=single) for _ in range(weights.shape[1])]
+            folds = [replace(Accumulator.empty(x.shape[1], 1, x), single=single) for _ in range(weights.shape[1])]
             own = [weights[:, k : k + 1] for k in range(weights.shape[1])]
             return tuple(fold.add(x, w, w[:, 0]).freeze() for fold, w in zip(folds, own, strict=True))
 

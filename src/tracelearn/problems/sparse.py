@@ -11,10 +11,9 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy import sparse
 
 from tracelearn.arrays.array_api import Array
-from tracelearn.arrays.linalg import conjugate_gradients, positive_part, scaled_rows
+from tracelearn.arrays.linalg import conjugate_gradients, positive_part, scaled_rows, squared
 from tracelearn.problems.datafits import Gram
 from tracelearn.problems.operators import Diagonal, Rows, largest_eigenvalue
 
@@ -62,9 +61,7 @@ class SparseGram:
     @cached_property
     def _squares(self) -> Array:
         """The weighted sum of the squares of every feature."""
-        X = self.X
-        squares = sparse.csr_array((X.data**2, X.indices, X.indptr), shape=X.shape)
-        return self.weight @ squares
+        return self.weight @ squared(self.X)
 
     @cached_property
     def _uncentred(self) -> Diagonal | _Kernel | None:

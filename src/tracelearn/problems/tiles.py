@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tracelearn.arrays.array_api import Array, available_memory, within_limit
-from tracelearn.moments import Fold
+from tracelearn.moments import Accumulator
 from tracelearn.problems.datafits import Squares
 from tracelearn.problems.operators import Rows, largest_eigenvalue
 from tracelearn.samples.samples import Block, Local, Samples
@@ -57,14 +57,14 @@ def n_passes(samples: Samples) -> int:
 
 
 @dataclass
-class _TiledFold(Fold):
+class _TiledAccumulator(Accumulator):
     """Moments in the making whose gram is in a file, right of and on the diagonal."""
 
     _waiting: list[Any] = field(default_factory=list)
     _most: int = _LEAST_BLOCK
 
     @classmethod
-    def empty(cls, n_features: int, n_targets: int, like: Array | None = None) -> _TiledFold:
+    def empty(cls, n_features: int, n_targets: int, like: Array | None = None) -> _TiledAccumulator:
         """Begin with no sample, and with a file of zeros that is deleted when nobody needs it any more."""
         file = tempfile.TemporaryFile()  # which the map keeps open
         gram = np.memmap(file, np.float64, "w+", shape=(n_features, n_features))
@@ -73,7 +73,7 @@ class _TiledFold(Fold):
         zeros = np.zeros(n_features), np.zeros(n_targets)
         return cls(0.0, *zeros, gram, cross, np.zeros(n_targets), _most=most)
 
-    def add(self, X: Array, y: Array, sample_weight: Array | None = None) -> Fold:
+    def add(self, X: Array, y: Array, sample_weight: Array | None = None) -> Accumulator:
         """Gather samples, since every addition passes over the whole file."""
         weight = np.ones(len(X)) if sample_weight is None else sample_weight
         self._waiting.append((np.array(X).reshape(len(X), -1), np.array(y), np.array(weight)))
@@ -94,16 +94,19 @@ class _TiledFold(Fold):
             self.gram[part, part.start :] += sign * (rows[:, part].T @ rows[:, part.start :])
 
 
-def _folded(samples: Samples) -> _TiledFold:
+def _folded(samples: Samples) -> _TiledAccumulator:
     """Sum the samples up here, in one pass."""
-    fold, add = _TiledFold.empty(samples.n_features, samples.n_targets), partial(Block.add_to, shape=samples.shape)
-    samples.execution.folded(add, _TiledFold._settle, samples.blocks, fold)
+    fold, add = (
+        _TiledAccumulator.empty(samples.n_features, samples.n_targets),
+        partial(Block.add_to, shape=samples.shape),
+    )
+    samples.execution.folded(add, _TiledAccumulator._settle, samples.blocks, fold)
     return fold
 
 
-def _gathered(samples: Samples) -> _TiledFold:
+def _gathered(samples: Samples) -> _TiledAccumulator:
     """Sum the samples up on a cluster: the means, and about them a portion of the matrix in each pass."""
-    fold = _TiledFold.empty(samples.n_features, samples.n_targets)
+    fold = _TiledAccumulator.empty(samples.n_features, samples.n_targets)
     # What all samples have in common is subtracted exactly.
     origin = np.asarray(samples.execution.first(samples.blocks).X[0], dtype=float)
     step, y_mean = samples.total(lambda X, Y, share, z: (share @ (X - origin), share @ Y))

@@ -1,6 +1,7 @@
 """Solvers: functions from a batch of problems to a ``Solution``.
 
-They know neither the loss nor the norm nor the array library. Every one stops on the duality gap.
+They know neither the norm nor the array library, and of a loss at most whether its curvature is bounded. Every one stops on the
+duality gap.
 """
 
 from collections.abc import Callable
