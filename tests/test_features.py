@@ -665,6 +665,23 @@ def test_directions_without_variance_are_left_as_they_are(X):
     np.testing.assert_allclose(whitener.inverse_transform(whitener.transform(X)), X, atol=1e-10)
 
 
+@pytest.mark.parametrize("time_axis", [1, -2])
+def test_time_is_not_whitened(X, time_axis):
+    found = ModeWhitener(time_axis=time_axis).fit(X)
+    np.testing.assert_allclose(found.transform(X), ModeWhitener(modes=(0, 2)).fit_transform(X), atol=1e-12)
+    both = ModeWhitener(modes=(1, 2), time_axis=time_axis).fit_transform(X)
+    np.testing.assert_allclose(both, ModeWhitener(modes=2).fit_transform(X), atol=1e-12)
+
+
+def test_a_whitener_that_was_saved_before_time_axis_is_read(X):
+    whitener = ModeWhitener().fit(X)
+    state = {name: value for name, value in whitener.__getstate__().items() if name != "time_axis"}
+    older = ModeWhitener.__new__(ModeWhitener)
+    older.__setstate__(state)
+    np.testing.assert_array_equal(older.transform(X), whitener.transform(X))
+    assert older.get_params() == whitener.get_params()
+
+
 @pytest.mark.parametrize("modes", [3, (0, -4), ("a",)])
 def test_modes_that_are_not_there_get_one_sentence(X, modes):
     with pytest.raises(ValueError, match="Expected modes to be modes from 0 to 2"):

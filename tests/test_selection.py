@@ -392,7 +392,7 @@ def test_a_view_by_hand_is_the_pipeline_of_transformer_and_estimator(epochs, vie
     X = np.exp(X) if view == "log" else X
     model = TraceNormClassifierCV([0.02], cv=3, views=view, ridges=(0.0,)).fit(X, y)
     kind = VIEWS[view]
-    features = kind.make(1) if kind.channels else kind.make()
+    features = kind.make(time_axis=1) if kind.channels else kind.make()
     by_hand = make_pipeline(features, clone(model.best_estimator_).set_params(tensor_shape=None))
     Z = by_hand[0].fit_transform(X)
     Z = Z.reshape(len(Z), -1) if len(model.best_estimator_.sample_shape_) == 1 else Z
@@ -420,6 +420,7 @@ def test_views_in_one_problem_have_a_norm_each(epochs):
         "second_order_two_windows",
         "second_order_difference+raw 1:0.3",
         "whitened+raw",
+        "whitened_channels+whitened_fully",
         "convolutions",
         "raw+convolutions 1:0.4",
     ],
@@ -468,7 +469,7 @@ def test_shares_of_views_are_those_of_this_search(epochs):
 def test_views_in_one_problem_are_the_pipeline_of_views_and_estimator(epochs):
     X, y = epochs
     model = TraceNormClassifierCV([0.02], cv=3, views="raw+second_order 1:0.5", ridges=(0.0,)).fit(X, y)
-    views = Views([("raw", None), ("second_order", VIEWS["second_order"].make(1))], view_weights=(1.0, 0.5))
+    views = Views([("raw", None), ("second_order", VIEWS["second_order"].make(time_axis=1))], view_weights=(1.0, 0.5))
     by_hand = make_pipeline(views, clone(model.best_estimator_)).fit(X, y)
     assert_allclose(model.decision_function(X), by_hand.decision_function(X), atol=1e-10)
 
@@ -497,9 +498,9 @@ def test_weights_of_whitened_samples_are_shown_as_weights_of_samples(problem):
 
 
 def test_second_order_is_tried_only_where_a_mode_can_be_time():
-    assert possible_views((6, 11), "auto")[0] == ["raw", "whitened"]
+    assert possible_views((6, 11), "auto")[0] == ["raw", "whitened", "whitened_fully"]
     assert possible_views((7,), "auto")[0] == ["raw"]
-    assert possible_views((4, 100), None)[0] == ["raw", "whitened"]
+    assert possible_views((4, 100), None)[0] == ["raw", "whitened", "whitened_fully"]
     assert "second_order_slow_lags" in possible_views((2, 3, 100), "auto")[0]
 
 
@@ -531,9 +532,34 @@ def test_many_short_series_are_told_apart_by_a_wave_at_no_fixed_place():
 
 
 def test_modes_are_whitened_unless_one_is_so_long_that_its_covariance_fills_the_machine():
-    assert "whitened" in possible_views((64, 1000), "auto", n=200)[0]
-    assert "whitened" not in possible_views((6, 18_000), "auto", n=128)[0]
-    assert "whitened" not in possible_views((64, 3000), "auto", n=300)[0]
+    whitened = {"whitened", "whitened_fully", "whitened_channels"}
+    assert whitened <= set(possible_views((64, 1000), "auto", n=200)[0])
+    for shape, n in [((6, 18_000), 128), ((64, 3000), 300)]:
+        names, reason = possible_views(shape, "auto", n=n)
+        assert whitened.isdisjoint(names)
+        assert "without whitened_channels" in reason
+
+
+def test_one_mode_alone_is_not_fully_whitened():
+    assert "whitened_fully" in possible_views((2, 100), None)[0]
+    assert possible_views((1, 100), None)[0] == ["raw", "whitened"]
+
+
+def test_channels_are_whitened_where_there_are_several_and_a_mode_can_be_time():
+    assert "whitened_channels" in possible_views((4, 100), "auto")[0]
+    assert "whitened_channels" not in possible_views((1, 100), "auto")[0]
+    assert "whitened_channels" not in possible_views((4, 100), None)[0]
+
+
+def test_a_wave_of_two_channels_below_strong_noise_that_all_share_is_found_by_whitened_channels():
+    rng = np.random.default_rng(0)
+    y, times = np.arange(200) % 2, np.arange(60)
+    X = 10 * np.cumsum(rng.normal(size=(200, 1, 60)), axis=-1) * rng.uniform(0.8, 1.2, size=(8, 1))
+    X += rng.normal(size=(200, 8, 60))
+    X[:, 2:4] += np.where(y, 0.3, -0.3)[:, None, None] * np.exp(-((times - 30) ** 2) / 50) * [[1.0], [-1.0]]
+    model = TraceNormClassifierCV(cv=3).fit(X, y)
+    assert "whitened_channels" in model.view_
+    assert model.best_score_ > TraceNormClassifierCV(cv=3, views="raw").fit(X, y).best_score_
 
 
 def test_fewer_samples_than_folds_make_fewer_folds():

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin
 
-from tracelearn.features.base import ModeTransformer, Summary, read_modes, symmetric_power
-from tracelearn.samples.scikit_learn import Interval
+from tracelearn.features.base import ModeTransformer, Summary, read_modes, read_time_axis, symmetric_power
+from tracelearn.samples.scikit_learn import Interval, StrOptions
 
 __all__ = ["ModeWhitener"]
 
@@ -29,6 +29,8 @@ class ModeWhitener(OneToOneFeatureMixin, ModeTransformer):
     shrinkage : float between 0 and 1, default=0.05
     modes : int, sequence of ints or None, default=None
         The modes to whiten, counted from 0; None: all.
+    time_axis : int, "auto" or None, default=None
+        A mode that is left as it is: channels are whitened, time is not. "auto" lets ``find_time_axis`` choose it.
     center : bool, default=False
         Whether to subtract the mean first. A linear model has an intercept, and does not need it.
     tensor_shape : sequence of ints, default=None
@@ -62,6 +64,7 @@ class ModeWhitener(OneToOneFeatureMixin, ModeTransformer):
         "power": [Interval(Real, -1, 0, closed="both")],
         "shrinkage": [Interval(Real, 0, 1, closed="both")],
         "modes": [Integral, "array-like", None],
+        "time_axis": [Integral, StrOptions({"auto"}), None],
         "center": ["boolean"],
         "tensor_shape": ["array-like", None],
     }
@@ -74,24 +77,31 @@ class ModeWhitener(OneToOneFeatureMixin, ModeTransformer):
         *,
         shrinkage: float = 0.05,
         modes: Any = None,
+        time_axis: Any = None,
         center: bool = False,
         tensor_shape: Any = None,
     ) -> None:
         self.power = power
         self.shrinkage = shrinkage
         self.modes = modes
+        self.time_axis = time_axis
         self.center = center
         self.tensor_shape = tensor_shape
 
     def _keep(self, summary: Summary) -> None:
         shape = self.sample_shape_
         modes = range(len(shape)) if self.modes is None else read_modes(self.modes, shape, "modes")
+        time = None if self.time_axis is None else read_time_axis(self.time_axis, shape)
         self.mean_, self.mode_covariances_, self.mode_whiteners_ = summary.mean, [], []
         for n, scatter in enumerate(summary.sums):
             C = scatter / summary.weight
             self.mode_covariances_.append(C)
             unit, found = np.trace(C) / len(C), np.eye(len(C))
-            if n in modes:
+            if n in modes and n != time:
                 shrunk = (1.0 - self.shrinkage) * (C / unit if unit > 0 else found) + self.shrinkage * found
                 found = symmetric_power(shrunk, self.power, rest=1.0)
             self.mode_whiteners_.append(found)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Read what was saved, also before there was ``time_axis``."""
+        super().__setstate__({"time_axis": None} | state)

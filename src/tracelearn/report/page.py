@@ -42,6 +42,8 @@ class Evaluation:
 _COMPUTED = {
     "raw": "the entries",
     "whitened": "the whitened entries",
+    "whitened_fully": "the fully whitened entries",
+    "whitened_channels": "the entries with whitened channels",
     "log": "the logarithms of the entries",
     "convolutions": "the shares of time in which channels follow short waveforms",
     "few_convolutions": "the shares of time in which channels follow short waveforms",
@@ -86,7 +88,7 @@ def _lead(facts: ModelFacts) -> str:
     named = escape(" × ".join(mode.name for mode in facts.modes))
     weighted = f"a weighted sum of the {size} entries of a sample ({named}), plus a constant"
     views = [one.label for one in facts.views if one.found]
-    if not {"raw", "whitened"}.issuperset(views) or facts.is_apart:
+    if not all(view == "raw" or view.startswith("whitened") for view in views) or facts.is_apart:
         found = " and ".join(escape(_COMPUTED.get(view, f"the covariances of channels ({view})")) for view in views)
         weighted = f"a weighted sum of {found}, of a sample of {_times(shape)} ({named}), plus a constant"
     if classes is None:

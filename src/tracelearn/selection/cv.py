@@ -355,10 +355,11 @@ class TraceNormRegressorCV(MultiOutputMixin, RegressorMixin, SelectionCV):
     eps : float, default=1e-3
     views : "auto", name, list of names or None, default="auto"
         Transforms of the samples: "raw" (none), "log" (if all entries are positive), "whitened" (every mode, by half),
-        "second_order" (covariances of channels over time), "second_order_difference", "second_order_lags" and
-        "second_order_slow_lags" (the same with differences or delayed copies of the signals), "second_order_two_windows" and
-        "second_order_three_windows" (in each window), "convolutions" (how much of the time signals follow short waveforms),
-        "few_convolutions" (at fewer speeds, where samples are many).
+        "whitened_fully" (every mode), "whitened_channels" (every mode but time), "second_order" (covariances of channels
+        over time), "second_order_difference", "second_order_lags" and "second_order_slow_lags" (the same with differences or
+        delayed copies of the signals), "second_order_two_windows" and "second_order_three_windows" (in each window),
+        "convolutions" (how much of the time signals follow short waveforms), "few_convolutions" (at fewer speeds, where
+        samples are many).
         "auto" tries all that suit the samples; a list tries those in it. Views that improve predictions enter one convex
         problem, each with its own norm. "raw+whitened" sets such a problem by hand, "raw+whitened 1:0.5" also its strengths.
         None is "raw".

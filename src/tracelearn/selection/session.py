@@ -72,6 +72,7 @@ class Kind(NamedTuple):
 
     make: Callable[..., Any] | None  # given the mode that is time, where it needs one; None: samples as they are
     channels: float = 0  # at most; zero: it needs no time
+    fewest: int = 1  # channels, at least
     times: int = 0  # at least
     samples: float = math.inf  # at most
     over: int = -1  # samples: it takes the place of another view where they are more
@@ -85,6 +86,8 @@ VIEWS = {
     "raw": Kind(None),
     "log": Kind(Logarithm),
     "whitened": Kind(partial(ModeWhitener, power=-0.25)),
+    "whitened_fully": Kind(ModeWhitener),
+    "whitened_channels": Kind(ModeWhitener, channels=math.inf, fewest=2),
     "second_order": Kind(_second_order, channels=math.inf),
     "second_order_difference": Kind(_difference, channels=48),
     "second_order_two_windows": Kind(partial(_difference, windows=2), channels=48),
@@ -110,29 +113,33 @@ def possible_views(
 ) -> tuple[list[str], str]:
     """List the views that suit n samples, and why.
 
-    Logarithms where all entries are positive; whitened modes unless one is very long; where a mode can be time, second order
-    unless samples and entries are many, and convolutions where channels are few: not as many of them where samples are many.
+    Logarithms where all entries are positive; whitened modes unless one is very long; where a mode can be time, whitened
+    channels of several, second order unless samples and entries are many, and convolutions where channels are few: not as
+    many of them where samples are many.
 
     Examples
     --------
     >>> from tracelearn.selection.session import possible_views
     >>> possible_views((6, 11), "auto")[0], possible_views((64, 200), "auto")[0]
-    (['raw', 'whitened'], ['raw', 'whitened', 'second_order'])
+    (['raw', 'whitened', 'whitened_fully'], ['raw', 'whitened', 'whitened_fully', 'whitened_channels', 'second_order'])
     """
     names = ["raw", "log"] if positive else ["raw"]
     if len(shape) < 2:
         return names, "samples have one mode"
     if n * math.prod(shape) * sum(shape) + 10 * sum(map(pow, shape, repeat(3))) <= _MOST_WHITENED:
-        names.append("whitened")
+        # Of one mode alone nothing would be left that says which directions are noise.
+        names += ["whitened", "whitened_fully"] if math.prod(shape) > max(shape) else ["whitened"]
     axis, reason = find_time_axis(shape, time_axis, modes)
     if axis is None:
         return names, reason
     times, channels = shape[axis], math.prod(shape) // shape[axis]
     left_out: list[str] = []
     for name, kind in VIEWS.items():
-        if kind.make and channels <= kind.channels and times >= kind.times and kind.over < n <= kind.samples:
-            view = kind.make(axis)
+        suits = kind.fewest <= channels <= kind.channels and times >= kind.times and kind.over < n <= kind.samples
+        if kind.make and suits:
+            view = kind.make(time_axis=axis)
             takes_long = isinstance(view, SecondOrder) and _work(n, *view.sizes(channels)) > _MOST_WORK
+            takes_long |= isinstance(view, ModeWhitener) and "whitened" not in names
             (left_out if takes_long else names).append(name)
     return names, reason + (f"; without {', '.join(left_out)}, which would take long" if left_out else "")
 
@@ -176,7 +183,7 @@ def see(name: str, samples: Samples, options: Any, modes: Any = None) -> View:
     if kind.make is None:
         shown = samples.rescaled(samples.checked().mode_scales()) if options.scaling else samples
         return View(shown, [samples.shape])
-    features = kind.make(-1 if axis is None else axis) if kind.channels else kind.make()
+    features = kind.make(time_axis=-1 if axis is None else axis) if kind.channels else kind.make()
     (block,) = samples.checked().blocks
     found = features._fit_checked(array_namespace(block.X).reshape(block.X, (-1, *samples.shape)), block.weight)
     shape, windows = tuple(found.shape[1:]), getattr(features, "windows", 1)
@@ -284,7 +291,7 @@ class Shown:
 LEAST_SHARE, MOST_VIEWS = 0.1, 4
 
 # Views that keep the modes of a sample.
-FIRST_ORDER = ("raw", "log", "whitened")
+FIRST_ORDER = ("raw", "log", "whitened", "whitened_fully", "whitened_channels")
 
 # Where ridge regression on such a view leaves so many times more unexplained than on the best, it gets no path of its own: on no
 # set did a low rank explain more than two fifths of what ridge regression had left.
