@@ -466,6 +466,14 @@ def test_shares_of_views_are_those_of_this_search(epochs):
     assert not hasattr(model.set_params(views="raw").fit(X, y), "view_shares_")
 
 
+def test_of_views_that_show_the_same_one_is_taken():
+    X = np.random.default_rng(0).normal(size=(150, 6, 5))  # white: there is nothing to whiten
+    y = X[:, 0, 0] > 0
+    model = TraceNormClassifierCV(4, cv=3).fit(X, y)
+    assert sorted(model.view_shares_.values()) == [0.0, 0.0, 1.0]
+    assert "+" not in model.view_
+
+
 def test_views_in_one_problem_are_the_pipeline_of_views_and_estimator(epochs):
     X, y = epochs
     model = TraceNormClassifierCV([0.02], cv=3, views="raw+second_order 1:0.5", ridges=(0.0,)).fit(X, y)

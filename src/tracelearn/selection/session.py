@@ -287,8 +287,9 @@ class Shown:
 
 # --- what a search asks, one question after the other ------------------------------------------------------------------
 
-# Views of a sample whose share in the best combination of all is below this are left out, and so are all but the best few.
-LEAST_SHARE, MOST_VIEWS = 0.1, 4
+# Views of a sample whose share in the best combination of all is below this are left out, and so are all but the best few; first
+# of all those without which the others together leave at most so much more unexplained, as a share of it.
+LEAST_SHARE, MOST_VIEWS, LEAST_GAIN = 0.1, 4, 0.002
 
 # Views that keep the modes of a sample.
 FIRST_ORDER = ("raw", "log", "whitened", "whitened_fully", "whitened_channels")
@@ -535,16 +536,33 @@ def _mode_weights(options: Any, order: int) -> list[tuple[float, ...] | None]:
 
 
 def shares_of(scores: Sequence[Sequence[Array]], held: Sequence[Held]) -> Array:
-    """Combine held-out scores of several views with weights that are not negative; return their shares."""
+    """Combine held-out scores of several views with weights that are not negative; return their shares.
+
+    Views are dropped, one after the other, while the rest leaves hardly more unexplained than all of them do.
+    """
     tables = []
     for own, *views in zip(held, *scores, strict=True):
         inside = np.arange(own.Y.shape[1]) < np.array(list(map(len, own.index)))[:, None]  # and no padding
-        tables.append(np.stack(list(map(to_numpy, (own.Y, *views))))[:, inside])
-    table = np.concatenate(tables, axis=1)  # (1 + views, samples, K)
-    target, *centred = (table - table.mean(axis=1, keepdims=True)).reshape(len(table), -1)
-    size = np.std(centred, axis=1)
-    found, _ = nnls(np.stack(centred, axis=1) / np.where(size > 0, size, 1.0), target)
-    return np.asarray(found / found.sum() if found.sum() > 0 else np.arange(len(scores)) == 0, dtype=float)
+        tables.append(np.stack(list(map(to_numpy, (*views, own.Y))))[:, inside])
+    table = np.concatenate(tables, axis=1)  # (views + 1, samples, K)
+    centred = (table - table.mean(axis=1, keepdims=True)).reshape(len(table), -1).T
+    size = np.std(centred, axis=0)
+    # A triangle has the sums of squares of all samples.
+    triangle: Array = np.linalg.qr(centred / np.where(size > 0, size, 1.0), mode="r")
+    columns, target, kept, shares = triangle[:, :-1], triangle[:, -1], np.arange(len(scores)), np.zeros(len(scores))
+    found, left = nnls(columns, target)
+    while len(kept) > 1:
+        least = math.inf
+        for view in kept:
+            others = kept[kept != view]
+            weights, rest = nnls(columns[:, others], target)
+            if rest < least:
+                least, fewer = rest, (others, weights)
+        if least**2 > (1.0 + LEAST_GAIN) * left**2:
+            break
+        kept, found = fewer
+    shares[kept] = found / found.sum() if found.sum() > 0 else 1.0 / len(kept)
+    return shares
 
 
 # --- how far a search is, and how it is ended early: by time, by Ctrl-C or by a callback -------------------------------------
