@@ -74,10 +74,10 @@ plt.show()
 # %%
 # Each view alone, and all of them
 # --------------------------------
-# The default tries these three, and second order with differences of the signals and in windows of time. Ridge
-# regression on each view, in closed form, scores held-out epochs, and a combination of these scores with weights that
-# are not negative shows what each view adds. ``view_shares_`` are the weights. ``view_`` names the views of the
-# final problem, with their strengths.
+# The default tries these three, whitening in full and of the sensors only, and second order with differences of the signals and
+# in windows of time. Ridge regression on each view, in closed form, scores held-out epochs, and a combination of these
+# scores with weights that are not negative shows what each view adds; a view without which the others do as well is
+# dropped. ``view_shares_`` are the weights. ``view_`` names the views of the final problem, with their strengths.
 
 alone = {view: TraceNormClassifierCV(views=view).fit(X, y) for view in ("raw", "whitened", "second_order")}
 for view, one in alone.items():
