@@ -84,7 +84,7 @@ def test_the_model_found_by_cross_validation_is_what_is_translated(samples, tmp_
         ) if found.dtype == object else np.testing.assert_allclose(found, model.predict(X[:1]))
 
 
-@pytest.mark.parametrize("views", ["whitened", "raw+whitened 1:0.5"])
+@pytest.mark.parametrize("views", ["whitened", "raw+whitened 1:0.5", "whitened_channels+whitened_fully"])
 def test_views_that_are_linear_in_the_samples_are_translated(samples, views):
     X, y = samples
     model = TraceNormRegressorCV(alphas=3, cv=2, views=views).fit(X, y)
