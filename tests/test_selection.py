@@ -3,6 +3,7 @@
 import logging
 import time
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -34,7 +35,7 @@ from tracelearn.samples.samples import Block, Samples
 from tracelearn.selection import search, session
 from tracelearn.selection.folds import Design, Folds
 from tracelearn.selection.search import Candidate, calibrated, walk_alphas, walk_ridges
-from tracelearn.selection.session import VIEWS, possible_views
+from tracelearn.selection.session import VIEWS, possible_views, shares_of
 
 SHAPE = (5, 4, 3)
 
@@ -464,6 +465,13 @@ def test_shares_of_views_are_those_of_this_search(epochs):
     assert min(shares.values()) >= 0.0
     assert next(iter(shares)) == "second_order" == max(shares, key=shares.get)
     assert not hasattr(model.set_params(views="raw").fit(X, y), "view_shares_")
+
+
+@pytest.mark.parametrize("signs", [(-1, -1, -1), (1, 1, 1), (1, -1, 1)])
+def test_of_views_that_explain_the_same_or_nothing_the_first_is_taken(signs):
+    y = np.array([1.0, -1.0, 1.0, -1.0])[None, :, None]
+    held = [SimpleNamespace(Y=y, index=[np.arange(4)])]
+    assert_allclose(shares_of([[sign * y] for sign in signs], held), [1.0, 0.0, 0.0])
 
 
 def test_of_views_that_show_the_same_one_is_taken():

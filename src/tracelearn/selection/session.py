@@ -553,7 +553,7 @@ def shares_of(scores: Sequence[Sequence[Array]], held: Sequence[Held]) -> Array:
     found, left = nnls(columns, target)
     while len(kept) > 1:
         least = math.inf
-        for view in kept:
+        for view in kept[::-1]:  # of equal ones the first stays, which is simpler
             others = kept[kept != view]
             weights, rest = nnls(columns[:, others], target)
             if rest < least:
