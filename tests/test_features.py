@@ -51,6 +51,7 @@ TRANSFORMERS = {
     "second order of differences": SecondOrder(0, difference=True, reference=None),
     "convolutions": Convolutions(0, thresholds=2),
     "convolutions without pairs": Convolutions(-1, thresholds=1, pairs=False),
+    "convolutions of the mean": Convolutions(-1, thresholds=1, average=True),
     "views": Views([("raw", None), ("white", ModeWhitener()), ("power", SecondOrder(keep=1))], scale=False),
     "views with weights": Views([("raw", None), ("scaled", TensorStandardScaler("global"))], view_weights=(2, 0.5)),
 }
@@ -763,6 +764,22 @@ def test_two_channels_about_their_average_are_the_same_in_all_units(rng):
     expected = Convolutions().fit_transform(X)
     found = Convolutions().fit_transform(X * np.array([1e-6, 3.0])[:, None])
     assert np.mean(np.abs(found - expected)) < 1e-6
+
+
+def test_convolutions_of_the_mean_are_those_of_the_one_signal_that_all_channels_make(rng):
+    X = rng.standard_normal((30, 3, 4, 50))
+    view = Convolutions(average=True)
+    expected = Convolutions().fit_transform(X.mean(axis=(1, 2))[:, None, :])
+    np.testing.assert_allclose(view.fit_transform(X), expected, atol=0.01)
+    assert np.mean(view.transform(X) != expected) < 1e-3  # a time that is at a threshold but for rounding
+    assert {name.split(",")[0] for name in view.entry_names()[0]} == {"mean"}
+
+
+def test_channels_about_their_average_have_no_mean_that_could_be_convolved(rng):
+    X = 1e3 * rng.standard_normal((30, 12, 50))
+    X -= X.mean(axis=1, keepdims=True)
+    Z = Convolutions(average=True).fit_transform(X)
+    np.testing.assert_array_equal(Z, np.broadcast_to(Z[0], Z.shape))
 
 
 def test_samples_of_one_shape_and_several_sizes_give_one_threshold_in_any_order(series):

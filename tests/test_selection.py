@@ -524,7 +524,10 @@ def test_second_order_is_tried_only_where_a_mode_can_be_time():
     ("shape", "n", "expected"),
     [
         ((2, 3, 100), 300, ["convolutions"]),
-        ((16, 100), 300, []),
+        ((3, 3, 100), 300, ["convolutions"]),
+        ((16, 100), 300, ["convolutions_of_mean"]),
+        ((5, 5, 200), 1501, ["few_convolutions_of_mean"]),
+        ((5, 5, 200), 20_001, []),
         ((1, 100), 1500, ["convolutions"]),
         ((1, 100), 1501, ["few_convolutions"]),
         ((4, 100), 5000, ["few_convolutions"]),
@@ -532,7 +535,7 @@ def test_second_order_is_tried_only_where_a_mode_can_be_time():
         ((1, 100), 50_000, []),
     ],
 )
-def test_convolutions_are_tried_where_channels_are_few_and_fewer_of_them_where_samples_are_many(shape, n, expected):
+def test_convolutions_are_of_the_mean_where_channels_are_many_and_fewer_where_samples_are(shape, n, expected):
     assert [view for view in possible_views(shape, "auto", n=n)[0] if "convolutions" in view] == expected
 
 
@@ -545,6 +548,16 @@ def test_many_short_series_are_told_apart_by_a_wave_at_no_fixed_place():
     assert "few_convolutions" in model.view_
     assert model.views_["few_convolutions"].transform(X[:1])[0].size <= 1344
     assert model.score(X[1510:], y[1510:]) > 0.95
+
+
+def test_patches_are_told_apart_by_a_line_somewhere_in_the_spectrum_that_their_pixels_share():
+    rng = np.random.default_rng(0)
+    y, X = np.arange(240) % 2, 3.0 * rng.normal(size=(240, 5, 5, 64))
+    for sample, label, at in zip(X, y, rng.integers(50, size=240), strict=True):
+        sample[..., at : at + 9] += (2.0 if label else -2.0) * np.sin(np.linspace(0, 2 * np.pi, 9))
+    model = TraceNormClassifierCV().fit(X[:160], y[:160])
+    assert "convolutions_of_mean" in model.view_
+    assert model.score(X[160:], y[160:]) > 0.9
 
 
 def test_modes_are_whitened_unless_one_is_so_long_that_its_covariance_fills_the_machine():

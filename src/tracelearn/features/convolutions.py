@@ -102,6 +102,9 @@ class Convolutions(TensorTransformer):
     pairs : bool, default=True
         Whether waveforms look at two channels as well: one and another, up to eight places later and counted in a circle, which
         is added or subtracted by turns. False: each at one.
+    average : bool, default=False
+        Whether the mean of all channels is looked at instead of each: where channels are many and much alike, as pixels of a
+        patch, whose spectra are then one.
     tensor_shape : sequence of ints, default=None
         The shape of a sample if X is flat, of shape (n_samples, n_features).
 
@@ -152,6 +155,7 @@ class Convolutions(TensorTransformer):
         "thresholds": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
         "n_entries": [Interval(Integral, 1, None, closed="left"), None],
         "pairs": ["boolean"],
+        "average": ["boolean"],
         "tensor_shape": ["array-like", None],
     }
 
@@ -163,6 +167,7 @@ class Convolutions(TensorTransformer):
         thresholds: Any = "auto",
         n_entries: int | None = None,
         pairs: bool = True,
+        average: bool = False,
         tensor_shape: Any = None,
     ) -> None:
         self.time_axis = time_axis
@@ -170,6 +175,7 @@ class Convolutions(TensorTransformer):
         self.thresholds = thresholds
         self.n_entries = n_entries
         self.pairs = pairs
+        self.average = average
         self.tensor_shape = tensor_shape
 
     def _time(self) -> int:
@@ -177,7 +183,8 @@ class Convolutions(TensorTransformer):
 
     @property
     def _channels(self) -> int:
-        return math.prod(self.sample_shape_) // self.sample_shape_[self._time()]
+        """Count the signals that are looked at."""
+        return 1 if self.average else math.prod(self.sample_shape_) // self.sample_shape_[self._time()]
 
     @property
     def _auto(self) -> tuple[int, int]:
@@ -214,7 +221,10 @@ class Convolutions(TensorTransformer):
         return max(math.prod(self.sample_shape_), math.prod(self._shape_out()))
 
     def _signals(self, T: Array) -> Array:
-        """Arrange samples as signals (channels, n, times), less their means over time; constant ones are exactly zero."""
+        """Arrange samples as signals (channels, n, times), less their means over time; constant ones are exactly zero.
+
+        Their average, if that is asked for, is one signal; what cancels but for rounding is exactly zero, too.
+        """
         xp, time = array_namespace(T), self._time() + 1
         others = [axis for axis in range(1, T.ndim) if axis != time]
         T = xp.permute_dims(as_dtype(T, widest(T)["dtype"]), (*others, 0, time))
@@ -223,7 +233,13 @@ class Convolutions(TensorTransformer):
         # Rounding of a level is no signal: in a pair it would be made as large as the other.
         rests = xp.max(xp.abs(T), axis=-1, keepdims=True) <= _ROUNDING * xp.abs(first)
         T = xp.where(rests, xp.zeros_like(T), T)
-        return T - xp.mean(T, axis=-1, keepdims=True)
+        T = T - xp.mean(T, axis=-1, keepdims=True)
+        if not self.average:
+            return T
+        common = xp.mean(T, axis=0, keepdims=True)
+        size = xp.mean(T**2, axis=(0, 2), keepdims=True)
+        stays = xp.mean(common**2, axis=-1, keepdims=True) > _CANCELLED**2 * size
+        return xp.where(stays, common, xp.zeros_like(common))
 
     def _measure(self, T: Array, weight: Array) -> Summary:
         """Draw thresholds from a block of samples."""
@@ -262,7 +278,7 @@ class Convolutions(TensorTransformer):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Read what was saved, also before there were pairs, and before samples were drawn."""
-        super().__setstate__({"pairs": False, "n_entries": None} | state)
+        super().__setstate__({"pairs": False, "n_entries": None, "average": False} | state)
         if "thresholds_" in state and "draws_" not in state:
             self.draws_ = np.ones_like(self.thresholds_)
 
@@ -329,6 +345,7 @@ class Convolutions(TensorTransformer):
         """
         check_is_fitted(self)
         channels = range(self._channels) if names is None else names
+        channels = ["mean"] if self.average else channels
         rows = [f"{channel}, step {step}" for channel in channels for step in self.dilations_]
         columns = []
         for waveform, (later, sign) in zip(WAVEFORMS, self._pairs().tolist(), strict=True):

@@ -47,6 +47,8 @@ _COMPUTED = {
     "log": "the logarithms of the entries",
     "convolutions": "the shares of time in which channels follow short waveforms",
     "few_convolutions": "the shares of time in which channels follow short waveforms",
+    "convolutions_of_mean": "the shares of time in which the mean of all channels follows short waveforms",
+    "few_convolutions_of_mean": "the shares of time in which the mean of all channels follows short waveforms",
 }
 
 

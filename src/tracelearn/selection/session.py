@@ -80,6 +80,7 @@ class Kind(NamedTuple):
 
 _second_order = partial(SecondOrder, standardize=True, mean=_MEAN)
 _difference = partial(_second_order, difference=True)
+_of_mean = partial(Convolutions, average=True)
 
 # Copies of channels make matrices larger by their square. Convolutions have thousands of entries for each channel.
 VIEWS = {
@@ -96,6 +97,10 @@ VIEWS = {
     "second_order_slow_lags": Kind(partial(_second_order, lags=3, lag_step=3), channels=16, times=40),
     "convolutions": Kind(Convolutions, channels=9, samples=1500),
     "few_convolutions": Kind(partial(Convolutions, n_entries=1344), channels=4, samples=20_000, over=1500),
+    "convolutions_of_mean": Kind(_of_mean, channels=math.inf, fewest=10, samples=1500),
+    "few_convolutions_of_mean": Kind(
+        partial(_of_mean, n_entries=1344), channels=math.inf, fewest=10, samples=20_000, over=1500
+    ),
 }
 
 # Views of second order are tried, and views added to the best one, as long as one search takes no more multiplications than this.
@@ -114,14 +119,15 @@ def possible_views(
     """List the views that suit n samples, and why.
 
     Logarithms where all entries are positive; whitened modes unless one is very long; where a mode can be time, whitened
-    channels of several, second order unless samples and entries are many, and convolutions where channels are few: not as
-    many of them where samples are many.
+    channels of several, second order unless samples and entries are many, and convolutions, of the mean of all channels where
+    these are many: not as many of them where samples are many.
 
     Examples
     --------
     >>> from tracelearn.selection.session import possible_views
     >>> possible_views((6, 11), "auto")[0], possible_views((64, 200), "auto")[0]
-    (['raw', 'whitened', 'whitened_fully'], ['raw', 'whitened', 'whitened_fully', 'whitened_channels', 'second_order'])
+    (['raw', 'whitened', 'whitened_fully'],
+     ['raw', 'whitened', 'whitened_fully', 'whitened_channels', 'second_order', 'convolutions_of_mean'])
     """
     names = ["raw", "log"] if positive else ["raw"]
     if len(shape) < 2:
