@@ -11,7 +11,6 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -89,8 +88,16 @@ def chosen(options: argparse.Namespace) -> Iterator[data.DataSet]:
         built_in = (packages.load(name) for name in list(filter(asked, packages.names(options.half)))[:few])
     else:
         built_in = (load() for load in data.LOADERS[:few])
-    folder = () if options.data is None else data.from_folder(options.data)
-    yield from (one for one in chain(built_in, folder) if asked(one.name))
+    own = [] if options.data is None else list(filter(lambda one: asked(one.name), data.from_folder(options.data)))
+    public: list[data.DataSet] = []
+    for one in built_in:
+        # One of the folder takes the place of a public one of its name, unless its samples are the same.
+        if asked(one.name) and not any(one.name == other.name and not one.equals(other) for other in own):
+            public.append(one)
+            yield one
+    for one in own:
+        if not any(one.equals(other) for other in public):
+            yield one
 
 
 def compete(

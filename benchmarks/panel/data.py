@@ -41,6 +41,11 @@ class DataSet:
         """Number of classes; None where the target is a number."""
         return None if self.y.dtype.kind == "f" else len(np.unique(self.y))
 
+    def equals(self, other: DataSet) -> bool:
+        """Tell whether another set has the same samples, perhaps in other modes and rounded to single precision."""
+        alike = self.X.size == other.X.size and np.array_equal(self.y, other.y)
+        return alike and np.allclose(self.X.ravel(), other.X.ravel(), rtol=1e-5, equal_nan=True)
+
     def sentence(self) -> str:
         shape = "×".join(map(str, self.X.shape[1:]))
         kind = "a number" if self.classes is None else f"{self.classes} classes"

@@ -16,7 +16,7 @@ from benchmarks.panel.data import DataSet
 from benchmarks.panel.entries import ENTRIES, Folds, score
 
 OUTER, INNER = 5, 5
-SMALL, DRAWS = 100, 5  # sets of so few samples are split so often: one split says little about them
+SMALL, DRAWS = 100, 10  # sets of so few samples are split so often: one split says little about them
 
 
 @dataclass(frozen=True)
