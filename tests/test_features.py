@@ -14,8 +14,12 @@ from hypothesis import strategies as st
 from pyriemann.estimation import TimeDelayCovariances
 from pyriemann.geometry.covariance import block_covariances, covariances
 from pyriemann.geometry.tangentspace import log_map_riemann, tangent_space
+from scipy.spatial.distance import cdist
 from sklearn.base import clone
 from sklearn.decomposition import PCA
+from sklearn.exceptions import NotFittedError
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -25,6 +29,7 @@ from tracelearn import (
     ModePCA,
     ModeWhitener,
     SecondOrder,
+    Similarities,
     TensorStandardScaler,
     TraceNormClassifier,
     TraceNormRegressor,
@@ -52,6 +57,10 @@ TRANSFORMERS = {
     "convolutions": Convolutions(0, thresholds=2),
     "convolutions without pairs": Convolutions(-1, thresholds=1, pairs=False),
     "convolutions of the mean": Convolutions(-1, thresholds=1, average=True),
+    "similarities": Similarities(n_landmarks=20),
+    "similarities of second order": Similarities(
+        SecondOrder(keep=1), kernel="gaussian", standardize=False, n_landmarks=20
+    ),
     "views": Views([("raw", None), ("white", ModeWhitener()), ("power", SecondOrder(keep=1))], scale=False),
     "views with weights": Views([("raw", None), ("scaled", TensorStandardScaler("global"))], view_weights=(2, 0.5)),
 }
@@ -76,6 +85,7 @@ EXPECTED_FAILURES = {"ModePCA()": {"check_sample_weight_equivalence_on_dense_dat
         ModePCA(0.8, n_iter=1),
         SecondOrder(),
         Convolutions(thresholds=2),
+        Similarities(),
         Views([("raw", None), ("white", ModeWhitener())]),
     ],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES.get(repr(estimator), {}),
@@ -108,10 +118,10 @@ def in_batches(model, X, cuts, weight=None):
 
 
 def learned(model):
-    """List all arrays that were learned, also by the transformers of views."""
+    """List all arrays that were learned, also by the transformers inside."""
     found = [np.asarray(value, dtype=float) for value in (model.n_samples_seen_, model.n_features_in_)]
     names = ("mean_", "var_", "scale_", "reference_", "whitener_", "unit_", "view_factors_")
-    for name in (*names, "draws_", "thresholds_"):
+    for name in (*names, "draws_", "thresholds_", "landmarks_"):
         if getattr(model, name, None) is not None:
             found.append(np.asarray(getattr(model, name)))
     for name in ("mode_covariances_", "mode_whiteners_", "components_"):
@@ -128,7 +138,7 @@ def assert_same(model, other, rtol=1e-8):
 
 def assert_same_but_for_scales(model, other):
     """Compare what batches give with what all samples give: the variance of a view that learns is of the view as it was."""
-    if not hasattr(model, "transformers_"):
+    if not hasattr(model, "view_shapes_"):
         assert_same(model, other)
         return
     for one, two in zip(model.transformers_, other.transformers_, strict=True):
@@ -284,7 +294,7 @@ def test_flat_samples_with_their_shape_are_the_tensors_and_become_tables(X, name
     assert table.shape == (len(X), len(set(names))) == expected.shape
     assert table.index.tolist() == frame.index.tolist()
     np.testing.assert_allclose(table, expected, rtol=1e-12, atol=1e-12)
-    if not name.startswith("views"):  # those are flat, whatever comes in
+    if not name.startswith(("views", "similarities")):  # those are flat, whatever comes in
         with pytest.raises(ValueError, match="Expected flat samples for the output"):
             model.set_output(transform="pandas").transform(X)
 
@@ -894,6 +904,297 @@ def test_what_convolutions_expect_of_samples(rng):
         Convolutions("auto").fit(rng.standard_normal((5, 3, 4)))
     with pytest.raises(ValueError, match="time_axis"):
         Convolutions(3).fit(rng.standard_normal((5, 3, 4)))
+
+
+# --- Similarities ----------------------------------------------------------------------------------------------------
+
+
+def similarities(samples, landmarks, kernel="exponential", standardize=True, width=1.0):
+    """Compare rows with landmarks, entry by entry; 1e-6 is what squared distances are softened by."""
+    scale = landmarks.std(axis=0) if standardize else 1.0
+    unit = np.sqrt((landmarks / scale).var(axis=0).sum())
+    squares = (cdist(samples / scale, landmarks / scale) / unit / width) ** 2 + 1e-6
+    return np.exp(-squares if kernel == "gaussian" else -np.sqrt(squares))
+
+
+KERNELS = [
+    {},
+    {"kernel": "gaussian"},
+    {"standardize": False, "width": 0.5},
+    {"kernel": "gaussian", "standardize": False, "width": 3.0},
+]
+every_kernel = pytest.mark.parametrize("options", KERNELS, ids=str)
+
+
+@every_kernel
+def test_scalar_products_of_transformed_samples_are_their_similarities(X, options):
+    train, new = X[:40], X[40:]
+    view = Similarities(**options).fit(train)
+    Z = view.transform(train)
+    assert Z.shape == (40, 40)
+    np.testing.assert_allclose(Z @ Z.T, similarities(flat(train), flat(train), **options), atol=1e-5)
+    # Samples that are no landmarks are known by the part of them that landmarks show, to the root of the jitter.
+    np.testing.assert_allclose(view.transform(new) @ Z.T, similarities(flat(new), flat(train), **options), atol=1e-3)
+    found = view.transform(new) @ np.linalg.inv(view.whitener_).T
+    np.testing.assert_allclose(found, similarities(flat(new), flat(view.landmarks_), **options), atol=1e-9)
+
+
+@pytest.mark.parametrize("kernel", ["exponential", "gaussian"])
+def test_samples_that_are_almost_the_same_are_no_trouble(X, rng, kernel):
+    close = np.concatenate([X[:20], X[:20] + 1e-9 * rng.standard_normal((20, *SHAPE))])
+    for samples, width in [(close, 1.0), (X, 1e3), (X, 1e9)]:
+        Z = Similarities(kernel=kernel, width=width).fit_transform(samples)
+        expected = similarities(flat(samples), flat(samples), kernel=kernel, width=width)
+        np.testing.assert_allclose(Z @ Z.T, expected, atol=1e-5)
+
+
+@every_kernel
+def test_ridge_regression_on_similarities_is_kernel_ridge_regression(X, rng, options):
+    train, new, y = X[:40], X[40:], rng.standard_normal((40, 2))
+    view = Similarities(**options).fit(train)
+    found = Ridge(0.1, fit_intercept=False).fit(view.transform(train), y).predict(view.transform(new))
+    kernel = KernelRidge(0.1, kernel="precomputed").fit(similarities(flat(train), flat(train), **options), y)
+    expected = kernel.predict(similarities(flat(new), flat(train), **options))
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    assert np.abs(expected).max() > 0.1
+
+
+@every_kernel
+def test_of_many_samples_a_few_landmarks_show_what_they_can(X, options):
+    view = Similarities(**options, n_landmarks=15).fit(X)
+    landmarks = flat(view.landmarks_)
+    C, K = (similarities(rows, landmarks, **options) for rows in (flat(X), landmarks))
+    expected = C @ np.linalg.solve(K + 1e-6 * np.eye(15), C.T)  # as Nystrom's method has it
+    Z = view.transform(X)
+    assert Z.shape == (60, 15)
+    np.testing.assert_allclose(Z @ Z.T, expected, atol=1e-8)
+
+
+def test_landmarks_are_training_samples_drawn_all_over(rng):
+    X = rng.standard_normal((3000, 4, 3))
+    view = Similarities(n_landmarks=300).fit(X)
+    rows = {row.tobytes() for row in flat(X)}
+    assert all(row.tobytes() in rows for row in flat(view.landmarks_))
+    assert np.all(np.diff(view.draws_) > 0)
+    assert 0.0 <= view.draws_[0]
+    assert 0.05 < view.draws_[-1] < 0.15  # the lowest tenth of numbers
+    # No nearer to each other, and to one end of an entry, than chance would have it.
+    assert np.abs(view.landmarks_.mean(axis=0)).max() < 4.0 / np.sqrt(300)
+    np.testing.assert_allclose(view.landmarks_.std(axis=0), 1.0, atol=0.2)
+
+
+def lowest(X, view):
+    """List the numbers that landmarks should have: each sample has one of its own, and repeated samples count once."""
+    rows = {tuple(row) for row in flat(X).tolist()}
+    alone = [float(Similarities().fit(np.reshape(row, (1, *X.shape[1:]))).draws_[0]) for row in rows]
+    return sorted(alone)[: view.n_landmarks]
+
+
+@given(st.integers(0, 99), st.sets(st.integers(1, 39), max_size=4), st.sampled_from([1, 7, 20, 500]), st.booleans())
+def test_landmarks_do_not_depend_on_order_batches_blocks_and_repetitions(seed, cuts, n_landmarks, coarse):
+    rng = np.random.default_rng(seed)
+    # Of so few numbers many samples are equal, or of one shape, or constant.
+    X = rng.integers(-1, 2, (40, 2, 2)) * 2.0 if coarse else rng.standard_normal((40, 2, 2))
+    view = Similarities(n_landmarks=n_landmarks)
+    whole = clone(view).fit(X)
+    np.testing.assert_array_equal(whole.draws_, lowest(X, view))
+    chosen = {tuple(row) for row in flat(whole.landmarks_).tolist()}
+    assert len(chosen) == len(whole.landmarks_)
+    assert chosen <= {tuple(row) for row in flat(X).tolist()}
+    other = in_batches(clone(view), X[rng.permutation(40)], sorted(cuts))
+    repeated = clone(view).fit(rng.permutation(np.repeat(X, rng.integers(1, 5, 40), axis=0)))
+    for found in (other, repeated):
+        for name in ("landmarks_", "draws_", "mean_", "scale_", "whitener_"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(whole, name))
+
+
+def test_of_many_samples_of_one_shape_landmarks_are_drawn_all_over(rng):
+    X = rng.standard_normal((2000, 2))  # two entries are alike in shape up to the sign
+    view = Similarities(n_landmarks=200).fit(X)
+    assert np.abs(view.landmarks_.mean(axis=0)).max() < 1.2  # one of the two shapes may be drawn first
+    assert view.landmarks_.std(axis=0).min() > 0.6
+
+
+@pytest.mark.parametrize(
+    ("name", "factor", "offset"),
+    [
+        ("similarities", 3e4, 0.0),
+        ("similarities", 1e-9, 0.0),
+        ("similarities", 1.0, 100.0),
+        ("similarities", 0.01, -0.3),
+        ("similarities of second order", 3e4, 0.0),  # to which means belong: an offset is another signal
+        ("similarities of second order", 1e-9, 0.0),
+    ],
+)
+def test_similarities_do_not_depend_on_units_and_an_offset(X, name, factor, offset):
+    expected, found = (clone(TRANSFORMERS[name]).fit(samples) for samples in (X, factor * X + offset))
+    np.testing.assert_allclose(found.draws_, expected.draws_)
+    np.testing.assert_allclose(found.landmarks_, factor * expected.landmarks_ + offset)
+    np.testing.assert_allclose(found.transform(factor * X + offset), expected.transform(X), atol=1e-7)
+
+
+@pytest.mark.parametrize("kernel", ["exponential", "gaussian"])
+@pytest.mark.parametrize("standardize", [True, False])
+def test_samples_of_one_shape_and_constant_ones_are_welcome_in_any_order(X, rng, kernel, standardize):
+    sizes = np.concatenate([X[:10], 2.0 * X[:10], 0.5 * X[:10], X[:10] + 7.0])
+    constant = np.broadcast_to(np.arange(10.0)[:, None, None, None], (10, *SHAPE))
+    samples = np.concatenate([sizes, constant, constant[:3], np.zeros((1, *SHAPE))])
+    for n_landmarks, count in [(500, 50), (45, 45), (4, 4)]:
+        view = Similarities(kernel=kernel, standardize=standardize, n_landmarks=n_landmarks)
+        whole = clone(view).fit(samples)
+        assert len(whole.draws_) == count
+        expected = whole.transform(samples)
+        assert np.isfinite(expected).all()
+        for rows in (np.arange(54)[::-1], rng.permutation(54)):
+            found = in_batches(clone(view), samples[rows], [11, 30])
+            np.testing.assert_array_equal(found.landmarks_, whole.landmarks_)
+            np.testing.assert_allclose(found.transform(samples), expected, atol=1e-9)
+    assert np.all(Similarities().fit(constant).draws_ == 1.0)
+    assert np.count_nonzero(Similarities().fit(samples).draws_ == 1.0) == 10
+
+
+def test_entries_that_do_not_vary_do_not_count(X):
+    for value in (0.0, 0.1, -3e7):  # of which rounded means may be another number
+        X[:, 1, 2, 3] = value
+        view = Similarities().fit(X)
+        expected = similarities(np.delete(flat(X), 28, axis=1), np.delete(flat(view.landmarks_), 28, axis=1))
+        np.testing.assert_allclose(view.transform(X) @ np.linalg.inv(view.whitener_).T, expected, atol=1e-9)
+        other = X.copy()
+        other[:, 1, 2, 3] += 1e-9
+        np.testing.assert_allclose(view.transform(other), view.transform(X), atol=1e-5)
+
+
+def test_what_a_transformer_leaves_of_rounding_does_not_count(rng):
+    signals = rng.standard_normal((50, 6, 80))
+    signals[:, 2] = 3.0  # five entries of its covariance vary by rounding alone
+    view = Similarities(SecondOrder(mean=False))
+    expected = clone(view).fit_transform(signals)
+    np.testing.assert_allclose(clone(view).fit_transform(7.0 * signals), expected, atol=1e-6)
+
+
+def test_samples_far_from_all_landmarks_are_similar_to_none(X):
+    view = Similarities().fit(X)
+    for factor in (1e4, 1e100, 1e160):
+        np.testing.assert_allclose(view.transform(factor * X), 0.0, atol=1e-9)
+    X[3] = 1e200  # constant, so that only its level is out of range
+    with pytest.raises(ValueError, match="leave the range"):
+        Similarities().fit(X)
+
+
+@every_kernel
+def test_weights_are_weights_of_similarities_to_landmarks(X, rng, options):
+    view = Similarities(**options, n_landmarks=15).fit(X)
+    K, Z = similarities(flat(X), flat(view.landmarks_), **options), view.transform(X)
+    for shape in [(15,), (3, 15), (2, 3, 15)]:
+        W = rng.standard_normal(shape)
+        weights = view.landmark_weights(W)
+        assert weights.shape == shape
+        # Weights of neighbours cancel: what is left of them has fewer digits.
+        np.testing.assert_allclose(weights @ K.T, W @ Z.T, atol=1e-8)
+
+
+@pytest.mark.parametrize("transformer", [None, SecondOrder(keep=1)], ids=str)
+@pytest.mark.parametrize("standardize", [True, False])
+def test_weights_and_patterns_of_entries_are_those_of_the_landmarks(X, rng, transformer, standardize):
+    view = Similarities(transformer, standardize=standardize, n_landmarks=15).fit(X)
+    entries, shape = view.landmarks_, SHAPE
+    if transformer is not None:
+        entries, shape = clone(transformer).fit(X).transform(view.landmarks_), (3, 5, 5)
+    W = rng.standard_normal((2, 15))
+    centred = flat(entries) - flat(entries).mean(axis=0)
+    square = centred.var(axis=0) * centred.shape[1] if standardize else centred.var(axis=0).sum()
+    weights, patterns = view.entry_weights(W), view.entry_patterns(W)
+    assert weights.shape == patterns.shape == (2, *shape)
+    np.testing.assert_allclose(flat(weights), view.landmark_weights(W) @ (centred / square), atol=1e-8)
+    scores = view.transform(view.landmarks_) @ W.T
+    expected = (scores - scores.mean(axis=0)).T @ centred / 15
+    np.testing.assert_allclose(flat(patterns), expected, atol=1e-5)  # to the jitter
+    assert view.entry_weights(W[0]).shape == view.entry_patterns(W[0]).shape == shape
+
+
+def test_entries_of_a_linear_problem_are_read_from_similarities(rng):
+    X = rng.standard_normal((300, 4, 3))
+    y = X[:, 1, 2] - X[:, 3, 0]
+    view = Similarities(kernel="gaussian", width=3.0).fit(X)
+    coef = Ridge(1e-2, fit_intercept=False).fit(view.transform(X), y).coef_
+    expected = np.zeros((4, 3))
+    expected[1, 2], expected[3, 0] = 1.0, -1.0
+    for found in (view.entry_weights(coef), view.entry_patterns(coef)):
+        assert np.sum(found * expected) / np.linalg.norm(found) / np.sqrt(2.0) > 0.97
+
+
+@pytest.mark.parametrize("use", ["landmark_weights", "entry_weights", "entry_patterns"])
+def test_weights_of_other_landmarks_get_one_sentence(X, use):
+    view = Similarities(n_landmarks=15).fit(X)
+    for wrong in (np.ones(14), np.ones((15, 2)), 1.0):
+        with pytest.raises(ValueError, match="Expected weights whose last axis has 15 numbers"):
+            getattr(view, use)(wrong)
+    with pytest.raises(NotFittedError):
+        getattr(Similarities(), use)(np.ones(15))
+
+
+@every_kernel
+def test_similarities_of_a_transformer_are_those_of_what_it_returns(X, options):
+    train, new, own = X[:40], X[40:], SecondOrder(keep=1)
+    view = Similarities(own, **options).fit(train)
+    assert not hasattr(own, "reference_")  # a copy is fitted
+    pipeline = make_pipeline(clone(own), Similarities(**options)).fit(train)
+    # The landmarks are the same samples, drawn in another order: scalar products do not depend on it.
+    for samples, atol in [(train, 1e-8), (new, 1e-7)]:
+        found = view.transform(samples) @ view.transform(train).T
+        np.testing.assert_allclose(found, pipeline.transform(samples) @ pipeline.transform(train).T, atol=atol)
+    few = clone(view).set_params(n_landmarks=15).fit(train)
+    rows = [flat(pipeline[0].transform(samples)) for samples in (new, few.landmarks_)]
+    found = few.transform(new) @ np.linalg.inv(few.whitener_).T
+    np.testing.assert_allclose(found, similarities(*rows, **options), atol=1e-9)
+
+
+def test_parameters_of_the_transformer_are_set_by_name(X):
+    view = Similarities(SecondOrder(keep=1)).set_params(transformer__keep=0)
+    assert view.get_params()["transformer__keep"] == 0
+    assert view.fit(X).transformers_[0].keep == 0
+    assert Similarities().fit(X).transformers_ == []
+
+
+def test_a_failure_of_the_transformer_leaves_what_was_learned(X):
+    view = Similarities(SecondOrder(keep=1)).fit(X)
+    expected = view.transform(X)
+    with pytest.raises(ValueError, match="keep"):
+        view.set_params(transformer__keep=2).fit(X)
+    np.testing.assert_array_equal(view.transform(X), expected)
+
+
+def test_similarities_learn_what_is_inside_of_what(rng):
+    X = rng.standard_normal((600, 3, 2))
+    y = (X**2).sum(axis=(1, 2)) > 5.3
+    train, new = slice(0, 300), slice(300, 600)
+    linear = TraceNormClassifier(alpha=1e-3).fit(X[train], y[train]).score(X[new], y[new])
+    for kernel in ("exponential", "gaussian"):
+        model = make_pipeline(Similarities(kernel=kernel, n_landmarks=100), TraceNormClassifier(alpha=1e-3))
+        assert model.fit(X[train], y[train]).score(X[new], y[new]) > 0.8 > 0.65 > linear
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"transformer": StandardScaler()},
+        {"transformer": "second_order"},
+        {"kernel": "linear"},
+        {"width": 0.0},
+        {"width": -1.0},
+        {"width": "auto"},
+        {"standardize": "yes"},
+        {"n_landmarks": 0},
+        {"n_landmarks": 2.5},
+        {"tensor_shape": 3},
+    ],
+    ids=str,
+)
+def test_parameters_of_similarities_that_cannot_be_are_refused(X, options):
+    (name,) = options
+    for learn in (Similarities(**options).fit, Similarities(**options).partial_fit):
+        with pytest.raises(ValueError, match=rf"^The '{name}' parameter of Similarities must be "):
+            learn(X)
 
 
 # --- SecondOrder -----------------------------------------------------------------------------------------------------

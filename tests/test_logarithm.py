@@ -66,4 +66,4 @@ def test_the_search_tries_it_where_all_entries_are_positive(tmp_path):
 
 
 def test_samples_of_one_mode_have_logarithms_too():
-    assert possible_views((5,), "auto", positive=True)[0] == ["raw", "log"]
+    assert possible_views((5,), "auto", positive=True)[0][:2] == ["raw", "log"]

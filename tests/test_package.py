@@ -37,6 +37,7 @@ PUBLIC = {
     "ModeWhitener",
     "Moments",
     "SecondOrder",
+    "Similarities",
     "StreamReport",
     "TensorStandardScaler",
     "TraceNormClassifier",

@@ -567,6 +567,24 @@ def test_convolutions_are_drawn_over_waveforms_and_thresholds():
     assert "of waveform" in what_was_found(model)["convolutions"]
 
 
+def test_similarities_are_drawn_as_training_samples_that_are_summed_up():
+    model = seen("similarities", 2, (4, 40))
+    view, (part,) = model.views_["similarities"], ViewsDisplay.from_estimator(model).parts
+    weights = view.landmark_weights(model.coef_by_view_["similarities"])
+    expected = np.tensordot(weights[0], view.landmarks_ - view.landmarks_.mean(axis=0), 1)
+    np.testing.assert_allclose(part.coef[0] / np.abs(part.coef).max(), expected / np.abs(expected).max(), atol=1e-8)
+    assert what_was_found(model)["similarities"].startswith(f"{len(view.landmarks_)} training samples to compare with")
+
+
+def test_similarities_of_second_order_are_drawn_as_sources():
+    model = seen("similarities_second_order", 2, (4, 40))
+    display = ViewsDisplay.from_estimator(model)
+    assert [ax.get_title() for ax in display.axes_] == [
+        "similarities, second order: filters",
+        "similarities, second order: patterns",
+    ]
+
+
 def test_weights_of_views_have_no_place_in_the_modes_of_samples():
     for display in (ModeSpectrumDisplay, ModeFactorsDisplay, WeightsDisplay):
         with pytest.raises(

@@ -424,6 +424,8 @@ def test_views_in_one_problem_have_a_norm_each(epochs):
         "whitened_channels+whitened_fully",
         "convolutions",
         "raw+convolutions 1:0.4",
+        "similarities",
+        "raw+similarities_second_order 1:0.4",
     ],
 )
 def test_scores_are_the_sum_over_views_of_weights_times_samples(epochs, views):
@@ -471,7 +473,7 @@ def test_shares_of_views_are_those_of_this_search(epochs):
 def test_of_views_that_explain_the_same_or_nothing_the_first_is_taken(signs):
     y = np.array([1.0, -1.0, 1.0, -1.0])[None, :, None]
     held = [SimpleNamespace(Y=y, index=[np.arange(4)])]
-    assert_allclose(shares_of([[sign * y] for sign in signs], held), [1.0, 0.0, 0.0])
+    assert_allclose(shares_of([[sign * y] for sign in signs], held)[0], [1.0, 0.0, 0.0])
 
 
 def test_of_views_that_show_the_same_one_is_taken():
@@ -514,9 +516,10 @@ def test_weights_of_whitened_samples_are_shown_as_weights_of_samples(problem):
 
 
 def test_second_order_is_tried_only_where_a_mode_can_be_time():
-    assert possible_views((6, 11), "auto")[0] == ["raw", "whitened", "whitened_fully"]
-    assert possible_views((7,), "auto")[0] == ["raw"]
-    assert possible_views((4, 100), None)[0] == ["raw", "whitened", "whitened_fully"]
+    always = ["similarities", "similarities_standardized"]
+    assert possible_views((6, 11), "auto")[0] == ["raw", "whitened", "whitened_fully", *always]
+    assert possible_views((7,), "auto")[0] == ["raw", *always]
+    assert possible_views((4, 100), None)[0] == ["raw", "whitened", "whitened_fully", *always]
     assert "second_order_slow_lags" in possible_views((2, 3, 100), "auto")[0]
 
 
@@ -560,18 +563,72 @@ def test_patches_are_told_apart_by_a_line_somewhere_in_the_spectrum_that_their_p
     assert model.score(X[160:], y[160:]) > 0.9
 
 
+def rings(n, seed=0):
+    """Samples whose classes differ in their size: no linear function tells them apart."""
+    X = np.random.default_rng(seed).normal(size=(n, 3, 2))
+    return X, (np.sum(X**2, axis=(1, 2)) > 5.5).astype(int)
+
+
+def test_a_function_that_is_not_linear_is_learned_from_similarities_to_training_samples():
+    X, y = rings(400)
+    model = TraceNormClassifierCV().fit(X[:200], y[:200])
+    assert "similarities" in model.view_
+    assert model.dual_gap_ <= 1e-6
+    assert model.score(X[200:], y[200:]) > 0.85 > 0.65 > TraceNormClassifierCV(views="raw").fit(X, y).score(X, y)
+
+
+def test_numbers_that_are_no_linear_function_are_learned_from_similarities():
+    X, _ = rings(400)
+    y = np.sum(X**2, axis=(1, 2))
+    model = TraceNormRegressorCV().fit(X[:200], y[:200])
+    assert "similarities" in model.view_
+    assert model.score(X[200:], y[200:]) > 0.6
+
+
+def test_a_linear_function_is_not_learned_from_similarities(problem):
+    model = TraceNormRegressorCV().fit(*problem)
+    assert "similarities" not in model.view_
+    assert "similarities" in possible_views(problem[0].shape[1:], "auto", n=len(problem[0]))[0]
+
+
+@pytest.mark.parametrize(
+    ("gain", "expected"),
+    [
+        ([0.1, 0.1, 0.11], True),
+        ([0.1, -0.1, 0.11], False),
+        ([-0.1, -0.1, -0.1], False),
+        ([0.1], False),
+        ([0.0] * 3, False),
+    ],
+)
+def test_similarities_are_taken_where_folds_agree(gain, expected):
+    assert session._is_evident(np.array(gain)) == expected
+
+
+def test_folds_without_a_score_say_nothing_about_similarities():
+    assert session._is_evident(np.array([0.1, np.nan, 0.11]))
+    assert not session._is_evident(np.array([np.nan, np.nan]))
+
+
+def test_a_search_among_similarities_alone_takes_the_best_of_them():
+    X, y = rings(120)
+    model = TraceNormClassifierCV(views=["similarities", "similarities_standardized"]).fit(X, y)
+    assert set(model.view_shares_) == {"similarities", "similarities_standardized"}
+    assert model.score(X, y) > 0.8
+
+
 def test_modes_are_whitened_unless_one_is_so_long_that_its_covariance_fills_the_machine():
     whitened = {"whitened", "whitened_fully", "whitened_channels"}
     assert whitened <= set(possible_views((64, 1000), "auto", n=200)[0])
     for shape, n in [((6, 18_000), 128), ((64, 3000), 300)]:
         names, reason = possible_views(shape, "auto", n=n)
         assert whitened.isdisjoint(names)
-        assert "without whitened_channels" in reason
+        assert "without whitened, whitened_fully, whitened_channels" in reason
 
 
 def test_one_mode_alone_is_not_fully_whitened():
     assert "whitened_fully" in possible_views((2, 100), None)[0]
-    assert possible_views((1, 100), None)[0] == ["raw", "whitened"]
+    assert possible_views((1, 100), None)[0][:3] == ["raw", "whitened", "similarities"]
 
 
 def test_channels_are_whitened_where_there_are_several_and_a_mode_can_be_time():

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         ModePCA,
         ModeWhitener,
         SecondOrder,
+        Similarities,
         TensorStandardScaler,
         Views,
     )
@@ -37,6 +38,7 @@ __all__ = [
     "ModeWhitener",
     "Moments",
     "SecondOrder",
+    "Similarities",
     "StreamReport",
     "TensorStandardScaler",
     "TraceNormClassifier",
@@ -65,6 +67,7 @@ _MODULES = {
         "ModePCA",
         "ModeWhitener",
         "SecondOrder",
+        "Similarities",
         "TensorStandardScaler",
         "Views",
     ),

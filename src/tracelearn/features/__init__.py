@@ -12,6 +12,7 @@ from tracelearn.features.logarithm import Logarithm
 from tracelearn.features.mode_pca import ModePCA
 from tracelearn.features.scaler import TensorStandardScaler
 from tracelearn.features.second_order import SecondOrder, SpatialFilters
+from tracelearn.features.similarities import Similarities
 from tracelearn.features.union import Views
 from tracelearn.features.whitening import ModeWhitener
 
@@ -21,6 +22,7 @@ __all__ = [
     "ModePCA",
     "ModeWhitener",
     "SecondOrder",
+    "Similarities",
     "SpatialFilters",
     "TensorStandardScaler",
     "Views",

@@ -7,6 +7,7 @@ NumPy in double precision; ``transform`` returns arrays of the library, device a
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 from abc import abstractmethod
@@ -30,6 +31,7 @@ from tracelearn.arrays.array_api import (
     to_numpy,
     widest,
 )
+from tracelearn.samples import as_source
 from tracelearn.samples.checks import (
     check_finite,
     check_range,
@@ -44,6 +46,7 @@ from tracelearn.samples.samples import Local, as_raw, is_dask, is_named, naming,
 from tracelearn.samples.scikit_learn import check_feature_names_in, get_output_config
 
 __all__ = [
+    "Composite",
     "LinearTransformer",
     "ModeTransformer",
     "Second",
@@ -56,6 +59,9 @@ __all__ = [
     "no_sums",
     "read_modes",
     "read_time_axis",
+    "sample_numbers",
+    "scrambled",
+    "sized",
     "squares",
     "summarise",
     "symmetric_power",
@@ -63,6 +69,11 @@ __all__ = [
 
 _BLOCK_BYTES = 16 << 20  # blocks stay in cache, and no second copy of the data is ever made
 _FEWEST_TIMES, _MOST_CHANNELS = 16, 128
+# Of a standard deviation, in which shapes are compared: rounding hardly ever changes the coarse ones, and the fine ones tell
+# apart what is alike in these.
+_COARSE, _FINE = 100.073, 10007.3
+_MIX = 0x9E3779B97F4A7C15  # 64 bits of the golden ratio, an odd number: products with it change every bit
+
 Second = Callable[[Array], list[Array]]
 Measure = Callable[[Array, Array], "Summary"]
 Total = Callable[[Measure], "Summary"]
@@ -206,6 +217,31 @@ def read_modes(modes: Any, shape: tuple[int, ...], name: str) -> tuple[int, ...]
             "of X without the first."
         )
     return tuple(sorted({int(mode) % order for mode in listed}))
+
+
+def sized(signals: Array) -> tuple[Array, Array]:
+    """Divide centred signals (channels, n, times) by their root mean squares, and return these too; zeros stay zeros."""
+    xp = array_namespace(signals)
+    sizes = xp.sqrt(xp.mean(signals**2, axis=-1, keepdims=True))
+    return signals / xp.where(sizes > 0, sizes, xp.ones_like(sizes)), sizes
+
+
+def sample_numbers(units: Array, draws: int) -> Array:
+    """Give samples (channels, n, times) of size one a number in [0, 1) for each draw, (D, n), that their shapes determine."""
+    xp, mix, half, found = array_namespace(units), np.uint64(_MIX), np.uint64(32), []
+    for steps in (_COARSE, _FINE):
+        shapes = to_numpy(xp.astype(xp.round(units * steps), xp.int32))
+        words = np.moveaxis(shapes, 1, 0).reshape(shapes.shape[1], -1).astype("<i4")
+        words = np.ascontiguousarray(np.pad(words, ((0, 0), (0, words.shape[-1] % 2)))).view("<u8")
+        one = scrambled(np.sum(words * np.cumprod(np.full(words.shape[-1], mix)), axis=-1))
+        found.append(scrambled(one ^ (np.arange(draws, dtype=np.uint64) * mix)[:, None]))
+    coarse, fine = found
+    return ((coarse >> half) + (fine >> np.uint64(43)) * 2.0**-21) * 2.0**-32
+
+
+def scrambled(words: Array) -> Array:
+    """Change every bit of words of 64 bits, so that their order says nothing about what they were."""
+    return (words ^ (words >> np.uint64(32))) * np.uint64(_MIX)
 
 
 class TensorTransformer(TransformerMixin, BaseEstimator):
@@ -396,6 +432,31 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
         tags.input_tags.three_d_array = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+class Composite(TensorTransformer):
+    """Learns by transformers of its own, each in a pass over the samples, before it learns itself."""
+
+    transformers_: list[Any]
+
+    @abstractmethod
+    def _unfitted(self) -> list[Any]:
+        """Check and copy the transformers."""
+
+    def _learn_from(self, X: Any, sample_weight: Any) -> None:
+        plain, _, _ = unnamed(X, 0, getattr(self, "modes_", None))
+        source = as_source(plain, None, sample_weight)
+        if source is not None and not source.repeatable:  # several transformers, one pass
+            for block, _, weight in source.batches():
+                self._learn_from(block, weight)
+            return
+        given = plain if is_dask(plain) or source is not None else self._read(plain)  # checked once, as tensors
+        # Copies, which replace what they hold and never write to it: a failure leaves the old ones as they were.
+        known = [copy.copy(view) for view in getattr(self, "transformers_", [])]
+        self.transformers_ = known or self._unfitted()
+        for view in self.transformers_:
+            (view.partial_fit if known else view.fit)(given, sample_weight=sample_weight)
+        super()._learn_from(X, sample_weight)
 
 
 class LinearTransformer(TensorTransformer):

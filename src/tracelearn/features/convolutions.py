@@ -22,7 +22,7 @@ from tracelearn.arrays.array_api import (
     to_single,
     widest,
 )
-from tracelearn.features.base import Summary, TensorTransformer, read_time_axis
+from tracelearn.features.base import Summary, TensorTransformer, read_time_axis, sample_numbers, sized
 from tracelearn.samples.checks import check_range
 from tracelearn.samples.scikit_learn import Interval, StrOptions
 
@@ -45,10 +45,6 @@ _CACHED = 1 << 20  # numbers of convolutions at a time, which stay in cache
 
 _DRAWN = 64  # samples, of which each threshold is taken from one
 
-# Of a standard deviation, in which shapes are compared: rounding hardly ever changes the coarse ones, and the fine ones tell
-# apart what is alike in these.
-_COARSE, _FINE = 100.073, 10007.3
-
 _ROUNDING = 8.0 * float(np.finfo(np.float64).eps)  # of its level: a signal that varies by no more is at rest
 _CANCELLED = 1e-6  # of their size: two signals that leave no more of each other leave nothing
 
@@ -57,7 +53,6 @@ _CANCELLED = 1e-6  # of their size: two signals that leave no more of each other
 _LOWERED = 4e-6
 
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0  # multiples of it, less their integers, fill the unit interval evenly
-_MIX = 0x9E3779B97F4A7C15  # 64 bits of it, an odd number: products with it change every bit
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,11 +238,11 @@ class Convolutions(TensorTransformer):
 
     def _measure(self, T: Array, weight: Array) -> Summary:
         """Draw thresholds from a block of samples."""
-        xp, (units, sizes) = array_namespace(T), _sized(self._signals(T))
+        xp, (units, sizes) = array_namespace(T), sized(self._signals(T))
         if not np.finfo(np.float64).tiny < float(xp.max(sizes)) ** 2 < np.inf:
             check_range(T, "X")
         sizes = to_numpy(sizes)[..., 0]
-        numbers = np.where(sizes == 0, 1.0, _numbers(units)[:, None, :])  # (drawn, channels, samples)
+        numbers = np.where(sizes == 0, 1.0, sample_numbers(units, _DRAWN)[:, None, :])  # (drawn, channels, samples)
         least = np.min(numbers, axis=-1)
         # Samples of one shape have one number: their sizes may differ, and the lowest threshold stays.
         tied = numbers == least[..., None]
@@ -291,7 +286,7 @@ class Convolutions(TensorTransformer):
     def _shares(self, T: Array) -> Array:
         """Find the shares of some samples, few enough for their convolutions to stay in cache."""
         xp, signals = array_namespace(T), self._signals(T)
-        units, sizes = _sized(signals)
+        units, sizes = sized(signals)
         unit = np.max(np.abs(self.thresholds_), axis=(0, 1, 3))[:, None]
         unit, found = np.where(unit > 0, unit, 1.0), []
         pairs, which = np.unique(self._pairs(), axis=0, return_inverse=True)
@@ -363,13 +358,6 @@ def _points(signals: Array, step: int) -> list[Array]:
     return [padded[..., i * step : i * step + times : -(-times // _MOST_TIMES)] for i in range(_LENGTH)]
 
 
-def _sized(signals: Array) -> tuple[Array, Array]:
-    """Divide centred signals (channels, n, times) by their root mean squares, and return these too; zeros stay zeros."""
-    xp = array_namespace(signals)
-    sizes = xp.sqrt(xp.mean(signals**2, axis=-1, keepdims=True))
-    return signals / xp.where(sizes > 0, sizes, xp.ones_like(sizes)), sizes
-
-
 def _joined(first: Array, second: Array, sign: Any) -> Array:
     """Add or subtract signals of root mean square one; what cancels but for rounding is exactly zero."""
     xp, both = array_namespace(first), first + sign * second
@@ -393,18 +381,3 @@ def _quantiles(signals: Array, waveforms: Array, step: int, shares: Array) -> Ar
     last = np.minimum(first + 1, response.shape[-1] - 1)
     low, high = (np.take_along_axis(response, i, axis=-1)[..., 0] for i in (first, last))
     return low + (at % 1.0)[:, :, None] * (high - low)
-
-
-def _numbers(units: Array) -> Array:
-    """Give samples (channels, n, times) of size one a number in [0, 1) for each draw, (D, n), that their shapes determine."""
-    xp, mix, half, found = array_namespace(units), np.uint64(_MIX), np.uint64(32), []
-    for steps in (_COARSE, _FINE):
-        shapes = to_numpy(xp.astype(xp.round(units * steps), xp.int32))
-        words = np.moveaxis(shapes, 1, 0).reshape(shapes.shape[1], -1).astype("<i4")
-        words = np.ascontiguousarray(np.pad(words, ((0, 0), (0, words.shape[-1] % 2)))).view("<u8")
-        one = np.sum(words * np.cumprod(np.full(words.shape[-1], mix)), axis=-1)
-        one = (one ^ (one >> half)) * mix
-        one = one ^ (np.arange(_DRAWN, dtype=np.uint64) * mix)[:, None]
-        found.append((one ^ (one >> half)) * mix)
-    coarse, fine = found
-    return ((coarse >> half) + (fine >> np.uint64(43)) * 2.0**-21) * 2.0**-32

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Sequence
 from typing import Any, Self
@@ -13,17 +12,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_non_numpy, move_to, widest
 from tracelearn.errors import refuse
-from tracelearn.features.base import Summary, TensorTransformer, squares, summarise
+from tracelearn.features.base import Composite, Summary, TensorTransformer, squares, summarise
 from tracelearn.features.scaler import TensorStandardScaler
-from tracelearn.samples import as_source
 from tracelearn.samples.checks import read_numbers
-from tracelearn.samples.samples import is_dask, unnamed
 from tracelearn.samples.scikit_learn import BaseComposition
 
 __all__ = ["Views"]
 
 
-class Views(TensorTransformer, BaseComposition):  # type: ignore[misc]
+class Views(Composite, BaseComposition):  # type: ignore[misc]
     """Several views of each sample at once, such as raw, whitened and second order, as one flat sample.
 
     ``transform`` puts the flattened views one after the other; ``split`` takes them, or the weights of a model, apart again,
@@ -107,21 +104,6 @@ class Views(TensorTransformer, BaseComposition):  # type: ignore[misc]
         return self
 
     # --- learning ----------------------------------------------------------------------------------------------------
-
-    def _learn_from(self, X: Any, sample_weight: Any) -> None:
-        plain, _, _ = unnamed(X, 0, getattr(self, "modes_", None))
-        source = as_source(plain, None, sample_weight)
-        if source is not None and not source.repeatable:  # several transformers, one pass
-            for block, _, weight in source.batches():
-                self._learn_from(block, weight)
-            return
-        given = plain if is_dask(plain) or source is not None else self._read(plain)  # checked once, as tensors
-        # Copies, which replace what they hold and never write to it: a failure leaves the old ones as they were.
-        known = [copy.copy(view) for view in getattr(self, "transformers_", [])]
-        self.transformers_ = known or self._unfitted()
-        for view in self.transformers_:
-            (view.partial_fit if known else view.fit)(given, sample_weight=sample_weight)
-        super()._learn_from(X, sample_weight)
 
     def _unfitted(self) -> list[Any]:
         """Check and copy the transformers."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.arrays.tensors import mode_factors
-from tracelearn.features import Convolutions, SecondOrder
+from tracelearn.features import Convolutions, SecondOrder, Similarities
 from tracelearn.plotting.canvas import COLOURS, INK, Panels, legend_above, plain
 from tracelearn.plotting.modes import MOST, carrying, check_model, draw_over, leading_factors, modes_of
 from tracelearn.plotting.weights import WeightsDisplay, choose_targets
@@ -67,15 +67,19 @@ def view_in_words(name: str) -> str:
     >>> view_in_words("second_order_slow_lags"), view_in_words("raw")
     ('second order, slow lags', 'raw')
     """
-    return name.replace("second_order_", "second order, ").replace("_", " ")
+    name = name.replace("second_order_", "second order, ").replace("similarities_", "similarities, ")
+    return name.replace("_", " ")
 
 
 def parts_of_model(estimator: Any, modes: list[Mode] | None = None) -> list[ViewPart]:
     """Take a model that was chosen by cross-validation apart: a part for each view, and for each window of it."""
     coefs, patterns = check_model(estimator, "coef_by_view_"), estimator.patterns_by_view_
     modes, found = modes or modes_of(estimator), []
-    for view, transformer in estimator.views_.items():
-        W, P = to_numpy(coefs[view]), to_numpy(patterns[view])
+    for view, own_view in estimator.views_.items():
+        W, P, transformer = to_numpy(coefs[view]), to_numpy(patterns[view]), own_view
+        if isinstance(transformer, Similarities):  # read as the landmarks that it compares with, summed up
+            W, P = transformer.entry_weights(W), transformer.entry_patterns(W)
+            transformer = transformer.transformers_[0] if transformer.transformers_ else None
         if not isinstance(transformer, SecondOrder | Convolutions):
             shape = (-1, *estimator.sample_shape_)
             found.append(ViewPart(view, None, modes, W.reshape(shape), P.reshape(shape)))
@@ -133,6 +137,9 @@ def what_was_found(estimator: Any, parts: Sequence[ViewPart] | None = None) -> d
             counts = [carrying(one, whole) for (one,) in squares]
             names = ["" if part.window is None else f"window {part.window}" for part in own]
             found[view] = counted("source", "in", counts, names) + _leading(estimator, own)
+        transformer = estimator.views_[view]
+        if isinstance(transformer, Similarities):
+            found[view] = f"{len(transformer.draws_)} training samples to compare with; summed up, {found[view]}"
     return found
 
 
@@ -169,8 +176,9 @@ class ViewsDisplay(Panels):
     """What a model reads from each view: a row of two panels for each, and how much views add to held-out scores.
 
     Raw and whitened views have their weights on the left and their patterns on the right, for samples as the view shows them; of
-    higher orders the slice with the largest pattern. Second order has its leading spatial filters and their patterns, over
-    channels with their copies, a row for each window. The last panel has the shares of all views that were tried.
+    higher orders the slice with the largest pattern. Similarities are shown as the training samples that they compare with,
+    summed up, each times its weight. Second order has its leading spatial filters and their patterns, over channels with their
+    copies, a row for each window. The last panel has the shares of all views that were tried.
 
     Parameters
     ----------

@@ -174,7 +174,8 @@ def gather(
         used = {part.view for part in parts if np.any(part.coef)}
         drawn = [part for part in parts if part.view in used] or parts
         components = [one for part in drawn for one in _of_view(part)]
-        linear = [part for part in drawn if part.maps is None]
+        # Weights over the modes of samples can be drawn as such.
+        linear = [part for part in drawn if part.maps is None and part.coef.shape[1:] == shape]
         coef, patterns = (linear[0].coef, linear[0].patterns) if linear else (np.zeros((0, *shape)), None)
     else:
         coef = to_numpy(last.coef_).reshape(-1, *shape)

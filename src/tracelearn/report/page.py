@@ -49,6 +49,9 @@ _COMPUTED = {
     "few_convolutions": "the shares of time in which channels follow short waveforms",
     "convolutions_of_mean": "the shares of time in which the mean of all channels follows short waveforms",
     "few_convolutions_of_mean": "the shares of time in which the mean of all channels follows short waveforms",
+    "similarities": "the similarity to training samples",
+    "similarities_standardized": "the similarity to training samples, with entries of one variance",
+    "similarities_second_order": "the similarity of covariances to those of training samples",
 }
 
 

@@ -359,7 +359,9 @@ class TraceNormRegressorCV(MultiOutputMixin, RegressorMixin, SelectionCV):
         over time), "second_order_difference", "second_order_lags" and "second_order_slow_lags" (the same with differences or
         delayed copies of the signals), "second_order_two_windows" and "second_order_three_windows" (in each window),
         "convolutions" (how much of the time signals follow short waveforms), "few_convolutions" (at fewer speeds, where
-        samples are many), "convolutions_of_mean" and "few_convolutions_of_mean" (how much the mean of all channels does).
+        samples are many), "convolutions_of_mean" and "few_convolutions_of_mean" (how much the mean of all channels does),
+        "similarities", "similarities_standardized" and "similarities_second_order" (to training samples, of which up to 500
+        become part of the model).
         "auto" tries all that suit the samples; a list tries those in it. Views that improve predictions enter one convex
         problem, each with its own norm. "raw+whitened" sets such a problem by hand, "raw+whitened 1:0.5" also its strengths.
         None is "raw".

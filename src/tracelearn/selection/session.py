@@ -27,6 +27,7 @@ from tracelearn.features import (
     Logarithm,
     ModeWhitener,
     SecondOrder,
+    Similarities,
     Views,
     find_time_axis,
 )
@@ -82,6 +83,11 @@ _second_order = partial(SecondOrder, standardize=True, mean=_MEAN)
 _difference = partial(_second_order, difference=True)
 _of_mean = partial(Convolutions, average=True)
 
+
+def _similar_second_order(time_axis: int) -> Similarities:
+    return Similarities(_difference(time_axis=time_axis), kernel="gaussian", standardize=False)
+
+
 # Copies of channels make matrices larger by their square. Convolutions have thousands of entries for each channel.
 VIEWS = {
     "raw": Kind(None),
@@ -101,7 +107,13 @@ VIEWS = {
     "few_convolutions_of_mean": Kind(
         partial(_of_mean, n_entries=1344), channels=math.inf, fewest=10, samples=20_000, over=1500
     ),
+    "similarities": Kind(partial(Similarities, kernel="gaussian", standardize=False), samples=20_000),
+    "similarities_standardized": Kind(Similarities, samples=20_000),
+    "similarities_second_order": Kind(_similar_second_order, channels=48, samples=20_000),
 }
+
+# Views that compare samples with some of the training samples; a search adds them where folds confirm that they are needed.
+SIMILAR = frozenset(["similarities", "similarities_standardized", "similarities_second_order"])
 
 # Views of second order are tried, and views added to the best one, as long as one search takes no more multiplications than this.
 _MOST_WORK = 3e11
@@ -120,33 +132,32 @@ def possible_views(
 
     Logarithms where all entries are positive; whitened modes unless one is very long; where a mode can be time, whitened
     channels of several, second order unless samples and entries are many, and convolutions, of the mean of all channels where
-    these are many: not as many of them where samples are many.
+    these are many: not as many of them where samples are many. Similarities up to 20,000 samples.
 
     Examples
     --------
     >>> from tracelearn.selection.session import possible_views
-    >>> possible_views((6, 11), "auto")[0], possible_views((64, 200), "auto")[0]
-    (['raw', 'whitened', 'whitened_fully'],
-     ['raw', 'whitened', 'whitened_fully', 'whitened_channels', 'second_order', 'convolutions_of_mean'])
+    >>> possible_views((6, 11), "auto")[0]
+    ['raw', 'whitened', 'whitened_fully', 'similarities', 'similarities_standardized']
+    >>> possible_views((64, 200), "auto")[0][2:]
+    ['whitened_fully', 'whitened_channels', 'second_order', 'convolutions_of_mean', 'similarities', 'similarities_standardized']
     """
-    names = ["raw", "log"] if positive else ["raw"]
-    if len(shape) < 2:
-        return names, "samples have one mode"
-    if n * math.prod(shape) * sum(shape) + 10 * sum(map(pow, shape, repeat(3))) <= _MOST_WHITENED:
-        # Of one mode alone nothing would be left that says which directions are noise.
-        names += ["whitened", "whitened_fully"] if math.prod(shape) > max(shape) else ["whitened"]
-    axis, reason = find_time_axis(shape, time_axis, modes)
-    if axis is None:
-        return names, reason
-    times, channels = shape[axis], math.prod(shape) // shape[axis]
-    left_out: list[str] = []
+    axis, reason = find_time_axis(shape, time_axis, modes) if len(shape) > 1 else (None, "samples have one mode")
+    size, names, left_out = math.prod(shape), list[str](), list[str]()
+    times, channels = (0, 0) if axis is None else (shape[axis], size // shape[axis])
+    whitening = n * size * sum(shape) + 10 * sum(map(pow, shape, repeat(3)))
     for name, kind in VIEWS.items():
-        suits = kind.fewest <= channels <= kind.channels and times >= kind.times and kind.over < n <= kind.samples
-        if kind.make and suits:
-            view = kind.make(time_axis=axis)
-            takes_long = isinstance(view, SecondOrder) and _work(n, *view.sizes(channels)) > _MOST_WORK
-            takes_long |= isinstance(view, ModeWhitener) and "whitened" not in names
-            (left_out if takes_long else names).append(name)
+        suits = kind.over < n <= kind.samples and (positive or kind.make is not Logarithm)
+        if not suits or (kind.channels and not (kind.fewest <= channels <= kind.channels and times >= kind.times)):
+            continue
+        view = kind.make(time_axis=axis) if kind.make and kind.channels else kind.make and kind.make()
+        takes_long = isinstance(view, SecondOrder) and _work(n, *view.sizes(channels)) > _MOST_WORK
+        if isinstance(view, ModeWhitener):
+            # Of one mode alone nothing would be left, fully whitened, that says which directions are noise.
+            if len(shape) < 2 or (view.power == -0.5 and size == max(shape)):
+                continue
+            takes_long = whitening > _MOST_WHITENED
+        (left_out if takes_long else names).append(name)
     return names, reason + (f"; without {', '.join(left_out)}, which would take long" if left_out else "")
 
 
@@ -297,6 +308,9 @@ class Shown:
 # of all those without which the others together leave at most so much more unexplained, as a share of it.
 LEAST_SHARE, MOST_VIEWS, LEAST_GAIN = 0.1, 4, 0.002
 
+# Views with similarities are tried where they leave so much less unexplained, as a share of it.
+SIMILAR_GAIN = 0.02
+
 # Views that keep the modes of a sample.
 FIRST_ORDER = ("raw", "log", "whitened", "whitened_fully", "whitened_channels")
 
@@ -332,6 +346,9 @@ class Session:
     shown: Shown  # the same, or some of them where all would take long
     progress: Progress
     first_order: str = ""  # the best view that keeps the modes of a sample, where several were screened
+    similar: tuple[str, dict[str, float]] | None = (
+        None  # views with similarities, and shares, where they leave less unexplained
+    )
     view_shares: dict[str, float] | None = None  # of the views that were screened
     class_map: Array | None = None  # between the scores of all classes, where folds confirm it
     tables: list[Table] = field(default_factory=list)
@@ -405,7 +422,14 @@ def choose(session: Session) -> Table:
     if alone not in ("", label) and not progress.over:
         tables += session.walk(alone, _candidates(session, alone), (_PATH, _PATH), best.value, in_doubt=True)
         best = max(tables, key=attrgetter("value"))
-    best = _by_log_loss(session, best) if _asks_more(session, best) else best
+    best, session.class_map, losses = _judged(session, best)
+    if session.similar is not None and not progress.over:
+        label, shares = session.similar
+        other = walk_ridges(session.shown.design(label), label)
+        session.keep([other], "ridge regression")
+        other, between, after = _judged(session, other)
+        if _is_evident(losses - after):
+            best, session.class_map, session.view_shares = other, between, shares
     if session.model._learns_classes and not design.samples.in_memory:
         chosen = session.tables.index(best)
         session.tables = with_held_out_classes(session.tables)
@@ -413,6 +437,13 @@ def choose(session: Session) -> Table:
     progress.pace = 1.0
     progress.reach(_PATH, f"chosen: {best.candidate.view}")
     return best
+
+
+def _is_evident(gain: Array) -> bool:
+    """Tell whether paired differences over folds are above zero by more than chance."""
+    gain = gain[~np.isnan(gain)]
+    error = float(np.std(gain, ddof=1)) / math.sqrt(len(gain)) if len(gain) > 1 else math.inf
+    return len(gain) > 1 and bool(gain.mean() > max(_EVIDENCE * error, 0.0))
 
 
 def _asks_more(session: Session, best: Table) -> bool:
@@ -427,30 +458,37 @@ def _asks_more(session: Session, best: Table) -> bool:
     return asks_loss and not asked and here and not session.progress.over
 
 
-def _by_log_loss(session: Session, best: Table) -> Table:
-    """Take logistic regression, or a map between the scores of all classes, where held-out folds confirm it."""
-    design, label = best.design, best.candidate.view
+def _judged(session: Session, best: Table) -> tuple[Table, Array | None, Array]:
+    """Take logistic regression, or a map between the scores of all classes, where held-out folds confirm it.
+
+    Also returns that map, and the loss of each fold: of classes the log-loss, since a smooth function comes closer to codes of
+    classes than a linear one that tells them apart as well.
+    """
+    design, label, between = best.design, best.candidate.view, None
+    if design.numbers or session.options.scoring is not None:
+        return best, None, -best.scores[best.best]
+    asks_more = _asks_more(session, best)
+    if not asks_more and session.similar is None:
+        return best, None, np.zeros(0)
     held = class_scores(best.parts[best.best], design.held, design.weights)
-    before = log_losses(held)
-    between, found = None, {}
+    losses = log_losses(held)
+    if not asks_more:
+        return best, None, losses
+    tried, chosen = {"one factor": (best, losses)}, "one factor"
     if design.samples.n_targets > 2:
-        between, found["map"] = class_map(held)
+        between, after = class_map(held)
+        tried["map"] = best, after
     other = walk_logistic(design, label)
     if other is not None:
         session.keep([other], "logistic regression")
-        found["logistic"] = log_losses(class_scores(other.parts[other.best], design.held, design.weights))
-    chosen, least, losses = "", math.inf, f"one factor {before.mean():.4g}"
-    for name, after in found.items():
-        losses += f", {name} {after.mean():.4g}"
-        # By more than chance: the paired difference over folds against its standard error.
-        gain, count = before - after, len(after)
-        error = float(np.std(gain, ddof=1)) / math.sqrt(count) if count > 1 else math.inf
-        if gain.mean() > max(_EVIDENCE * error, 0.0) and after.mean() < least:
-            chosen, least = name, after.mean()
-    session.model._report(f"held-out log-loss: {losses}; chosen: {chosen or 'one factor'}")
-    if chosen == "map":
-        session.class_map = between
-    return other if chosen == "logistic" and other is not None else best
+        found = class_scores(other.parts[other.best], design.held, design.weights)
+        tried["logistic"] = other, log_losses(found)
+    for name, (_, after) in tried.items():
+        if _is_evident(losses - after) and after.mean() < tried[chosen][1].mean():
+            chosen = name
+    said = ", ".join([f"{name} {after.mean():.4g}" for name, (_, after) in tried.items()])
+    session.model._report(f"held-out log-loss: {said}; chosen: {chosen}")
+    return tried[chosen][0], between if chosen == "map" else None, tried[chosen][1]
 
 
 def _choose_views(session: Session) -> str:
@@ -463,6 +501,8 @@ def _choose_views(session: Session) -> str:
         positive = bool(array_namespace(rows).all(rows > 0))
         modes, n = getattr(session.model, "modes_", None), shown.folds.n
         names, reason = possible_views(samples.shape, options.time_axis, n=n, positive=positive, modes=modes)
+        if not isinstance(options.ridges, str):  # similarities are learned from by ridge regression alone
+            names = [name for name in names if name not in SIMILAR]
     else:
         names, reason = [options.views] if isinstance(options.views, str) else list(map(str, options.views)), "as given"
     if not names:
@@ -491,19 +531,36 @@ def _screen(session: Session, names: list[str]) -> str:
         seen = len(values) + (_CONVOLVED - 1) * ("convolutions" in values)
         all_views = len(names) + (_CONVOLVED - 1) * ("convolutions" in names)
         progress.reach(_SCREENED * seen / all_views, f"{name}: criterion {table.value:.4g}")
-    found = shares_of(scores, some.design(names[0], repeated=True).held).tolist()
-    (best, most), *others = shares = sorted(zip(values, found, strict=True), key=itemgetter(1), reverse=True)
-    session.view_shares = dict(shares)
+    held, plain, unlike = some.design(names[0], repeated=True).held, [], []
+    for own, name in zip(scores, values, strict=True):
+        if name not in SIMILAR:
+            plain.append(name)
+            unlike.append(own)
     session.first_order = _first_order(values, explains=session.options.scoring is None)
+    shares, left = shares_of(scores, held)
+    if 0 < len(plain) < len(values):
+        with_similar, least = dict(zip(values, shares, strict=True)), left
+        shares, left = shares_of(unlike, held)
+        if least < (1.0 - SIMILAR_GAIN) * left:
+            session.similar = _together(session, some, with_similar)
+    label, session.view_shares = _together(session, some, dict(zip(plain or values, shares, strict=True)))
+    return label
+
+
+def _together(session: Session, some: Shown, found: dict[str, float]) -> tuple[str, dict[str, float]]:
+    """Label the views of the largest shares, and sort all of them by these."""
+    shown, n = session.shown, session.shown.folds.n
+    (best, most), *others = shares = sorted(found.items(), key=itemgetter(1), reverse=True)
     chosen, entries = {best: most}, some.view(best).samples.n_features
     for name, share in others[: MOST_VIEWS - 1]:
         more = entries + some.view(name).samples.n_features
         if share > LEAST_SHARE and _work(n, more, more, shown.repeats.count) <= _MOST_WORK:
             chosen[name], entries = share, more
     session.model._report("shares of views: " + ", ".join(map("{} {:.2f}".format, chosen, chosen.values())))
-    if len(chosen) == 1:
-        return best
-    return f"{'+'.join(chosen)} {':'.join(f'{share / most:.3g}' for share in chosen.values())}"
+    label = best
+    if len(chosen) > 1:
+        label = f"{'+'.join(chosen)} {':'.join(f'{share / most:.3g}' for share in chosen.values())}"
+    return label, dict(shares)
 
 
 def _first_order(values: dict[str, float], *, explains: bool) -> str:
@@ -541,8 +598,8 @@ def _mode_weights(options: Any, order: int) -> list[tuple[float, ...] | None]:
     return [None if weights is None else tuple(float(weight) for weight in weights) for weights in lists]
 
 
-def shares_of(scores: Sequence[Sequence[Array]], held: Sequence[Held]) -> Array:
-    """Combine held-out scores of several views with weights that are not negative; return their shares.
+def shares_of(scores: Sequence[Sequence[Array]], held: Sequence[Held]) -> tuple[list[float], float]:
+    """Combine held-out scores of several views with weights that are not negative; return their shares, and what is left.
 
     Views are dropped, one after the other, while the rest leaves hardly more unexplained than all of them do.
     """
@@ -568,7 +625,7 @@ def shares_of(scores: Sequence[Sequence[Array]], held: Sequence[Held]) -> Array:
             break
         kept, found = fewer
     shares[kept] = found / found.sum() if found.sum() > 0 else 1.0 / len(kept)
-    return shares
+    return shares.tolist(), left**2
 
 
 # --- how far a search is, and how it is ended early: by time, by Ctrl-C or by a callback -------------------------------------

@@ -1,0 +1,256 @@
+"""Similarities: how much a sample is like each of some training samples, so that a linear model learns a smooth function."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from array_api_compat import device
+from scipy.linalg import cholesky, solve_triangular
+from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
+
+from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, to_numpy, widest
+from tracelearn.errors import refuse
+from tracelearn.features.base import Composite, Summary, TensorTransformer, sample_numbers, scrambled, sized
+from tracelearn.samples.checks import check_range
+from tracelearn.samples.scikit_learn import Interval, StrOptions
+
+__all__ = ["Similarities"]
+
+# What is added to squared distances, which rounding leaves slightly off zero, and to the similarity of a landmark to itself.
+_SOFT, _JITTER = 1e-6, 1e-6
+_ROUNDING = 1e-12  # of the size of entries: a standard deviation that is no larger is none
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn(Summary):
+    """Samples as rows of ``mean``, each after the number that draws it; of two parts the ``most`` lowest numbers stay."""
+
+    most: int = 0
+
+    def __add__(self, other: Summary) -> Drawn:
+        rows = _lowest(np.concatenate([self.mean, other.mean]), self.most)
+        return replace(self, weight=self.weight + other.weight, mean=rows)
+
+
+def _lowest(rows: Array, most: int) -> Array:
+    """Keep the rows whose first entries are lowest, sorted by these; equal rows count once."""
+    # Samples of one shape have one number, as most have of two entries: the bits of a sum decide, and not which came first.
+    sums = np.sum(rows[:, 1:] * np.cos(np.arange(1.0, rows.shape[1])), axis=1)
+    rows = rows[np.lexsort((scrambled(scrambled(sums.view(np.uint64))), rows[:, 0]))]
+    return rows[np.append(True, np.any(rows[1:] != rows[:-1], axis=1))][:most]
+
+
+class Similarities(Composite):
+    """Compare each sample with some of the training samples, the landmarks.
+
+    A linear model of similarities is a smooth function of the samples that need not be linear: it learns what is between the
+    training samples, as kernel ridge regression and support vector machines do. Up to ``n_landmarks`` training samples all of
+    them are landmarks, and ridge regression on this view is kernel ridge regression. Of more training samples some are drawn
+    (Nyström's method): each sample has a number, computed from its shape, and the lowest ones are drawn. So nothing depends on
+    chance, on the order of samples, on batches or on units.
+
+    The similarity of two samples falls from one to zero with their distance d: ``exp(-d)`` or ``exp(-d^2)``, where the total
+    variance is one. A transformed sample has one entry for each landmark: similarities, multiplied by a matrix that makes the
+    scalar product of two samples their similarity.
+
+    Parameters
+    ----------
+    transformer : transformer of this package or None, default=None
+        What samples are transformed by before they are compared, such as ``SecondOrder()``. None: they are compared as they are.
+    kernel : "exponential" or "gaussian", default="exponential"
+        Whether the similarity is ``exp(-d)`` or ``exp(-d^2)``.
+    width : float, default=1.0
+        Distances are divided by it: from a larger one farther samples count as similar.
+    standardize : bool, default=True
+        Whether every entry is divided by its standard deviation before distances are measured.
+    n_landmarks : int, default=500
+        How many training samples to compare with, at most.
+    tensor_shape : sequence of ints, default=None
+        The shape of a sample if X is flat, of shape (n_samples, n_features).
+
+    Attributes
+    ----------
+    landmarks_ : array of shape (n_landmarks, I1, ..., IN)
+        These training samples. They are part of the model, and of files of it.
+    draws_ : array of shape (n_landmarks,)
+        The numbers between 0 and 1 that drew them, increasing; 1 for samples whose entries are all the same.
+    mean_, scale_ : arrays of shape (n_entries,)
+        What is subtracted from each entry, and what it is divided by; both are those of the landmarks.
+    whitener_ : array of shape (n_landmarks, n_landmarks)
+        What similarities are multiplied by.
+    transformers_ : list of the fitted transformer, or an empty list
+    n_samples_seen_ : int, or float with sample weights
+    sample_shape_ : tuple of ints
+    n_features_in_ : int
+        Number of entries of a sample.
+
+    Examples
+    --------
+    Two classes, of which one is inside of the other:
+
+    >>> import numpy as np
+    >>> from tracelearn import Similarities, TraceNormClassifier
+    >>> X = np.random.default_rng(0).normal(size=(400, 2, 2))
+    >>> y = (X**2).sum(axis=(1, 2)) > 4
+    >>> Z = Similarities().fit(X[:200]).transform(X)
+    >>> Z.shape
+    (400, 200)
+    >>> accuracy = [TraceNormClassifier(alpha=1e-3).fit(S[:200], y[:200]).score(S[200:], y[200:]) for S in (X, Z)]
+    >>> accuracy[0] < 0.7, accuracy[1] > 0.85
+    (True, True)
+    """
+
+    landmarks_: Array
+    draws_: Array
+
+    _keeps_layout = False
+
+    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012 - scikit-learn's convention
+        "transformer": [TensorTransformer, None],
+        "kernel": [StrOptions({"exponential", "gaussian"})],
+        "width": [Interval(Real, 0, None, closed="neither")],
+        "standardize": ["boolean"],
+        "n_landmarks": [Interval(Integral, 1, None, closed="left")],
+        "tensor_shape": ["array-like", None],
+    }
+
+    def __init__(
+        self,
+        transformer: Any = None,
+        *,
+        kernel: str = "exponential",
+        width: float = 1.0,
+        standardize: bool = True,
+        n_landmarks: int = 500,
+        tensor_shape: Any = None,
+    ) -> None:
+        self.transformer = transformer
+        self.kernel = kernel
+        self.width = width
+        self.standardize = standardize
+        self.n_landmarks = n_landmarks
+        self.tensor_shape = tensor_shape
+
+    # --- learning ----------------------------------------------------------------------------------------------------
+
+    def _unfitted(self) -> list[Any]:
+        if self.transformer is None:
+            return []
+        return [clone(self.transformer).set_params(tensor_shape=self.tensor_shape).set_output(transform="default")]
+
+    def _fit_checked(self, T: Array, weight: Array) -> Array:
+        self.transformers_ = self._unfitted()
+        for own in self.transformers_:
+            own._fit_checked(T, weight)
+        return super()._fit_checked(T, weight)
+
+    def _measure(self, T: Array, weight: Array) -> Summary:
+        """Draw landmarks from a block of samples."""
+        xp, T = array_namespace(T), as_dtype(T, widest(T)["dtype"])
+        rows = xp.reshape(T, (T.shape[0], -1))
+        units, sizes = sized((rows - rows[:, :1] - xp.mean(rows - rows[:, :1], axis=1, keepdims=True))[None, ...])
+        largest = float(xp.max(xp.abs(rows)))  # levels count, too
+        if not np.finfo(np.float64).tiny < largest * largest < np.inf:
+            check_range(T, "X")
+        numbers = np.where(to_numpy(sizes)[0, :, 0] == 0, 1.0, sample_numbers(units, 1)[0])
+        last = np.unique(numbers)[: self.n_landmarks][-1]  # repeated samples count once
+        few = np.flatnonzero(numbers <= last)
+        kept = to_numpy(xp.take(rows, xp.asarray(few, device=device(T)), axis=0))
+        drawn = _lowest(np.concatenate([numbers[few, None], kept], axis=1), self.n_landmarks)
+        return Drawn(float(array_namespace(weight).sum(weight)), drawn, [], most=self.n_landmarks)
+
+    def _known(self) -> tuple[Array, list[Array]]:
+        return np.concatenate([self.draws_[:, None], self.landmarks_.reshape(len(self.draws_), -1)], axis=1), []
+
+    def _keep(self, summary: Summary) -> None:
+        self.draws_, self.landmarks_ = summary.mean[:, 0], summary.mean[:, 1:].reshape(-1, *self.sample_shape_)
+        Z = self._entries(self.landmarks_)
+        apart = Z - Z[0]  # exactly zero for an entry that is always the same
+        self.mean_, variance = Z[0] + np.mean(apart, axis=0), np.var(apart, axis=0)
+        # A spread below the rounding of entries is none; a transformer rounds all of them as it does the largest.
+        varies = variance > (_ROUNDING * np.max(np.abs(Z), axis=None if self.transformers_ else 0)) ** 2
+        if self.standardize:
+            self.scale_ = np.sqrt(np.where(varies, variance, 1.0) * max(1, np.count_nonzero(varies)))
+        else:
+            self.scale_ = np.full_like(variance, math.sqrt(np.sum(variance[varies])) or 1.0)
+        self._points = (Z - self.mean_) / self.scale_
+        K = self._similar(self._points) + _JITTER * np.eye(len(Z))
+        self.whitener_ = solve_triangular(cholesky(K, lower=True), np.eye(len(Z)), lower=True)
+
+    # --- applying ----------------------------------------------------------------------------------------------------
+
+    def _entries(self, T: Array) -> Array:
+        """Show tensors as they are compared, as rows."""
+        for own in self.transformers_:
+            T = own._map(T)
+        return array_namespace(T).reshape(T, (T.shape[0], -1))
+
+    def _similar(self, Z: Array) -> Array:
+        """Compare rows with the landmarks."""
+        xp, P = array_namespace(Z), move_to(self._points, Z, Z.dtype)
+        squares = xp.sum(Z**2, axis=1)[:, None] + xp.sum(P**2, axis=1)[None, :] - 2.0 * (Z @ P.T)
+        squares = xp.clip(squares, min=0.0) / self.width**2 + _SOFT
+        return xp.exp(-squares) if self.kernel == "gaussian" else xp.exp(-xp.sqrt(squares))
+
+    def _map(self, T: Array) -> Array:
+        Z = self._entries(T)
+        Z = (Z - move_to(self.mean_, Z, Z.dtype)) / move_to(self.scale_, Z, Z.dtype)
+        return self._similar(Z) @ move_to(self.whitener_.T, Z, Z.dtype)
+
+    def _shape_out(self) -> tuple[int, ...]:
+        return (len(self.draws_),)
+
+    def _row_size(self) -> int:
+        size = math.prod(self.sample_shape_) + self.n_landmarks
+        for own in self.transformers_:
+            size += own._row_size()
+        return size
+
+    # --- reading a weight --------------------------------------------------------------------------------------------
+
+    def landmark_weights(self, W: Array) -> Array:
+        """Find what the similarity to each landmark is multiplied by, given weights that were learned on transformed samples.
+
+        Parameters
+        ----------
+        W : array of shape (..., n_landmarks), such as ``coef_`` of a model
+        """
+        return self._of_landmarks(W) @ self.whitener_
+
+    def entry_weights(self, W: Array) -> Array:
+        """Sum up the landmarks, each times its weight: what the model would weigh entries by if similarities were linear.
+
+        Parameters
+        ----------
+        W : array of shape (..., n_landmarks), such as ``coef_`` of a model
+
+        Returns
+        -------
+        array of shape (..., I1, ..., IN), or of the shape that ``transformer`` makes of samples
+        """
+        return self._over_entries(self.landmark_weights(W), self._points / self.scale_)
+
+    def entry_patterns(self, W: Array) -> Array:
+        """Find the covariances of entries with the scores of weights, over the landmarks, in the shape of ``entry_weights``."""
+        scores = self._of_landmarks(W) @ np.linalg.inv(self.whitener_).T  # of landmarks, whose entries are centred
+        return self._over_entries(scores / len(self.draws_), self._points * self.scale_)
+
+    def _of_landmarks(self, W: Array) -> Array:
+        """Check weights: one for each landmark."""
+        check_is_fitted(self)
+        W, n = to_numpy(W), len(self.draws_)
+        refuse(
+            W.shape[-1:] != (n,),
+            f"Expected weights whose last axis has {n} numbers, one for each landmark, got shape {W.shape}: pass coef_ of a "
+            "model that was fitted on what transform returns.",
+        )
+        return W
+
+    def _over_entries(self, weights: Array, rows: Array) -> Array:
+        shape = self.transformers_[0]._shape_out() if self.transformers_ else self.sample_shape_
+        return (weights @ rows).reshape(*weights.shape[:-1], *shape)
