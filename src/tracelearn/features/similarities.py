@@ -23,6 +23,7 @@ __all__ = ["Similarities"]
 
 # What is added to squared distances, which rounding leaves slightly off zero, and to the similarity of a landmark to itself.
 _SOFT, _JITTER = 1e-6, 1e-6
+_LOOKED_AT = 256  # entries of a sample, in equal steps, whose shape is its number
 _ROUNDING = 1e-12  # of the size of entries: a standard deviation that is no larger is none
 
 
@@ -153,7 +154,9 @@ class Similarities(Composite):
         """Draw landmarks from a block of samples."""
         xp, T = array_namespace(T), as_dtype(T, widest(T)["dtype"])
         rows = xp.reshape(T, (T.shape[0], -1))
-        units, sizes = sized((rows - rows[:, :1] - xp.mean(rows - rows[:, :1], axis=1, keepdims=True))[None, ...])
+        some = rows[:, :: -(-rows.shape[1] // _LOOKED_AT)]
+        some = some - some[:, :1]
+        units, sizes = sized((some - xp.mean(some, axis=1, keepdims=True))[None, ...])
         largest = float(xp.max(xp.abs(rows)))  # levels count, too
         if not np.finfo(np.float64).tiny < largest * largest < np.inf:
             check_range(T, "X")

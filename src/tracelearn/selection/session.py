@@ -422,12 +422,14 @@ def choose(session: Session) -> Table:
     if alone not in ("", label) and not progress.over:
         tables += session.walk(alone, _candidates(session, alone), (_PATH, _PATH), best.value, in_doubt=True)
         best = max(tables, key=attrgetter("value"))
+    value = best.value
     best, session.class_map, losses = _judged(session, best)
     if session.similar is not None and not progress.over:
         label, shares = session.similar
         other = walk_ridges(session.shown.design(label), label)
         session.keep([other], "ridge regression")
-        other, between, after = _judged(session, other)
+        # What explains less, though smooth functions explain more, need not be judged.
+        other, between, after = _judged(session, other) if other.value > value else (best, None, losses)
         if _is_evident(losses - after):
             best, session.class_map, session.view_shares = other, between, shares
     if session.model._learns_classes and not design.samples.in_memory:
