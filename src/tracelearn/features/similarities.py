@@ -14,6 +14,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, to_numpy, widest
+from tracelearn.arrays.linalg import few_threads
 from tracelearn.errors import refuse
 from tracelearn.features.base import Composite, Summary, TensorTransformer, sample_numbers, scrambled, sized
 from tracelearn.samples.checks import check_range
@@ -40,6 +41,10 @@ class Drawn(Summary):
 
 def _lowest(rows: Array, most: int) -> Array:
     """Keep the rows whose first entries are lowest, sorted by these; equal rows count once."""
+    numbers = np.unique(rows[:, 0])[:most]
+    rows = rows[rows[:, 0] <= numbers[-1]]
+    if len(numbers) == len(rows):
+        return rows[np.argsort(rows[:, 0])]
     # Samples of one shape have one number, as most have of two entries: the bits of a sum decide, and not which came first.
     sums = np.sum(rows[:, 1:] * np.cos(np.arange(1.0, rows.shape[1])), axis=1)
     rows = rows[np.lexsort((scrambled(scrambled(sums.view(np.uint64))), rows[:, 0]))]
@@ -161,8 +166,7 @@ class Similarities(Composite):
         if not np.finfo(np.float64).tiny < largest * largest < np.inf:
             check_range(T, "X")
         numbers = np.where(to_numpy(sizes)[0, :, 0] == 0, 1.0, sample_numbers(units, 1)[0])
-        last = np.unique(numbers)[: self.n_landmarks][-1]  # repeated samples count once
-        few = np.flatnonzero(numbers <= last)
+        few = np.flatnonzero(numbers <= np.unique(numbers)[: self.n_landmarks][-1])  # repeated samples count once
         kept = to_numpy(xp.take(rows, xp.asarray(few, device=device(T)), axis=0))
         drawn = _lowest(np.concatenate([numbers[few, None], kept], axis=1), self.n_landmarks)
         return Drawn(float(array_namespace(weight).sum(weight)), drawn, [], most=self.n_landmarks)
@@ -182,8 +186,9 @@ class Similarities(Composite):
         else:
             self.scale_ = np.full_like(variance, math.sqrt(np.sum(variance[varies])) or 1.0)
         self._points = (Z - self.mean_) / self.scale_
-        K = self._similar(self._points) + _JITTER * np.eye(len(Z))
-        self.whitener_ = solve_triangular(cholesky(K, lower=True), np.eye(len(Z)), lower=True)
+        K, eye = self._similar(self._points), np.eye(len(Z))
+        with few_threads(K):
+            self.whitener_ = solve_triangular(cholesky(K + _JITTER * eye, lower=True), eye, lower=True)
 
     # --- applying ----------------------------------------------------------------------------------------------------
 
