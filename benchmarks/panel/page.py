@@ -98,7 +98,8 @@ ABOUT = {
     "rule was fixed. What came after that was chosen with sets of both halves in view and is not confirmed by them: windows "
     "of second order, differences of up to 48 channels, what is tried besides squares, small means of second order, and the "
     "number of waveforms of one channel, which was chosen on leaves, arrow heads and gun or point themselves. Pairs of channels "
-    "were chosen on sets of packages, full whitening and that of channels on the development halves of both.",
+    "were chosen on sets of packages, full whitening and that of channels on the development halves of both, similarities on "
+    "the development half of packages and on sets of both halves here.",
     "packages": "The sets come inside of packages of PyPI, see benchmarks/panel/packages.py. Both halves were fixed before "
     "any result was seen. The development half may be looked at while defaults are chosen, the final half only afterwards. "
     "Sets that are not called new were run for ADR 8: their final half has been opened.",
