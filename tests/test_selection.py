@@ -394,6 +394,8 @@ def test_a_view_by_hand_is_the_pipeline_of_transformer_and_estimator(epochs, vie
     model = TraceNormClassifierCV([0.02], cv=3, views=view, ridges=(0.0,)).fit(X, y)
     kind = VIEWS[view]
     features = kind.make(time_axis=1) if kind.channels else kind.make()
+    if "similarities" in view:  # a search has no more entries than samples
+        features.set_params(n_landmarks=len(X))
     by_hand = make_pipeline(features, clone(model.best_estimator_).set_params(tensor_shape=None))
     Z = by_hand[0].fit_transform(X)
     Z = Z.reshape(len(Z), -1) if len(model.best_estimator_.sample_shape_) == 1 else Z
@@ -583,6 +585,13 @@ def test_numbers_that_are_no_linear_function_are_learned_from_similarities():
     model = TraceNormRegressorCV().fit(X[:200], y[:200])
     assert "similarities" in model.view_
     assert model.score(X[200:], y[200:]) > 0.6
+
+
+def test_what_was_found_in_similarities_can_be_fitted_to_fewer_samples():
+    X, y = rings(200, seed=1)
+    model = TraceNormClassifierCV(views="similarities+similarities_standardized").fit(X, y)
+    again = make_pipeline(clone(model.features_), clone(model.best_estimator_)).fit(X[:150], y[:150])
+    assert again.score(X[150:], y[150:]) > 0.8
 
 
 def test_a_linear_function_is_not_learned_from_similarities(problem):

@@ -75,19 +75,20 @@ class Similarities(Composite):
     standardize : bool, default=True
         Whether every entry is divided by its standard deviation before distances are measured.
     n_landmarks : int, default=500
-        How many training samples to compare with, at most.
+        How many training samples to compare with, at most, and how many entries a transformed sample has: of fewer training
+        samples the last entries are zero.
     tensor_shape : sequence of ints, default=None
         The shape of a sample if X is flat, of shape (n_samples, n_features).
 
     Attributes
     ----------
-    landmarks_ : array of shape (n_landmarks, I1, ..., IN)
+    landmarks_ : array of shape (m, I1, ..., IN)
         These training samples. They are part of the model, and of files of it.
-    draws_ : array of shape (n_landmarks,)
+    draws_ : array of shape (m,)
         The numbers between 0 and 1 that drew them, increasing; 1 for samples whose entries are all the same.
     mean_, scale_ : arrays of shape (n_entries,)
         What is subtracted from each entry, and what it is divided by; both are those of the landmarks.
-    whitener_ : array of shape (n_landmarks, n_landmarks)
+    whitener_ : array of shape (n_landmarks, m)
         What similarities are multiplied by.
     transformers_ : list of the fitted transformer, or an empty list
     n_samples_seen_ : int, or float with sample weights
@@ -103,7 +104,7 @@ class Similarities(Composite):
     >>> from tracelearn import Similarities, TraceNormClassifier
     >>> X = np.random.default_rng(0).normal(size=(400, 2, 2))
     >>> y = (X**2).sum(axis=(1, 2)) > 4
-    >>> Z = Similarities().fit(X[:200]).transform(X)
+    >>> Z = Similarities(n_landmarks=200).fit(X[:200]).transform(X)
     >>> Z.shape
     (400, 200)
     >>> accuracy = [TraceNormClassifier(alpha=1e-3).fit(S[:200], y[:200]).score(S[200:], y[200:]) for S in (X, Z)]
@@ -188,7 +189,8 @@ class Similarities(Composite):
         self._points = (Z - self.mean_) / self.scale_
         K, eye = self._similar(self._points), np.eye(len(Z))
         with few_threads(K):
-            self.whitener_ = solve_triangular(cholesky(K + _JITTER * eye, lower=True), eye, lower=True)
+            whitener = solve_triangular(cholesky(K + _JITTER * eye, lower=True), eye, lower=True)
+        self.whitener_ = np.concatenate([whitener, np.zeros((self.n_landmarks - len(Z), len(Z)))])
 
     # --- applying ----------------------------------------------------------------------------------------------------
 
@@ -211,7 +213,7 @@ class Similarities(Composite):
         return self._similar(Z) @ move_to(self.whitener_.T, Z, Z.dtype)
 
     def _shape_out(self) -> tuple[int, ...]:
-        return (len(self.draws_),)
+        return (int(self.n_landmarks),)
 
     def _row_size(self) -> int:
         size = math.prod(self.sample_shape_) + self.n_landmarks
@@ -228,7 +230,7 @@ class Similarities(Composite):
         ----------
         W : array of shape (..., n_landmarks), such as ``coef_`` of a model
         """
-        return self._of_landmarks(W) @ self.whitener_
+        return self._of_entries(W) @ self.whitener_
 
     def entry_weights(self, W: Array) -> Array:
         """Sum up the landmarks, each times its weight: what the model would weigh entries by if similarities were linear.
@@ -245,16 +247,17 @@ class Similarities(Composite):
 
     def entry_patterns(self, W: Array) -> Array:
         """Find the covariances of entries with the scores of weights, over the landmarks, in the shape of ``entry_weights``."""
-        scores = self._of_landmarks(W) @ np.linalg.inv(self.whitener_).T  # of landmarks, whose entries are centred
-        return self._over_entries(scores / len(self.draws_), self._points * self.scale_)
+        W, n = self._of_entries(W), len(self.draws_)
+        scores = W[..., :n] @ np.linalg.inv(self.whitener_[:n]).T  # of landmarks, which are centred
+        return self._over_entries(scores / n, self._points * self.scale_)
 
-    def _of_landmarks(self, W: Array) -> Array:
-        """Check weights: one for each landmark."""
+    def _of_entries(self, W: Array) -> Array:
+        """Check weights: one for each entry of a transformed sample."""
         check_is_fitted(self)
-        W, n = to_numpy(W), len(self.draws_)
+        W, n = to_numpy(W), int(self.n_landmarks)
         refuse(
             W.shape[-1:] != (n,),
-            f"Expected weights whose last axis has {n} numbers, one for each landmark, got shape {W.shape}: pass coef_ of a "
+            f"Expected weights whose last axis has {n} numbers, one for each entry, got shape {W.shape}: pass coef_ of a "
             "model that was fitted on what transform returns.",
         )
         return W

@@ -202,6 +202,8 @@ def see(name: str, samples: Samples, options: Any, modes: Any = None) -> View:
         return View(shown, [samples.shape])
     features = kind.make(time_axis=-1 if axis is None else axis) if kind.channels else kind.make()
     (block,) = samples.checked().blocks
+    if isinstance(features, Similarities):  # as many entries as there are samples to compare with
+        features.n_landmarks = min(features.n_landmarks, block.X.shape[0])
     found = features._fit_checked(array_namespace(block.X).reshape(block.X, (-1, *samples.shape)), block.weight)
     shape, windows = tuple(found.shape[1:]), getattr(features, "windows", 1)
     rows = array_namespace(found).reshape(found, (found.shape[0], -1))
