@@ -16,6 +16,7 @@ from tracelearn import (
     StreamReport,
     TraceNormClassifier,
     TraceNormRegressor,
+    TraceNormRegressorCV,
     __version__,
     cli,
     load,
@@ -331,6 +332,21 @@ def test_merge_adds_and_removes_moments(capsys, tmp_path, data):
     assert load(result).moments_.weight == pytest.approx(200)
     code, _, err = call(capsys, "merge", a, model, "--out", result, "--force")
     assert (code, err.count("\n")) == (2, 1)
+
+
+def test_models_of_views_that_were_learned_from_other_samples_do_not_merge(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    paths = []
+    for site in ("here", "there"):
+        X = rng.normal(size=(60, 3, 4))
+        model = TraceNormRegressorCV([0.01], cv=3, views="whitened", ridges=(0.0,), keep_moments=True).fit(
+            X, X[:, 0, 0]
+        )
+        paths.append(str(tmp_path / site))
+        save(model, paths[-1])
+    code, _, err = call(capsys, "merge", *paths, "--out", str(tmp_path / "both"))
+    assert code == 2
+    assert "got one of the view 'whitened' in" in err
 
 
 @pytest.mark.slow

@@ -22,6 +22,11 @@ _CHOSEN = ("alpha", "ridge", "scaling", "mode_weights", "target_mode")
 def _read(path: Path) -> tuple[Any, bool]:
     """Read a model or moments; of a search by cross-validation the model that was found, and that it was one."""
     thing = load_file(path)
+    refuse(
+        getattr(thing, "features_", None) is not None,
+        f"Expected models of samples as they are, got one of the view {getattr(thing, 'view_', '')!r} in {path}: views that were "
+        "learned from other samples do not add up, so fit with --views raw.",
+    )
     return getattr(thing, "best_estimator_", thing), hasattr(thing, "best_estimator_")
 
 
