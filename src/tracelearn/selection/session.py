@@ -151,7 +151,8 @@ def possible_views(
         if not suits or (kind.channels and not (kind.fewest <= channels <= kind.channels and times >= kind.times)):
             continue
         view = kind.make(time_axis=axis) if kind.make and kind.channels else kind.make and kind.make()
-        takes_long = isinstance(view, SecondOrder) and _work(n, *view.sizes(channels)) > _MOST_WORK
+        seen = view.transformer if isinstance(view, Similarities) else view
+        takes_long = isinstance(seen, SecondOrder) and _work(n, *seen.sizes(channels)) > _MOST_WORK
         if isinstance(view, ModeWhitener):
             # Of one mode alone nothing would be left, fully whitened, that says which directions are noise.
             if len(shape) < 2 or (view.power == -0.5 and size == max(shape)):
