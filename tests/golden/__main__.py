@@ -14,6 +14,7 @@ from tracelearn import (
     Moments,
     TensorStandardScaler,
     TraceNormClassifier,
+    TraceNormClassifierCV,
     TraceNormRegressor,
     TraceNormRegressorCV,
     __version__,
@@ -47,6 +48,9 @@ def models():
         "regressor-cv": TraceNormRegressorCV(alphas=4, cv=2).fit(X, y),
         "classifier": TraceNormClassifier(alpha=0.05, class_weight={"ash": 2.0}).fit(X, labels(y)),
         "classifier-logistic": TraceNormClassifier(alpha=0.05, loss="logistic").fit(X, labels(y)),
+        "classifier-cv-similarities": TraceNormClassifierCV(
+            alphas=4, cv=2, views="raw+similarities_standardized 1:0.5", ridges=[0.0]
+        ).fit(X, labels(y)),
         "hierarchy": HierarchicalTraceNormClassifier(alpha=0.05).fit(X, labels(y)),
         "scaler": TensorStandardScaler().fit(X),
         "compression": ModePCA(2).fit(X),
