@@ -349,9 +349,7 @@ class Session:
     shown: Shown  # the same, or some of them where all would take long
     progress: Progress
     first_order: str = ""  # the best view that keeps the modes of a sample, where several were screened
-    similar: tuple[str, dict[str, float]] | None = (
-        None  # views with similarities, and shares, where they leave less unexplained
-    )
+    similar: tuple[str, dict[str, float]] | None = None  # views with similarities, and shares, if they leave less
     view_shares: dict[str, float] | None = None  # of the views that were screened
     class_map: Array | None = None  # between the scores of all classes, where folds confirm it
     tables: list[Table] = field(default_factory=list)
@@ -537,8 +535,10 @@ def _screen(session: Session, names: list[str]) -> str:
         all_views = len(names) + (_CONVOLVED - 1) * ("convolutions" in names)
         progress.reach(_SCREENED * seen / all_views, f"{name}: criterion {table.value:.4g}")
     held, plain, unlike = some.design(names[0], repeated=True).held, [], []
+    # Where ridges are given, similarities are views like all others.
+    similar = SIMILAR if isinstance(session.options.ridges, str) else frozenset()
     for own, name in zip(scores, values, strict=True):
-        if name not in SIMILAR:
+        if name not in similar:
             plain.append(name)
             unlike.append(own)
     session.first_order = _first_order(values, explains=session.options.scoring is None)
