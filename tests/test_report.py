@@ -30,12 +30,14 @@ from tracelearn import (
 )
 from tracelearn.datasets import make_low_rank_regression
 from tracelearn.plotting.modes import cv_curve
+from tracelearn.plotting.views import view_in_words
 from tracelearn.report import model_page, result_page, write_model_page
 from tracelearn.report.model import MOST_COMPONENTS, Weights, gather
-from tracelearn.report.page import Evaluation, render
+from tracelearn.report.page import _COMPUTED, Evaluation, render
 from tracelearn.report.pages import as_json
 from tracelearn.report.scores import Confusion, Residuals, compare
 from tracelearn.samples.modes import Mode
+from tracelearn.selection.session import VIEWS
 
 EVIL = '</script><img src=x onerror="document.title=1">'
 NAMES = ("channel", "time", "frequency")
@@ -709,3 +711,15 @@ def test_the_page_of_a_result_names_its_numbers_in_words():
     for words in ("held-out over training samples of a fold", "time (s), from 0.1 to 0.2", "best at time = 0.2 s"):
         assert words in page
     assert "ratio" not in page.split("<table")[1]
+
+
+def test_every_view_that_searches_try_has_words_of_its_own():
+    named = {view_in_words(name) for name in VIEWS if not name.startswith("second_order")}
+    assert named == set(_COMPUTED)
+
+
+@pytest.mark.parametrize(("views", "holds"), [("similarities", True), ("raw", False)])
+def test_a_page_says_whether_its_model_holds_samples(views, holds):
+    X = np.random.default_rng(0).normal(size=(40, 3, 2))
+    model = TraceNormClassifierCV([0.01], cv=3, views=views, ridges=(0.0,)).fit(X, X[:, 0, 0] > 0)
+    assert ("but for those that the model compares with" in model_page(model)) == holds

@@ -42,16 +42,16 @@ class Evaluation:
 _COMPUTED = {
     "raw": "the entries",
     "whitened": "the whitened entries",
-    "whitened_fully": "the fully whitened entries",
-    "whitened_channels": "the entries with whitened channels",
+    "whitened fully": "the fully whitened entries",
+    "whitened channels": "the entries with whitened channels",
     "log": "the logarithms of the entries",
     "convolutions": "the shares of time in which channels follow short waveforms",
-    "few_convolutions": "the shares of time in which channels follow short waveforms",
-    "convolutions_of_mean": "the shares of time in which the mean of all channels follows short waveforms",
-    "few_convolutions_of_mean": "the shares of time in which the mean of all channels follows short waveforms",
+    "few convolutions": "the shares of time in which channels follow short waveforms",
+    "convolutions of mean": "the shares of time in which the mean of all channels follows short waveforms",
+    "few convolutions of mean": "the shares of time in which the mean of all channels follows short waveforms",
     "similarities": "the similarity to training samples",
-    "similarities_standardized": "the similarity to training samples, with entries of one variance",
-    "similarities_second_order": "the similarity of covariances to those of training samples",
+    "similarities, standardized": "the similarity to training samples, with entries of one variance",
+    "similarities, second order": "the similarity of covariances to those of training samples",
 }
 
 
@@ -309,6 +309,7 @@ def _weights(facts: ModelFacts) -> dict[str, Any]:
         "has_weights": has_weights,
         "has_patterns": has_weights and weights.patterns is not None,
         "is_apart": facts.is_apart,
+        "holds_samples": any(one.found and one.label.startswith("similarities") for one in facts.views),
         "linear_view": facts.linear_view if has_weights else "",
         "weight_target": selector(facts, "weight-target"),
         "sliders": sliders if has_weights else [],
