@@ -29,12 +29,12 @@ _ROUNDING = 1e-12  # of the size of entries: a standard deviation that is no lar
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn(Summary):
+class Landmarks(Summary):
     """Samples as rows of ``mean``, each after the number that draws it; of two parts the ``most`` lowest numbers stay."""
 
     most: int = 0
 
-    def __add__(self, other: Summary) -> Drawn:
+    def __add__(self, other: Summary) -> Landmarks:
         rows = _lowest(np.concatenate([self.mean, other.mean]), self.most)
         return replace(self, weight=self.weight + other.weight, mean=rows)
 
@@ -170,7 +170,7 @@ class Similarities(Composite):
         few = np.flatnonzero(numbers <= np.unique(numbers)[: self.n_landmarks][-1])  # repeated samples count once
         kept = to_numpy(xp.take(rows, xp.asarray(few, device=device(T)), axis=0))
         drawn = _lowest(np.concatenate([numbers[few, None], kept], axis=1), self.n_landmarks)
-        return Drawn(float(array_namespace(weight).sum(weight)), drawn, [], most=self.n_landmarks)
+        return Landmarks(float(array_namespace(weight).sum(weight)), drawn, [], most=self.n_landmarks)
 
     def _known(self) -> tuple[Array, list[Array]]:
         return np.concatenate([self.draws_[:, None], self.landmarks_.reshape(len(self.draws_), -1)], axis=1), []
