@@ -114,7 +114,7 @@ release-check: .venv-release/ready
 	.venv-release/bin/twine check --strict dist/*
 	$(PYTHON) -m venv out/release
 	out/release/bin/python -m pip install --quiet "$$(echo dist/*.whl)[cli]"
-	cd out/release && bin/python -c 'import tracelearn; print(tracelearn.__file__); tracelearn.TraceNormClassifierCV'
+	cd out/release && bin/python -c 'import tracelearn; print(tracelearn.__file__); tracelearn.TensorClassifier'
 	out/release/bin/tracelearn --version
 	.venv-release/bin/python -c 'from rattler_build import Stage0Recipe, VariantConfig; print(*Stage0Recipe.from_file("recipe/recipe.yaml").render(VariantConfig()))'
 

@@ -125,7 +125,7 @@ def fit(model: Any, n: int, dtype: str, device: str, repeats: int, library: str 
     def make(seed: int) -> tuple[Any, Any]:
         X, rank = rank_tensors(n, seed, device, DTYPES[dtype])
         y = rank if isinstance(model, TraceNormClassifier) else rank.to(X.dtype)
-        y = (rank > 2).to(torch.int64) if getattr(model, "loss", "") == "logistic" else y
+        y = (rank > 2).to(torch.int64) if getattr(model, "loss", "") == "log_loss" else y
         return (X.numpy(), y.numpy()) if library == "numpy" else (X, y)
 
     seconds, found = median_time(make, lambda data: sklearn.clone(model).fit(*data), device, repeats)
@@ -254,7 +254,7 @@ def main() -> None:
             options.out.write_text(json.dumps(results, indent=2))
 
     regressor, classifier = TraceNormRegressor(alpha=ALPHA, tol=TOL), TraceNormClassifier(alpha=ALPHA, tol=TOL)
-    logistic = TraceNormClassifier(alpha=ALPHA, tol=TOL, loss="logistic")
+    logistic = TraceNormClassifier(alpha=ALPHA, tol=TOL, loss="log_loss")
     few = min(repeats, 3)
     for dtype in DTYPES:
         record(f"gram {dtype}", gram, n, dtype, device, repeats)

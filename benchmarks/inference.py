@@ -18,7 +18,7 @@ from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold, permutation_test_score
 from threadpoolctl import threadpool_limits
 
-from tracelearn import LaggedRegressor, TraceNormClassifier, TraceNormClassifierCV
+from tracelearn import LaggedRegressor, TensorClassifier, TraceNormClassifier
 from tracelearn.datasets import make_epochs
 from tracelearn.inference import decode_over_time, permutation_test
 from tracelearn.inference.permutation import exchange_of
@@ -39,7 +39,7 @@ def permutations() -> Iterator[tuple[str, str]]:
     X, y = epochs.X, epochs.y
     cv = StratifiedKFold(5, shuffle=True, random_state=0)
     search, found = min(
-        (seconds(lambda: TraceNormClassifierCV(cv=cv).fit(X, y)) for _ in range(3)), key=lambda pair: pair[0]
+        (seconds(lambda: TensorClassifier(cv=cv).fit(X, y)) for _ in range(3)), key=lambda pair: pair[0]
     )
     yield "one search, all views", f"{search:.2f} s"
     chosen = TraceNormClassifier(alpha=found.alpha_, ridge=found.ridge_)
@@ -49,7 +49,7 @@ def permutations() -> Iterator[tuple[str, str]]:
         f"{PERMUTATIONS:,} permutations of what was chosen",
         f"{fixed:.1f} s, {fixed / search:.1f} searches, p = {test.p_value:.3g}",
     )
-    for name, model in (("what was chosen", chosen), ("the search", TraceNormClassifierCV(cv=5))):
+    for name, model in (("what was chosen", chosen), ("the search", TensorClassifier(cv=5))):
         some, _ = seconds(
             lambda one=model: permutation_test_score(one, X, y, cv=cv, n_permutations=TRIED, random_state=0)
         )
@@ -69,7 +69,7 @@ def permutations() -> Iterator[tuple[str, str]]:
         f"p of exact fits; of the first {TRIED} those that differ from refits",
         f"{exact.p_value:.3g}; {np.sum(np.abs(exact.null[:TRIED] - null) > 1e-9)}",
     )
-    one_view = TraceNormClassifierCV(views=None)
+    one_view = TensorClassifier(views=None)
     repeated, test = seconds(lambda: permutation_test(one_view, X, y, **(options | {"n_permutations": 100})))
     yield "selection repeated in each, one view, from 100", f"{10 * repeated:.0f} s, p = {test.p_value:.3g}"
 

@@ -31,7 +31,7 @@ except ImportError:  # scikit-learn brings a copy of its own
     sys.modules["array_api_compat"] = array_api_compat
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from tracelearn import TraceNormClassifier, TraceNormClassifierCV
+from tracelearn import TensorClassifier, TraceNormClassifier
 
 # Samples, shape, classes, noise.
 CASES = {
@@ -72,7 +72,7 @@ def main() -> None:
         searches, fits = [], []
         for _ in range(options.repeats):
             began = clock()
-            found = TraceNormClassifierCV().fit(*given)
+            found = TensorClassifier().fit(*given)
             searches.append(clock() - began)
             began = clock()
             TraceNormClassifier(found.alpha_ or 0.01).fit(*given)

@@ -45,7 +45,7 @@ class Problem:
     X: np.ndarray
     y: np.ndarray
     alpha: float
-    loss: str = "squared"
+    loss: str = "squared_error"
     target_mode: bool = False
 
     @classmethod
@@ -61,7 +61,7 @@ class Problem:
 
     @classmethod
     def at(
-        cls, fraction: float, X: np.ndarray, y: np.ndarray, loss: str = "squared", target_mode: bool = False
+        cls, fraction: float, X: np.ndarray, y: np.ndarray, loss: str = "squared_error", target_mode: bool = False
     ) -> Problem:
         """State a problem at a fraction of the alpha above which all weights are zero."""
         problem = cls(X, y, 1.0, loss, target_mode)
@@ -98,9 +98,9 @@ class Problem:
     def state(self) -> DataFit:
         """State the loss as our estimators do, from the samples: what a fit pays before it begins to solve."""
         samples = Samples.of(Block(self.rows, self.targets), self.shape)
-        loss = Logistic() if self.loss == "logistic" else Squared()
+        loss = Logistic() if self.loss == "log_loss" else Squared()
         return datafit(
-            samples, loss, choose_form(samples, loss), ridge=0.0, joint=True, fit_intercept=self.loss != "logistic"
+            samples, loss, choose_form(samples, loss), ridge=0.0, joint=True, fit_intercept=self.loss != "log_loss"
         )
 
     def stated(self) -> Problems:

@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 from benchmarks.panel import data
-from tracelearn import TraceNormClassifierCV
+from tracelearn import TensorClassifier
 
 
 def seconds(fit: Any) -> float:
@@ -32,8 +32,8 @@ def measured(one: data.DataSet) -> tuple[float, float, float]:
     """Time LogisticRegressionCV, the search of one view and that of all views on one set."""
     flat = StandardScaler().fit_transform(one.X.reshape(len(one.X), -1))
     floor = seconds(lambda: LogisticRegressionCV(Cs=10, cv=5).fit(flat, one.y))
-    single = seconds(lambda: TraceNormClassifierCV(views=None).fit(one.X, one.y, groups=one.groups))
-    every = seconds(lambda: TraceNormClassifierCV().fit(one.X, one.y, groups=one.groups))
+    single = seconds(lambda: TensorClassifier(views=None).fit(one.X, one.y, groups=one.groups))
+    every = seconds(lambda: TensorClassifier().fit(one.X, one.y, groups=one.groups))
     return floor, single, every
 
 

@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.shapes [NAME ...] [--rivals ridge logistic riemann rocket]`` prints one table. Every run is a process of
 its own with one thread, and ends after ``--limit`` seconds of the processor, that of a rival after ``--rival-limit``. "ridge"
-and "logistic" (``LogisticRegressionCV(Cs=10, cv=5)``) take samples flattened and standardised; "riemann" is the tangent space
+and "log_loss" (``LogisticRegressionCV(Cs=10, cv=5)``) take samples flattened and standardised; "riemann" is the tangent space
 of covariances (pyriemann) with logistic regression and "rocket" MiniRocket (aeon) with ridge regression, for matrices alone.
 """
 
@@ -198,9 +198,9 @@ def fitted(model: str, X: np.ndarray, y: np.ndarray, groups: Any) -> Any:
 
     numbers = y.dtype.kind == "f"
     if model == "ours":
-        from tracelearn import TraceNormClassifierCV, TraceNormRegressorCV
+        from tracelearn import TensorClassifier, TensorRegressor
 
-        return (TraceNormRegressorCV() if numbers else TraceNormClassifierCV()).fit(X, y, groups=groups)
+        return (TensorRegressor() if numbers else TensorClassifier()).fit(X, y, groups=groups)
     flat = FunctionTransformer(lambda X: X.reshape(len(X), -1))
     alphas = np.logspace(-2, 6, 13)
     if model == "ridge":
@@ -208,7 +208,7 @@ def fitted(model: str, X: np.ndarray, y: np.ndarray, groups: Any) -> Any:
         return make_pipeline(flat, StandardScaler(), last).fit(X, y)
     if numbers:
         return None
-    if model == "logistic":
+    if model == "log_loss":
         return make_pipeline(flat, StandardScaler(), LogisticRegressionCV(Cs=10, cv=5)).fit(X, y)
     if X.ndim != 3:
         return None

@@ -25,21 +25,21 @@ from tracelearn.problems import batch, sample_loss
 # Samples, shape, loss and gap.
 Case = tuple[int, tuple[int, ...], str, float]
 PROCESSOR: list[Case] = [
-    (20_000, (8, 8, 8), "squared", 1e-6),
-    (20_000, (10, 10, 10), "squared", 1e-6),
-    (10_000, (16, 16, 8), "squared", 1e-6),
-    (20_000, (8, 8, 4), "logistic", 1e-6),
-    (20_000, (10, 10, 10), "logistic", 1e-6),
+    (20_000, (8, 8, 8), "squared_error", 1e-6),
+    (20_000, (10, 10, 10), "squared_error", 1e-6),
+    (10_000, (16, 16, 8), "squared_error", 1e-6),
+    (20_000, (8, 8, 4), "log_loss", 1e-6),
+    (20_000, (10, 10, 10), "log_loss", 1e-6),
 ]
 GPU: list[Case] = [
-    (200_000, (10, 10, 10), "squared", 1e-6),
-    (100_000, (16, 16, 8), "squared", 1e-6),
-    (100_000, (16, 16, 16), "squared", 1e-6),
-    (50_000, (20, 20, 20), "squared", 1e-6),
-    (20_000, (32, 32, 32), "squared", 1e-4),
-    (50_000, (10, 10, 10), "logistic", 1e-6),
-    (50_000, (16, 16, 8), "logistic", 1e-6),
-    (20_000, (16, 16, 16), "logistic", 1e-6),
+    (200_000, (10, 10, 10), "squared_error", 1e-6),
+    (100_000, (16, 16, 8), "squared_error", 1e-6),
+    (100_000, (16, 16, 16), "squared_error", 1e-6),
+    (50_000, (20, 20, 20), "squared_error", 1e-6),
+    (20_000, (32, 32, 32), "squared_error", 1e-4),
+    (50_000, (10, 10, 10), "log_loss", 1e-6),
+    (50_000, (16, 16, 8), "log_loss", 1e-6),
+    (20_000, (16, 16, 16), "log_loss", 1e-6),
 ]
 
 
@@ -78,8 +78,8 @@ def compared(case: Case, device: str, repeats: int) -> dict[str, float]:
     """Fit in turns; return the median seconds of each precision."""
     n, shape, loss, tol = case
     X, y = drawn(n, shape, device)
-    make = TraceNormRegressor if loss == "squared" else TraceNormClassifier
-    y = y if loss == "squared" else y > 0
+    make = TraceNormRegressor if loss == "squared_error" else TraceNormClassifier
+    y = y if loss == "squared_error" else y > 0
     times: dict[str, list[float]] = {"double": [], "single": []}
     for _ in range(repeats + 1):  # the first is to warm up
         for name, least in (("double", 1 << 40), ("single", 1)):

@@ -67,7 +67,7 @@ def differentiable(problem: Problem) -> Differentiable:
     """State the loss for methods of first order; the squared one through the gram where that is smaller."""
     rows, K = problem.rows, problem.n_targets
     n, p = rows.shape
-    if problem.loss == "logistic":
+    if problem.loss == "log_loss":
         return _logistic(rows, problem.y)
     if n < p:
         A, B = least_squares(problem)

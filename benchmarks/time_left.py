@@ -15,8 +15,8 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks import search
 from benchmarks.panel import data
-from tracelearn import TraceNormClassifierCV
-from tracelearn.selection.session import Progress
+from tracelearn import TensorClassifier
+from tracelearn.search.session import Progress
 
 
 def said(one: data.DataSet) -> list[float]:
@@ -34,7 +34,7 @@ def said(one: data.DataSet) -> list[float]:
     Progress.reach = watched  # type: ignore[method-assign]
     began = time.monotonic()
     try:
-        TraceNormClassifierCV().fit(one.X, one.y, groups=one.groups)
+        TensorClassifier().fit(one.X, one.y, groups=one.groups)
     finally:
         Progress.reach = reach  # type: ignore[method-assign]
     end, found = time.monotonic(), []

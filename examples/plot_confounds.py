@@ -15,7 +15,7 @@ and applied to the held-out samples. It needs no extra pass over the samples, be
 import matplotlib.pyplot as plt
 import numpy as np
 
-from tracelearn import TraceNormClassifier, TraceNormClassifierCV
+from tracelearn import TensorClassifier, TraceNormClassifier
 from tracelearn.inference import decode_over_time, permutation_test
 
 rng = np.random.default_rng(0)
@@ -54,6 +54,6 @@ print(found)
 # %%
 # A search regresses within each of its folds. A prediction needs the confounds of new samples: what was learned is applied.
 
-search = TraceNormClassifierCV(views=None).fit(X[:200], y[:200], confounds=movement[:200])
+search = TensorClassifier(views=None).fit(X[:200], y[:200], confounds=movement[:200])
 print(f"{search.score(X[200:], y[200:], confounds=movement[200:]):.2f} of new epochs")
 plt.show()

@@ -14,7 +14,7 @@ take seconds.
 
 import matplotlib.pyplot as plt
 
-from tracelearn import TraceNormClassifier, TraceNormClassifierCV
+from tracelearn import TensorClassifier, TraceNormClassifier
 from tracelearn.datasets import make_epochs
 from tracelearn.inference import compare, map_test, permutation_test
 
@@ -27,7 +27,7 @@ print(epochs.X.shape)
 # Alpha is chosen by cross-validation, and anew for each permutation: the best score of many candidates is better by chance,
 # and only a test that repeats the choice knows by how much.
 
-found = permutation_test(TraceNormClassifierCV(views=None), epochs.X, epochs.y, n_permutations=200, random_state=0)
+found = permutation_test(TensorClassifier(views=None), epochs.X, epochs.y, n_permutations=200, random_state=0)
 print(found)
 found.plot()
 
@@ -38,7 +38,7 @@ found.plot()
 # in 95 % of the permutations, or belong to a cluster of neighbours in time and frequency that is heavier than the
 # heaviest of any.
 
-chosen = TraceNormClassifierCV(views=None).fit(epochs.X, epochs.y)
+chosen = TensorClassifier(views=None).fit(epochs.X, epochs.y)
 model = TraceNormClassifier(alpha=chosen.alpha_, ridge=chosen.ridge_)
 tested = map_test(model, epochs.X, epochs.y, smooth=[1, 2], n_permutations=500, random_state=0)
 axes = tested.plot()

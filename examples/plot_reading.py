@@ -18,7 +18,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.linear_model import RidgeCV
 
-from tracelearn import TraceNormRegressorCV, trace_norm_path
+from tracelearn import TensorRegressor, trace_norm_path
 from tracelearn.plotting import ModeFactorsDisplay, ModeSpectrumDisplay, PathDisplay, WeightsDisplay
 
 rng = np.random.default_rng(0)
@@ -49,7 +49,7 @@ train, test = slice(0, 400), slice(400, 600)
 # tiny.
 
 SEARCH = {"alphas": 30, "views": None, "ridges": (0.0,), "mode_weights": None}
-cv = TraceNormRegressorCV(**SEARCH).fit(X[train], y[train])
+cv = TensorRegressor(**SEARCH).fit(X[train], y[train])
 fig, axes = plt.subplots(1, 2, figsize=(9.6, 3.6), layout="constrained")
 PathDisplay.from_path(trace_norm_path(X[train], y[train], alphas=30), **NAMES, ax=axes[0])
 PathDisplay.from_estimator(cv, ax=axes[1])
@@ -59,7 +59,7 @@ plt.show()
 # ``one_standard_error=True`` takes the largest alpha that is as good within the noise of the folds, which is simpler to
 # read. Flat ridge is the yardstick for both.
 
-simple = TraceNormRegressorCV(**SEARCH, one_standard_error=True).fit(X[train], y[train])
+simple = TensorRegressor(**SEARCH, one_standard_error=True).fit(X[train], y[train])
 flat = X.reshape(len(X), -1)
 ridge = RidgeCV(np.logspace(-2, 5, 22)).fit(flat[train], y[train])
 for name, model in {"lowest error": cv, "one standard error": simple}.items():

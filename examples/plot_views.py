@@ -4,7 +4,7 @@ Views: what differs between two conditions, the mean or the power?
 
 Two conditions may differ in the mean of the signals, in their power, or in both: must you know which? No. A view is a
 transform of the samples before the linear model: none, whitening, or the covariance of the channels over time.
-``TraceNormClassifierCV`` tries them and combines those that improve predictions in one convex problem. The data are
+``TensorClassifier`` tries them and combines those that improve predictions in one convex problem. The data are
 simulated, so we can check the result.
 """
 
@@ -20,7 +20,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.linear_model import RidgeClassifierCV
 
-from tracelearn import ModeWhitener, SecondOrder, TraceNormClassifierCV
+from tracelearn import ModeWhitener, SecondOrder, TensorClassifier
 from tracelearn.plotting import ViewsDisplay
 from tracelearn.report import what_was_found
 
@@ -79,12 +79,12 @@ plt.show()
 # scores with weights that are not negative shows what each view adds; a view without which the others do as well is
 # dropped. ``view_shares_`` are the weights. ``view_`` names the views of the final problem, with their strengths.
 
-alone = {view: TraceNormClassifierCV(views=view).fit(X, y) for view in ("raw", "whitened", "second_order")}
+alone = {view: TensorClassifier(views=view).fit(X, y) for view in ("raw", "whitened", "second_order")}
 for view, one in alone.items():
     print(f"{view:14}accuracy on new epochs {one.score(X_test, y_test):.3f}")
 flat = RidgeClassifierCV(np.logspace(0, 6, 13)).fit(X.reshape(len(X), -1), y)
 print(f"{'flat ridge':14}accuracy on new epochs {flat.score(X_test.reshape(len(X_test), -1), y_test):.3f}")
-model = TraceNormClassifierCV().fit(X, y)
+model = TensorClassifier().fit(X, y)
 print(f"{'default':14}accuracy on new epochs {model.score(X_test, y_test):.3f}, duality gap {model.dual_gap_:.0e}\n")
 for name, share in model.view_shares_.items():
     print(f"{name:30}share {share:.2f}")

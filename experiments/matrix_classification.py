@@ -46,7 +46,7 @@ def objectives(X: np.ndarray, y: np.ndarray, path: Any) -> np.ndarray:
 
 def ours(X: np.ndarray, y: np.ndarray, solver: str, n_alphas: int, tol: float) -> Any:
     """Walk the path with one of our solvers."""
-    model = TraceNormClassifier(loss="logistic", solver=solver, tol=tol, max_iter=20_000)
+    model = TraceNormClassifier(loss="log_loss", solver=solver, tol=tol, max_iter=20_000)
     return trace_norm_path(X, y, estimator=model, alphas=n_alphas, eps=EPS)
 
 

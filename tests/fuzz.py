@@ -61,11 +61,11 @@ def make_seeds(folder):
         ModeWhitener,
         Moments,
         SecondOrder,
+        TensorClassifier,
+        TensorRegressor,
         TensorStandardScaler,
         TraceNormClassifier,
-        TraceNormClassifierCV,
         TraceNormRegressor,
-        TraceNormRegressorCV,
         Views,
         save,
         stream,
@@ -81,8 +81,8 @@ def make_seeds(folder):
     save(HierarchicalTraceNormClassifier().fit(X, np.digitize(y, [-0.5, 0.5])), folder / "tree.tracelearn")
     save(make_pipeline(TensorStandardScaler(), TraceNormRegressor()).fit(X, y), folder / "pipeline.tracelearn")
     save(Moments.of(X, y), folder / "moments.tracelearn")
-    save(TraceNormClassifierCV(alphas=3, cv=3).fit(X, names), folder / "search.tracelearn")
-    kept = TraceNormClassifier(alpha=0.1, loss="logistic", target_mode=True, keep_moments=True, warm_start=True)
+    save(TensorClassifier(alphas=3, cv=3).fit(X, names), folder / "search.tracelearn")
+    kept = TraceNormClassifier(alpha=0.1, loss="log_loss", target_mode=True, keep_moments=True, warm_start=True)
     save(kept.fit(X, np.digitize(y, [-0.5, 0.5])), folder / "kept.tracelearn")
     save(
         TraceNormRegressor(penalty="latent", keep_moments=True).fit(X, np.stack([y, -y], 1)), folder / "two.tracelearn"
@@ -90,12 +90,12 @@ def make_seeds(folder):
     views = Views([("raw", None), ("power", SecondOrder(0)), ("white", ModeWhitener()), ("pca", ModePCA())])
     save(make_pipeline(views, TraceNormClassifier()).fit(X, names), folder / "views.tracelearn")
     save(make_pipeline(Logarithm(), SecondOrder(0, mean=False)).fit(np.exp(X)), folder / "second.tracelearn")
-    save(TraceNormRegressorCV(alphas=3, cv=3, views="raw+whitened").fit(X, y), folder / "joined.tracelearn")
+    save(TensorRegressor(alphas=3, cv=3, views="raw+whitened").fit(X, y), folder / "joined.tracelearn")
     save(LaggedRegressor(2).fit(X[:, :, 0], y), folder / "lagged.tracelearn")
     save(TraceNormRegressor().fit(X, y, confounds=y[:, None] ** [1, 2]), folder / "confounds.tracelearn")
     between = np.digitize(X[:, 0, 0], [-0.4, 0.4])  # the middle class is found by a map between the scores of all
-    with mock.patch("tracelearn.selection.session.walk_logistic", return_value=None):
-        mapped = TraceNormClassifierCV(alphas=2, cv=3, loss="auto").fit(X, between)
+    with mock.patch("tracelearn.search.session.walk_logistic", return_value=None):
+        mapped = TensorClassifier(alphas=2, cv=3, loss="auto").fit(X, between)
     assert hasattr(mapped, "class_map_")
     save(mapped, folder / "mapped.tracelearn")
     save(PaperRegressor("OL_APG_ADM", max_iter=2).fit(X, y), folder / "paper.tracelearn")

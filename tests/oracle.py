@@ -81,10 +81,10 @@ def _losses(name, Y, Z):
         scores = cp.vstack(Z).T
         return cp.log_sum_exp(scores, axis=1) - cp.sum(cp.multiply(Y, scores), axis=1)
     one = {
-        "squared": lambda y, z: cp.square(y - z),
+        "squared_error": lambda y, z: cp.square(y - z),
         "huber": lambda y, z: cp.huber(y - z, 1.35),
         "squared_hinge": lambda y, z: cp.square(cp.pos(1 - cp.multiply(y, z))),
-        "logistic": lambda y, z: cp.logistic(-cp.multiply(y, z)),
+        "log_loss": lambda y, z: cp.logistic(-cp.multiply(y, z)),
         "poisson": lambda y, z: (
             cp.exp(z) - cp.multiply(y, z) + np.where(y > 0, y * np.log(np.where(y > 0, y, 1.0)), 0.0) - y
         ),

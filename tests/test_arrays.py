@@ -15,10 +15,10 @@ from numpy.testing import assert_allclose
 import tracelearn
 from tracelearn import (
     Moments,
+    TensorClassifier,
+    TensorRegressor,
     TraceNormClassifier,
-    TraceNormClassifierCV,
     TraceNormRegressor,
-    TraceNormRegressorCV,
     trace_norm_path,
 )
 from tracelearn.arrays.array_api import block_bytes, is_non_numpy, move_to, place, to_numpy, unique_values, widest
@@ -86,7 +86,7 @@ def problem(n=120, shape=(4, 4, 3)):
 
 
 MODELS = {
-    "squared": (TraceNormRegressor(alpha=0.1, tol=TOL), "y"),
+    "squared_error": (TraceNormRegressor(alpha=0.1, tol=TOL), "y"),
     "two targets": (TraceNormRegressor(alpha=0.1, tol=TOL), "both"),
     "target mode": (TraceNormRegressor(alpha=0.1, tol=TOL, target_mode=True), "both"),
     "no intercept": (TraceNormRegressor(alpha=0.1, tol=TOL, fit_intercept=False, ridge=0.1), "y"),
@@ -103,14 +103,14 @@ MODELS = {
     "class mode": (TraceNormClassifier(alpha=0.02, tol=TOL, target_mode=True), "three"),
     "balanced": (TraceNormClassifier(alpha=0.02, tol=TOL, class_weight="balanced"), "three"),
     "class weights": (TraceNormClassifier(alpha=0.02, tol=TOL, class_weight={0: 2.0, 1: 0.5}), "three"),
-    "logistic": (TraceNormClassifier(alpha=0.02, tol=TOL, loss="logistic"), "two"),
-    "multinomial": (TraceNormClassifier(alpha=0.02, tol=TOL, loss="logistic"), "three"),
+    "log_loss": (TraceNormClassifier(alpha=0.02, tol=TOL, loss="log_loss"), "two"),
+    "multinomial": (TraceNormClassifier(alpha=0.02, tol=TOL, loss="log_loss"), "three"),
     "squared hinge": (TraceNormClassifier(alpha=0.02, tol=TOL, loss="squared_hinge"), "three"),
-    "regressor cv": (TraceNormRegressorCV(alphas=5, tol=TOL), "y"),
-    "regressor cv huber": (TraceNormRegressorCV(alphas=4, tol=1e-8, loss="huber", cv=3, mode_weights=None), "y"),
-    "classifier cv": (TraceNormClassifierCV(alphas=5, tol=TOL, target_mode="auto"), "three"),
-    "classifier cv scored": (TraceNormClassifierCV(alphas=5, tol=TOL, scoring="roc_auc", ridges=(0.0, 0.1)), "two"),
-    "classifier cv logistic": (TraceNormClassifierCV(alphas=4, tol=1e-8, loss="logistic", cv=3), "two"),
+    "regressor cv": (TensorRegressor(alphas=5, tol=TOL), "y"),
+    "regressor cv huber": (TensorRegressor(alphas=4, tol=1e-8, loss="huber", cv=3, mode_weights=None), "y"),
+    "classifier cv": (TensorClassifier(alphas=5, tol=TOL, target_mode="auto"), "three"),
+    "classifier cv scored": (TensorClassifier(alphas=5, tol=TOL, scoring="roc_auc", ridges=(0.0, 0.1)), "two"),
+    "classifier cv logistic": (TensorClassifier(alphas=4, tol=1e-8, loss="log_loss", cv=3), "two"),
 }
 CV = {name for name in MODELS if "cv" in name}
 
@@ -157,7 +157,7 @@ def test_every_library_gives_the_coefficients_of_numpy_in_its_own_arrays(name, l
     assert model.dual_gap_ <= model.tol or name == "apg-dr"
 
 
-@pytest.mark.parametrize("loss", ["squared", "huber"])
+@pytest.mark.parametrize("loss", ["squared_error", "huber"])
 def test_fewer_samples_than_features_go_through_a_basis_in_every_library(loss, lib):
     P = problem(20, (5, 4, 3))
     model = TraceNormRegressor(alpha=0.1, tol=TOL, loss=loss).fit(lib.put(P.X), lib.put(P.y))
@@ -183,17 +183,17 @@ def test_nothing_goes_through_numpy(name, lib, no_numpy):
     model, target = MODELS[name]
     P = problem()
     X, y = lib.put(P.X), lib.put(getattr(P, target))
-    model = type(model)(**model.get_params()).set_params(keep_moments=name == "squared")
+    model = type(model)(**model.get_params()).set_params(keep_moments=name == "squared_error")
     model.fit(X, y, sample_weight=lib.put(np.arange(1.0, 121.0))).score(X, y)
     for method in ("predict", "decision_function", "predict_proba", "predict_log_proba"):
         if hasattr(model, method):
             assert lib.has(getattr(model, method)(X))
     assert model.mode_factors_
-    if name == "squared":
+    if name == "squared_error":
         model.partial_fit(X, y)
 
 
-@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize("loss", ["squared_error", "log_loss"])
 def test_single_precision_stays_single_and_is_as_good_as_it_can_be(loss, lib):
     P = problem(1000)
     X, y = lib.put(P.X, np.float32), lib.put(P.three)
@@ -205,7 +205,7 @@ def test_single_precision_stays_single_and_is_as_good_as_it_can_be(loss, lib):
     error = np.linalg.norm(to_numpy(model.coef_) - expected.coef_) / np.linalg.norm(expected.coef_)
     assert error < 1e-5
     assert model.dual_gap_ <= 1e-6
-    if loss == "squared":
+    if loss == "squared_error":
         assert model.moments_.gram.dtype == lib.xp.float64
 
 
@@ -216,7 +216,7 @@ def test_numpy_keeps_single_precision_in_predictions_too():
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int64", "int32", "uint8", "bool"])
-@pytest.mark.parametrize("loss", ["squared", "huber"])
+@pytest.mark.parametrize("loss", ["squared_error", "huber"])
 def test_narrow_numbers_are_widened(dtype, loss, lib):
     if not hasattr(lib.xp, dtype):
         assert "float" in dtype  # the standard has neither, PyTorch both
@@ -267,7 +267,7 @@ def test_blocks_hold_a_bounded_number_of_bytes_on_every_device(lib, monkeypatch)
 def test_labels_of_numpy_stay_with_numpy(lib):
     P = problem()
     names = np.array(["low", "middle", "high"])[P.three]
-    model = TraceNormClassifier(alpha=0.02, loss="logistic").fit(lib.put(P.X), names, sample_weight=np.ones(120))
+    model = TraceNormClassifier(alpha=0.02, loss="log_loss").fit(lib.put(P.X), names, sample_weight=np.ones(120))
     assert model.classes_.tolist() == ["high", "low", "middle"]
     found = model.predict(lib.put(P.X))
     assert isinstance(found, np.ndarray)
@@ -425,13 +425,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_array_api_input
 
-from tracelearn import TraceNormClassifier, TraceNormClassifierCV, TraceNormRegressor, TraceNormRegressorCV
+from tracelearn import TraceNormClassifier, TensorClassifier, TraceNormRegressor, TensorRegressor
 from tracelearn.arrays.array_api import place
 
 places = {places}
 models = [
-    TraceNormRegressor(alpha=0.1), TraceNormClassifier(alpha=0.01), TraceNormClassifier(alpha=0.01, loss="logistic"),
-    TraceNormRegressorCV(alphas=5), TraceNormClassifierCV(alphas=5),
+    TraceNormRegressor(alpha=0.1), TraceNormClassifier(alpha=0.01), TraceNormClassifier(alpha=0.01, loss="log_loss"),
+    TensorRegressor(alphas=5), TensorClassifier(alphas=5),
 ]
 for model in models:
     for library, device, dtype in places:
@@ -469,7 +469,7 @@ def test_scikit_learns_own_checks_pass_with_dispatch_on():
 
 
 def test_the_estimators_say_that_they_take_arrays_of_any_library():
-    for model in (TraceNormRegressor(), TraceNormClassifier(), TraceNormRegressorCV(), TraceNormClassifierCV()):
+    for model in (TraceNormRegressor(), TraceNormClassifier(), TensorRegressor(), TensorClassifier()):
         assert model.__sklearn_tags__().array_api_support
 
 
@@ -481,7 +481,7 @@ def test_a_model_of_any_library_is_saved_with_arrays_of_numpy(tmp_path):
     for model, y in (
         (TraceNormRegressor(), X[:, 0, 0]),
         (TraceNormClassifier(), labels),
-        (TraceNormRegressorCV(alphas=3), X[:, 0, 0]),
+        (TensorRegressor(alphas=3), X[:, 0, 0]),
     ):
         fitted = model.fit(torch.asarray(X), torch.asarray(y))
         tracelearn.save(fitted, tmp_path / "model.tracelearn")

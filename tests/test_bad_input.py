@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
 
-from tracelearn import TraceNormClassifier, TraceNormClassifierCV, TraceNormRegressor
+from tracelearn import TensorClassifier, TraceNormClassifier, TraceNormRegressor
 from tracelearn.losses import Huber
 
 SHAPE = (3, 2, 2)
@@ -24,10 +24,10 @@ both = pytest.mark.parametrize(
 every_loss = pytest.mark.parametrize(
     ("make", "loss", "y"),
     [
-        (TraceNormRegressor, "squared", Y),
+        (TraceNormRegressor, "squared_error", Y),
         (TraceNormRegressor, "huber", Y),
-        (TraceNormClassifier, "squared", LABELS),
-        (TraceNormClassifier, "logistic", LABELS),
+        (TraceNormClassifier, "squared_error", LABELS),
+        (TraceNormClassifier, "log_loss", LABELS),
         (TraceNormClassifier, "squared_hinge", LABELS),
     ],
 )
@@ -58,8 +58,8 @@ def refusal(call, *parts, error=ValueError, ours=True):
 def test_a_search_refuses_samples_of_another_shape_in_its_own_name(views):
     rng = np.random.default_rng(0)
     samples = rng.standard_normal((60, 4, 20))
-    model = TraceNormClassifierCV(views=views).fit(samples, np.arange(60) % 2)
-    name = "TraceNormClassifierCV is expecting 80 features"
+    model = TensorClassifier(views=views).fit(samples, np.arange(60) % 2)
+    name = "TensorClassifier is expecting 80 features"
     refusal(lambda: model.predict(samples[:, :3]), "shape (4, 20) as in fit", "shape (3, 20)", name)
     refusal(lambda: model.predict(samples[0]), "of a single sample pass X[None]", name)
 
@@ -111,7 +111,7 @@ def test_the_range_of_single_precision_is_smaller():
     assert np.isfinite(TraceNormRegressor().fit((X * 1e9).astype(np.float32), Y).predict(X * 1e9)).all()
 
 
-@pytest.mark.parametrize("loss", ["squared", "huber"])
+@pytest.mark.parametrize("loss", ["squared_error", "huber"])
 def test_targets_whose_squares_overflow_are_refused(loss):
     refusal(lambda: TraceNormRegressor(loss=loss).fit(X, Y * 1e200), "largest number in y", "multiply y")
 
@@ -215,9 +215,7 @@ def test_one_class_is_nothing_to_learn():
 def test_labels_of_the_wrong_kind_are_refused():
     refusal(lambda: TraceNormClassifier().fit(X, Y), "continuous", "discrete classes", ours=False)
     refusal(lambda: TraceNormClassifier().fit(X, np.stack([Y > 0, Y < 1], axis=1)), "1d array", "(30, 2)", ours=False)
-    refusal(
-        lambda: TraceNormRegressor().fit(X, LABELS), "Expected numbers in y", "text such as", "TraceNormClassifierCV"
-    )
+    refusal(lambda: TraceNormRegressor().fit(X, LABELS), "Expected numbers in y", "text such as", "TensorClassifier")
     refusal(lambda: TraceNormRegressor().fit(X, LABELS.astype(object)), "Expected numbers in y", "text such as")
     refusal(lambda: TraceNormRegressor().fit(X, Y + 1j), "Expected numbers in y", "complex128")
     refusal(lambda: TraceNormRegressor().fit(X, np.full(N, "2020-01-01", dtype="datetime64[D]")), "datetime64")
@@ -244,7 +242,7 @@ def test_weights_that_cannot_be_weights_are_refused(make, loss, y):
     refusal(lambda: model.fit(X, y, changed(np.ones(N), 3, np.inf)), "sample_weight", "infinity at sample 3")
 
 
-@pytest.mark.parametrize("loss", ["squared", "logistic", "squared_hinge"])
+@pytest.mark.parametrize("loss", ["squared_error", "log_loss", "squared_hinge"])
 def test_class_weights_that_cannot_be_weights_are_refused(loss):
     def fit(weight):
         return lambda: TraceNormClassifier(loss=loss, class_weight=weight).fit(X, LABELS)
@@ -307,7 +305,7 @@ def test_a_parameter_outside_its_range_is_refused_by_name(make, y, name, values)
     ],
 )
 def test_a_loss_penalty_or_solver_that_is_none_is_refused_with_those_that_there_are(make, y, name, values):
-    known = {"loss": "'squared'", "penalty": "'overlapped'", "solver": "'admm'"}[name]
+    known = {"loss": "'squared_error'", "penalty": "'overlapped'", "solver": "'admm'"}[name]
     for value in values:
         refusal(lambda value=value: make(**{name: value}).fit(X, y), name, known, repr(value))
 
@@ -340,15 +338,15 @@ def hidden(model, method, *parts):
 
 
 def test_partial_fit_is_hidden_where_the_loss_has_no_moments():
-    hidden(TraceNormRegressor(loss="huber"), "partial_fit", "'squared'", "'huber'", "with fit")
-    hidden(TraceNormClassifier(loss="logistic"), "partial_fit", "'logistic'")
+    hidden(TraceNormRegressor(loss="huber"), "partial_fit", "'squared_error'", "'huber'", "with fit")
+    hidden(TraceNormClassifier(loss="log_loss"), "partial_fit", "'log_loss'")
     hidden(TraceNormClassifier(loss="squared_hinge"), "partial_fit", "'squared_hinge'")
 
 
 def test_probabilities_are_hidden_where_the_loss_has_none():
-    for loss in ("squared", "squared_hinge"):
+    for loss in ("squared_error", "squared_hinge"):
         for method in ("predict_proba", "predict_log_proba"):
-            hidden(TraceNormClassifier(loss=loss), method, "'logistic'", f"'{loss}'", "CalibratedClassifierCV")
+            hidden(TraceNormClassifier(loss=loss), method, "'log_loss'", f"'{loss}'", "CalibratedClassifierCV")
 
 
 def test_balanced_classes_are_refused_online():
@@ -395,7 +393,7 @@ def test_a_missing_label_is_refused_with_its_sample(nothing):
     labels = LABELS.astype(object)
     labels[7] = nothing
     refusal(lambda: TraceNormClassifier().fit(X, labels), "got none at sample 7")
-    refusal(lambda: TraceNormClassifierCV().fit(X, pd.Series(labels)), "got none at sample 7")
+    refusal(lambda: TensorClassifier().fit(X, pd.Series(labels)), "got none at sample 7")
 
 
 def test_labels_of_two_kinds_are_refused():
@@ -407,7 +405,7 @@ def test_labels_of_two_kinds_are_refused():
 
 
 def test_one_group_cannot_be_held_out():
-    refusal(lambda: TraceNormClassifierCV().fit(X, LABELS, groups=np.ones(N)), "at least two groups", "got one")
+    refusal(lambda: TensorClassifier().fit(X, LABELS, groups=np.ones(N)), "at least two groups", "got one")
 
 
 def test_a_frame_whose_columns_form_a_grid_asks_for_its_shape():

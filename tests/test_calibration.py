@@ -7,9 +7,9 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.linear_model import LogisticRegression
 
-from tracelearn import TraceNormClassifierCV, load, save, to_onnx
-from tracelearn.selection import session
-from tracelearn.selection.search import ClassScores, class_map, log_losses, softmax_regression
+from tracelearn import TensorClassifier, load, save, to_onnx
+from tracelearn.search import session
+from tracelearn.search.search import ClassScores, class_map, log_losses, softmax_regression
 
 
 @pytest.fixture(scope="module")
@@ -27,14 +27,14 @@ def mapped(masked):
     """A model whose scores are mapped, since it may learn neither logistic regression nor from similarities."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(session, "walk_logistic", lambda design, label: None)
-        return TraceNormClassifierCV(views=["raw", "whitened"]).fit(*masked)
+        return TensorClassifier(views=["raw", "whitened"]).fit(*masked)
 
 
 def test_a_class_between_others_is_found_by_default(masked):
     X, y = masked
-    model = TraceNormClassifierCV().fit(X[:160], y[:160])
-    assert model.best_estimator_.loss == model.best_params_["loss"] == "logistic"
-    squares = TraceNormClassifierCV(loss="squared", views=["raw", "whitened"]).fit(X, y)
+    model = TensorClassifier().fit(X[:160], y[:160])
+    assert model.best_estimator_.loss == model.best_params_["loss"] == "log_loss"
+    squares = TensorClassifier(loss="squared_error", views=["raw", "whitened"]).fit(X, y)
     assert model.score(X[160:], y[160:]) > 0.8 > squares.score(X, y)
     assert model.dual_gap_ <= 1e-6
     assert not hasattr(model, "class_map_")
@@ -46,8 +46,8 @@ def test_two_classes_get_logistic_regression_with_the_ridge_that_was_chosen(mask
     X = rng.normal(size=(300, 3, 2))
     y = X[:, 0, 0] + 0.3 * rng.normal(size=300) > 0.8
     X[:, 0, 0] += np.where(X[:, 0, 0] > 1.5, 20.0, 0.0)
-    model = TraceNormClassifierCV().fit(X, y)
-    assert model.best_estimator_.loss == "logistic"
+    model = TensorClassifier().fit(X, y)
+    assert model.best_estimator_.loss == "log_loss"
     n_samples = len(y)
     peer = LogisticRegression(C=1.0 / (2.0 * n_samples * model.ridge_), tol=1e-8, max_iter=1000)
     Z = model.features_.transform(X).reshape(n_samples, -1) if model.features_ is not None else X.reshape(n_samples, -1)
@@ -85,10 +85,12 @@ def test_a_fit_anew_forgets_the_map(masked, mapped):
     assert model.best_estimator_._class_map is None
 
 
-@pytest.mark.parametrize("options", [{"loss": "squared"}, {"keep_moments": True}, {"views": "raw"}, {"ridges": [0.0]}])
+@pytest.mark.parametrize(
+    "options", [{"loss": "squared_error"}, {"keep_moments": True}, {"views": "raw"}, {"ridges": [0.0]}]
+)
 def test_whoever_asks_for_more_gets_squares_alone(masked, options):
-    model = TraceNormClassifierCV(cv=3, **options).fit(*masked)
-    assert model.best_estimator_.loss == "squared"
+    model = TensorClassifier(cv=3, **options).fit(*masked)
+    assert model.best_estimator_.loss == "squared_error"
     assert not hasattr(model, "class_map_")
 
 
@@ -97,8 +99,8 @@ def test_noise_confirms_nothing():
     chosen = []
     for _ in range(5):
         X, y = rng.normal(size=(60, 4, 3)), rng.integers(0, 3, size=60)
-        model = TraceNormClassifierCV().fit(X, y)
-        chosen.append(model.best_estimator_.loss == "squared" and not hasattr(model, "class_map_"))
+        model = TensorClassifier().fit(X, y)
+        chosen.append(model.best_estimator_.loss == "squared_error" and not hasattr(model, "class_map_"))
     assert sum(chosen) >= 4
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracelearn import Moments, TraceNormClassifier, TraceNormClassifierCV, TraceNormRegressor, TraceNormRegressorCV
+from tracelearn import Moments, TensorClassifier, TensorRegressor, TraceNormClassifier, TraceNormRegressor
 from tracelearn.estimators.classes import recode, union
 from tracelearn.losses import n_columns
 
@@ -110,7 +110,7 @@ def test_two_sites_that_saw_different_classes_are_one_classifier_of_all(first, s
 
 def test_a_model_chosen_by_cross_validation_can_be_merged_in():
     X, labels = labelled()
-    chosen = TraceNormClassifierCV(alphas=5, cv=2, views=None, keep_moments=True).fit(X[:50], labels[:50])
+    chosen = TensorClassifier(alphas=5, cv=2, views=None, keep_moments=True).fit(X[:50], labels[:50])
     model = TraceNormClassifier(**TIGHT).fit(X[50:], labels[50:]).merge(chosen)
     np.testing.assert_allclose(model.coef_, TraceNormClassifier(**TIGHT).fit(X, labels).coef_, atol=1e-9)
 
@@ -118,7 +118,7 @@ def test_a_model_chosen_by_cross_validation_can_be_merged_in():
 def test_a_model_that_sees_its_samples_otherwise_cannot_be_merged_in():
     # As many numbers as the sample itself: only the features that it learned tell the moments apart.
     X, y = numbers()
-    chosen = TraceNormRegressorCV(alphas=4, cv=2, views="whitened", keep_moments=True).fit(X, y)
+    chosen = TensorRegressor(alphas=4, cv=2, views="whitened", keep_moments=True).fit(X, y)
     model = TraceNormRegressor(**TIGHT).fit(X, y)
     with pytest.raises(ValueError, match=r"^Expected a model of the samples themselves, got one of whitened"):
         model.merge(chosen)
@@ -183,7 +183,7 @@ def test_losses_without_moments_say_so():
         assert not hasattr(model, name)
         with pytest.raises(AttributeError) as refusal:
             getattr(model, name)
-        assert "squared" in str(refusal.value.__cause__ or refusal.value)
+        assert "squared_error" in str(refusal.value.__cause__ or refusal.value)
 
 
 def test_classes_can_be_found_as_they_come():

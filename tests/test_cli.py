@@ -14,9 +14,9 @@ import rich.console
 from tracelearn import (
     Moments,
     StreamReport,
+    TensorRegressor,
     TraceNormClassifier,
     TraceNormRegressor,
-    TraceNormRegressorCV,
     __version__,
     cli,
     load,
@@ -339,9 +339,7 @@ def test_models_of_views_that_were_learned_from_other_samples_do_not_merge(tmp_p
     paths = []
     for site in ("here", "there"):
         X = rng.normal(size=(60, 3, 4))
-        model = TraceNormRegressorCV([0.01], cv=3, views="whitened", ridges=(0.0,), keep_moments=True).fit(
-            X, X[:, 0, 0]
-        )
+        model = TensorRegressor([0.01], cv=3, views="whitened", ridges=(0.0,), keep_moments=True).fit(X, X[:, 0, 0])
         paths.append(str(tmp_path / site))
         save(model, paths[-1])
     code, _, err = call(capsys, "merge", *paths, "--out", str(tmp_path / "both"))

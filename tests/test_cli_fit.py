@@ -16,10 +16,10 @@ from tracelearn import (
     HierarchicalTraceNormClassifier,
     ModePCA,
     Moments,
+    TensorClassifier,
+    TensorRegressor,
     TraceNormClassifier,
-    TraceNormClassifierCV,
     TraceNormRegressor,
-    TraceNormRegressorCV,
     cli,
     load,
     save,
@@ -138,7 +138,7 @@ def test_every_format_is_fitted_and_predicted(capsys, folder, arrays, write):
         ("zero_one", ["--task", "regression"], TraceNormRegressor, "--task regression"),
         ("halves", [], TraceNormRegressor, "2 different decimal numbers"),
         ("y", ["--loss", "huber", "--ridge", "0.1"], TraceNormRegressor, "decimal"),
-        ("three", ["--loss", "logistic", "--class-mode"], TraceNormClassifier, "whole"),
+        ("three", ["--loss", "log_loss", "--class-mode"], TraceNormClassifier, "whole"),
         ("label", ["--penalty", "latent"], TraceNormClassifier, "text"),
         ("label", ["--samples", "flat", "--tensor-shape", "4,3,2"], TraceNormClassifier, "text"),
     ],
@@ -159,7 +159,7 @@ def test_json_is_one_object_with_the_facts(capsys, folder, arrays):
     assert (code, err, out.count("\n")) == (0, "", 1)
     facts = json.loads(out)
     model = load("model.tracelearn")
-    assert type(model) is TraceNormClassifierCV
+    assert type(model) is TensorClassifier
     assert (model.cv, model.verbose) == (3, 0)
     assert facts["n_samples"] == 150
     assert facts["sample_shape"] == [4, 3, 2]
@@ -215,7 +215,7 @@ def test_rows_sorted_by_the_target_are_scored_as_in_any_order(capsys, folder, rn
 
 def test_the_command_finds_the_model_of_python(capsys, folder, arrays):
     call(capsys, "fit", "data.npz", "--target", "label", "--groups", "who", "--cv", "3", "--json")
-    found = TraceNormClassifierCV(cv=3).fit(arrays["X"], arrays["label"], groups=arrays["who"])
+    found = TensorClassifier(cv=3).fit(arrays["X"], arrays["label"], groups=arrays["who"])
     ours = load("model.tracelearn")
     assert (ours.view_, ours.alpha_, ours.ridge_) == (found.view_, found.alpha_, found.ridge_)
     np.testing.assert_allclose(ours.coef_, found.coef_)
@@ -228,12 +228,12 @@ def test_groups_stay_together(capsys, folder, arrays):
             assert not set(arrays["who"][train]) & set(arrays["who"][test])
     code, out, err = call(capsys, "fit", "data.npz", "--target", "y", "--groups", "who", "--cv", "3", "--json")
     assert (code, err) == (0, "")
-    assert type(load("model.tracelearn")) is TraceNormRegressorCV
+    assert type(load("model.tracelearn")) is TensorRegressor
     assert json.loads(out)["score"]["measure"] == "R2"
 
 
 @pytest.mark.parametrize(
-    "more", [["--alpha", "0.05"], ["--loss", "logistic", "--alpha", "0.05"], ["--loss", "squared"]]
+    "more", [["--alpha", "0.05"], ["--loss", "log_loss", "--alpha", "0.05"], ["--loss", "squared_error"]]
 )
 @pytest.mark.slow
 def test_samples_beyond_memory_give_the_same_model(capsys, folder, monkeypatch, more):
@@ -250,17 +250,17 @@ def test_samples_beyond_memory_give_the_same_model(capsys, folder, monkeypatch, 
 @pytest.mark.parametrize(
     ("target", "more", "kind", "wanted"),
     [
-        ("label", [], TraceNormClassifierCV, {"loss": "squared", "ridges": "auto", "views": "auto"}),
+        ("label", [], TensorClassifier, {"loss": "squared_error", "ridges": "auto", "views": "auto"}),
         (
             "label",
-            ["--loss", "logistic", "--ridge", "0.1"],
-            TraceNormClassifierCV,
-            {"loss": "logistic", "ridges": (0.1,)},
+            ["--loss", "log_loss", "--ridge", "0.1"],
+            TensorClassifier,
+            {"loss": "log_loss", "ridges": (0.1,)},
         ),
-        ("label", ["--alpha", "0.05"], TraceNormClassifier, {"loss": "squared", "ridge": 0.0, "alpha": 0.05}),
-        ("label", ["--alpha", "0.05", "--ridge", "2"], TraceNormClassifier, {"loss": "squared", "ridge": 2.0}),
-        ("y", [], TraceNormRegressorCV, {"loss": "squared", "ridges": "auto"}),
-        ("y", ["--alpha", "0.05"], TraceNormRegressor, {"loss": "squared", "ridge": 0.0}),
+        ("label", ["--alpha", "0.05"], TraceNormClassifier, {"loss": "squared_error", "ridge": 0.0, "alpha": 0.05}),
+        ("label", ["--alpha", "0.05", "--ridge", "2"], TraceNormClassifier, {"loss": "squared_error", "ridge": 2.0}),
+        ("y", [], TensorRegressor, {"loss": "squared_error", "ridges": "auto"}),
+        ("y", ["--alpha", "0.05"], TraceNormRegressor, {"loss": "squared_error", "ridge": 0.0}),
     ],
 )
 @pytest.mark.slow
@@ -416,7 +416,7 @@ def test_a_search_moves_the_bar_and_leaves_logging_as_it_was(folder, arrays):
     before = logger.level, list(logger.handlers), logger.propagate
     with learning._heard(Bar()):
         logger.warning("two of three", extra={"paths_done": (2, 3)})
-        TraceNormRegressorCV(alphas=3, cv=2, mode_weights=None, verbose=1).fit(arrays["X"], arrays["y"])
+        TensorRegressor(alphas=3, cv=2, mode_weights=None, verbose=1).fit(arrays["X"], arrays["y"])
     assert shown[0] == ("choosing alpha", 2, 3)
     assert (logger.level, logger.handlers, logger.propagate) == before
 
@@ -453,7 +453,7 @@ def test_a_model_that_is_there_is_replaced_only_by_force(capsys, folder):
         (["fit", "data.npz", "--alpha", "much"], "'much'"),
         (["fit", "data.npz", "--ridge", "-1"], "ridge"),
         (["fit", "data.npz", "--ridge", "nan"], "ridge"),
-        (["fit", "data.npz", "--loss", "logistic"], "huber"),
+        (["fit", "data.npz", "--loss", "log_loss"], "huber"),
         (["fit", "data.npz", "--penalty", "none"], "scaled_latent"),
         (["fit", "data.npz", "--cv", "1"], "cv"),
         (["fit", "data.npz", "--cv", "100"], "200 samples"),
@@ -474,7 +474,7 @@ def test_a_model_that_is_there_is_replaced_only_by_force(capsys, folder):
         (["predict", "model", "data.npz", "--target", "z"], "--target"),
         (["predict", "model", "data.npz", "--target", "label"], "target"),
         (["predict", "classes", "data.npz", "--target", "y"], "labels such as"),
-        (["predict", "model", "data.npz", "--proba"], "logistic"),
+        (["predict", "model", "data.npz", "--proba"], "log_loss"),
         (["predict", "model", "data.npz", "--out", "found.txt"], ".csv"),
         (["predict", "model", "data.npz", "--out", "nowhere/found.csv"], "nowhere"),
         (["predict", "model", "data.npz", "--target", "gap"], "NaN"),
@@ -533,7 +533,7 @@ def test_predictions_are_printed_as_csv(capsys, folder, arrays):
 
 def test_predictions_are_written_in_each_format(capsys, folder, arrays):
     X = arrays["X"]
-    model = TraceNormClassifier(loss="logistic").fit(X, arrays["label"])
+    model = TraceNormClassifier(loss="log_loss").fit(X, arrays["label"])
     save(model, "model")
     for proba, wanted in ((["--proba"], model.predict_proba(X)), ([], model.decision_function(X))):
         for suffix in ("npy", "npz", "csv"):
@@ -593,9 +593,9 @@ def test_inspect_reads_whatever_save_writes(capsys, folder, arrays):
         "Moments": Moments.of(X, y),
         "ModePCA": ModePCA().fit(X),
         "Pipeline": make_pipeline(ModePCA(), TraceNormRegressor()).fit(X, y),
-        "TraceNormRegressorCV": TraceNormRegressorCV(alphas=3, cv=2).fit(X, y),
+        "TensorRegressor": TensorRegressor(alphas=3, cv=2).fit(X, y),
         "TraceNormRegressor": TraceNormRegressor(),
-        "TraceNormClassifier": TraceNormClassifier(loss="logistic").fit(X, arrays["three"]),
+        "TraceNormClassifier": TraceNormClassifier(loss="log_loss").fit(X, arrays["three"]),
         "HierarchicalTraceNormClassifier": HierarchicalTraceNormClassifier().fit(X, arrays["three"]),
     }
     for name, thing in things.items():

@@ -15,9 +15,9 @@ import pytest
 from tracelearn import (
     LaggedRegressor,
     Moments,
+    TensorRegressor,
     TraceNormClassifier,
     TraceNormRegressor,
-    TraceNormRegressorCV,
     cli,
     load,
     save,
@@ -393,7 +393,7 @@ def test_the_list_of_commands_says_of_each_what_its_own_page_says():
 
 
 def test_a_search_has_a_page(capsys, folder):
-    save(TraceNormRegressorCV(alphas=2, cv=2, views=None).fit(X, y), "model")
+    save(TensorRegressor(alphas=2, cv=2, views=None).fit(X, y), "model")
     code, _, err = call(capsys, "inspect", "model", "--html", "page", "--data", "data.npz")
     assert (code, err) == (0, "")
-    assert "TraceNormRegressorCV" in Path("page").read_text()
+    assert "TensorRegressor" in Path("page").read_text()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from tracelearn import TraceNormClassifier, TraceNormRegressor, TraceNormRegressorCV
+from tracelearn import TensorRegressor, TraceNormClassifier, TraceNormRegressor
 from tracelearn.estimators import base
 from tracelearn.problems import tiles
 from tracelearn.problems.batch import Form
@@ -44,8 +44,8 @@ def data():
 def fit_all(X, y, labels):
     return [
         TraceNormRegressor(alpha=0.05, tol=1e-10).fit(X, y),
-        TraceNormClassifier(alpha=0.02, tol=1e-10, loss="logistic").fit(X, labels),
-        TraceNormRegressorCV(alphas=4, cv=3, views=None).fit(X, y),
+        TraceNormClassifier(alpha=0.02, tol=1e-10, loss="log_loss").fit(X, labels),
+        TensorRegressor(alphas=4, cv=3, views=None).fit(X, y),
     ]
 
 
@@ -69,7 +69,7 @@ def test_moments_that_a_file_gathers_from_workers_give_the_answer_of_one_process
     assert_allclose(found.coef_, expected, rtol=0, atol=1e-8 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("loss", ["squared", "huber"])
+@pytest.mark.parametrize("loss", ["squared_error", "huber"])
 def test_a_worker_that_is_killed_costs_time_and_not_the_answer(client, data, loss):
     X, y = data
     model = TraceNormRegressor(alpha=0.05, tol=1e-10, loss=loss)
@@ -84,7 +84,7 @@ def test_a_worker_that_is_killed_costs_time_and_not_the_answer(client, data, los
     chunks = da.from_array(X, chunks=(50, *SHAPE)).map_blocks(slow, dtype=X.dtype, meta=np.zeros((0, *SHAPE)))
     killer = threading.Timer(0.5, os.kill, (victim, signal.SIGKILL))
     killer.start()
-    found = model.fit(chunks if loss == "squared" else chunks.persist(), da.from_array(y, chunks=50)).coef_
+    found = model.fit(chunks if loss == "squared_error" else chunks.persist(), da.from_array(y, chunks=50)).coef_
     killer.join()
     assert victim not in client.run(os.getpid).values()
     assert_allclose(found, expected, rtol=0, atol=1e-8 * np.abs(expected).max())

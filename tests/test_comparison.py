@@ -6,10 +6,10 @@ from scipy.stats import binom, ttest_rel
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import KFold, cross_val_score
 
-from tracelearn import TraceNormClassifier, TraceNormRegressor, TraceNormRegressorCV
+from tracelearn import TensorRegressor, TraceNormClassifier, TraceNormRegressor
 from tracelearn.datasets import make_low_rank_regression
 from tracelearn.inference import Comparison, compare
-from tracelearn.selection.folds import corrected_error
+from tracelearn.search.folds import corrected_error
 
 
 def _samples(n=80):
@@ -54,7 +54,7 @@ def test_a_search_holds_groups_out_inside_of_training_folds_too():
     X, y = _samples(60)
     seen = []
 
-    class Watching(TraceNormRegressorCV):
+    class Watching(TensorRegressor):
         def fit(self, X, y=None, sample_weight=None, groups=None, **params):
             seen.append(np.unique(groups))
             return super().fit(X, y, sample_weight, groups, **params)

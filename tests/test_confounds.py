@@ -10,10 +10,10 @@ from sklearn.model_selection import KFold, cross_val_score
 from tracelearn import (
     HierarchicalTraceNormClassifier,
     Moments,
+    TensorClassifier,
+    TensorRegressor,
     TraceNormClassifier,
-    TraceNormClassifierCV,
     TraceNormRegressor,
-    TraceNormRegressorCV,
     load,
     save,
     stream,
@@ -25,7 +25,7 @@ from tracelearn.inference import bootstrap, compare, decode_over_time, learning_
 from tracelearn.inference.permutation import exchange_of
 from tracelearn.losses import Squared
 from tracelearn.samples.samples import as_raw
-from tracelearn.selection.folds import Design, Folds
+from tracelearn.search.folds import Design, Folds
 
 SHAPE = (4, 3)
 
@@ -140,8 +140,8 @@ def test_a_search_on_dask_regresses_within_folds_as_one_in_memory():
     X, y, C = confounded(70)
     chunked = da.from_array(X, chunks=(20, -1, -1))
     options = {"alphas": 4, "views": None, "cv": KFold(5)}
-    memory = TraceNormRegressorCV(**options).fit(X, y, confounds=C)
-    cluster = TraceNormRegressorCV(**options).fit(chunked, y, confounds=C)
+    memory = TensorRegressor(**options).fit(X, y, confounds=C)
+    cluster = TensorRegressor(**options).fit(chunked, y, confounds=C)
     assert cluster.alpha_ == pytest.approx(memory.alpha_)
     assert cluster.ridge_ == pytest.approx(memory.ridge_)
     np.testing.assert_allclose(cluster.predict(X, C), memory.predict(X, C), atol=1e-2)
@@ -161,10 +161,10 @@ def test_a_search_regresses_within_each_training_fold(shape):
     folds = list(KFold(3).split(X))
     ridges = [0.1, 1.0]
     options = {"alphas": [0.5], "ridges": ridges, "views": None, "cv": folds}
-    ours = TraceNormRegressorCV(**options).fit(X, y, confounds=C)
+    ours = TensorRegressor(**options).fit(X, y, confounds=C)
     for f, (train, test) in enumerate(folds):
         clean = residual(X, C, train)
-        plain = TraceNormRegressorCV(**{**options, "cv": [(train, test)]}).fit(clean, y)
+        plain = TensorRegressor(**{**options, "cv": [(train, test)]}).fit(clean, y)
         own, wanted = (table.cv_results_ for table in (ours, plain))
         np.testing.assert_allclose(own[f"split{f}_test_score"], wanted["split0_test_score"], atol=1e-3)
 
@@ -178,7 +178,7 @@ def test_what_is_held_out_never_enters_a_regression():
     wild = C.copy()
     wild[40:] += 1e3 * rng.normal(size=(20, 1))
     options = {"alphas": [0.1], "ridges": [0.1], "views": None, "cv": folds}
-    tables = [TraceNormClassifierCV(**options).fit(X, y, confounds=one) for one in (C, wild)]
+    tables = [TensorClassifier(**options).fit(X, y, confounds=one) for one in (C, wild)]
     train = TraceNormClassifier(alpha=0.1, ridge=0.1, tol=1e-9).fit(X[:40], y[:40], confounds=C[:40])
     held = [train.score(X[40:], y[40:], confounds=one[40:]) for one in (C, wild)]
     assert [table.best_score_ for table in tables] == pytest.approx(held)
@@ -187,7 +187,7 @@ def test_what_is_held_out_never_enters_a_regression():
 def test_views_show_samples_first_and_confounds_are_regressed_out_of_what_they_show():
     X, y, C = confounded(80)
     labels = np.where(y > np.median(y), "up", "down")
-    model = TraceNormClassifierCV(views=["raw", "whitened"], alphas=4, cv=3).fit(X, labels, confounds=C)
+    model = TensorClassifier(views=["raw", "whitened"], alphas=4, cv=3).fit(X, labels, confounds=C)
     assert model.score(X, labels, confounds=C) > 0.7
     shown = model._seen(X)
     rows = shown.reshape(len(X), -1)
@@ -201,7 +201,7 @@ def test_several_classes_and_the_logistic_loss():
     X, y, C = confounded(90)
     labels = np.digitize(y, np.quantile(y, [1 / 3, 2 / 3]))
     clean = residual(X, C, EVERY)
-    for loss in ("squared", "logistic"):
+    for loss in ("squared_error", "log_loss"):
         options = {"alpha": 0.02, "loss": loss, "tol": 1e-9}
         ours, plain = TraceNormClassifier(**options).fit(X, labels, confounds=C), TraceNormClassifier(**options)
         plain.fit(clean, labels)
@@ -347,7 +347,7 @@ def cleaned_scores(model, X, y, C, folds):
     return found
 
 
-@pytest.mark.parametrize("options", [{}, {"loss": "logistic"}, {"class_weight": "balanced"}])
+@pytest.mark.parametrize("options", [{}, {"loss": "log_loss"}, {"class_weight": "balanced"}])
 def test_permutations_are_those_of_residuals_within_each_training_fold(options):
     X, y, C = labelled()
     folds = list(KFold(3).split(X))
@@ -362,7 +362,7 @@ def test_permutations_are_those_of_residuals_within_each_training_fold(options):
 def test_a_search_is_repeated_or_fixed_with_confounds():
     X, y, C = labelled()
     folds = list(KFold(3).split(X))
-    search = TraceNormClassifierCV(views=None, alphas=4)
+    search = TensorClassifier(views=None, alphas=4)
     options = {"confounds": C, "cv": folds, "n_permutations": 3, "random_state": 0}
     repeated = permutation_test(search, X, y, **options)
     chosen = clone(search).set_params(cv=folds).fit(X, y, confounds=C)
@@ -404,7 +404,7 @@ def test_a_map_an_interval_and_a_learning_curve_are_those_of_residuals():
 def test_every_model_of_a_comparison_sees_residuals_and_searches_regress_in_their_own_folds():
     X, y, C = labelled()
     folds = list(KFold(3).split(X))
-    models = {"ours": TraceNormClassifier(alpha=0.05), "search": TraceNormClassifierCV(views=None, alphas=3, cv=3)}
+    models = {"ours": TraceNormClassifier(alpha=0.05), "search": TensorClassifier(views=None, alphas=3, cv=3)}
     found = compare(models, X, y, confounds=C, cv=folds)
     np.testing.assert_allclose(found.scores[0], cleaned_scores(models["ours"], X, y, C, folds))
     for f, (train, test) in enumerate(folds):
@@ -424,17 +424,17 @@ def test_a_target_that_follows_a_confound_alone_is_not_found_in_residuals():
     assert permutation_test(model, X, y, confounds=C, **options).score < 0.65
 
 
-@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize("loss", ["squared_error", "log_loss"])
 def test_times_as_confounds_cost_samples_of_single_precision_no_digits(loss, xp):
     """A clock in seconds since 1970 has no digits left in single precision: its part of a score must not be summed there."""
     X, y, C = confounded(80)
     X, seconds = X.astype(np.float32), np.round(30.0 * C)
-    make = TraceNormRegressor if loss == "squared" else TraceNormClassifier
-    y = y if loss == "squared" else (y > np.median(y)).astype(int)
+    make = TraceNormRegressor if loss == "squared_error" else TraceNormClassifier
+    y = y if loss == "squared_error" else (y > np.median(y)).astype(int)
     scores = {}
     for start in (0.0, 1.7e9):
         model = make(alpha=0.1, loss=loss).fit(xp.asarray(X), xp.asarray(y), confounds=seconds + start)
-        method = "predict" if loss == "squared" else "decision_function"
+        method = "predict" if loss == "squared_error" else "decision_function"
         scores[start] = np.asarray(getattr(model, method)(xp.asarray(X), confounds=seconds + start))
         assert scores[start].dtype == np.float32
     np.testing.assert_allclose(scores[1.7e9], scores[0.0], atol=1e-4 * np.abs(scores[0.0]).max())

@@ -11,7 +11,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.model_selection import GroupKFold
 
-from tracelearn import TraceNormClassifierCV, TraceNormRegressorCV
+from tracelearn import TensorClassifier, TensorRegressor
 
 KERNEL = """
 import torch
@@ -42,7 +42,7 @@ def test_the_kernel_decomposes_symmetric_matrices_of_every_size():
     subprocess.run([sys.executable, "-c", KERNEL], env=environment, check=True)
 
 
-@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize("loss", ["squared_error", "log_loss"])
 def test_on_a_gpu_a_fit_is_that_of_the_processor(loss):
     torch = pytest.importorskip("torch", reason="needs PyTorch")
     if not torch.cuda.is_available():
@@ -59,7 +59,7 @@ def test_on_a_gpu_a_fit_is_that_of_the_processor(loss):
     torch.testing.assert_close(found.coef_.cpu(), torch.asarray(exact), rtol=0, atol=1e-5 * abs(exact).max())
 
 
-@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize("loss", ["squared_error", "log_loss"])
 def test_on_a_gpu_products_in_tf32_lead_to_the_same_answer(loss, monkeypatch):
     torch = pytest.importorskip("torch", reason="needs PyTorch")
     if not torch.cuda.is_available():
@@ -107,7 +107,7 @@ def test_what_is_recorded_depends_on_its_arguments_alone(spectral):
     from tracelearn.problems.batch import certify
     from tracelearn.problems.operators import Alike, _in_common
     from tracelearn.problems.sample_loss import _conjugates, _forces
-    from tracelearn.selection.search import _curved, _evaluated, _factor_step, _Softmax
+    from tracelearn.search.search import _curved, _evaluated, _factor_step, _Softmax
     from tracelearn.solvers.admm import _balanced, _first_rho, _iterated
 
     problems = _problems(torch, spectral)
@@ -179,7 +179,7 @@ def test_elsewhere_a_call_is_a_call_and_repeats_what_is_carried():
 def as_on_a_gpu(monkeypatch):
     """Let searches batch what they do as on a GPU; nothing is recorded."""
     from tracelearn.problems import datafits
-    from tracelearn.selection import folds, search
+    from tracelearn.search import folds, search
 
     for module in (datafits, folds, search):
         monkeypatch.setattr(module, "is_on_gpu", lambda X: True)
@@ -205,7 +205,7 @@ def test_a_search_that_is_batched_as_on_a_gpu_is_the_same(case, request):
     signal = X[:, 0, 0, :] @ [[1.0, 0.0, 0.5], [0.0, 1.0, 0.5], [0.2, 0.0, -1.0]] + 0.5 * rng.normal(size=(n, 3))
     numbers = options.get("numbers", False)
     chosen = {name: value for name, value in options.items() if name != "numbers"}
-    y, make = (signal, TraceNormRegressorCV) if numbers else (np.argmax(signal, axis=1), TraceNormClassifierCV)
+    y, make = (signal, TensorRegressor) if numbers else (np.argmax(signal, axis=1), TensorClassifier)
     given = {}
     if shares is not None:
         chosen["cv"], given["groups"] = (

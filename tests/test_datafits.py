@@ -161,7 +161,7 @@ def test_squares_in_a_basis_of_fewer_samples_than_features_are_those_of_the_gram
 def test_covariances_of_samples_take_any_weights_and_solve(n, centre):
     rng = np.random.default_rng(0)
     X, shift = rng.normal(5.0, 1.0, (n, 12)), np.array([0.3])
-    fit = SampleLoss.of(LOSSES["logistic"](), as_samples(X, np.ones((n, 1))), fit_intercept=centre)
+    fit = SampleLoss.of(LOSSES["log_loss"](), as_samples(X, np.ones((n, 1))), fit_intercept=centre)
     for weight in (rng.uniform(0.1, 2.0, n), rng.uniform(0.0, 1.0, n) ** 8):
         (system,) = fit._covariances(lambda Y, share, z, weight=weight: weight[:, None])
         deviations = X - (weight @ X / weight.sum() if centre else 0.0)
@@ -452,7 +452,7 @@ def test_the_solver_of_a_form_is_one_that_it_can_serve(rng):
 )
 def test_samples_are_copied_about_their_mean_where_it_is_a_thousand_times_the_spread(mean, spread, far):
     X = np.array([[spread, 1.0], [-spread, -1.0]]) + np.array([mean, 0.0])  # a constant feature is then exactly zero
-    fit = SampleLoss.of(LOSSES["logistic"](), as_samples(X, np.array([[1.0], [-1.0]])))
+    fit = SampleLoss.of(LOSSES["log_loss"](), as_samples(X, np.array([[1.0], [-1.0]])))
     assert bool(np.any(fit.origin)) == far
 
 
@@ -515,8 +515,8 @@ def test_logistic_regression_on_views_that_say_the_same_is_certified_and_that_of
     X = rng.normal(size=(90, 4))
     y = np.argmax(X[:, :3] + rng.normal(size=(90, 3)), axis=1)
     both = np.concatenate([X, X], axis=1)
-    model = TraceNormClassifier(0.0, loss="logistic", ridge=0.1, tol=1e-9).fit(both, y)
-    one = TraceNormClassifier(0.0, loss="logistic", ridge=0.05, tol=1e-9).fit(X, y)
+    model = TraceNormClassifier(0.0, loss="log_loss", ridge=0.1, tol=1e-9).fit(both, y)
+    one = TraceNormClassifier(0.0, loss="log_loss", ridge=0.05, tol=1e-9).fit(X, y)
     assert model.dual_gap_ <= 1e-9
     assert_allclose(model.coef_[:, :4] + model.coef_[:, 4:], one.coef_, atol=1e-4)
 

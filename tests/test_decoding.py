@@ -43,7 +43,7 @@ CASES = {
     "classes": (TraceNormClassifier(0.05, tol=1e-12), lambda y: np.where(y > 0, "b", "a"), "accuracy"),
     "area": (TraceNormClassifier(0.05, tol=1e-12), lambda y: y > 0, "roc_auc"),
     "three": (TraceNormClassifier(0.05, tol=1e-12), lambda y: np.digitize(y, [-0.5, 0.5]), "balanced_accuracy"),
-    "logistic": (TraceNormClassifier(0.05, loss="logistic"), lambda y: y > 0, "neg_log_loss"),
+    "log_loss": (TraceNormClassifier(0.05, loss="log_loss"), lambda y: y > 0, "neg_log_loss"),
     "other": (LogisticRegression(), lambda y: y > 0, "roc_auc"),
 }
 
@@ -72,7 +72,7 @@ def test_scores_are_those_of_a_loop_over_positions(case, generalize):
     np.testing.assert_allclose(
         found.scores, _sliding(model, X, y, slices, scoring, generalize=generalize), atol=1e-7 if generalize else 1e-8
     )
-    assert found.method == ("refit" if case in ("logistic", "other") else "batch")
+    assert found.method == ("refit" if case in ("log_loss", "other") else "batch")
 
 
 @pytest.mark.parametrize("axis", [1, -1])

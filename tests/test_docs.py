@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import tracelearn
-from tracelearn import TraceNormClassifierCV, TraceNormRegressor
+from tracelearn import TensorClassifier, TraceNormRegressor
 from tracelearn.cli import main
 
 ROOT = Path(__file__).parents[1]
@@ -89,7 +89,7 @@ def test_every_module_in_the_drawing_and_on_the_page_of_the_architecture_exists(
 
 
 @pytest.mark.parametrize(
-    ("place", "model"), [(0, TraceNormRegressor(alpha=0.1)), (1, TraceNormClassifierCV())], ids=["fit", "search"]
+    ("place", "model"), [(0, TraceNormRegressor(alpha=0.1)), (1, TensorClassifier())], ids=["fit", "search"]
 )
 def test_a_fit_and_a_search_call_what_the_page_of_the_architecture_says_in_its_order(place, model):
     X = np.random.default_rng(0).normal(size=(60, 4, 3, 2))

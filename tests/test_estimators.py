@@ -30,8 +30,8 @@ from tracelearn.solvers import newton
 newton_module = sys.modules["tracelearn.solvers.newton"]  # the function has its name
 
 SHAPES = [(6,), (3, 4), (3, 2, 4), (2, 3, 2, 2)]
-REGRESSOR_LOSSES = ["squared", "huber"]
-CLASSIFIER_LOSSES = ["squared", "logistic", "squared_hinge"]
+REGRESSOR_LOSSES = ["squared_error", "huber"]
+CLASSIFIER_LOSSES = ["squared_error", "log_loss", "squared_hinge"]
 SOLVERS = ["admm", "apg-adm", "apg-dr"]
 
 every_shape = pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "x".join(map(str, shape)))
@@ -406,7 +406,7 @@ def test_without_a_trace_norm_it_is_logistic_regression(solver, n_classes, fit_i
     X, y = samples()
     y = labels(y, n_classes)
     model = TraceNormClassifier(
-        0.0, ridge=0.05, loss="logistic", solver=solver, tol=1e-8, max_iter=10000, fit_intercept=fit_intercept
+        0.0, ridge=0.05, loss="log_loss", solver=solver, tol=1e-8, max_iter=10000, fit_intercept=fit_intercept
     ).fit(X, y)
     theirs = LogisticRegression(
         C=1 / (2 * 60 * 0.05), tol=1e-10, max_iter=10000, fit_intercept=fit_intercept, solver="newton-cg"
@@ -430,7 +430,7 @@ def test_a_huge_alpha_leaves_only_the_intercept(make, loss, penalty, solver):
     assert model.dual_gap_ <= 1e-6
     if make is TraceNormClassifier:
         assert set(model.predict(X)) == {"ash"}
-    elif loss == "squared":
+    elif loss == "squared_error":
         np.testing.assert_allclose(model.predict(X), y.mean())
     else:
         clipped = np.clip(y - model.intercept_, -1.35, 1.35)
@@ -445,7 +445,7 @@ def test_a_huge_alpha_predicts_the_largest_of_three_classes(loss):
     model = TraceNormClassifier(1e4, loss=loss).fit(X, y)
     assert not model.coef_.any()
     assert set(model.predict(X)) == {"birch"}
-    if loss == "logistic":
+    if loss == "log_loss":
         shares = [np.mean(y == name) for name in model.classes_]
         np.testing.assert_allclose(model.predict_proba(X[:2]), [shares, shares], atol=1e-9)
 
@@ -587,7 +587,7 @@ def test_words_go_through_the_logger_and_only_when_asked_for(make, loss, caplog,
         assert {record.name for record in caplog.records} == {"tracelearn"}
         assert make.__name__ in words
         assert "duality gap" in words
-        assert ("moments" if loss == "squared" else "samples") in words
+        assert ("moments" if loss == "squared_error" else "samples") in words
         few = len(caplog.records)
         make(loss=loss, verbose=2).fit(X, y)
         assert len(caplog.records) > 2 * few
@@ -637,11 +637,11 @@ def test_weights_that_are_all_zero_are_a_warning_that_says_what_to_do(make, loss
 @every_model
 def test_a_pickle_holds_the_weights_and_little_more(make, loss):
     X, y = samples((10, 10, 10), n=40)
-    X = np.concatenate([X] * 30) if loss == "squared" else X  # enough for moments, which are what would be large
-    y = np.concatenate([y] * 30) if loss == "squared" else y
+    X = np.concatenate([X] * 30) if loss == "squared_error" else X  # enough for moments, which are what would be large
+    y = np.concatenate([y] * 30) if loss == "squared_error" else y
     model = make(0.5, loss=loss, tol=1e-3).fit(X, target(make, y))
     assert len(pickle.dumps(model)) < 200_000
-    if loss == "squared":
+    if loss == "squared_error":
         kept = make(0.5, tol=1e-3, keep_moments=True).fit(X, target(make, y))
         assert kept.moments_.n_features == 1000
         assert len(pickle.dumps(kept)) > 1_000_000
@@ -653,7 +653,7 @@ def test_three_classes_and_then_another_loss_are_started_from_nothing():
     X, y = samples(n=90)
     y = labels(y, 3)
     model = TraceNormClassifier(0.02, warm_start=True)
-    for loss in ("squared", "logistic", "squared_hinge", "logistic", "squared"):
+    for loss in ("squared_error", "log_loss", "squared_hinge", "log_loss", "squared_error"):
         model.set_params(loss=loss).fit(X, y)
         cold = TraceNormClassifier(0.02, loss=loss).fit(X, y)
         assert model.dual_gap_ <= 1e-6
@@ -665,7 +665,7 @@ def test_three_classes_and_then_another_loss_are_started_from_nothing():
 def test_where_newton_goes_on_by_admm_its_iterations_are_counted_and_shown(spent, monkeypatch):
     X, y = samples(n=90)
     y = labels(y)
-    usual = TraceNormClassifier(0.02, loss="logistic", solver="newton").fit(X, y)
+    usual = TraceNormClassifier(0.02, loss="log_loss", solver="newton").fit(X, y)
     searched, calls = newton_module._searched, []
 
     def fails(*arguments, **options):
@@ -675,7 +675,7 @@ def test_where_newton_goes_on_by_admm_its_iterations_are_counted_and_shown(spent
     monkeypatch.setattr(newton_module, "_searched", fails)
     seen = []
     solver = lambda problems, **options: seen_by(seen, problems, **options)  # noqa: E731
-    model = TraceNormClassifier(0.02, loss="logistic", solver=solver).fit(X, y)
+    model = TraceNormClassifier(0.02, loss="log_loss", solver=solver).fit(X, y)
     assert len(calls) == 1 + spent
     assert model.dual_gap_ <= 1e-6
     assert model.objective_ == pytest.approx(usual.objective_, rel=1e-5)
@@ -693,7 +693,7 @@ def test_the_first_step_of_newton_is_lengthened_where_classes_are_told_apart(mon
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 4, 3, 2))
     y = X[:, 0, 0, 0] + 0.1 * rng.normal(size=400) > 0
-    model = TraceNormClassifier(1e-3, loss="logistic", solver="newton")
+    model = TraceNormClassifier(1e-3, loss="log_loss", solver="newton")
     found = clone(model).fit(X, y)
     monkeypatch.setattr(newton_module, "_LONGEST", 1.0)
     usual = clone(model).fit(X, y)

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import clone
 
-from tracelearn import TraceNormClassifier, TraceNormClassifierCV, TraceNormRegressor, TraceNormRegressorCV
+from tracelearn import TensorClassifier, TensorRegressor, TraceNormClassifier, TraceNormRegressor
 from tracelearn.moments import Moments
 from tracelearn.samples.execution import Dask
 from tracelearn.samples.samples import Local, as_raw, is_dask
@@ -37,16 +37,16 @@ def in_chunks(array, rows):
 
 
 MODELS = {
-    "squared": (TraceNormRegressor(), "number"),
+    "squared_error": (TraceNormRegressor(), "number"),
     "squared, two targets": (TraceNormRegressor(), "numbers"),
     "squared, no intercept": (TraceNormRegressor(fit_intercept=False), "number"),
     "huber": (TraceNormRegressor(loss="huber"), "number"),
     "huber, joint targets": (TraceNormRegressor(loss="huber", target_mode=True), "numbers"),
     "squared classifier": (TraceNormClassifier(class_weight={"left": 1.0, "right": 3.0}), "two"),
     "balanced classifier": (TraceNormClassifier(class_weight="balanced"), "three"),
-    "logistic": (TraceNormClassifier(loss="logistic"), "two"),
-    "logistic, no intercept": (TraceNormClassifier(loss="logistic", fit_intercept=False), "two"),
-    "multinomial": (TraceNormClassifier(loss="logistic", class_weight="balanced"), "three"),
+    "log_loss": (TraceNormClassifier(loss="log_loss"), "two"),
+    "logistic, no intercept": (TraceNormClassifier(loss="log_loss", fit_intercept=False), "two"),
+    "multinomial": (TraceNormClassifier(loss="log_loss", class_weight="balanced"), "three"),
     "squared hinge": (TraceNormClassifier(loss="squared_hinge"), "three"),
     "squared hinge, joint classes": (TraceNormClassifier(loss="squared_hinge", target_mode=True), "three"),
 }
@@ -68,7 +68,7 @@ def test_dask_arrays_give_the_answer_of_arrays(name, rows, data):
 def test_samples_too_large_for_a_square_matrix_are_read_once_for_each_gradient(data, monkeypatch):
     monkeypatch.setattr("tracelearn.problems.batch._SMALL_MATRIX", 0)
     monkeypatch.setattr("tracelearn.samples.execution.available_memory", lambda: 0)
-    for name in ("squared", "logistic"):
+    for name in ("squared_error", "log_loss"):
         model, target = MODELS[name]
         model = clone(model).set_params(alpha=0.1, tol=1e-7)
         expected = clone(model).fit(data["X"], data[target])
@@ -78,18 +78,18 @@ def test_samples_too_large_for_a_square_matrix_are_read_once_for_each_gradient(d
 
 
 SEARCHES = {
-    "regressor": (TraceNormRegressorCV(alphas=5, cv=3, views=None), "number"),
+    "regressor": (TensorRegressor(alphas=5, cv=3, views=None), "number"),
     "two targets, their axis a mode or not": (
-        TraceNormRegressorCV(alphas=4, cv=3, views=None, target_mode="auto"),
+        TensorRegressor(alphas=4, cv=3, views=None, target_mode="auto"),
         "numbers",
     ),
-    "classifier": (TraceNormClassifierCV(alphas=5, cv=3, views=None, class_weight="balanced"), "three"),
-    "logistic": (  # every gradient is a pass, so few of them
-        TraceNormClassifierCV(
+    "classifier": (TensorClassifier(alphas=5, cv=3, views=None, class_weight="balanced"), "three"),
+    "log_loss": (  # every gradient is a pass, so few of them
+        TensorClassifier(
             alphas=3,
             eps=0.05,
             cv=2,
-            loss="logistic",
+            loss="log_loss",
             views=None,
             ridges=(0.1,),
             mode_weights=None,
@@ -124,12 +124,12 @@ def test_the_scores_of_a_search_are_the_same_for_dask_arrays(name, data):
 def test_probabilities_of_a_search_are_calibrated_alike_wherever_samples_are(target, most, data, tmp_path, monkeypatch):
     zarr = pytest.importorskip("zarr")
     for module in ("search", "blocks"):  # of many samples every second or third counts
-        monkeypatch.setattr(f"tracelearn.selection.{module}.MOST_HELD", most)
-    monkeypatch.setattr("tracelearn.selection.blocks.LARGEST_BATCH", 100)  # blocks are scored in several parts
+        monkeypatch.setattr(f"tracelearn.search.{module}.MOST_HELD", most)
+    monkeypatch.setattr("tracelearn.search.blocks.LARGEST_BATCH", 100)  # blocks are scored in several parts
     root = zarr.open_group(tmp_path / "samples.zarr", mode="w")
     for name, values in (("X", data["X"]), ("y", data[target])):
         root.create_array(name, data=np.asarray(values), chunks=(17, *np.shape(values)[1:]))
-    model = TraceNormClassifierCV(alphas=5, cv=3, views=None, class_weight="balanced")
+    model = TensorClassifier(alphas=5, cv=3, views=None, class_weight="balanced")
     expected = clone(model).fit(data["X"], data[target])
     for found in (
         clone(model).fit(str(tmp_path / "samples.zarr")),
@@ -142,7 +142,7 @@ def test_probabilities_of_a_search_are_calibrated_alike_wherever_samples_are(tar
 
 
 def test_probabilities_without_confounds_are_calibrated_alike_in_blocks(data):
-    model, confounds = TraceNormClassifierCV(alphas=5, cv=3, views=None), data["X"][:, 0, 0, :2] + 1.0
+    model, confounds = TensorClassifier(alphas=5, cv=3, views=None), data["X"][:, 0, 0, :2] + 1.0
     expected = clone(model).fit(data["X"], data["two"], confounds=confounds)
     found = clone(model).fit(in_chunks(data["X"], 17), data["two"], confounds=confounds)
     assert_allclose(found.calibration_, expected.calibration_, rtol=1e-5)
@@ -151,8 +151,8 @@ def test_probabilities_without_confounds_are_calibrated_alike_in_blocks(data):
 
 def test_probabilities_of_a_loss_without_moments_are_calibrated_alike_in_blocks(data):
     options = {"alphas": 3, "eps": 0.1, "cv": 2, "loss": "squared_hinge", "views": None, "ridges": (0.1,)}
-    expected = TraceNormClassifierCV(**options).fit(data["X"], data["two"])
-    found = TraceNormClassifierCV(**options).fit(in_chunks(data["X"], 17), data["two"])
+    expected = TensorClassifier(**options).fit(data["X"], data["two"])
+    found = TensorClassifier(**options).fit(in_chunks(data["X"], 17), data["two"])
     # Paths are solved only as far as a choice needs.
     assert_allclose(found.calibration_, expected.calibration_, rtol=1e-3)
     assert_allclose(found.score_path_, expected.score_path_, atol=0.03)
@@ -166,7 +166,7 @@ def test_a_search_reads_the_samples_once(data):
         return block
 
     X = in_chunks(data["X"], 30).map_blocks(read, dtype=float, meta=np.zeros((0, *SHAPE)))
-    TraceNormRegressorCV(alphas=4, cv=3).fit(X, data["number"])
+    TensorRegressor(alphas=4, cv=3).fit(X, data["number"])
     assert sorted(reads) == [30, 30, 30]
 
 
@@ -174,21 +174,21 @@ def test_groups_stay_together_and_other_folds_are_refused(data):
     from sklearn.model_selection import GroupKFold, ShuffleSplit
 
     X, groups = in_chunks(data["X"], 17), np.arange(N) // 9
-    model = TraceNormRegressorCV(alphas=4, cv=GroupKFold(3), views=None)
+    model = TensorRegressor(alphas=4, cv=GroupKFold(3), views=None)
     expected = clone(model).fit(data["X"], data["number"], groups=groups)
     found = clone(model).fit(X, data["number"], groups=groups)
     assert_allclose(found.alpha_, expected.alpha_)
     assert_allclose(found.coef_, expected.coef_, rtol=0, atol=1e-8)
     with pytest.raises(ValueError, match="hold out every sample exactly once"):
-        TraceNormRegressorCV(alphas=4, cv=ShuffleSplit(2)).fit(X, data["number"])
+        TensorRegressor(alphas=4, cv=ShuffleSplit(2)).fit(X, data["number"])
     with pytest.raises(ValueError, match="scoring=None"):
-        TraceNormRegressorCV(alphas=4, scoring="r2").fit(X, data["number"])
+        TensorRegressor(alphas=4, scoring="r2").fit(X, data["number"])
 
 
 @pytest.mark.parametrize("method", ["predict", "decision_function", "predict_proba", "predict_log_proba"])
 @pytest.mark.parametrize("target", ["two", "three"])
 def test_predictions_of_a_dask_array_are_lazy_and_the_same(method, target, data):
-    model = TraceNormClassifier(loss="logistic").fit(data["X"], data[target])
+    model = TraceNormClassifier(loss="log_loss").fit(data["X"], data[target])
     calls = []
 
     def read(block):
@@ -217,9 +217,9 @@ UNEVEN = {
     "regressor": (TraceNormRegressor(alpha=0.05, tol=1e-10), "number"),
     "huber": (TraceNormRegressor(alpha=0.05, tol=1e-10, loss="huber"), "number"),
     "classifier": (TraceNormClassifier(alpha=0.05, tol=1e-10), "three"),
-    "logistic": (TraceNormClassifier(alpha=0.05, tol=1e-10, loss="logistic"), "two"),
-    "regressor CV": (TraceNormRegressorCV(alphas=4, cv=3, views=None), "number"),
-    "classifier CV": (TraceNormClassifierCV(alphas=4, cv=3, views=None), "three"),
+    "log_loss": (TraceNormClassifier(alpha=0.05, tol=1e-10, loss="log_loss"), "two"),
+    "regressor CV": (TensorRegressor(alphas=4, cv=3, views=None), "number"),
+    "classifier CV": (TensorClassifier(alphas=4, cv=3, views=None), "three"),
 }
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.model_selection import KFold, LeaveOneOut
 
-from tracelearn import TraceNormClassifier, TraceNormClassifierCV, TraceNormRegressor
+from tracelearn import TensorClassifier, TraceNormClassifier, TraceNormRegressor
 from tracelearn.estimators import ZeroWeightsWarning
 from tracelearn.inference import (
     bootstrap,
@@ -45,7 +45,7 @@ def refused(call, words="Expected"):
 
 
 @pytest.mark.parametrize("name", SCORED)
-@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize("loss", ["squared_error", "log_loss"])
 def test_a_fold_that_lacks_a_class_is_no_score_of_nan(name, loss):
     model = TraceNormClassifier(loss=loss)
     refused(lambda: SCORED[name](model, X, RARE, scoring="roc_auc", cv=KFold(5)), "a score on every fold")
@@ -104,7 +104,7 @@ def test_a_p_value_does_not_depend_on_the_units_of_its_score(unit):
 
 
 def test_the_score_of_a_search_is_named_as_it_is():
-    search = TraceNormClassifierCV(alphas=2, cv=2, views=None, scoring="roc_auc")
+    search = TensorClassifier(alphas=2, cv=2, views=None, scoring="roc_auc")
     assert permutation_test(search, X, y > 0, n_permutations=2).scoring == "roc_auc"
 
 

@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.metrics import get_scorer
 from sklearn.model_selection import KFold
 
-from tracelearn import TraceNormClassifier, TraceNormRegressor, TraceNormRegressorCV
+from tracelearn import TensorRegressor, TraceNormClassifier, TraceNormRegressor
 from tracelearn.datasets import make_low_rank_regression
 from tracelearn.inference import Bootstrap, bootstrap, learning_curve
 from tracelearn.inference.draws import Influence, Study, _jackknifed, _one_by_one, _together, _values, draw
@@ -244,7 +244,7 @@ CASES = {
     "no intercept": (TraceNormRegressor(0.1, tol=1e-10, fit_intercept=False), lambda y: y, "r2"),
     "classes": (TraceNormClassifier(0.05, tol=1e-10), lambda y: y > 0, "roc_auc"),
     "scaled": (TraceNormRegressor(0.1, tol=1e-10, scaling="modes"), lambda y: y, "r2"),
-    "logistic": (TraceNormClassifier(0.05, tol=1e-6, loss="logistic"), lambda y: y > 0, "neg_log_loss"),
+    "log_loss": (TraceNormClassifier(0.05, tol=1e-6, loss="log_loss"), lambda y: y > 0, "neg_log_loss"),
 }
 
 
@@ -266,7 +266,7 @@ def test_a_learning_curve_is_that_of_refits_on_the_same_samples(case, n):
             one = clone(model).fit(X[order[:size]], y[order[:size]])
             expected[f, i] = get_scorer(scoring)(one, X[test], y[test])
     np.testing.assert_allclose(found.scores, expected, atol=1e-3)
-    assert found.method == ("refit" if case in ("scaled", "logistic") else "batch")
+    assert found.method == ("refit" if case in ("scaled", "log_loss") else "batch")
 
 
 def test_more_samples_are_better():
@@ -288,7 +288,7 @@ def test_bad_bootstraps_are_refused_in_a_sentence(options, words):
 def test_other_bad_input_is_refused_in_a_sentence():
     X, y = _samples()
     with pytest.raises(ValueError, match="best_estimator_"):
-        bootstrap(TraceNormRegressorCV(), X, y)
+        bootstrap(TensorRegressor(), X, y)
     found = bootstrap(TraceNormRegressor(), X, y, n_bootstraps=2)
     with pytest.raises(ValueError, match="'scores', 'coefs'"):
         found.interval("ranks")
@@ -343,6 +343,6 @@ def test_a_score_of_the_users_own_may_have_any_name_and_size():
 def test_draws_that_leave_a_rare_class_out_of_a_score_are_drawn_anew(scoring):
     X, _ = _samples(60)
     y = np.repeat([0, 1, 2], [32, 7, 21])
-    found = bootstrap(TraceNormClassifier(loss="logistic"), X, y, n_bootstraps=10, scoring=scoring, random_state=0)
+    found = bootstrap(TraceNormClassifier(loss="log_loss"), X, y, n_bootstraps=10, scoring=scoring, random_state=0)
     assert np.all(np.isfinite(found.scores))
     assert np.all(np.isfinite(found.interval("scores")))

@@ -5,9 +5,9 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import clone
 
-from tracelearn import Logarithm, TraceNormClassifierCV, load, save
+from tracelearn import Logarithm, TensorClassifier, load, save
 from tracelearn.datasets import make_epochs
-from tracelearn.selection.session import possible_views
+from tracelearn.search.session import possible_views
 
 
 @pytest.fixture
@@ -55,13 +55,13 @@ def test_flat_samples_stay_flat(power):
 
 def test_the_search_tries_it_where_all_entries_are_positive(tmp_path):
     epochs = make_epochs(400, n_sensors=6, random_state=1)  # power, over many orders of magnitude
-    model = TraceNormClassifierCV().fit(epochs.X[:200], epochs.y[:200])
+    model = TensorClassifier().fit(epochs.X[:200], epochs.y[:200])
     assert "log" in model.view_shares_
     assert "log" in model.view_
     save(model, tmp_path / "model.tracelearn")
     again = load(tmp_path / "model.tracelearn")
     assert_allclose(again.decision_function(epochs.X), model.decision_function(epochs.X))
-    centred = TraceNormClassifierCV().fit(epochs.X[:200] - 1.0, epochs.y[:200])
+    centred = TensorClassifier().fit(epochs.X[:200] - 1.0, epochs.y[:200])
     assert "log" not in centred.view_shares_
 
 

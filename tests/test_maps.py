@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 from scipy.stats import binom
 from sklearn.base import clone
 
-from tracelearn import TraceNormClassifier, TraceNormRegressor, TraceNormRegressorCV
+from tracelearn import TensorRegressor, TraceNormClassifier, TraceNormRegressor
 from tracelearn.inference import MapTest, map_test
 from tracelearn.inference.maps import _edges, _weighed
 from tracelearn.inference.permutation import exchange_of
@@ -86,7 +86,7 @@ def test_bad_input_is_refused_in_a_sentence(options, words):
 
 def test_a_search_is_refused_with_what_to_do():
     with pytest.raises(ValueError, match="best_estimator_"):
-        map_test(TraceNormRegressorCV(), *_samples())
+        map_test(TensorRegressor(), *_samples())
 
 
 def test_maps_are_drawn():

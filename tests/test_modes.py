@@ -9,9 +9,9 @@ from sklearn.pipeline import make_pipeline
 from tracelearn import (
     HierarchicalTraceNormClassifier,
     SecondOrder,
+    TensorClassifier,
     TensorStandardScaler,
     TraceNormClassifier,
-    TraceNormClassifierCV,
     TraceNormRegressor,
     load,
     save,
@@ -55,8 +55,8 @@ def test_names_of_a_data_array_are_kept_and_weights_are_those_of_the_plain_array
     [
         TraceNormRegressor(alpha=0.1),
         TraceNormClassifier(alpha=0.1),
-        TraceNormClassifierCV(alphas=3, cv=3, views="raw"),
-        TraceNormClassifierCV(alphas=3, cv=3, views="whitened"),
+        TensorClassifier(alphas=3, cv=3, views="raw"),
+        TensorClassifier(alphas=3, cv=3, views="whitened"),
         HierarchicalTraceNormClassifier(alpha=0.1),
     ],
 )
@@ -95,7 +95,7 @@ def test_coordinates_that_only_count_and_rounded_times_are_no_other_ones():
 
 
 def test_weights_and_patterns_come_back_as_a_dataset():
-    for model in (TraceNormClassifier(alpha=0.1), TraceNormClassifierCV(alphas=3, cv=3, views="raw")):
+    for model in (TraceNormClassifier(alpha=0.1), TensorClassifier(alphas=3, cv=3, views="raw")):
         found = model.fit(named(), LABELS).to_xarray()
         assert found["patterns"].dims == ("class", "channel", "time")
         assert found["class"].values.tolist() == ["right"]
@@ -107,7 +107,7 @@ def test_weights_and_patterns_come_back_as_a_dataset():
 
 
 def test_weights_of_views_are_not_those_of_the_modes():
-    model = TraceNormClassifierCV(alphas=3, cv=3, views="second_order", time_axis=1).fit(named(), LABELS)
+    model = TensorClassifier(alphas=3, cv=3, views="second_order", time_axis=1).fit(named(), LABELS)
     assert described(model) == EXPECTED
     assert not hasattr(model.best_estimator_, "modes_")
     np.testing.assert_array_equal(model.predict(named().transpose("time", "channel", "trial")), model.predict(X))
@@ -135,7 +135,7 @@ def test_targets_in_another_order_than_the_samples_are_refused():
 
 
 def test_names_are_saved_and_names_that_do_not_fit_are_refused(tmp_path):
-    model = TraceNormClassifierCV(alphas=3, cv=3, views="raw").fit(named(), LABELS)
+    model = TensorClassifier(alphas=3, cv=3, views="raw").fit(named(), LABELS)
     save(model, tmp_path / "model")
     again = load(tmp_path / "model")
     assert described(again) == described(again.best_estimator_) == EXPECTED
@@ -235,7 +235,7 @@ def test_epochs_bring_channels_times_positions_and_labels():
     assert numbered.classes_.tolist() == [1, 2]
 
 
-@pytest.mark.parametrize("model", [TraceNormClassifier(), TraceNormClassifierCV(alphas=4, cv=3, views="raw")])
+@pytest.mark.parametrize("model", [TraceNormClassifier(), TensorClassifier(alphas=4, cv=3, views="raw")])
 def test_folds_of_scikit_learn_keep_names_of_epochs_and_leave_triggers_out(model):
     found = epochs()
     folds = cross_validate(model, found, LABELS, return_estimator=True)
@@ -314,15 +314,15 @@ def test_the_mode_that_is_called_time_is_time_wherever_it_is():
     )  # half of the samples have two correlated sensors
     samples, label = xarray.DataArray(values, dims=("trial", "time", "sensor")), np.arange(80) % 2
     plain, auto, given = (
-        TraceNormClassifierCV(views="second_order", cv=3, alphas=4, time_axis=axis).fit(found, label)
+        TensorClassifier(views="second_order", cv=3, alphas=4, time_axis=axis).fit(found, label)
         for found, axis in ((values, "auto"), (samples, "auto"), (samples, "sensor"))
     )
     assert [model.features_.time_axis_ for model in (plain, auto, given)] == [1, 0, 1]
     assert auto.best_score_ > plain.best_score_
     with pytest.raises(ValueError, match=r"name of a mode \(time, sensor\), got 'times'"):
-        TraceNormClassifierCV(time_axis="times").fit(samples, label)
+        TensorClassifier(time_axis="times").fit(samples, label)
     with pytest.raises(ValueError, match="they have none"):
-        TraceNormClassifierCV(time_axis="times").fit(values, label)
+        TensorClassifier(time_axis="times").fit(values, label)
 
 
 def test_times_to_decode_are_known_by_name():
@@ -346,7 +346,7 @@ def test_evidence_is_that_of_the_plain_array():
     np.testing.assert_allclose(*scores)
 
 
-@pytest.mark.parametrize("loss", ["squared", "logistic", "squared_hinge"])
+@pytest.mark.parametrize("loss", ["squared_error", "log_loss", "squared_hinge"])
 def test_the_default_strength_does_not_depend_on_units(loss):
     volts, microvolts = (TraceNormClassifier(loss=loss).fit(epochs(scale=scale)) for scale in (1e-6, 1.0))
     np.testing.assert_allclose(volts.alpha_, 1e-6 * microvolts.alpha_)

@@ -7,7 +7,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
-from tracelearn import TraceNormClassifier, TraceNormClassifierCV, TraceNormRegressor, TraceNormRegressorCV
+from tracelearn import TensorClassifier, TensorRegressor, TraceNormClassifier, TraceNormRegressor
 from tracelearn.losses import LOSSES, Huber, Logistic, Squared
 from tracelearn.penalties import ATOMS, L1, Nuclear, as_penalty
 from tracelearn.solvers import admm
@@ -22,13 +22,13 @@ labels = np.where(y > 0, "up", "down")
 @pytest.mark.parametrize(
     ("name", "found"),
     [
-        ({"loss": "squared"}, {"loss": Squared()}),
+        ({"loss": "squared_error"}, {"loss": Squared()}),
         ({"loss": "huber"}, {"loss": Huber()}),
         ({"penalty": "latent"}, {"penalty": as_penalty("latent", SHAPE)}),
         ({"penalty": "overlapped", "mode_weights": (1, 0, 0)}, {"penalty": 1.0 * Nuclear(0)}),
         ({"solver": "admm"}, {"solver": admm}),
     ],
-    ids=["squared", "huber", "latent", "mode weights", "admm"],
+    ids=["squared_error", "huber", "latent", "mode weights", "admm"],
 )
 def test_an_object_is_what_its_name_stands_for(name, found):
     one = TraceNormRegressor(0.05, tol=1e-9, **name).fit(X, y)
@@ -39,7 +39,7 @@ def test_an_object_is_what_its_name_stands_for(name, found):
 
 
 def test_a_classifier_takes_a_loss_too():
-    one, other = (TraceNormClassifier(0.02, loss=loss).fit(X, labels) for loss in ("logistic", Logistic()))
+    one, other = (TraceNormClassifier(0.02, loss=loss).fit(X, labels) for loss in ("log_loss", Logistic()))
     np.testing.assert_array_equal(other.predict_proba(X), one.predict_proba(X))
     with pytest.raises(ValueError, match=r"^Expected"):
         TraceNormRegressor(loss=Logistic()).fit(X, y)
@@ -88,15 +88,15 @@ def test_a_users_own_loss_penalty_and_solver_are_used():
     assert calls == [SHAPE]
     assert model.dual_gap_ <= 1e-6
     np.testing.assert_allclose(model.coef_, TraceNormRegressor(0.05, loss=Huber(2.5)).fit(X, y).coef_, atol=1e-4)
-    search = GridSearchCV(TraceNormRegressor(0.05), {"loss": [Huber(1.0), Wide(), "squared"]}, cv=2).fit(X, y)
-    assert search.best_params_["loss"] in [Huber(1.0), Wide(), "squared"]
+    search = GridSearchCV(TraceNormRegressor(0.05), {"loss": [Huber(1.0), Wide(), "squared_error"]}, cv=2).fit(X, y)
+    assert search.best_params_["loss"] in [Huber(1.0), Wide(), "squared_error"]
 
 
 def test_a_search_takes_objects():
-    by_name = TraceNormRegressorCV(alphas=3, cv=2, views=None, mode_weights=None, loss="huber").fit(X, y)
-    found = TraceNormRegressorCV(alphas=3, cv=2, views=None, mode_weights=None, loss=Huber()).fit(X, y)
+    by_name = TensorRegressor(alphas=3, cv=2, views=None, mode_weights=None, loss="huber").fit(X, y)
+    found = TensorRegressor(alphas=3, cv=2, views=None, mode_weights=None, loss=Huber()).fit(X, y)
     np.testing.assert_array_equal(found.coef_, by_name.coef_)
     penalty = 0.5 * Nuclear(0) + 0.1 * L1()
-    chosen = TraceNormClassifierCV(alphas=3, cv=2, views=None, ridges=(0.0,), penalty=penalty).fit(X, labels)
+    chosen = TensorClassifier(alphas=3, cv=2, views=None, ridges=(0.0,), penalty=penalty).fit(X, labels)
     alone = TraceNormClassifier(chosen.alpha_, penalty=penalty).fit(X, labels)
     np.testing.assert_allclose(chosen.coef_, alone.coef_, atol=1e-4)

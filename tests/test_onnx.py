@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from tracelearn import (
+    TensorClassifier,
+    TensorRegressor,
     TensorStandardScaler,
     TraceNormClassifier,
-    TraceNormClassifierCV,
     TraceNormRegressor,
-    TraceNormRegressorCV,
     to_onnx,
 )
 from tracelearn.losses import Poisson, Squared
@@ -45,7 +45,7 @@ def test_a_regressor_predicts_the_same(samples, dtype, n_targets):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("loss", ["squared", "logistic", "squared_hinge"])
+@pytest.mark.parametrize("loss", ["squared_error", "log_loss", "squared_hinge"])
 @pytest.mark.parametrize("labels", ["binary", "text", "three", "truth", "decimal"])
 def test_a_classifier_predicts_and_scores_the_same(samples, dtype, loss, labels):
     X, signal = samples[0].astype(dtype), samples[1]
@@ -58,21 +58,21 @@ def test_a_classifier_predicts_and_scores_the_same(samples, dtype, loss, labels)
     }[labels]
     model = TraceNormClassifier(alpha=0.02, loss=loss).fit(X, y)
     found = run(to_onnx(model), X)
-    assert set(found) == {"prediction", "scores"} | ({"probabilities"} if loss == "logistic" else set())
+    assert set(found) == {"prediction", "scores"} | ({"probabilities"} if loss == "log_loss" else set())
     assert found["prediction"].tolist() == model.predict(X).tolist()
     wanted = {"text": object, "decimal": np.float64}.get(labels, np.int64)
     assert found["prediction"].dtype == wanted
     tolerance = 1e-12 if dtype == np.float64 else 1e-5
     np.testing.assert_allclose(found["scores"], model.decision_function(X), atol=tolerance)
-    if loss == "logistic":
+    if loss == "log_loss":
         np.testing.assert_allclose(found["probabilities"], model.predict_proba(X), atol=tolerance)
 
 
 def test_the_model_found_by_cross_validation_is_what_is_translated(samples, tmp_path):
     X, y = samples
     for model, target in (
-        (TraceNormRegressorCV(alphas=3, cv=2, views=None, mode_weights=None), y),
-        (TraceNormClassifierCV(alphas=3, cv=2, views=None, mode_weights=None), np.where(y > 0, "up", "down")),
+        (TensorRegressor(alphas=3, cv=2, views=None, mode_weights=None), y),
+        (TensorClassifier(alphas=3, cv=2, views=None, mode_weights=None), np.where(y > 0, "up", "down")),
     ):
         model.fit(X, target)
         graph = to_onnx(model, tmp_path / "model.onnx")
@@ -87,14 +87,14 @@ def test_the_model_found_by_cross_validation_is_what_is_translated(samples, tmp_
 @pytest.mark.parametrize("views", ["whitened", "raw+whitened 1:0.5", "whitened_channels+whitened_fully"])
 def test_views_that_are_linear_in_the_samples_are_translated(samples, views):
     X, y = samples
-    model = TraceNormRegressorCV(alphas=3, cv=2, views=views).fit(X, y)
+    model = TensorRegressor(alphas=3, cv=2, views=views).fit(X, y)
     np.testing.assert_allclose(run(to_onnx(model), X)["prediction"], model.predict(X), atol=1e-10)
 
 
 @pytest.mark.parametrize("views", ["second_order", "log", "raw+log"])
 def test_views_that_are_not_linear_in_the_samples_are_refused(samples, views):
     X, y = np.random.default_rng(0).normal(size=(60, 2, 30)) ** 2 + 0.1, samples[1][:60]
-    model = TraceNormRegressorCV(alphas=3, cv=2, views=views).fit(X, y)
+    model = TensorRegressor(alphas=3, cv=2, views=views).fit(X, y)
     with pytest.raises(ValueError, match=r"^Expected a model that is linear in samples, got one of the view '"):
         to_onnx(model)
 

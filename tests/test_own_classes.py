@@ -8,7 +8,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from tracelearn import TraceNormClassifier, TraceNormRegressor, TraceNormRegressorCV, load, save, stream
+from tracelearn import TensorRegressor, TraceNormClassifier, TraceNormRegressor, load, save, stream
 from tracelearn.losses import LOSSES, Loss
 from tracelearn.penalties import ATOMS, L1, Atom, Nuclear, Overlap
 
@@ -195,6 +195,6 @@ def test_a_search_compares_predictions_of_a_loss_by_its_link_whether_its_curvatu
         y = X[:, 0] @ rng.standard_normal(4) + 0.5 * rng.standard_normal(80) + 100.0
         chosen = []
         for loss in (bounded(), Unbounded()):
-            model = TraceNormRegressorCV(loss=loss, alphas=(0.3, 0.1, 0.03), views=None, cv=3, tol=1e-9).fit(X, y)
+            model = TensorRegressor(loss=loss, alphas=(0.3, 0.1, 0.03), views=None, cv=3, tol=1e-9).fit(X, y)
             chosen.append((model.alpha_, model.best_score_))
         np.testing.assert_allclose(*chosen, atol=1e-6)

@@ -8,8 +8,8 @@ from tracelearn import Moments, TraceNormClassifier, TraceNormRegressor, trace_n
 from tracelearn.penalties import as_penalty
 from tracelearn.problems.batch import alpha_max
 from tracelearn.problems.datafits import Squares
-from tracelearn.selection import path as path_module
-from tracelearn.selection.search import read_alphas
+from tracelearn.search import path as path_module
+from tracelearn.search.search import read_alphas
 from tracelearn.solvers import admm
 
 SHAPE = (3, 2, 2)
@@ -55,7 +55,7 @@ def test_where_features_say_nothing_the_grid_begins_at_one():
     np.testing.assert_allclose(read_alphas(3, 0.01)[0], [1.0, 0.1, 0.01])
 
 
-@pytest.mark.parametrize("loss", ["squared", "huber"])
+@pytest.mark.parametrize("loss", ["squared_error", "huber"])
 def test_every_point_of_a_path_is_certified_and_is_the_answer_of_a_fit_of_its_own(samples, loss):
     X, y = samples
     model = TraceNormRegressor(tol=1e-8, max_iter=5000, loss=loss)
@@ -83,7 +83,7 @@ def test_a_path_with_mode_scales_is_that_of_the_fits(samples):
 def test_a_path_of_classes_has_the_answers_of_the_fits(samples):
     X, y = samples
     labels = np.digitize(y[:, 0], np.quantile(y[:, 0], [0.3, 0.7]))
-    model = TraceNormClassifier(tol=1e-8, max_iter=5000, loss="logistic")
+    model = TraceNormClassifier(tol=1e-8, max_iter=5000, loss="log_loss")
     path = trace_norm_path(X, labels, estimator=model, alphas=[0.1, 0.02])
     for k, alpha in enumerate(path.alphas):
         np.testing.assert_allclose(path.coefs[k], clone(model).set_params(alpha=alpha).fit(X, labels).coef_, atol=2e-3)

@@ -12,10 +12,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from tracelearn import (
+    TensorClassifier,
+    TensorRegressor,
     TraceNormClassifier,
-    TraceNormClassifierCV,
     TraceNormRegressor,
-    TraceNormRegressorCV,
     tensor_trace_norm,
 )
 from tracelearn.datasets import make_low_rank_regression
@@ -55,8 +55,8 @@ CASES = {
     "area": (TraceNormClassifier(alpha=0.05, tol=1e-9), lambda y: y > 0, "roc_auc"),
     "zeros": (TraceNormClassifier(alpha=1.2, tol=1e-9), lambda y: y > 0, "roc_auc"),  # no weights in many fits
     "three classes": (TraceNormClassifier(alpha=0.05, tol=1e-9), lambda y: np.digitize(y, [-1, 1]), "f1_macro"),
-    "logistic": (TraceNormClassifier(alpha=0.02, tol=1e-6, loss="logistic"), lambda y: y > 0, "neg_log_loss"),
-    "softmax": (TraceNormClassifier(0.02, tol=1e-6, loss="logistic"), lambda y: np.digitize(y, [-1, 1]), "accuracy"),
+    "log_loss": (TraceNormClassifier(alpha=0.02, tol=1e-6, loss="log_loss"), lambda y: y > 0, "neg_log_loss"),
+    "softmax": (TraceNormClassifier(0.02, tol=1e-6, loss="log_loss"), lambda y: np.digitize(y, [-1, 1]), "accuracy"),
 }
 
 
@@ -140,18 +140,18 @@ def test_groups_of_one_target_are_exchanged_whole():
 def test_selection_is_repeated_or_fixed_and_the_result_says_which():
     X, y = _samples(80, noise=0.3)
     options = {"n_permutations": 20, "random_state": 0}
-    repeated = permutation_test(TraceNormRegressorCV(views=None), X, y, **options)
+    repeated = permutation_test(TensorRegressor(views=None), X, y, **options)
     assert (repeated.selection, repeated.method, repeated.p_value) == ("repeat", "batch", 1 / 21)
-    fixed = permutation_test(TraceNormRegressorCV(views=None), X, y, selection="fixed", **options)
+    fixed = permutation_test(TensorRegressor(views=None), X, y, selection="fixed", **options)
     assert (fixed.selection, fixed.p_value) == ("fixed", 1 / 21)
     options["n_permutations"] = 2
-    searched = permutation_test(TraceNormClassifierCV(alphas=3), X, y > 0, **options)
+    searched = permutation_test(TensorClassifier(alphas=3), X, y > 0, **options)
     assert (searched.selection, searched.method) == ("repeat", "refit")
 
 
 def test_repeated_selection_chooses_as_searches_do():
     X, y = _samples(80, noise=0.5)
-    model, cv = TraceNormClassifierCV(views=None, scoring="roc_auc"), KFold(4, shuffle=True, random_state=0)
+    model, cv = TensorClassifier(views=None, scoring="roc_auc"), KFold(4, shuffle=True, random_state=0)
     found = permutation_test(model, X, y > 0, n_permutations=5, cv=cv, random_state=1)
     order = exchange_of(y > 0, None).draw(80, 5, np.random.default_rng(1))
     search = clone(model).set_params(cv=cv)
@@ -230,7 +230,7 @@ def test_p_values_of_dependent_samples_are_too_small_where_groups_are_not_given(
 @pytest.mark.slow
 def test_p_values_of_a_search_are_uniform_where_selection_is_repeated():
     rng, found = np.random.default_rng(0), []
-    search = TraceNormRegressorCV(views=None, alphas=4, cv=3)
+    search = TensorRegressor(views=None, alphas=4, cv=3)
     for _ in range(200):
         X, y, _ = registry.unrelated(rng, "none")
         p = permutation_test(search, X, y, n_permutations=19, random_state=rng.integers(1 << 30)).p_value

@@ -17,10 +17,10 @@ import matplotlib.pyplot as plt
 from tracelearn import (
     HierarchicalTraceNormClassifier,
     LaggedRegressor,
+    TensorClassifier,
+    TensorRegressor,
     TraceNormClassifier,
-    TraceNormClassifierCV,
     TraceNormRegressor,
-    TraceNormRegressorCV,
     load,
     save,
     stream,
@@ -171,7 +171,7 @@ def test_a_display_can_be_drawn_again(display):
 def test_models_with_cross_validation_are_drawn_as_the_model_they_found(display):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 3, 4))
-    model = TraceNormClassifierCV(alphas=4, cv=2).fit(X, X[:, 0, 0] > 0)
+    model = TensorClassifier(alphas=4, cv=2).fit(X, X[:, 0, 0] > 0)
     display.from_estimator(model)
     np.testing.assert_array_equal(model.convergence_, model.best_estimator_.convergence_)
 
@@ -364,7 +364,7 @@ def test_the_score_of_cross_validation_is_drawn_with_its_standard_error_and_choi
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 3, 2, 2))
     labels = np.digitize(X[:, 0, 0, 0] + 0.3 * rng.standard_normal(60), [-0.4, 0.4])
-    model = TraceNormClassifierCV(alphas=6, cv=3, scoring=scoring, loss="squared").fit(X, labels)
+    model = TensorClassifier(alphas=6, cv=3, scoring=scoring, loss="squared_error").fit(X, labels)
     ax = plt.figure().add_subplot()
     display = PathDisplay.from_estimator(model, ax=ax)
     np.testing.assert_array_equal(display.lines_[0].get_xdata(), model.alphas_)
@@ -383,7 +383,7 @@ def test_where_there_is_no_trace_norm_scores_are_drawn_over_ridges():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 3, 2, 2))
     labels = np.digitize(X[:, 0, 0, 0] + 0.3 * rng.standard_normal(60), [-0.4, 0.4])
-    model = TraceNormClassifierCV(alphas=6, cv=3).fit(X, labels)
+    model = TensorClassifier(alphas=6, cv=3).fit(X, labels)
     assert model.alpha_ == 0.0  # logistic regression it is
     display = PathDisplay.from_estimator(model)
     np.testing.assert_array_equal(display.lines_[0].get_xdata(), model.ridges_)
@@ -401,7 +401,7 @@ def test_an_alpha_of_zero_has_its_place():
 def test_a_score_of_ones_own_is_called_a_score():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 3, 2))
-    model = TraceNormRegressorCV(alphas=[0.01, 0.1], scoring=lambda m, X, y: m.score(X, y)).fit(X, X[:, 0, 0])
+    model = TensorRegressor(alphas=[0.01, 0.1], scoring=lambda m, X, y: m.score(X, y)).fit(X, X[:, 0, 0])
     assert PathDisplay.from_estimator(model).ax_.get_ylabel() == "held-out score"
 
 
@@ -461,7 +461,7 @@ def test_a_stream_without_a_curve_is_refused():
 
 
 @pytest.mark.parametrize("solver", ["admm", "apg-adm", "apg-dr", "newton"])
-@pytest.mark.parametrize("loss", ["squared", "logistic", "squared_hinge"])
+@pytest.mark.parametrize("loss", ["squared_error", "log_loss", "squared_hinge"])
 def test_the_record_rises_in_iterations_and_ends_with_what_was_found(solver, loss, recwarn):
     warnings.simplefilter("ignore")
     rng = np.random.default_rng(0)
@@ -517,7 +517,7 @@ def seen(views, n_classes=2, shape=(4, 40)):
     label = rng.integers(n_classes, size=90)
     X = rng.standard_normal((90, *shape))
     X[:, 0] *= (1.0 + 0.6 * label).reshape(-1, *[1] * (len(shape) - 1))
-    model = TraceNormClassifierCV(4, cv=3, views=list(views.split(",")), ridges=(0.0,))
+    model = TensorClassifier(4, cv=3, views=list(views.split(",")), ridges=(0.0,))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Expected the best alpha among others")  # there are four
         return model.fit(X, label)
@@ -597,7 +597,7 @@ def test_weights_of_views_have_no_place_in_the_modes_of_samples():
 
 def test_weights_of_raw_and_whitened_views_together_are_drawn_in_the_modes_of_samples():
     X, y, _ = make_low_rank_regression(100, (4, 3), rank=1, random_state=0)
-    model = TraceNormRegressorCV([1.0], cv=3, views="raw+whitened", ridges=(0.0,)).fit(X, y)
+    model = TensorRegressor([1.0], cv=3, views="raw+whitened", ridges=(0.0,)).fit(X, y)
     for kind, wanted in (("weights", model.coef_), ("patterns", model.patterns_)):
         (tensor,) = WeightsDisplay.from_estimator(model, kind=kind).tensors
         np.testing.assert_allclose(tensor, np.reshape(wanted, tensor.shape))

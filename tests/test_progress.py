@@ -8,10 +8,10 @@ import warnings
 import numpy as np
 import pytest
 
-from tracelearn import TraceNormRegressorCV, load, save
+from tracelearn import TensorRegressor, load, save
 from tracelearn.datasets import make_low_rank_regression
 from tracelearn.report import model_page
-from tracelearn.selection.session import Session
+from tracelearn.search.session import Session
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def _interrupts_are_heard():
 
 def test_one_total_grows_from_nothing_to_the_end_and_never_back(problem, caplog):
     with caplog.at_level(logging.INFO, "tracelearn"):
-        TraceNormRegressorCV(verbose=1).fit(*problem)
+        TensorRegressor(verbose=1).fit(*problem)
     shares = [record.paths_done[0] for record in caplog.records if hasattr(record, "paths_done")]
     assert shares == sorted(shares)
     assert shares[0] == 0
@@ -39,7 +39,7 @@ def test_one_total_grows_from_nothing_to_the_end_and_never_back(problem, caplog)
     assert re.search(r"\d+% done, about \d+\.\d s left", caplog.text)
 
 
-@pytest.mark.parametrize("loss", ["squared", "huber"])
+@pytest.mark.parametrize("loss", ["squared_error", "huber"])
 def test_the_first_interrupt_ends_the_search_with_a_certified_model(problem, loss, monkeypatch):
     walk = Session.walk
 
@@ -50,7 +50,7 @@ def test_the_first_interrupt_ends_the_search_with_a_certified_model(problem, los
     monkeypatch.setattr(Session, "walk", interrupted)
     before = signal.getsignal(signal.SIGINT)
     with pytest.warns(UserWarning, match="got an interrupt"):
-        model = TraceNormRegressorCV(40, loss=loss).fit(*problem)
+        model = TensorRegressor(40, loss=loss).fit(*problem)
     assert model.dual_gap_ <= 1e-6
     assert len(model.cv_results_["params"]) < 40
     assert signal.getsignal(signal.SIGINT) is before
@@ -62,7 +62,7 @@ def test_the_second_interrupt_stops_at_once_and_leaves_the_model_as_it_was(probl
         signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(Session, "walk", interrupted)
-    model = TraceNormRegressorCV()
+    model = TensorRegressor()
     with pytest.warns(UserWarning, match="got an interrupt"), pytest.raises(KeyboardInterrupt):
         model.fit(*problem)
     assert not hasattr(model, "best_estimator_")
@@ -96,7 +96,7 @@ def callbacks():
 @pytest.mark.usefixtures("callbacks")
 def test_callbacks_see_every_step_of_one_total(problem, tmp_path):
     watching = Watching()
-    model = TraceNormRegressorCV().set_callbacks(watching).fit(*problem)
+    model = TensorRegressor().set_callbacks(watching).fit(*problem)
     ends = [event for event in watching.events if event[0] == "end"]
     assert watching.events[0] == "setup"
     assert watching.events[-1] == "teardown"
@@ -108,14 +108,14 @@ def test_callbacks_see_every_step_of_one_total(problem, tmp_path):
 
 @pytest.mark.usefixtures("callbacks")
 def test_a_callback_that_says_stop_ends_the_search(problem):
-    model = TraceNormRegressorCV(40).set_callbacks(Watching(most=3)).fit(*problem)
+    model = TensorRegressor(40).set_callbacks(Watching(most=3)).fit(*problem)
     assert model.dual_gap_ <= 1e-6
     assert len(model.cv_results_["params"]) < 40
 
 
 def test_scikit_learns_bar_moves_to_its_end(problem, callbacks, capsys):
     pytest.importorskip("rich")
-    TraceNormRegressorCV().set_callbacks(callbacks.ProgressBar()).fit(*problem)
+    TensorRegressor().set_callbacks(callbacks.ProgressBar()).fit(*problem)
     assert "100%" in capsys.readouterr().out
 
 
@@ -123,17 +123,17 @@ def test_an_alpha_at_the_end_of_its_grid_is_warned_of(problem):
     X, y = problem
     options = {"views": None, "ridges": (0.0,), "cv": 3}
     with pytest.warns(UserWarning, match="got the smallest that was tried, .*smaller ones"):
-        model = TraceNormRegressorCV([3.0, 2.0, 1.0], **options).fit(X, y)
+        model = TensorRegressor([3.0, 2.0, 1.0], **options).fit(X, y)
     assert "The best alpha is the smallest that was tried" in model_page(model)
     with pytest.warns(UserWarning, match="got the largest that was tried, .*larger ones"):
-        TraceNormRegressorCV([0.1, 0.01, 0.001], **options).fit(X, y + np.random.default_rng(0).normal(size=80) * 5)
+        TensorRegressor([0.1, 0.01, 0.001], **options).fit(X, y + np.random.default_rng(0).normal(size=80) * 5)
 
 
 def test_a_score_that_is_level_at_the_end_of_the_grid_is_not_warned_of():
     X, y, _ = make_low_rank_regression(80, (5, 4, 3), rank=1, noise=0.0, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model = TraceNormRegressorCV([3.0, 2e-3, 1e-3], views=None, ridges=(0.0,), cv=3).fit(X, y)
+        model = TensorRegressor([3.0, 2e-3, 1e-3], views=None, ridges=(0.0,), cv=3).fit(X, y)
     assert model.alpha_ == pytest.approx(1e-3)
     assert "The best alpha is the" not in model_page(model)
 
@@ -142,6 +142,6 @@ def test_a_search_that_ends_without_weights_says_that_the_samples_say_nothing(pr
     X, y = problem
     noise = np.random.default_rng(3).normal(size=len(y))
     with pytest.warns(UserWarning, match="no alpha that was tried predicts better than no weights") as caught:
-        model = TraceNormRegressorCV(4, views=None, ridges=(0.0,), cv=3).fit(X, noise)
+        model = TensorRegressor(4, views=None, ridges=(0.0,), cv=3).fit(X, noise)
     assert not model.coef_.any()
     assert len(caught) == 1  # neither "try larger ones" nor "let the search choose it"

@@ -16,16 +16,16 @@ SHAPE = (3, 2, 2)
 N = 25
 RIDGE = 0.02
 ALPHA = {"overlapped": 0.08, "latent": 0.08, "scaled_latent": 0.25}
-CASES = ["squared", "huber", "squared_hinge", "logistic", "multinomial", "squared, classes as a mode", "poisson"]
+CASES = ["squared_error", "huber", "squared_hinge", "log_loss", "multinomial", "squared, classes as a mode", "poisson"]
 
 
 def model(case, **options):
     options = {"ridge": RIDGE, "max_iter": 50000, **options}
-    if case in ("squared", "huber", "poisson"):
+    if case in ("squared_error", "huber", "poisson"):
         return TraceNormRegressor(loss=case, **options)
     if case == "squared, classes as a mode":
         return TraceNormClassifier(target_mode=True, **options)
-    return TraceNormClassifier(loss={"multinomial": "logistic"}.get(case, case), **options)
+    return TraceNormClassifier(loss={"multinomial": "log_loss"}.get(case, case), **options)
 
 
 @functools.cache
@@ -38,7 +38,7 @@ def data(case):
     weight = rng.uniform(0.5, 2.0, N)
     if case in ("multinomial", "squared, classes as a mode"):
         return X, np.digitize(y, np.quantile(y, [0.3, 0.6])), weight
-    if case in ("logistic", "squared_hinge"):
+    if case in ("log_loss", "squared_hinge"):
         return X, np.where(y > np.median(y), 1, -1), weight
     if case == "poisson":
         return X, rng.poisson(np.exp(0.5 * y)).astype(float), weight
@@ -55,7 +55,7 @@ def optimum(case, penalty):
     if case == "multinomial":
         Y = np.eye(3)[y]
     elif coupled:
-        Y, name = 2.0 * np.eye(3)[y] - 1.0, "squared"
+        Y, name = 2.0 * np.eye(3)[y] - 1.0, "squared_error"
     shape = (3, *SHAPE) if coupled else SHAPE
     norm = as_penalty(penalty, shape)
     A, share = X.reshape(N, -1), weight / weight.sum()

@@ -18,11 +18,11 @@ from sklearn.pipeline import make_pipeline
 
 from tracelearn import (
     HierarchicalTraceNormClassifier,
+    TensorClassifier,
+    TensorRegressor,
     TensorStandardScaler,
     TraceNormClassifier,
-    TraceNormClassifierCV,
     TraceNormRegressor,
-    TraceNormRegressorCV,
     cli,
     inference,
     load,
@@ -37,7 +37,7 @@ from tracelearn.report.page import _COMPUTED, Evaluation, render
 from tracelearn.report.pages import as_json
 from tracelearn.report.scores import Confusion, Residuals, compare
 from tracelearn.samples.modes import Mode
-from tracelearn.selection.session import VIEWS
+from tracelearn.search.session import VIEWS
 
 EVIL = '</script><img src=x onerror="document.title=1">'
 NAMES = ("channel", "time", "frequency")
@@ -84,7 +84,7 @@ def samples():
 @pytest.fixture(scope="module")
 def classifier(samples):
     X, _, label = samples
-    return TraceNormClassifierCV(alphas=8, mode_weights=None, cv=3).fit(X[:160], label[:160])
+    return TensorClassifier(alphas=8, mode_weights=None, cv=3).fit(X[:160], label[:160])
 
 
 @pytest.fixture(scope="module")
@@ -165,16 +165,16 @@ def test_cross_validation_is_read_from_the_model(classifier, samples):
     assert chosen.mean[chosen.at] == pytest.approx(classifier.best_score_, abs=5e-3)
     assert chosen.n_folds == 3
     X, y, _ = samples
-    cv = TraceNormRegressorCV(alphas=5, mode_weights=None).fit(X[:100], y[:100])
+    cv = TensorRegressor(alphas=5, mode_weights=None).fit(X[:100], y[:100])
     assert cv_curve(cv).quantity == "held-out R²"
     assert 0.0 < cv_curve(cv).mean[cv_curve(cv).at] < 1.0
-    scored = TraceNormRegressorCV(alphas=5, mode_weights=None, scoring="r2").fit(X[:100], y[:100])
+    scored = TensorRegressor(alphas=5, mode_weights=None, scoring="r2").fit(X[:100], y[:100])
     assert cv_curve(scored).mean[cv_curve(scored).at] == pytest.approx(scored.best_score_)  # smoothed values select
 
 
 def test_a_page_of_ridge_regression_alone_speaks_of_no_path_of_alphas(samples):
     X, y, _ = samples
-    model = TraceNormRegressorCV(views=None, ridges=(0.0, 1.0)).fit(X[:100], y[:100])
+    model = TensorRegressor(views=None, ridges=(0.0, 1.0)).fit(X[:100], y[:100])
     model.alphas_, model.alpha_ = np.zeros(5), 0.0  # as where ridge regression alone scored better
     model.score_path_, model.score_path_se_ = np.ones((5, 3)), np.zeros(5)
     html = model_page(model)
@@ -186,7 +186,7 @@ def test_a_page_of_ridge_regression_alone_speaks_of_no_path_of_alphas(samples):
 @pytest.mark.parametrize("scaling", ["modes", None])
 def test_the_page_tells_the_loss_and_the_scaling_that_were_chosen(samples, scaling):
     X, _, label = samples
-    model = TraceNormClassifierCV(alphas=3, mode_weights=None, cv=2, scaling=scaling, scoring="accuracy").fit(X, label)
+    model = TensorClassifier(alphas=3, mode_weights=None, cv=2, scaling=scaling, scoring="accuracy").fit(X, label)
     text = " ".join(str(Text(model_page(model))).split())
     assert f"loss {model.loss} penalty" in text
     assert ("divided by a scale for each mode" in text) == (scaling == "modes")
@@ -304,7 +304,7 @@ def signals():
 
 def test_the_page_shows_each_view_with_its_share_and_what_was_found(signals):
     X, label = signals
-    model = TraceNormClassifierCV(4, cv=3, views=["raw", "second_order_difference"], ridges=(0.0,)).fit(X, label)
+    model = TensorClassifier(4, cv=3, views=["raw", "second_order_difference"], ridges=(0.0,)).fit(X, label)
     html = model_page(model, X, label, mode_names=("channel", "time"))
     text = str(Text(html))
     assert (
@@ -324,7 +324,7 @@ def test_the_page_shows_each_view_with_its_share_and_what_was_found(signals):
 
 def test_the_page_says_that_samples_are_seen_as_logarithms(signals):
     X, _ = signals
-    model = TraceNormRegressorCV([0.01], cv=3, views="log", ridges=(0.0,)).fit(np.exp(X), X[:, 0, :5].mean(axis=1))
+    model = TensorRegressor([0.01], cv=3, views="log", ridges=(0.0,)).fit(np.exp(X), X[:, 0, :5].mean(axis=1))
     assert "the logarithms of the entries, of a sample of 3 × 40 (mode 0 × mode 1), plus" in str(
         Text(model_page(model))
     )
@@ -333,7 +333,7 @@ def test_the_page_says_that_samples_are_seen_as_logarithms(signals):
 def test_a_view_without_weights_has_no_components_on_a_page(signals):
     X, _ = signals
     y = X[:, 0, :5].mean(axis=1)
-    model = TraceNormRegressorCV([0.02], cv=3, views="raw+whitened 1:0.001", ridges=(0.0,)).fit(X, y)
+    model = TensorRegressor([0.02], cv=3, views="raw+whitened 1:0.001", ridges=(0.0,)).fit(X, y)
     assert not model.coef_by_view_["whitened"].any()
     facts = gather(model)
     assert facts.names_of_weights == ["raw: mode 0", "raw: mode 1"]
@@ -344,7 +344,7 @@ def test_a_view_without_weights_has_no_components_on_a_page(signals):
 def test_of_several_views_each_has_components_and_the_first_of_samples_its_weights(signals):
     X, _ = signals
     y = X[:, 0, :5].mean(axis=1)
-    model = TraceNormRegressorCV([0.01], cv=3, views="raw+whitened+second_order_two_windows", ridges=(0.0,)).fit(X, y)
+    model = TensorRegressor([0.01], cv=3, views="raw+whitened+second_order_two_windows", ridges=(0.0,)).fit(X, y)
     facts = gather(model)
     names = ["raw: mode 0", "raw: mode 1", "whitened: mode 0", "whitened: mode 1"]
     assert facts.names_of_weights == [*names, *(f"second order, two windows, window {k}" for k in (1, 2))]
@@ -721,5 +721,5 @@ def test_every_view_that_searches_try_has_words_of_its_own():
 @pytest.mark.parametrize(("views", "holds"), [("similarities", True), ("raw", False)])
 def test_a_page_says_whether_its_model_holds_samples(views, holds):
     X = np.random.default_rng(0).normal(size=(40, 3, 2))
-    model = TraceNormClassifierCV([0.01], cv=3, views=views, ridges=(0.0,)).fit(X, X[:, 0, 0] > 0)
+    model = TensorClassifier([0.01], cv=3, views=views, ridges=(0.0,)).fit(X, X[:, 0, 0] > 0)
     assert ("but for those that the model compares with" in model_page(model)) == holds

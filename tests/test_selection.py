@@ -21,10 +21,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from tracelearn import (
     ModeWhitener,
     SecondOrder,
+    TensorClassifier,
+    TensorRegressor,
     TraceNormClassifier,
-    TraceNormClassifierCV,
     TraceNormRegressor,
-    TraceNormRegressorCV,
     Views,
     trace_norm_path,
 )
@@ -32,15 +32,15 @@ from tracelearn.datasets import make_low_rank_regression, make_rank_tensors
 from tracelearn.losses import Squared
 from tracelearn.moments import Accumulator
 from tracelearn.samples.samples import Block, Samples
-from tracelearn.selection import search, session
-from tracelearn.selection.folds import Design, Folds
-from tracelearn.selection.search import Candidate, calibrated, walk_alphas, walk_ridges
-from tracelearn.selection.session import VIEWS, possible_views, shares_of
+from tracelearn.search import search, session
+from tracelearn.search.folds import Design, Folds
+from tracelearn.search.search import Candidate, calibrated, walk_alphas, walk_ridges
+from tracelearn.search.session import VIEWS, possible_views, shares_of
 
 SHAPE = (5, 4, 3)
 
 
-@parametrize_with_checks([TraceNormRegressorCV(cv=3, alphas=4), TraceNormClassifierCV(cv=3, alphas=4)])
+@parametrize_with_checks([TensorRegressor(cv=3, alphas=4), TensorClassifier(cv=3, alphas=4)])
 def test_scikit_learn_checks_pass(estimator, check):
     check(estimator)
 
@@ -75,7 +75,7 @@ def test_held_out_scores_are_those_of_separate_fits(problem, n, fit_intercept):
     X, y = problem[0][:n] + 3.0, problem[1][:n]
     splits = list(KFold(3).split(X))
     alphas = [0.3, 0.03]
-    model = TraceNormRegressorCV(alphas, cv=splits, views=None, ridges=(0.0,), fit_intercept=fit_intercept).fit(X, y)
+    model = TensorRegressor(alphas, cv=splits, views=None, ridges=(0.0,), fit_intercept=fit_intercept).fit(X, y)
     for a, alpha in enumerate(sorted(alphas, reverse=True)):
         for f, (train, test) in enumerate(splits):
             alone = TraceNormRegressor(alpha, fit_intercept=fit_intercept).fit(X[train], y[train])
@@ -118,24 +118,24 @@ def test_the_samples_are_read_once(problem, monkeypatch):
     X, y = problem
     counted, add = [], Accumulator.add
     monkeypatch.setattr(Accumulator, "add", lambda self, X, *rest: (counted.append(len(X)), add(self, X, *rest))[1])
-    TraceNormRegressorCV(cv=3, views=None).fit(X, y)
+    TensorRegressor(cv=3, views=None).fit(X, y)
     assert sum(counted) == len(X)
 
 
 def test_overlapping_folds_are_no_partition_and_still_right(problem):
     X, y = problem
     splits = list(ShuffleSplit(4, test_size=0.3, random_state=0).split(X))
-    model = TraceNormRegressorCV([0.1], cv=splits, views=None, ridges=(0.0,)).fit(X, y)
+    model = TensorRegressor([0.1], cv=splits, views=None, ridges=(0.0,)).fit(X, y)
     for f, (train, test) in enumerate(splits):
         alone = TraceNormRegressor(0.1).fit(X[train], y[train])
         assert model.score_path_[0, f] == pytest.approx(alone.score(X[test], y[test]), abs=0.02)
 
 
-@pytest.mark.parametrize("loss", ["squared", "logistic", "squared_hinge"])
+@pytest.mark.parametrize("loss", ["squared_error", "log_loss", "squared_hinge"])
 def test_a_scorer_sees_the_same_predictions_as_separate_fits(problem, loss):
     X, y = problem[0], classes(problem[1])
     splits = list(StratifiedKFold(3).split(X, y))
-    model = TraceNormClassifierCV([0.05], loss=loss, cv=splits, views=None, ridges=(0.0,), scoring="accuracy").fit(X, y)
+    model = TensorClassifier([0.05], loss=loss, cv=splits, views=None, ridges=(0.0,), scoring="accuracy").fit(X, y)
     for f, (train, test) in enumerate(splits):
         alone = TraceNormClassifier(0.05, loss=loss).fit(X[train], y[train])
         assert model.score_path_[0, f] == pytest.approx(alone.score(X[test], y[test]), abs=0.07)
@@ -149,7 +149,7 @@ def test_scorers_get_sample_weights(problem):
         seen.append(sample_weight)
         return float(np.average(truth == predicted, weights=sample_weight))
 
-    TraceNormClassifierCV([0.1], cv=3, views=None, ridges=(0.0,), scoring=make_scorer(score)).fit(X, z, weight)
+    TensorClassifier([0.1], cv=3, views=None, ridges=(0.0,), scoring=make_scorer(score)).fit(X, z, weight)
     assert all(part is not None for part in seen)
     assert np.sum(np.concatenate(seen)) == pytest.approx(weight.sum())
 
@@ -163,9 +163,9 @@ def test_groups_are_held_out_whole_also_where_cv_is_a_number(problem):
         asked.append(len(z))
         return 0.0
 
-    TraceNormRegressorCV([0.1], cv=5, views=None, ridges=(0.0,), scoring=score).fit(X, y, groups=groups)
+    TensorRegressor([0.1], cv=5, views=None, ridges=(0.0,), scoring=score).fit(X, y, groups=groups)
     assert sorted(asked) == sorted(np.bincount(groups).tolist())  # four groups allow four folds
-    by_hand = TraceNormRegressorCV(cv=GroupKFold(4), views=None).fit(X, y, groups=groups)
+    by_hand = TensorRegressor(cv=GroupKFold(4), views=None).fit(X, y, groups=groups)
     assert by_hand.score_path_.shape[1] == 4
 
 
@@ -200,7 +200,7 @@ def test_of_predicted_numbers_the_size_counts_too(rng):
 
 def test_the_search_of_a_regressor_finds_the_model_that_predicts_best():
     X, y = make_rank_tensors(1200, shape=(6, 6, 6), random_state=1)
-    model = TraceNormRegressorCV().fit(X[:400], y[:400])
+    model = TensorRegressor().fit(X[:400], y[:400])
     fits = [TraceNormRegressor(alpha=alpha).fit(X[:400], y[:400]) for alpha in (3.0, 1.0, 0.3, 0.1, 0.03)]
     best = max(fit.score(X[400:], y[400:]) for fit in fits)
     assert model.score(X[400:], y[400:]) > best - 0.03
@@ -216,7 +216,7 @@ def test_groups_that_differ_in_level_do_not_select_the_empty_model():
         X = rng.normal(size=(300, 8, 10)) + 0.25 * (2 * y[:, None, None] - 1) * pattern
         X += 30.0 * rng.normal(size=(20, 8, 1))[groups]
         fresh = np.isin(groups, [0, 5, 10, 15])
-        own = TraceNormClassifierCV(views=None).fit(X[~fresh], y[~fresh], groups=groups[~fresh])
+        own = TensorClassifier(views=None).fit(X[~fresh], y[~fresh], groups=groups[~fresh])
         assert np.any(own.coef_ != 0)
         by_hand = clone(own).set_params(
             alphas=np.geomspace(1, 1e-4, 30) * own.alphas_.max() if own.alpha_ else own.alphas
@@ -233,7 +233,7 @@ def test_a_fold_without_a_score_is_left_out_and_said(problem):
         (order[10:], order[:10]),
         *list(KFold(3, shuffle=True, random_state=0).split(X)),
     ]  # one class in the first
-    model = TraceNormClassifierCV(cv=splits, views=None, scoring="roc_auc")
+    model = TensorClassifier(cv=splits, views=None, scoring="roc_auc")
     with pytest.warns(UndefinedMetricWarning, match=r"folds \[0\]"):
         model.fit(X, z)
     known = model.score_path_[:, 1:]
@@ -244,15 +244,15 @@ def test_a_fold_without_a_score_is_left_out_and_said(problem):
 
 def test_the_one_standard_error_rule_takes_a_larger_alpha_that_is_as_good(problem):
     X, y = problem
-    plain = TraceNormRegressorCV(views=None, ridges=(0.0,)).fit(X, y)
-    simple = TraceNormRegressorCV(views=None, ridges=(0.0,), one_standard_error=True).fit(X, y)
+    plain = TensorRegressor(views=None, ridges=(0.0,)).fit(X, y)
+    simple = TensorRegressor(views=None, ridges=(0.0,), one_standard_error=True).fit(X, y)
     assert simple.alpha_ >= plain.alpha_
     assert simple.best_score_ >= plain.best_score_ - plain.best_score_se_ - 1e-12
 
 
 def test_a_path_goes_to_its_end_since_held_out_errors_have_several_minima(problem):
     X, y = problem
-    own = TraceNormRegressorCV(40, eps=1e-6, views=None, ridges=(0.0,)).fit(X, y)
+    own = TensorRegressor(40, eps=1e-6, views=None, ridges=(0.0,)).fit(X, y)
     assert len(own.alphas_) == 40
     assert own.alphas_[0] > own.alpha_ > own.alphas_[-1]
 
@@ -263,7 +263,7 @@ def test_a_path_goes_to_its_end_since_held_out_errors_have_several_minima(proble
 def test_ridge_regression_is_chosen_where_weights_have_no_structure():
     rng = np.random.default_rng(0)
     X, W = rng.normal(size=(400, 6, 5)), rng.normal(size=(6, 5))
-    model = TraceNormRegressorCV(views=None).fit(X, np.tensordot(X, W, 2) + 2.0 * rng.normal(size=400))
+    model = TensorRegressor(views=None).fit(X, np.tensordot(X, W, 2) + 2.0 * rng.normal(size=400))
     assert (model.alpha_ == 0.0) == (model.ridge_ > 0.0)
     assert model.dual_gap_ <= 1e-6
 
@@ -278,7 +278,7 @@ def _samples(structured):
 
 def test_a_path_of_many_weights_that_ridge_regression_beats_is_left_after_every_third_alpha(monkeypatch):
     monkeypatch.setattr(session, "_MANY_WEIGHTS", 500)
-    model = TraceNormRegressorCV(views=None).fit(*_samples(structured=False))
+    model = TensorRegressor(views=None).fit(*_samples(structured=False))
     tried = [p["alpha"] for p in model.cv_results_["params"] if p["alpha"] > 0]
     assert model.alpha_ == 0.0
     assert len(tried) == 4
@@ -287,7 +287,7 @@ def test_a_path_of_many_weights_that_ridge_regression_beats_is_left_after_every_
 
 def test_a_path_of_many_weights_that_may_win_goes_through_all_alphas(monkeypatch):
     monkeypatch.setattr(session, "_MANY_WEIGHTS", 500)
-    model = TraceNormRegressorCV(views=None).fit(*_samples(structured=True))
+    model = TensorRegressor(views=None).fit(*_samples(structured=True))
     tried = [p["alpha"] for p in model.cv_results_["params"] if p["alpha"] > 0]
     assert model.alpha_ > 0.0
     assert len(tried) == len(set(tried)) == len(model.alphas_) == 12
@@ -315,7 +315,7 @@ def test_a_search_hands_out_the_answer_of_a_fit_whether_its_folds_leave_somethin
     scales = np.geomspace(1.0, smallest, 30)  # below a thousandth of the largest a basis by products is no longer exact
     X = ((rng.normal(size=(30, 30)) * scales) @ np.linalg.qr(rng.normal(size=(80, 30)))[0].T).reshape(30, 10, 8)
     y = X[:, 0, 0] + 0.1 * rng.normal(size=30)
-    model = TraceNormRegressorCV(views=None, tol=1e-9).fit(X, y)
+    model = TensorRegressor(views=None, tol=1e-9).fit(X, y)
     alone = TraceNormRegressor(model.alpha_, ridge=model.ridge_, tol=1e-9).fit(X, y)
     assert max(model.dual_gap_, alone.dual_gap_) <= 1e-9
     assert model.objective_ == pytest.approx(alone.objective_, rel=1e-8)
@@ -323,7 +323,7 @@ def test_a_search_hands_out_the_answer_of_a_fit_whether_its_folds_leave_somethin
 
 
 def test_auto_mode_weights_try_equal_weights_and_each_mode_alone(problem):
-    model = TraceNormRegressorCV(cv=3, views=None, mode_weights="auto", ridges=(0.0,)).fit(*problem)
+    model = TensorRegressor(cv=3, views=None, mode_weights="auto", ridges=(0.0,)).fit(*problem)
     tried = {p["mode_weights"] for p in model.cv_results_["params"]}
     assert tried == {None, (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)}
 
@@ -346,14 +346,14 @@ def test_candidates_in_one_batch_give_what_each_gives_alone(problem, monkeypatch
 
 def test_target_mode_auto_tries_both(problem):
     X, y = problem[0], classes(problem[1])
-    model = TraceNormClassifierCV(cv=3, views=None, target_mode="auto").fit(X, y)
+    model = TensorClassifier(cv=3, views=None, target_mode="auto").fit(X, y)
     assert {p["target_mode"] for p in model.cv_results_["params"]} == {False, True}
 
 
 @pytest.mark.parametrize("target_mode", [True, "auto"])
 def test_classes_are_a_mode_of_one_tensor_and_not_of_several_views(problem, target_mode):
     X, y = problem[0], classes(problem[1])
-    model = TraceNormClassifierCV(3, cv=3, views="raw+whitened", target_mode=target_mode).fit(X, y)
+    model = TensorClassifier(3, cv=3, views="raw+whitened", target_mode=target_mode).fit(X, y)
     assert {p["target_mode"] for p in model.cv_results_["params"]} == {False}
     assert model.best_estimator_.target_mode is False
 
@@ -361,14 +361,14 @@ def test_classes_are_a_mode_of_one_tensor_and_not_of_several_views(problem, targ
 def test_jobs_do_not_change_the_answer(problem):
     X, y = problem
     options = {"cv": 3, "views": None, "mode_weights": "auto", "loss": "huber", "alphas": 4}
-    one, more = (TraceNormRegressorCV(**options, n_jobs=n).fit(X, y) for n in (None, 2))
+    one, more = (TensorRegressor(**options, n_jobs=n).fit(X, y) for n in (None, 2))
     assert_allclose(one.coef_, more.coef_)
     assert_allclose(one.score_path_, more.score_path_)
 
 
 def test_time_that_is_up_ends_the_search_with_the_best_so_far(epochs):
     started = time.monotonic()
-    model = TraceNormClassifierCV(200, eps=1e-8, max_time=1e-3).fit(*epochs)
+    model = TensorClassifier(200, eps=1e-8, max_time=1e-3).fit(*epochs)
     assert model.dual_gap_ <= 1e-6
     assert len(model.cv_results_["params"]) < 200
     assert time.monotonic() - started < 30
@@ -379,9 +379,9 @@ def test_time_that_is_up_ends_the_search_with_the_best_so_far(epochs):
 
 def test_the_default_finds_what_only_second_order_shows(epochs):
     X, y = epochs
-    model = TraceNormClassifierCV().fit(X, y)
+    model = TensorClassifier().fit(X, y)
     assert "second_order" in model.view_
-    assert model.best_score_ > 0.9 > 0.7 > TraceNormClassifierCV(views=None).fit(X, y).best_score_
+    assert model.best_score_ > 0.9 > 0.7 > TensorClassifier(views=None).fit(X, y).best_score_
     assert sum(model.view_shares_.values()) == pytest.approx(1.0)
     assert model.dual_gap_ <= 1e-6
     assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
@@ -391,7 +391,7 @@ def test_the_default_finds_what_only_second_order_shows(epochs):
 def test_a_view_by_hand_is_the_pipeline_of_transformer_and_estimator(epochs, view):
     X, y = epochs
     X = np.exp(X) if view == "log" else X
-    model = TraceNormClassifierCV([0.02], cv=3, views=view, ridges=(0.0,)).fit(X, y)
+    model = TensorClassifier([0.02], cv=3, views=view, ridges=(0.0,)).fit(X, y)
     kind = VIEWS[view]
     features = kind.make(time_axis=1) if kind.channels else kind.make()
     if "similarities" in view:  # a search has no more entries than samples
@@ -406,7 +406,7 @@ def test_a_view_by_hand_is_the_pipeline_of_transformer_and_estimator(epochs, vie
 
 def test_views_in_one_problem_have_a_norm_each(epochs):
     X, y = epochs
-    model = TraceNormClassifierCV([0.01], cv=3, views="whitened+second_order 1:0.5", ridges=(0.0,)).fit(X, y)
+    model = TensorClassifier([0.01], cv=3, views="whitened+second_order 1:0.5", ridges=(0.0,)).fit(X, y)
     assert isinstance(model.features_, Views)
     assert model.features_.view_names_ == ["whitened", "second_order"]
     assert model.best_estimator_.penalty.shapes == ((4, 60), (5, 5))
@@ -432,7 +432,7 @@ def test_views_in_one_problem_have_a_norm_each(epochs):
 )
 def test_scores_are_the_sum_over_views_of_weights_times_samples(epochs, views):
     X, y = epochs
-    model = TraceNormClassifierCV([0.01], cv=3, views=views, ridges=(0.0,)).fit(X, y)
+    model = TensorClassifier([0.01], cv=3, views=views, ridges=(0.0,)).fit(X, y)
     scores, expected = np.full(len(y), model.intercept_[0]), model.decision_function(X)
     assert list(model.coef_by_view_) == list(model.patterns_by_view_) == views.partition(" ")[0].split("+")
     for name, W in model.coef_by_view_.items():
@@ -447,7 +447,7 @@ def test_scores_are_the_sum_over_views_of_weights_times_samples(epochs, views):
 
 def test_filters_by_view_are_those_of_each_window(epochs):
     X, y = epochs
-    model = TraceNormClassifierCV([0.01], cv=3, views="second_order_two_windows+raw", ridges=(0.0,)).fit(X, y)
+    model = TensorClassifier([0.01], cv=3, views="second_order_two_windows+raw", ridges=(0.0,)).fit(X, y)
     (name,) = found = model.filters_by_view_
     assert name == "second_order_two_windows"
     names = model.views_[name].channel_names()
@@ -462,7 +462,7 @@ def test_filters_by_view_are_those_of_each_window(epochs):
 def test_shares_of_views_are_those_of_this_search(epochs):
     X, y = epochs
     names = ["raw", "second_order", "whitened"]
-    model = TraceNormClassifierCV(4, cv=3, views=names).fit(X, y)
+    model = TensorClassifier(4, cv=3, views=names).fit(X, y)
     shares = model.view_shares_
     assert set(shares) == set(names)
     assert sum(shares.values()) == pytest.approx(1.0)
@@ -481,14 +481,14 @@ def test_of_views_that_explain_the_same_or_nothing_the_first_is_taken(signs):
 def test_of_views_that_show_the_same_one_is_taken():
     X = np.random.default_rng(0).normal(size=(150, 6, 5))  # white: there is nothing to whiten
     y = X[:, 0, 0] > 0
-    model = TraceNormClassifierCV(4, cv=3).fit(X, y)
+    model = TensorClassifier(4, cv=3).fit(X, y)
     assert sorted(model.view_shares_.values()) == [0.0, 0.0, 1.0]
     assert "+" not in model.view_
 
 
 def test_views_in_one_problem_are_the_pipeline_of_views_and_estimator(epochs):
     X, y = epochs
-    model = TraceNormClassifierCV([0.02], cv=3, views="raw+second_order 1:0.5", ridges=(0.0,)).fit(X, y)
+    model = TensorClassifier([0.02], cv=3, views="raw+second_order 1:0.5", ridges=(0.0,)).fit(X, y)
     views = Views([("raw", None), ("second_order", VIEWS["second_order"].make(time_axis=1))], view_weights=(1.0, 0.5))
     by_hand = make_pipeline(views, clone(model.best_estimator_)).fit(X, y)
     assert_allclose(model.decision_function(X), by_hand.decision_function(X), atol=1e-10)
@@ -498,7 +498,7 @@ def test_learning_goes_on_with_the_views_that_were_chosen(epochs):
     X, y = epochs
     order = np.random.default_rng(1).permutation(len(y))
     X, y = X[order], y[order]
-    model = TraceNormClassifierCV(4, cv=3, views="raw+second_order", ridges=(0.0,), keep_moments=True)
+    model = TensorClassifier(4, cv=3, views="raw+second_order", ridges=(0.0,), keep_moments=True)
     model.fit(X[:100], y[:100])
     shown, chosen = model.features_, (model.view_, model.alpha_)
     before = shown.transform(X[:3])
@@ -511,7 +511,7 @@ def test_learning_goes_on_with_the_views_that_were_chosen(epochs):
 
 def test_weights_of_whitened_samples_are_shown_as_weights_of_samples(problem):
     X, y = problem
-    model = TraceNormRegressorCV([0.1], cv=3, views="whitened", ridges=(0.0,)).fit(X, y)
+    model = TensorRegressor([0.1], cv=3, views="whitened", ridges=(0.0,)).fit(X, y)
     assert isinstance(model.features_, ModeWhitener)
     scores = np.tensordot(X, model.coef_, 3)
     assert_allclose(model.predict(X) - scores, (model.predict(X) - scores)[0], atol=1e-8)
@@ -549,7 +549,7 @@ def test_many_short_series_are_told_apart_by_a_wave_at_no_fixed_place():
     y, X = np.arange(1600) % 2, rng.normal(size=(1600, 1, 64))
     for sample, label, at in zip(X, y, rng.integers(50, size=1600), strict=True):
         sample[0, at : at + 9] += (3.0 if label else -3.0) * np.sin(np.linspace(0, 2 * np.pi, 9))
-    model = TraceNormClassifierCV().fit(X[:1510], y[:1510])
+    model = TensorClassifier().fit(X[:1510], y[:1510])
     assert "few_convolutions" in model.view_
     assert model.views_["few_convolutions"].transform(X[:1])[0].size <= 1344
     assert model.score(X[1510:], y[1510:]) > 0.95
@@ -560,7 +560,7 @@ def test_patches_are_told_apart_by_a_line_somewhere_in_the_spectrum_that_their_p
     y, X = np.arange(240) % 2, 3.0 * rng.normal(size=(240, 5, 5, 64))
     for sample, label, at in zip(X, y, rng.integers(50, size=240), strict=True):
         sample[..., at : at + 9] += (2.0 if label else -2.0) * np.sin(np.linspace(0, 2 * np.pi, 9))
-    model = TraceNormClassifierCV().fit(X[:160], y[:160])
+    model = TensorClassifier().fit(X[:160], y[:160])
     assert "convolutions_of_mean" in model.view_
     assert model.score(X[160:], y[160:]) > 0.9
 
@@ -573,29 +573,29 @@ def rings(n, seed=0):
 
 def test_a_function_that_is_not_linear_is_learned_from_similarities_to_training_samples():
     X, y = rings(400)
-    model = TraceNormClassifierCV().fit(X[:200], y[:200])
+    model = TensorClassifier().fit(X[:200], y[:200])
     assert "similarities" in model.view_
     assert model.dual_gap_ <= 1e-6
-    assert model.score(X[200:], y[200:]) > 0.85 > 0.65 > TraceNormClassifierCV(views="raw").fit(X, y).score(X, y)
+    assert model.score(X[200:], y[200:]) > 0.85 > 0.65 > TensorClassifier(views="raw").fit(X, y).score(X, y)
 
 
 def test_numbers_that_are_no_linear_function_are_learned_from_similarities():
     X, _ = rings(400)
     y = np.sum(X**2, axis=(1, 2))
-    model = TraceNormRegressorCV().fit(X[:200], y[:200])
+    model = TensorRegressor().fit(X[:200], y[:200])
     assert "similarities" in model.view_
     assert model.score(X[200:], y[200:]) > 0.6
 
 
 def test_what_was_found_in_similarities_can_be_fitted_to_fewer_samples():
     X, y = rings(200, seed=1)
-    model = TraceNormClassifierCV(views="similarities+similarities_standardized").fit(X, y)
+    model = TensorClassifier(views="similarities+similarities_standardized").fit(X, y)
     again = make_pipeline(clone(model.features_), clone(model.best_estimator_)).fit(X[:150], y[:150])
     assert again.score(X[150:], y[150:]) > 0.8
 
 
 def test_a_linear_function_is_not_learned_from_similarities(problem):
-    model = TraceNormRegressorCV().fit(*problem)
+    model = TensorRegressor().fit(*problem)
     assert "similarities" not in model.view_
     assert "similarities" in possible_views(problem[0].shape[1:], "auto", n=len(problem[0]))[0]
 
@@ -621,7 +621,7 @@ def test_folds_without_a_score_say_nothing_about_similarities():
 
 def test_a_search_among_similarities_alone_takes_the_best_of_them():
     X, y = rings(120)
-    model = TraceNormClassifierCV(views=["similarities", "similarities_standardized"]).fit(X, y)
+    model = TensorClassifier(views=["similarities", "similarities_standardized"]).fit(X, y)
     assert set(model.view_shares_) == {"similarities", "similarities_standardized"}
     assert model.score(X, y) > 0.8
 
@@ -652,9 +652,9 @@ def test_a_wave_of_two_channels_below_strong_noise_that_all_share_is_found_by_wh
     X = 10 * np.cumsum(rng.normal(size=(200, 1, 60)), axis=-1) * rng.uniform(0.8, 1.2, size=(8, 1))
     X += rng.normal(size=(200, 8, 60))
     X[:, 2:4] += np.where(y, 0.3, -0.3)[:, None, None] * np.exp(-((times - 30) ** 2) / 50) * [[1.0], [-1.0]]
-    model = TraceNormClassifierCV(cv=3).fit(X, y)
+    model = TensorClassifier(cv=3).fit(X, y)
     assert "whitened_channels" in model.view_
-    assert model.best_score_ > TraceNormClassifierCV(cv=3, views="raw").fit(X, y).best_score_
+    assert model.best_score_ > TensorClassifier(cv=3, views="raw").fit(X, y).best_score_
 
 
 def test_fewer_samples_than_folds_make_fewer_folds():
@@ -664,12 +664,12 @@ def test_fewer_samples_than_folds_make_fewer_folds():
     with pytest.warns(
         UserWarning, match="Expected at least 5 samples of some class for cv=5, got 4: there are 4 folds"
     ):
-        model = TraceNormClassifierCV(views="raw").fit(X, y)
+        model = TensorClassifier(views="raw").fit(X, y)
     assert model.score_path_.shape[1] == 4
     with pytest.warns(UserWarning, match="Expected at least 5 samples for cv=5, got 3: there are 3 folds"):
-        TraceNormRegressorCV(views="raw").fit(X[::4], y[::4].astype(float))
+        TensorRegressor(views="raw").fit(X[::4], y[::4].astype(float))
     with pytest.raises(ValueError, match="n_splits"):
-        TraceNormClassifierCV(views="raw").fit(X[::4], y[::4])
+        TensorClassifier(views="raw").fit(X[::4], y[::4])
 
 
 @pytest.mark.parametrize("n_rare", [1, 3])
@@ -677,7 +677,7 @@ def test_a_rare_class_is_named_once_and_no_number_overflows(n_rare):
     X, y = np.random.default_rng(0).normal(size=(120, 6, 8)), np.repeat(["often", "rare"], [120 - n_rare, n_rare])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        TraceNormClassifierCV().fit(X, y)
+        TensorClassifier().fit(X, y)
     messages = [str(one.message) for one in caught]
     assert sum(f"5 samples of each class for 5 folds, got {n_rare} of 'rare'" in one for one in messages) == 1
     assert not [one for one in messages if "least populated" in one or "overflow" in one or "invalid" in one]
@@ -689,21 +689,21 @@ def test_the_default_finds_a_short_wave_wherever_it_is():
     for sample, label in zip(X, y, strict=True):
         at = rng.integers(50)
         sample[0, at : at + 9] += 4 * np.sin(np.linspace(0, 2 * np.pi, 9)) * (1 if label else -1)
-    model = TraceNormClassifierCV(cv=3).fit(X[:80], y[:80])
+    model = TensorClassifier(cv=3).fit(X[:80], y[:80])
     assert "convolutions" in model.view_
     assert model.score(X[80:], y[80:]) > 0.85
 
 
 def test_views_that_do_not_exist_are_refused():
     with pytest.raises(ValueError, match="Expected views among"):
-        TraceNormRegressorCV(views="nonsense").fit(np.random.default_rng(0).normal(size=(20, 3, 4)), np.arange(20.0))
+        TensorRegressor(views="nonsense").fit(np.random.default_rng(0).normal(size=(20, 3, 4)), np.arange(20.0))
 
 
 def test_learning_goes_on_with_the_views_fixed(epochs):
     X, y = epochs
     order = np.random.default_rng(1).permutation(len(y))
     X, y = X[order], y[order]
-    model = TraceNormClassifierCV(cv=3, views="second_order_lags", keep_moments=True).fit(X[:100], y[:100])
+    model = TensorClassifier(cv=3, views="second_order_lags", keep_moments=True).fit(X[:100], y[:100])
     before = model.features_.reference_.copy()
     model.partial_fit(X[100:], y[100:])
     assert_allclose(model.features_.reference_, before)
@@ -713,7 +713,7 @@ def test_learning_goes_on_with_the_views_fixed(epochs):
 
 def test_samples_flat_or_as_tensors_are_seen_alike(epochs):
     X, y = epochs
-    flat = TraceNormClassifierCV([0.02], cv=3, views="second_order", ridges=(0.0,), tensor_shape=(4, 60))
+    flat = TensorClassifier([0.02], cv=3, views="second_order", ridges=(0.0,), tensor_shape=(4, 60))
     flat.fit(X.reshape(len(X), -1), y)
     tensor = clone(flat).set_params(tensor_shape=None).fit(X, y)
     assert_allclose(flat.decision_function(X.reshape(len(X), -1)), tensor.decision_function(X), atol=1e-8)
@@ -722,10 +722,10 @@ def test_samples_flat_or_as_tensors_are_seen_alike(epochs):
 def test_sparse_samples_and_blocks_are_shown_as_they_are(problem):
     X, y = problem
     rows = sparse.csr_array(X.reshape(len(X), -1) * (np.abs(X.reshape(len(X), -1)) > 1.0))
-    assert TraceNormRegressorCV(cv=3, tensor_shape=SHAPE).fit(rows, y).view_ == "raw"
+    assert TensorRegressor(cv=3, tensor_shape=SHAPE).fit(rows, y).view_ == "raw"
     blocks = [(X[i : i + 30], y[i : i + 30]) for i in range(0, 90, 30)]
-    in_blocks = TraceNormRegressorCV(cv=KFold(3)).fit(blocks)
-    in_memory = TraceNormRegressorCV(cv=KFold(3), views=None).fit(X, y)
+    in_blocks = TensorRegressor(cv=KFold(3)).fit(blocks)
+    in_memory = TensorRegressor(cv=KFold(3), views=None).fit(X, y)
     assert in_blocks.view_ == "raw"
     assert in_blocks.alpha_ == pytest.approx(in_memory.alpha_)
     assert_allclose(in_blocks.coef_, in_memory.coef_, atol=1e-5)
@@ -736,7 +736,7 @@ def test_sparse_samples_and_blocks_are_shown_as_they_are(problem):
 
 def test_results_are_a_table(problem):
     X, y = problem[0], classes(problem[1])
-    model = TraceNormClassifierCV(cv=3).fit(X, y)
+    model = TensorClassifier(cv=3).fit(X, y)
     table = pd.DataFrame(model.cv_results_)
     splits = [f"split{f}_test_score" for f in range(3)]
     assert {"param_alpha", "param_view", "params", "mean_test_score", "std_test_score", "rank_test_score", *splits} <= {
@@ -754,7 +754,7 @@ def test_probabilities_of_the_squared_loss_are_calibrated():
     X = rng.normal(size=(1500, 4, 3))
     chance = 1 / (1 + np.exp(-2.0 * X[:, 0, 0]))
     y = rng.uniform(size=1500) < chance
-    model = TraceNormClassifierCV(views=None).fit(X[:1000], y[:1000])
+    model = TensorClassifier(views=None).fit(X[:1000], y[:1000])
     found = model.predict_proba(X[1000:])[:, 1]
     assert np.mean(np.abs(found - chance[1000:])) < 0.05
     assert get_scorer("neg_log_loss")(model, X[1000:], y[1000:]) > -0.65
@@ -763,7 +763,7 @@ def test_probabilities_of_the_squared_loss_are_calibrated():
 
 def test_verbose_says_what_is_tried_and_what_was_found(problem, caplog):
     with caplog.at_level(logging.INFO, logger="tracelearn"):
-        TraceNormRegressorCV(cv=3, verbose=1).fit(*problem)
+        TensorRegressor(cv=3, verbose=1).fit(*problem)
     text = " ".join(record.getMessage() for record in caplog.records)
     assert "views: raw, whitened" in text
     assert "ridge regression on" in text
@@ -788,13 +788,13 @@ def test_verbose_says_what_is_tried_and_what_was_found(problem, caplog):
 )
 def test_strengths_that_make_no_sense_are_refused_in_a_sentence(problem, options, message):
     with pytest.raises(ValueError, match=message):
-        TraceNormRegressorCV(**{"cv": 3, "views": None, **options}).fit(*problem)
+        TensorRegressor(**{"cv": 3, "views": None, **options}).fit(*problem)
 
 
 def test_iterators_are_refused(problem):
     X, y = problem
     with pytest.raises(ValueError, match="more than once"):
-        TraceNormRegressorCV(cv=3).fit(iter([(X, y)]))
+        TensorRegressor(cv=3).fit(iter([(X, y)]))
 
 
 # --- paths ------------------------------------------------------------------------------------------------------------
@@ -803,7 +803,7 @@ def test_iterators_are_refused(problem):
 @pytest.mark.parametrize(
     "estimator",
     [TraceNormRegressor(), TraceNormRegressor(loss="huber"), TraceNormRegressor(scaling="modes")],
-    ids=["squared", "huber", "scaled"],
+    ids=["squared_error", "huber", "scaled"],
 )
 def test_every_point_of_a_path_is_the_fit_at_its_alpha(problem, estimator):
     X, y = problem
@@ -828,7 +828,7 @@ def test_second_order_standardised_does_not_depend_on_the_units_of_channels(epoc
 
 def test_the_error_of_a_score_is_corrected_for_training_samples_that_folds_share(problem):
     X, y = problem
-    model = TraceNormRegressorCV(alphas=3, views=None, ridges=(0.0,), cv=ShuffleSplit(8, test_size=0.5, random_state=0))
+    model = TensorRegressor(alphas=3, views=None, ridges=(0.0,), cv=ShuffleSplit(8, test_size=0.5, random_state=0))
     model.fit(X, y)
     spread = model.score_path_.std(axis=1, ddof=1)
     assert_allclose(model.score_path_se_, spread * np.sqrt(1 / 8 + 1), rtol=1e-12)
@@ -837,7 +837,7 @@ def test_the_error_of_a_score_is_corrected_for_training_samples_that_folds_share
 
 def test_splits_may_be_masks_and_every_other_thing_is_refused(problem):
     X, y = problem
-    n, model = len(y), TraceNormRegressorCV(alphas=3, views=None, ridges=(0.0,))
+    n, model = len(y), TensorRegressor(alphas=3, views=None, ridges=(0.0,))
     train = np.arange(n) % 4 > 0
     by_number = clone(model).set_params(cv=[(np.flatnonzero(train), np.flatnonzero(~train))] * 2).fit(X, y)
     by_mask = clone(model).set_params(cv=[(train, ~train)] * 2).fit(X, y)
@@ -855,15 +855,15 @@ def test_splits_may_be_masks_and_every_other_thing_is_refused(problem):
 def test_a_score_that_needs_probabilities_is_refused_where_there_are_none_yet(problem):
     X, y = problem
     with pytest.raises(ValueError, match=r"Expected a scoring that needs no probabilities.*'neg_log_loss'"):
-        TraceNormClassifierCV(alphas=3, scoring="neg_log_loss").fit(X, classes(y, 2))
-    model = TraceNormClassifierCV(alphas=3, scoring="neg_log_loss", loss="logistic", views=None).fit(X, classes(y, 2))
+        TensorClassifier(alphas=3, scoring="neg_log_loss").fit(X, classes(y, 2))
+    model = TensorClassifier(alphas=3, scoring="neg_log_loss", loss="log_loss", views=None).fit(X, classes(y, 2))
     assert np.isfinite(model.best_score_)
 
 
 def test_scores_of_one_held_out_sample_are_said_to_mean_nothing(problem):
     X, y = problem
     with pytest.warns(UndefinedMetricWarning, match="use larger folds"):
-        TraceNormRegressorCV(alphas=3, views=None, cv=LeaveOneOut()).fit(X[:20], y[:20])
+        TensorRegressor(alphas=3, views=None, cv=LeaveOneOut()).fit(X[:20], y[:20])
 
 
 def test_views_that_would_make_one_problem_too_large_are_left_out_of_it(monkeypatch):
@@ -871,9 +871,9 @@ def test_views_that_would_make_one_problem_too_large_are_left_out_of_it(monkeypa
     X, y = rng.normal(size=(150, 2, 60)), np.arange(150) % 2
     X[:, 0] *= 1.0 + 0.5 * y[:, None]
     X[:, 1, :6] += y[:, None]
-    assert "+" in TraceNormClassifierCV(views=["raw", "second_order"]).fit(X, y).view_
+    assert "+" in TensorClassifier(views=["raw", "second_order"]).fit(X, y).view_
     monkeypatch.setattr(session, "_MOST_WORK", 1e3)
-    model = TraceNormClassifierCV(views=["raw", "second_order"]).fit(X, y)
+    model = TensorClassifier(views=["raw", "second_order"]).fit(X, y)
     assert model.view_ == next(iter(model.view_shares_))
 
 
@@ -891,7 +891,7 @@ def test_of_many_samples_some_choose_and_all_are_learned_from(monkeypatch, caplo
     X[:, 1, :3] += y[:, None]
     monkeypatch.setattr(session, "_MOST_SEARCHED", session._work(60, 40, 40) + 1.0)
     with caplog.at_level(logging.INFO, logger="tracelearn"):
-        model = TraceNormClassifierCV(views=None, verbose=1).fit(X, y)
+        model = TensorClassifier(views=None, verbose=1).fit(X, y)
     (said,) = (record.getMessage() for record in caplog.records if "drawn at random" in record.getMessage())
     count = int(said.partition(" of 200 samples")[0].split()[-1])
     assert 50 < count <= 60
@@ -910,7 +910,7 @@ def test_where_folds_or_alphas_are_given_all_samples_choose(monkeypatch):
     X, y = rng.normal(size=(200, 5, 8)), np.arange(200) % 2
     monkeypatch.setattr(session, "_MOST_SEARCHED", 1e6)
     for given in ({"cv": KFold(4)}, {"alphas": [0.1, 0.01]}):
-        model = TraceNormClassifierCV(views=None, **given).fit(X, y)
+        model = TensorClassifier(views=None, **given).fit(X, y)
         assert np.min(np.abs(np.append(model.alphas_, model.ridges_) - max(model.alpha_, model.ridge_))) == 0.0
 
 
@@ -922,7 +922,7 @@ def test_numbers_that_samples_hardly_tell_are_predicted_no_worse_than_by_their_m
         X, weights = rng.standard_normal((560, 8, 10)), np.outer(rng.standard_normal(8), rng.standard_normal(10))
         signal = np.sum(X * weights, axis=(1, 2))
         y = 0.2 * signal / signal.std() + rng.standard_normal(560)
-        found.append(TraceNormRegressorCV().fit(X[:60], y[:60]).score(X[60:], y[60:]))
+        found.append(TensorRegressor().fit(X[:60], y[:60]).score(X[60:], y[60:]))
     assert np.mean(found) > -0.05
 
 
@@ -932,7 +932,7 @@ def test_a_search_that_tells_classes_apart_never_ends_without_weights():
     course = np.exp(-(((np.arange(60) / 100 - 0.27) / 0.05) ** 2))
     X = 6.0 * rng.standard_normal((80, 8, 60)) + 5.0 * label[:, None, None] * np.outer(rng.uniform(-1, 1, 8), course)
     for options in ({}, {"scoring": "roc_auc"}, {"one_standard_error": True}):
-        model = TraceNormClassifierCV(views="raw", cv=3, **options).fit(X, label, groups=np.arange(80) // 10)
+        model = TensorClassifier(views="raw", cv=3, **options).fit(X, label, groups=np.arange(80) // 10)
         assert model.best_score_ > 0.75
         assert np.any(model.coef_ != 0)
         assert model.alpha_ < model.alphas_[0]

@@ -89,11 +89,11 @@ def test_a_warm_start_goes_on_from_the_last_answer():
     assert model.fit(X, y).n_iter_ == 0
 
 
-@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize("loss", ["squared_error", "log_loss"])
 def test_however_wrong_the_model_is_the_answer_is_proven(loss, monkeypatch):
     X, y = drawn()
-    make = TraceNormRegressor if loss == "squared" else TraceNormClassifier
-    y = y if loss == "squared" else (y > 0).astype(int)
+    make = TraceNormRegressor if loss == "squared_error" else TraceNormClassifier
+    y = y if loss == "squared_error" else (y > 0).astype(int)
     exact = make(loss=loss, tol=1e-7).fit(X.astype(np.float64), y)
     rng = np.random.default_rng(0)
     wrong = []

@@ -20,11 +20,11 @@ from sklearn.pipeline import make_pipeline
 from tracelearn import (
     HierarchicalTraceNormClassifier,
     ModePCA,
+    TensorClassifier,
+    TensorRegressor,
     TensorStandardScaler,
     TraceNormClassifier,
-    TraceNormClassifierCV,
     TraceNormRegressor,
-    TraceNormRegressorCV,
 )
 
 SHAPE = (3, 2, 2)
@@ -41,8 +41,8 @@ frame = pd.DataFrame(flat, columns=names, index=np.arange(100, 160))
 MODELS = {
     "regressor": (TraceNormRegressor(alpha=0.05), y),
     "classifier": (TraceNormClassifier(alpha=0.05), labels),
-    "regressor CV": (TraceNormRegressorCV(alphas=3, cv=2, views=None), y),
-    "classifier CV": (TraceNormClassifierCV(alphas=3, cv=2, views=None), labels),
+    "regressor CV": (TensorRegressor(alphas=3, cv=2, views=None), y),
+    "classifier CV": (TensorClassifier(alphas=3, cv=2, views=None), labels),
     "hierarchy": (HierarchicalTraceNormClassifier(alpha=0.05), labels),
 }
 TRANSFORMERS = {"scaler": (TensorStandardScaler("global"), y), "compression": (ModePCA(2), y)}
@@ -84,9 +84,9 @@ def test_no_link_leads_to_documentation_of_scikit_learn_that_is_not_there(name):
 
 
 def test_a_notebook_shows_every_step_of_a_pipeline():
-    pipe = make_pipeline(TensorStandardScaler("global"), ModePCA(2), TraceNormRegressorCV(alphas=3, cv=2))
+    pipe = make_pipeline(TensorStandardScaler("global"), ModePCA(2), TensorRegressor(alphas=3, cv=2))
     for page in (pipe._repr_html_(), pipe.fit(X, y)._repr_html_()):
-        for step in ("TensorStandardScaler", "ModePCA", "TraceNormRegressorCV"):
+        for step in ("TensorStandardScaler", "ModePCA", "TensorRegressor"):
             assert step in page
 
 

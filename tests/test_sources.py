@@ -23,7 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from tracelearn import TraceNormClassifier, TraceNormClassifierCV, TraceNormRegressor, TraceNormRegressorCV
+from tracelearn import TensorClassifier, TensorRegressor, TraceNormClassifier, TraceNormRegressor
 from tracelearn.samples import Source, as_source, open_source, read_ahead
 from tracelearn.samples.source import array_column, from_columns, regroup
 
@@ -622,7 +622,7 @@ def test_nulls_in_parquet_are_refused_by_their_row(tmp_path, where):
 
 
 @pytest.mark.parametrize(
-    "model", [TraceNormClassifier(), TraceNormRegressor(), TraceNormClassifierCV(), TraceNormRegressorCV()], ids=repr
+    "model", [TraceNormClassifier(), TraceNormRegressor(), TensorClassifier(), TensorRegressor()], ids=repr
 )
 def test_a_file_of_samples_alone_is_refused_where_targets_are_needed(tmp_path, model):
     np.save(tmp_path / "d.npy", np.ones((12, 3, 2)))

@@ -7,7 +7,7 @@ from scipy import sparse
 from scipy.io import savemat
 from sklearn.base import clone
 
-from tracelearn import TraceNormClassifier, TraceNormClassifierCV, TraceNormRegressor, TraceNormRegressorCV, open_source
+from tracelearn import TensorClassifier, TensorRegressor, TraceNormClassifier, TraceNormRegressor, open_source
 
 SHAPE = (4, 3, 2)
 N = 60
@@ -210,13 +210,13 @@ def test_a_regressor_learns_the_same_from_every_source(source, data, tmp_path):
 
 
 @pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize("loss", ["squared_error", "log_loss"])
 @pytest.mark.parametrize("source", SOURCES)
 def test_a_classifier_learns_the_same_from_every_source(source, loss, data, tmp_path):
     X, _, y = data
     model = TraceNormClassifier(alpha=0.02, tol=1e-10, loss=loss)
     arguments = SOURCES[source](X, y, tmp_path)
-    if source in ONCE and loss != "squared":
+    if source in ONCE and loss != "squared_error":
         with pytest.raises(ValueError, match="read more than once"):
             clone(model).fit(*arguments)
         return
@@ -229,13 +229,13 @@ def test_a_classifier_learns_the_same_from_every_source(source, loss, data, tmp_
 @pytest.mark.parametrize("source", sorted(set(SOURCES) - ONCE))
 def test_cross_validation_chooses_the_same_from_every_source(source, data, tmp_path):
     X, y, labels = data
-    expected = TraceNormRegressorCV(alphas=4, cv=3, views=None).fit(X, y)
-    found = TraceNormRegressorCV(alphas=4, cv=3, views=None).fit(*SOURCES[source](X, y, tmp_path))
+    expected = TensorRegressor(alphas=4, cv=3, views=None).fit(X, y)
+    found = TensorRegressor(alphas=4, cv=3, views=None).fit(*SOURCES[source](X, y, tmp_path))
     assert_allclose(found.alpha_, expected.alpha_, rtol=1e-6)
     assert_allclose(found.coef_, expected.coef_, rtol=0, atol=1e-8)
     (tmp_path / "labels").mkdir()
-    expected = TraceNormClassifierCV(alphas=4, cv=3, views=None).fit(X, labels)
-    found = TraceNormClassifierCV(alphas=4, cv=3, views=None).fit(*SOURCES[source](X, labels, tmp_path / "labels"))
+    expected = TensorClassifier(alphas=4, cv=3, views=None).fit(X, labels)
+    found = TensorClassifier(alphas=4, cv=3, views=None).fit(*SOURCES[source](X, labels, tmp_path / "labels"))
     assert_allclose(found.alpha_, expected.alpha_, rtol=1e-6)
     assert_allclose(found.coef_, expected.coef_, rtol=0, atol=1e-8)
     assert_allclose(found.predict_proba(X), expected.predict_proba(X), rtol=0, atol=1e-6)
@@ -249,7 +249,7 @@ def test_predictions_of_a_source_are_those_of_its_samples(source, data, tmp_path
     assert_allclose(model.predict(SOURCES[source](X, y, tmp_path)[0]), model.predict(X), rtol=1e-12)
 
 
-@pytest.mark.parametrize("loss", ["squared", "huber"])
+@pytest.mark.parametrize("loss", ["squared_error", "huber"])
 def test_sparse_rows_take_the_shape_they_are_given(loss, data):
     X, y, _ = data
     X = np.where(np.abs(X) > 0.8, X, 0.0)

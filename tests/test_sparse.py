@@ -11,10 +11,10 @@ from sklearn.utils import get_tags
 
 from tracelearn import (
     Moments,
+    TensorClassifier,
+    TensorRegressor,
     TraceNormClassifier,
-    TraceNormClassifierCV,
     TraceNormRegressor,
-    TraceNormRegressorCV,
     trace_norm_path,
 )
 from tracelearn.arrays.linalg import coupled_gram, with_ones
@@ -48,11 +48,11 @@ ROWS = {
 }
 
 MODELS = {
-    "squared": TraceNormRegressor(loss="squared"),
+    "squared_error": TraceNormRegressor(loss="squared_error"),
     "huber": TraceNormRegressor(loss=Huber(0.5)),
-    "squared, classes": TraceNormClassifier(loss="squared"),
+    "squared, classes": TraceNormClassifier(loss="squared_error"),
     "squared hinge": TraceNormClassifier(loss="squared_hinge"),
-    "logistic": TraceNormClassifier(loss="logistic"),
+    "log_loss": TraceNormClassifier(loss="log_loss"),
     "poisson": TraceNormRegressor(loss="poisson"),
 }
 
@@ -97,7 +97,7 @@ def test_sparse_samples_give_the_model_of_dense_ones(name, rows, fit_intercept):
 
 
 @pytest.mark.parametrize("target_mode", [False, True])
-@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize("loss", ["squared_error", "log_loss"])
 def test_several_classes_of_sparse_samples_give_the_model_of_dense_ones(loss, rows, target_mode):
     model = TraceNormClassifier(alpha=0.01, ridge=0.05, loss=loss, target_mode=target_mode, class_weight="balanced")
     assert_same(*fitted_both(model, rows, targets_for(model, rows, 3)))
@@ -153,8 +153,8 @@ def test_sparse_samples_of_other_numbers_keep_their_precision(dtype):
 
 def test_probabilities_and_scores_of_sparse_samples_are_those_of_dense_ones():
     rows = scattered(150)
-    y = targets_for(MODELS["logistic"], rows, 3)
-    model = TraceNormClassifier(loss="logistic", tensor_shape=SHAPE).fit(sparse.csr_array(rows), y)
+    y = targets_for(MODELS["log_loss"], rows, 3)
+    model = TraceNormClassifier(loss="log_loss", tensor_shape=SHAPE).fit(sparse.csr_array(rows), y)
     for method in ("predict", "predict_proba", "decision_function"):
         assert_allclose(getattr(model, method)(sparse.coo_array(rows)), getattr(model, method)(rows), atol=1e-12)
 
@@ -164,7 +164,7 @@ def test_cross_validation_of_sparse_samples_finds_what_dense_ones_do(rows, scori
     y = targets_for(TraceNormRegressor(), rows)
     # Only dense samples are scaled.
     options = {"ridges": (0.0, 0.05), "scaling": None}
-    search = TraceNormRegressorCV([0.1, 0.03, 0.01], cv=3, tensor_shape=SHAPE, scoring=scoring, views=None, **options)
+    search = TensorRegressor([0.1, 0.03, 0.01], cv=3, tensor_shape=SHAPE, scoring=scoring, views=None, **options)
     found, expected = clone(search).fit(sparse.csr_array(rows), y), clone(search).fit(rows, y)
     assert_allclose(found.alphas_, expected.alphas_, rtol=1e-8)
     assert_allclose(found.score_path_, expected.score_path_, rtol=0, atol=5e-2)
@@ -174,7 +174,7 @@ def test_cross_validation_of_sparse_samples_finds_what_dense_ones_do(rows, scori
 def test_cross_validation_of_sparse_samples_takes_other_losses(rows):
     y = targets_for(TraceNormClassifier(), rows)
     options = {"ridges": (0.0, 0.05), "scaling": None}
-    search = TraceNormClassifierCV([0.03, 0.01], loss="logistic", cv=2, tensor_shape=SHAPE, views=None, **options)
+    search = TensorClassifier([0.03, 0.01], loss="log_loss", cv=2, tensor_shape=SHAPE, views=None, **options)
     found, expected = clone(search).fit(sparse.csr_array(rows), y), clone(search).fit(rows, y)
     assert_allclose(found.score_path_, expected.score_path_, atol=0.05)
 
@@ -250,7 +250,7 @@ def test_a_number_that_is_not_finite_is_named_with_its_place(value, word, n):
         TraceNormRegressor(tensor_shape=SHAPE).fit(sparse.csr_array(rows), np.arange(float(n)))
 
 
-@pytest.mark.parametrize("kind", [TraceNormRegressor, TraceNormRegressorCV])
+@pytest.mark.parametrize("kind", [TraceNormRegressor, TensorRegressor])
 def test_sparse_samples_are_not_asked_for_where_they_would_be_scaled(kind):
     assert get_tags(kind()).input_tags.sparse
     model = kind(scaling="modes", tensor_shape=SHAPE)
@@ -273,14 +273,14 @@ def test_a_tensor_is_completed_from_six_tenths_of_its_entries():
     assert np.linalg.norm(model.coef_tensor_ - W) <= 1e-3 * np.linalg.norm(W)
 
 
-@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize("loss", ["squared_error", "log_loss"])
 def test_samples_of_many_features_take_memory_for_their_entries_alone(loss):
     rng = np.random.default_rng(0)
     shape, n = (30, 30, 10), 3000
     p = 30 * 30 * 10
     X = sparse.csr_array((np.ones(n), (np.arange(n), rng.integers(0, p, n))), shape=(n, p))
     y = np.where(rng.random(n) < 0.5, -1.0, 1.0)
-    kind = TraceNormRegressor if loss == "squared" else TraceNormClassifier
+    kind = TraceNormRegressor if loss == "squared_error" else TraceNormClassifier
     model = kind(alpha=1e-4, loss=loss, tensor_shape=shape, tol=1e-3)
     tracemalloc.start()
     model.fit(X, y).predict(X)

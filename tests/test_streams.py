@@ -206,7 +206,7 @@ def test_a_curve_stays_what_it_was_when_it_grows():
     ("source", "model", "options", "message"),
     [
         ([], TraceNormRegressor(), {}, "at least one sample"),
-        ([(np.ones((3, 2)), np.arange(3.0))], TraceNormRegressor(loss="huber"), {}, "loss='squared'"),
+        ([(np.ones((3, 2)), np.arange(3.0))], TraceNormRegressor(loss="huber"), {}, "loss='squared_error'"),
         ([np.ones((3, 2))], TraceNormRegressor(), {}, r"batches \(X, y\)"),
         ([(np.ones((3, 2)), np.arange(3.0))], object(), {}, "TraceNormRegressor or TraceNormClassifier"),
         ([(np.ones((3, 2)), np.ones(3))], TraceNormClassifier(), {}, "at least two classes"),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import registry
 
-from tracelearn import TraceNormClassifier, TraceNormRegressor, TraceNormRegressorCV
+from tracelearn import TensorRegressor, TraceNormClassifier, TraceNormRegressor
 from tracelearn.arrays.subspaces import Subspaces
 from tracelearn.datasets import make_low_rank_regression
 from tracelearn.losses import LOSSES, Squared
@@ -133,12 +133,12 @@ def test_few_passes_give_the_answer_of_moments(little_memory, monkeypatch):
 def test_classes_are_learned_in_few_passes_too(little_memory, monkeypatch):
     X, y = low_rank()
     source = Counted(X, np.where(y > y.mean(), "high", "low"))
-    model = TraceNormClassifier(0.05, loss="logistic", tol=1e-5).fit(source)
+    model = TraceNormClassifier(0.05, loss="log_loss", tol=1e-5).fit(source)
     passes = source.passes
     assert model.dual_gap_ <= 1e-5
     assert passes <= 25
     monkeypatch.undo()
-    exact = TraceNormClassifier(0.05, loss="logistic", tol=1e-9).fit(X, np.where(y > y.mean(), "high", "low"))
+    exact = TraceNormClassifier(0.05, loss="log_loss", tol=1e-9).fit(X, np.where(y > y.mean(), "high", "low"))
     assert 0 <= model.objective_ - exact.objective_ <= 1e-5
 
 
@@ -221,5 +221,5 @@ def test_samples_of_single_precision_are_widened_block_by_block(little_memory, m
 def test_a_search_makes_no_square_matrix_where_none_fits(monkeypatch):
     X, y = low_rank(300, noise=0.1)
     monkeypatch.setattr("tracelearn.moments.Accumulator.empty", lambda *args: pytest.fail("moments were asked for"))
-    model = TraceNormRegressorCV(alphas=4, cv=3, views=None).fit(X, y)
+    model = TensorRegressor(alphas=4, cv=3, views=None).fit(X, y)
     assert model.score(X, y) > 0.5

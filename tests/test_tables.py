@@ -433,7 +433,7 @@ def test_rows_of_any_library_are_learned_as_arrays_are(make, data):
 
 def test_a_table_can_be_read_again_and_a_stream_cannot(data):
     X, y = data
-    model = TraceNormClassifier(alpha=0.02, loss="logistic")
+    model = TraceNormClassifier(alpha=0.02, loss="log_loss")
     model.fit(from_duckdb(wide(X, y)), "diagnosis")
     assert model.score(X, y) > 0.8
     with pytest.raises(ValueError, match="read more than once"):

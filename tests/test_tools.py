@@ -21,11 +21,11 @@ from tracelearn import (
     Logarithm,
     ModePCA,
     ModeWhitener,
+    TensorClassifier,
+    TensorRegressor,
     TensorStandardScaler,
     TraceNormClassifier,
-    TraceNormClassifierCV,
     TraceNormRegressor,
-    TraceNormRegressorCV,
     to_onnx,
     trusted_types,
 )
@@ -55,9 +55,9 @@ def flat(request, samples):
     model, target = {
         "regressor": (TraceNormRegressor(alpha=0.05), y),
         "classifier": (TraceNormClassifier(alpha=0.05), labels),
-        "regressor CV": (TraceNormRegressorCV(alphas=4, cv=3, views=LINEAR), y),
-        "classifier CV": (TraceNormClassifierCV(alphas=4, cv=3, views="whitened"), labels),
-        "both views": (TraceNormRegressorCV(alphas=4, cv=3, views="raw+whitened 1:0.5"), y),
+        "regressor CV": (TensorRegressor(alphas=4, cv=3, views=LINEAR), y),
+        "classifier CV": (TensorClassifier(alphas=4, cv=3, views="whitened"), labels),
+        "both views": (TensorRegressor(alphas=4, cv=3, views="raw+whitened 1:0.5"), y),
     }[request.param]
     return model.set_params(tensor_shape=SHAPE), X.reshape(120, -1), target
 
@@ -118,7 +118,7 @@ def test_permutation_importance_finds_the_entry_that_matters(flat):
 def test_partial_dependence_of_a_linear_model_is_a_line_with_its_weight(samples):
     X, y, _ = samples
     F, entry = X.reshape(120, -1), int(np.ravel_multi_index(MATTERS, SHAPE))
-    model = TraceNormRegressorCV(alphas=4, cv=3, views="whitened", tensor_shape=SHAPE).fit(F, y)
+    model = TensorRegressor(alphas=4, cv=3, views="whitened", tensor_shape=SHAPE).fit(F, y)
     found = partial_dependence(model, F, [entry], kind="average")
     slopes = np.diff(found["average"][0]) / np.diff(found["grid_values"][0])
     np.testing.assert_allclose(slopes, model.coef_[entry], rtol=1e-6)
@@ -129,7 +129,7 @@ def test_partial_dependence_of_a_linear_model_is_a_line_with_its_weight(samples)
 def test_probabilities_are_numbers_wherever_scikit_learn_asks_for_them(samples, flatten):
     X, _, labels = samples
     X = X.reshape(120, -1) if flatten else X
-    model = TraceNormClassifierCV(alphas=4, cv=3, tensor_shape=SHAPE if flatten else None)
+    model = TensorClassifier(alphas=4, cv=3, tensor_shape=SHAPE if flatten else None)
     others = [("ridge", LogisticRegression())] if flatten else [("plain", TraceNormClassifier(alpha=0.1))]
     assert np.isfinite(cross_val_score(model, X, labels, scoring="neg_log_loss", cv=3)).all()
     stack = StackingClassifier([("ours", model), *others], cv=3).fit(X, labels)
@@ -199,7 +199,7 @@ def test_mne_reads_filters_and_patterns_of_a_linear_model(samples, search):
     decoding = library("mne.decoding", "test")
     X, _, labels = samples
     ours = (
-        TraceNormClassifierCV(alphas=4, cv=3, views="whitened", tensor_shape=SHAPE)
+        TensorClassifier(alphas=4, cv=3, views="whitened", tensor_shape=SHAPE)
         if search
         else TraceNormClassifier(alpha=0.05, tensor_shape=SHAPE)
     )
@@ -305,7 +305,7 @@ def test_moabb_evaluates_our_search_on_simulated_recordings(tmp_path, monkeypatc
     evaluation = WithinSessionEvaluation(
         paradigm=LeftRightImagery(), datasets=[recordings], overwrite=True, hdf5_path=str(tmp_path)
     )
-    found = evaluation.process({"ours": TraceNormClassifierCV(alphas=3, cv=2)})
+    found = evaluation.process({"ours": TensorClassifier(alphas=3, cv=2)})
     assert len(found) == 2  # a row for each session
     assert found["score"].between(0.0, 1.0).all()  # noise: only that it runs and gives numbers
 
@@ -327,10 +327,10 @@ def series():
 def test_transformers_of_aeon_and_our_models_share_a_pipeline(series):
     collection = library("aeon.transformations.collection")
     X, labels = series
-    model = make_pipeline(collection.AutocorrelationFunctionTransformer(n_lags=5), TraceNormClassifierCV())
+    model = make_pipeline(collection.AutocorrelationFunctionTransformer(n_lags=5), TensorClassifier())
     assert model.fit(X, labels).predict(X).shape == (60,)
     assert model[-1].sample_shape_ == (3, 5)
-    plain = make_pipeline(collection.Normalizer(), TraceNormClassifierCV(views="raw", alphas=3, cv=2))
+    plain = make_pipeline(collection.Normalizer(), TensorClassifier(views="raw", alphas=3, cv=2))
     assert plain.fit(X, labels)[-1].sample_shape_ == (3, 40)
 
 
@@ -344,7 +344,7 @@ def series_classifier():
 
         @classmethod
         def _get_test_params(cls, parameter_set="default"):
-            return {"classifier": TraceNormClassifierCV(alphas=3, cv=2)}
+            return {"classifier": TensorClassifier(alphas=3, cv=2)}
 
     SeriesClassifier.__qualname__ = "SeriesClassifier"
     globals()["SeriesClassifier"] = SeriesClassifier
@@ -359,11 +359,11 @@ def test_aeon_takes_our_models_for_multivariate_series_through_its_own_wrapper(s
     noise = library("aeon.transformations.collection").Normalizer()
 
     X, labels = series
-    alone = SeriesClassifier(TraceNormClassifierCV()).fit(X, labels)
+    alone = SeriesClassifier(TensorClassifier()).fit(X, labels)
     assert alone.score(X, labels) > 0.9
-    piped = compose.ClassifierPipeline([noise], SeriesClassifier(TraceNormClassifierCV(alphas=3, cv=2)))
+    piped = compose.ClassifierPipeline([noise], SeriesClassifier(TensorClassifier(alphas=3, cv=2)))
     assert set(piped.fit(X, labels).predict(X)) <= {"quiet", "loud"}
-    found = checking.check_estimator(SeriesClassifier(TraceNormClassifierCV(alphas=3, cv=2)), raise_exceptions=True)
+    found = checking.check_estimator(SeriesClassifier(TensorClassifier(alphas=3, cv=2)), raise_exceptions=True)
     assert found
 
 
@@ -371,7 +371,7 @@ def test_aeon_takes_our_models_for_multivariate_series_through_its_own_wrapper(s
 def test_sktime_takes_our_models_at_the_end_of_its_pipelines(series):
     transformer = library("sktime.transformations.series.exponent").ExponentTransformer(2)
     X, labels = series
-    model = transformer * TraceNormClassifierCV(views="raw", tensor_shape=(3, 40))
+    model = transformer * TensorClassifier(views="raw", tensor_shape=(3, 40))
     model.fit(X, labels)
     assert model.score(X, labels) > 0.9
     found = model.classifier_.coef_tensor_[0]
@@ -384,9 +384,9 @@ def test_sktime_takes_our_models_at_the_end_of_its_pipelines(series):
 def fitted_models(samples):
     X, y, labels = samples
     yield TraceNormRegressor(alpha=0.05, penalty=0.5 * Nuclear(0) + 0.1 * L1()).fit(X, y)
-    yield TraceNormClassifier(alpha=0.05, loss="logistic", keep_moments=False).fit(X, labels)
-    yield TraceNormClassifierCV(alphas=3, cv=2, views="raw+whitened 1:0.5").fit(X, labels)
-    yield make_pipeline(TensorStandardScaler(), ModePCA(3), TraceNormRegressorCV(alphas=3, cv=2)).fit(X, y)
+    yield TraceNormClassifier(alpha=0.05, loss="log_loss", keep_moments=False).fit(X, labels)
+    yield TensorClassifier(alphas=3, cv=2, views="raw+whitened 1:0.5").fit(X, labels)
+    yield make_pipeline(TensorStandardScaler(), ModePCA(3), TensorRegressor(alphas=3, cv=2)).fit(X, y)
 
 
 def test_skops_reads_our_models_with_the_types_that_we_name(samples):
@@ -446,7 +446,7 @@ def run(graph, X):
 @pytest.mark.parametrize("classify", [False, True])
 def test_onnx_has_pipelines_with_our_transformers_and_takes_either_precision(samples, dtype, classify):
     X, y, labels = samples
-    last, target = (TraceNormClassifier(loss="logistic"), labels) if classify else (TraceNormRegressorCV(), y)
+    last, target = (TraceNormClassifier(loss="log_loss"), labels) if classify else (TensorRegressor(), y)
     steps = TensorStandardScaler(), ModeWhitener(center=True), ModePCA((3, 4))
     model = make_pipeline(*steps, last.set_params(tol=1e-8)).fit(X * 3.0 + 5.0, target)
     found = run(to_onnx(model, dtype=dtype), (X * 3.0 + 5.0).astype(dtype))

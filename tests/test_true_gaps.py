@@ -13,7 +13,14 @@ from tracelearn.samples.samples import Block, Samples
 from tracelearn.solvers import SOLVERS
 
 SHAPE = (3, 4)
-ALPHA = {"squared": 0.1, "huber": 0.05, "poisson": 0.05, "logistic": 0.02, "squared_hinge": 0.05, "multinomial": 0.02}
+ALPHA = {
+    "squared_error": 0.1,
+    "huber": 0.05,
+    "poisson": 0.05,
+    "log_loss": 0.02,
+    "squared_hinge": 0.05,
+    "multinomial": 0.02,
+}
 FORMS = ["in memory", "in blocks", "matrix-free"]
 
 
@@ -91,7 +98,7 @@ def test_every_solver_proves_huber_with_targets_far_from_zero(solver, offset):
     assert excess <= model.dual_gap_ <= 1e-6
 
 
-@pytest.mark.parametrize("loss", [name for name in LOSSES if name != "squared"])
+@pytest.mark.parametrize("loss", [name for name in LOSSES if name != "squared_error"])
 @pytest.mark.parametrize("error", [5e-9, -5e-9])
 def test_forces_that_do_not_balance_prove_no_more_than_the_optimum(loss, error, monkeypatch):
     """Where the search for the intercept ends early, the dual point is none; what it is off by counts."""
@@ -171,7 +178,7 @@ def test_samples_that_are_all_the_same_are_learned_at_once(loss, value, form, al
     assert np.all(np.isfinite(model.predict(X)) if LOSSES[loss].for_numbers else np.isin(model.predict(X), [0, 1, 2]))
 
 
-@pytest.mark.parametrize("loss", ["logistic", "squared_hinge", "multinomial"])
+@pytest.mark.parametrize("loss", ["log_loss", "squared_hinge", "multinomial"])
 def test_features_that_are_constant_beside_others_that_are_not_have_no_weight(loss):
     X, y = samples(loss)
     X[:, 1] = 12345.678

@@ -9,11 +9,11 @@ from sklearn.pipeline import make_pipeline
 
 from tracelearn import (
     HierarchicalTraceNormClassifier,
+    TensorClassifier,
+    TensorRegressor,
     TensorStandardScaler,
     TraceNormClassifier,
-    TraceNormClassifierCV,
     TraceNormRegressor,
-    TraceNormRegressorCV,
     stream,
 )
 from tracelearn.paper import PaperRegressor
@@ -39,8 +39,8 @@ CALLS = {
     "fit of blocks": lambda _: TraceNormRegressor(**EARLY).fit([(X[:20], y[:20]), (X[20:], y[20:])]),
     "partial_fit": lambda _: TraceNormClassifier(**EARLY).partial_fit(X, LABELS, ["a", "b"]),
     "tree": lambda _: HierarchicalTraceNormClassifier(**EARLY).fit(X, LABELS),
-    "search": lambda _: TraceNormRegressorCV(alphas=[1e-3], ridges=[0.0], views=None, **EARLY).fit(X, y),
-    "fold of one class": lambda _: TraceNormClassifierCV(
+    "search": lambda _: TensorRegressor(alphas=[1e-3], ridges=[0.0], views=None, **EARLY).fit(X, y),
+    "fold of one class": lambda _: TensorClassifier(
         alphas=3, views=None, scoring="roc_auc", cv=KFold(4)
     ).fit(X[5:], LABELS[5:]),
     "paper": lambda _: PaperRegressor(max_iter=1).fit(X, y),

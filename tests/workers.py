@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelearn import TraceNormClassifier, TraceNormRegressor, TraceNormRegressorCV
+from tracelearn import TensorRegressor, TraceNormClassifier, TraceNormRegressor
 
 __all__ = ["fitted", "searched"]
 
@@ -23,7 +23,7 @@ def fitted(seed: int) -> bytes:
     models = [
         lambda: TraceNormRegressor(alpha=0.1).fit(X, y),
         lambda: TraceNormRegressor(alpha=0.1, penalty="latent", loss="huber").fit(X, y),
-        lambda: TraceNormClassifier(alpha=0.02, loss="logistic").fit(X, y > 0),
+        lambda: TraceNormClassifier(alpha=0.02, loss="log_loss").fit(X, y > 0),
         lambda: TraceNormRegressor(alpha=0.1, solver="apg-adm").fit(X[:8], y[:8]),
     ]
     return np.ascontiguousarray(models[seed % len(models)]().coef_).tobytes()
@@ -33,5 +33,5 @@ def searched(seed: int, n_jobs: int = 1) -> bytes:
     """Search for alpha in so many threads, and return the bits of the weights found."""
     X, y = _problem(seed)
     X = X.reshape(60, 4, 5, 1)
-    model = TraceNormRegressorCV(alphas=4, cv=3, n_jobs=n_jobs, loss="huber" if seed % 2 else "squared").fit(X, y)
+    model = TensorRegressor(alphas=4, cv=3, n_jobs=n_jobs, loss="huber" if seed % 2 else "squared_error").fit(X, y)
     return np.ascontiguousarray(model.coef_).tobytes() + np.float64(model.alpha_).tobytes()

@@ -28,7 +28,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from benchmarks.panel.data import DataSet
-from tracelearn import TraceNormClassifierCV, TraceNormRegressorCV
+from tracelearn import TensorClassifier, TensorRegressor
 from tracelearn.features import ModePCA
 
 CACHE = Path(tempfile.gettempdir()) / f"tracelearn_panel_{os.getpid()}"
@@ -105,7 +105,7 @@ def searched(steps: list[tuple[str, Any]], grid: dict[str, Any], inner: Folds) -
 
 def ours(data: DataSet, inner: Folds) -> Any:
     """With its defaults; where there are groups ``fit`` is given them, and draws its own folds."""
-    return TraceNormRegressorCV() if data.classes is None else TraceNormClassifierCV()
+    return TensorRegressor() if data.classes is None else TensorClassifier()
 
 
 def ridge(data: DataSet, inner: Folds) -> Any:

@@ -18,7 +18,7 @@ from tracelearn.solvers import admm, newton
 
 TITLE = "small problems"
 # Seconds to a relative objective error of 1e-6, published marks of frozen MATLAB peers: Octave, one thread of another machine.
-MARKS = {"squared": {"TFOCS": 0.020, "DAL": 0.054}, "logistic": {"DAL": 0.56}}
+MARKS = {"squared_error": {"TFOCS": 0.020, "DAL": 0.054}, "log_loss": {"DAL": 0.56}}
 
 
 def ask(quick: bool) -> list[Row]:
@@ -27,7 +27,7 @@ def ask(quick: bool) -> list[Row]:
     for n, shape in ((500, (20, 20)), (100, (5, 5, 5))):
         X, y, _ = make_low_rank_regression(n, shape, random_state=0)
         case = f"{n} × {'×'.join(map(str, shape))}"
-        for loss, pair in (("squared", _squared), ("logistic", _logistic)):
+        for loss, pair in (("squared_error", _squared), ("log_loss", _logistic)):
             fit, bare, model = pair(X, y, shape)
             took = interleaved({"fit": fit, "bare": bare}, repeats)
             whole, inside = took["fit"].median, took["bare"].median
@@ -87,7 +87,7 @@ def _logistic(X: np.ndarray, y: np.ndarray, shape: tuple[int, ...]) -> tuple[Cal
         return SampleLoss.of(Logistic(), Samples.of(Block(flat, signs), shape).checked())
 
     alpha = 0.1 * float(alpha_max(stated(), penalty, shape)[0])
-    model = TraceNormClassifier(alpha=alpha, loss="logistic", tol=1e-6)
+    model = TraceNormClassifier(alpha=alpha, loss="log_loss", tol=1e-6)
     return (
         lambda: model.fit(X, labels),
         lambda: newton(_problem(stated(), alpha, shape), tol=1e-6),

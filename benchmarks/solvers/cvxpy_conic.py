@@ -33,7 +33,7 @@ def state(problem: Problem, plain: bool) -> tuple[cp.Problem, cp.Variable]:
     p, K = problem.rows.shape[1], problem.n_targets
     w = cp.Variable(K * p)
     W = cp.reshape(w, (K, p), order="C")
-    if problem.loss == "logistic":
+    if problem.loss == "log_loss":
         loss = cp.sum(cp.logistic(-(problem.rows * problem.targets) @ w)) / len(problem.X)
     elif plain:
         intercept = cp.reshape(cp.Variable(K), (1, K), order="C")

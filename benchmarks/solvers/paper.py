@@ -15,7 +15,7 @@ BATCH = 100
 
 
 def cannot(problem: Problem, name: str) -> str:
-    if problem.loss != "squared":
+    if problem.loss != "squared_error":
         return "The paper's algorithms are for the squared loss."
     return "" if problem.n_targets == 1 else "The paper's algorithms have one target."
 

@@ -62,14 +62,14 @@ def cannot(problem: Problem, name: str) -> str:
 
 
 def run(problem: Problem, name: str, watch: Race) -> None:
-    if problem.loss == "logistic":
+    if problem.loss == "log_loss":
         forward_backward(problem, watch)
         return
     consensus(problem, best_step(problem, watch), watch)
 
 
 def prepare(problem: Problem, watch: Race) -> None:
-    if problem.loss == "squared":
+    if problem.loss == "squared_error":
         best_step(problem, watch)
 
 

@@ -85,7 +85,7 @@ def class_mode(quick: bool) -> Problem:
 def logistic(quick: bool) -> Problem:
     n, shape = (200, (4, 4, 3)) if quick else (600, (8, 8, 4))
     X, y, _ = make_low_rank_regression(n, shape, random_state=0)
-    return Problem.at(0.05, X, np.where(y > 0, 1.0, -1.0), "logistic")
+    return Problem.at(0.05, X, np.where(y > 0, 1.0, -1.0), "log_loss")
 
 
 def _classes(quick: bool) -> tuple[np.ndarray, np.ndarray]:

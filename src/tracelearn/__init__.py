@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tracelearn.moments import Moments
     from tracelearn.penalties import tensor_trace_norm
     from tracelearn.samples import open_source
-    from tracelearn.selection import TraceNormClassifierCV, TraceNormRegressorCV, trace_norm_path
+    from tracelearn.search import TensorClassifier, TensorRegressor, trace_norm_path
     from tracelearn.streaming.run import StreamReport, stream
 
 __all__ = [
@@ -40,11 +40,11 @@ __all__ = [
     "SecondOrder",
     "Similarities",
     "StreamReport",
+    "TensorClassifier",
+    "TensorRegressor",
     "TensorStandardScaler",
     "TraceNormClassifier",
-    "TraceNormClassifierCV",
     "TraceNormRegressor",
-    "TraceNormRegressorCV",
     "Views",
     "load",
     "open_source",
@@ -77,7 +77,7 @@ _MODULES = {
     "moments": ("Moments",),
     "penalties": ("tensor_trace_norm",),
     "samples": ("open_source",),
-    "selection": ("TraceNormClassifierCV", "TraceNormRegressorCV", "trace_norm_path"),
+    "search": ("TensorClassifier", "TensorRegressor", "trace_norm_path"),
     "streaming.run": ("StreamReport", "stream"),
 }
 

@@ -178,7 +178,7 @@ class _Bracket:
 class Squared(Loss):
     """The squared error ``(y - z)^2``, without a half."""
 
-    name: ClassVar[str] = "squared"
+    name: ClassVar[str] = "squared_error"
     for_numbers: ClassVar[bool] = True
     for_classes: ClassVar[bool] = True
     has_moments: ClassVar[bool] = True
@@ -286,7 +286,7 @@ def _entropy(v: Array) -> Array:
 class Logistic(Loss):
     """The logistic loss ``log(1 + exp(-y z))`` for targets -1 and 1; for more than two classes that of softmax regression."""
 
-    name: ClassVar[str] = "logistic"
+    name: ClassVar[str] = "log_loss"
     for_classes: ClassVar[bool] = True
     has_probabilities: ClassVar[bool] = True
     curvature: ClassVar[float | None] = 0.25
@@ -327,7 +327,7 @@ class Multinomial(Loss):
     has_probabilities: ClassVar[bool] = True
     is_separable: ClassVar[bool] = False
     curvature: ClassVar[float | None] = 0.5  # Boehning's bound on the Hessian, the same for every class
-    for_one: ClassVar[str | None] = "logistic"  # two classes are coded in one column
+    for_one: ClassVar[str | None] = "log_loss"  # two classes are coded in one column
 
     def encode(self, members: Array) -> Array:
         """Code classes as zeros and ones; two of them, as the logistic loss does, in one column of -1 and 1."""

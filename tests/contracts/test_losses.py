@@ -140,7 +140,7 @@ def test_nothing_overflows_far_out(name, size, rng):
         conjugate = loss.conjugate(y, derivative)
     for array in (value, derivative, conjugate):
         assert np.all(np.isfinite(array))
-    if name in ("logistic", "multinomial"):
+    if name in ("log_loss", "multinomial"):
         assert np.max(np.abs(derivative)) <= 1.0
         assert np.max(value) <= K * 2 * abs(size)
 

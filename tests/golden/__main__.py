@@ -12,11 +12,11 @@ from tracelearn import (
     HierarchicalTraceNormClassifier,
     ModePCA,
     Moments,
+    TensorClassifier,
+    TensorRegressor,
     TensorStandardScaler,
     TraceNormClassifier,
-    TraceNormClassifierCV,
     TraceNormRegressor,
-    TraceNormRegressorCV,
     __version__,
     save,
     stream,
@@ -45,10 +45,10 @@ def models():
         "regressor": TraceNormRegressor(alpha=0.05).fit(X, y),
         "regressor-float32-latent": TraceNormRegressor(alpha=0.05, penalty="latent").fit(X.astype(np.float32), y),
         "regressor-huber": TraceNormRegressor(alpha=0.05, loss="huber", mode_weights=[1, 0, 2]).fit(X, y),
-        "regressor-cv": TraceNormRegressorCV(alphas=4, cv=2).fit(X, y),
+        "regressor-cv": TensorRegressor(alphas=4, cv=2).fit(X, y),
         "classifier": TraceNormClassifier(alpha=0.05, class_weight={"ash": 2.0}).fit(X, labels(y)),
-        "classifier-logistic": TraceNormClassifier(alpha=0.05, loss="logistic").fit(X, labels(y)),
-        "classifier-cv-similarities": TraceNormClassifierCV(
+        "classifier-logistic": TraceNormClassifier(alpha=0.05, loss="log_loss").fit(X, labels(y)),
+        "classifier-cv-similarities": TensorClassifier(
             alphas=4, cv=2, views="raw+similarities_standardized 1:0.5", ridges=[0.0]
         ).fit(X, labels(y)),
         "hierarchy": HierarchicalTraceNormClassifier(alpha=0.05).fit(X, labels(y)),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.model_selection import KFold
 
-from tracelearn import Moments, TraceNormClassifier, TraceNormRegressor, TraceNormRegressorCV
+from tracelearn import Moments, TensorRegressor, TraceNormClassifier, TraceNormRegressor
 from tracelearn.features import ModePCA, TensorStandardScaler
 from tracelearn.penalties import as_penalty
 from tracelearn.problems.batch import Problems, Solution, certify
@@ -34,7 +34,7 @@ def test_single_precision_samples_survive_weights_beyond_its_range(samples, scal
     np.testing.assert_allclose(model.moments_.gram / scale, usual.moments_.gram, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("loss", ["squared", "huber"])
+@pytest.mark.parametrize("loss", ["squared_error", "huber"])
 @pytest.mark.parametrize("scale", [1e-200, 1e-320, 1e200])
 def test_weights_whose_products_leave_the_range_are_refused(samples, loss, scale):
     with pytest.raises(ValueError, match=r"^Expected the largest sample weight to be between 1e-100 and 1e\+100, got"):
@@ -50,21 +50,21 @@ def test_compression_of_single_precision_samples_survives_weights_beyond_its_ran
         np.testing.assert_allclose(other, one, rtol=1e-5)
 
 
-@pytest.mark.parametrize("loss", ["squared", "huber"])
+@pytest.mark.parametrize("loss", ["squared_error", "huber"])
 def test_a_fold_without_weight_is_refused(samples, loss):
     weight = np.concatenate([np.zeros(10), np.ones(10)])
     with pytest.raises(
         ValueError, match=r"^Expected some sample weight inside and outside of every fold, got only zeros"
     ):
-        TraceNormRegressorCV(cv=KFold(2), alphas=3, loss=loss).fit(*samples, weight)
+        TensorRegressor(cv=KFold(2), alphas=3, loss=loss).fit(*samples, weight)
 
 
 def test_held_out_errors_of_single_precision_samples_may_leave_its_range(samples):
     X, y = samples
-    usual = TraceNormRegressorCV(cv=2, alphas=3).fit(X.astype(np.float32), y)
+    usual = TensorRegressor(cv=2, alphas=3).fit(X.astype(np.float32), y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model = TraceNormRegressorCV(cv=2, alphas=3).fit(X.astype(np.float32), 1e30 * y)
+        model = TensorRegressor(cv=2, alphas=3).fit(X.astype(np.float32), 1e30 * y)
     assert usual.score_path_.dtype == model.score_path_.dtype == np.float64
     np.testing.assert_allclose(model.score_path_, usual.score_path_, rtol=1e-4, atol=1e-6)
 
@@ -110,7 +110,7 @@ def test_a_step_that_was_right_for_another_system_does_not_throw_admm_off(sample
     assert found.gap[0] <= 1e-6
 
 
-@pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
+@pytest.mark.parametrize("loss", ["log_loss", "squared_hinge"])
 @pytest.mark.parametrize("alpha", [0.0, 1e-300, 1e-12])
 def test_classes_that_are_told_apart_beyond_doubt_overflow_nothing(loss, alpha):
     rng = np.random.default_rng(0)
@@ -160,7 +160,7 @@ def test_a_tiny_ridge_overflows_nothing(samples):
 # --- samples that have much in common --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("loss", ["huber", "logistic", "squared_hinge"])
+@pytest.mark.parametrize("loss", ["huber", "log_loss", "squared_hinge"])
 def test_samples_that_are_all_alike_are_told_apart_by_nobody(loss):
     X = np.broadcast_to(np.float64(0.1), (12, 4, 4))
     make = TraceNormRegressor if loss == "huber" else TraceNormClassifier
@@ -180,7 +180,7 @@ def test_a_class_without_weights_does_not_bring_units_into_the_choice_of_the_ste
     y = np.argsort(np.argsort(X @ rng.standard_normal(3) + 0.3 * rng.standard_normal(24))) * 3 // 24
 
     def fitted(scale):
-        return TraceNormClassifier(0.05 * scale, loss="logistic").fit(scale * X, y)
+        return TraceNormClassifier(0.05 * scale, loss="log_loss").fit(scale * X, y)
 
     usual, small = fitted(1.0), fitted(2.0**-40)
     assert not usual.coef_[1].any()  # the class in the middle
@@ -191,12 +191,12 @@ def test_a_class_without_weights_does_not_bring_units_into_the_choice_of_the_ste
 # --- samples that come after those of fit ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("loss", ["squared", "logistic", "squared_hinge"])
+@pytest.mark.parametrize("loss", ["squared_error", "log_loss", "squared_hinge"])
 def test_scores_beyond_the_range_of_floating_point_are_refused(samples, loss):
     X, y = samples
     model = TraceNormClassifier(alpha=1e-6, loss=loss).fit(1e-3 * X, y > 0)
     huge = 1e308 * np.sign(model.coef_)  # one class against the other: an axis of length one
-    for method in ("predict", "decision_function", *(["predict_proba", "predict_log_proba"] * (loss == "logistic"))):
+    for method in ("predict", "decision_function", *(["predict_proba", "predict_log_proba"] * (loss == "log_loss"))):
         with pytest.raises(
             ValueError, match=r"^Expected samples whose scores float64 can hold, got an overflow at sample 0"
         ):
@@ -205,7 +205,7 @@ def test_scores_beyond_the_range_of_floating_point_are_refused(samples, loss):
 
 def test_probabilities_too_small_for_a_number_have_a_logarithm(samples):
     X, y = samples
-    model = TraceNormClassifier(alpha=1e-3, loss="logistic").fit(X, y > 0)
+    model = TraceNormClassifier(alpha=1e-3, loss="log_loss").fit(X, y > 0)
     far = 1e4 * X
     with warnings.catch_warnings():
         warnings.simplefilter("error")

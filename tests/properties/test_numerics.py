@@ -105,12 +105,12 @@ def test_no_gap_is_claimed_below_rounding(rng):
 # --- offsets and collinear features ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("loss", ["squared", "huber", "logistic", "squared_hinge"])
+@pytest.mark.parametrize("loss", ["squared_error", "huber", "log_loss", "squared_hinge"])
 @pytest.mark.parametrize("n", [15, 60])
 def test_a_mean_of_a_million_times_the_spread_gives_the_predictions_of_centred_samples(loss, n):
     rng = np.random.default_rng(3)
     X, y = rng.standard_normal((n, 4, 5)), rng.standard_normal(n)
-    make = TraceNormRegressor if loss in ("squared", "huber") else TraceNormClassifier
+    make = TraceNormRegressor if loss in ("squared_error", "huber") else TraceNormClassifier
     y = y if make is TraceNormRegressor else np.array(["a", "b", "c"])[np.argsort(np.argsort(y)) * 3 // n]
     shifted = X + 1e6
     X = shifted - 1e6  # what is left of the digits
@@ -120,18 +120,18 @@ def test_a_mean_of_a_million_times_the_spread_gives_the_predictions_of_centred_s
     assert far.objective_ == pytest.approx(near.objective_, rel=1e-5)
     pairs, predict = ((near, X), (far, shifted)), "predict" if make is TraceNormRegressor else "decision_function"
     scores = [getattr(model, predict)(data) for model, data in pairs]
-    if loss == "logistic":  # what all classes have in common is nobody's probability
+    if loss == "log_loss":  # what all classes have in common is nobody's probability
         scores = [score - score.mean(axis=1, keepdims=True) for score in scores]
     np.testing.assert_allclose(scores[1], scores[0], atol=2e-2 * np.abs(scores[0]).max())
 
 
-@pytest.mark.parametrize("loss", ["squared", "huber", "logistic", "squared_hinge"])
+@pytest.mark.parametrize("loss", ["squared_error", "huber", "log_loss", "squared_hinge"])
 @pytest.mark.parametrize("solver", ["auto", "admm", "apg-adm"])
 @pytest.mark.parametrize("share", [1e-1, 1e-3])
 def test_features_that_are_collinear_to_rounding_are_no_trouble(loss, solver, share):
     rng = np.random.default_rng(4)
     X = rng.standard_normal((40, 1, 1)) + 1e-7 * rng.standard_normal((40, 3, 4))  # condition 1e14 of the gram
-    make = TraceNormRegressor if loss in ("squared", "huber") else TraceNormClassifier
+    make = TraceNormRegressor if loss in ("squared_error", "huber") else TraceNormClassifier
     y = X[:, 0, 0] + 0.1 * rng.standard_normal(40)
     y = y if make is TraceNormRegressor else y > 0
     model, warned = attempt(lambda: make(alpha=share, loss=loss, solver=solver).fit(X, y), [X])

@@ -7,10 +7,10 @@ from properties.inputs import ALPHAS, OUTCOMES, assert_certified, attempt, bits,
 
 from tracelearn import (
     HierarchicalTraceNormClassifier,
+    TensorClassifier,
+    TensorRegressor,
     TraceNormClassifier,
-    TraceNormClassifierCV,
     TraceNormRegressor,
-    TraceNormRegressorCV,
     trace_norm_path,
 )
 
@@ -85,7 +85,9 @@ def test_an_online_classifier_proves_its_answer_whatever_classes_come_first(data
         assert_certified(model, model.tol, warned)
 
 
-@tries(30, data=datasets(), options=OPTIONS, n_alphas=st.integers(1, 6), loss=st.sampled_from(["squared", "huber"]))
+@tries(
+    30, data=datasets(), options=OPTIONS, n_alphas=st.integers(1, 6), loss=st.sampled_from(["squared_error", "huber"])
+)
 def test_a_path_is_proven_at_every_alpha_or_reports_the_gap(data, options, n_alphas, loss):
     model = TraceNormRegressor(**options, loss=loss)
     path, _ = attempt(
@@ -109,8 +111,8 @@ def test_a_path_is_proven_at_every_alpha_or_reports_the_gap(data, options, n_alp
     seed=st.integers(0, 9),
 )
 def test_a_search_finds_a_proven_model_or_says_why_not(data, penalty, classify, seed):
-    make = TraceNormClassifierCV if classify else TraceNormRegressorCV
-    loss = ["squared", "logistic" if classify else "huber"][seed % 5 == 0]
+    make = TensorClassifier if classify else TensorRegressor
+    loss = ["squared_error", "log_loss" if classify else "huber"][seed % 5 == 0]
     options = {"alphas": 3, "cv": 2, "penalty": penalty, "max_iter": 50, "loss": loss}
 
     def fit():
@@ -147,7 +149,7 @@ def test_a_search_is_never_worse_than_the_same_alphas_given_by_hand(
     y = np.where(y > np.median(y), 1.0, -1.0) if classify else y
     X = rng.standard_normal((len(y), *shape)) + signal * np.multiply.outer(y, rng.standard_normal(shape))
     X += level * rng.standard_normal((groups, shape[0], *(1,) * (len(shape) - 1)))[group]
-    make = TraceNormClassifierCV if classify else TraceNormRegressorCV
+    make = TensorClassifier if classify else TensorRegressor
     # Both have the same iterations; our own grid is given fewer than alphas by hand, unless max_iter says otherwise.
     options = {"views": None, "ridges": [0.0], "cv": 4, "scoring": scoring, "max_iter": 12}
     own, warned = attempt(lambda: make(alphas=n_alphas, **options).fit(X, y, groups=group), [X, y])
@@ -190,7 +192,7 @@ def test_folds_are_the_same_as_numbers_in_any_order_from_either_end_and_as_masks
         "from the end": [(np.flatnonzero(own) - n, np.flatnonzero(~own)) for own in masks],
         "list": [(np.flatnonzero(own).tolist(), np.flatnonzero(~own).tolist()) for own in masks],
     }
-    models = [TraceNormRegressorCV(alphas=3, views=None, cv=cv).fit(X, y) for cv in kinds.values()]
+    models = [TensorRegressor(alphas=3, views=None, cv=cv).fit(X, y) for cv in kinds.values()]
     for other in models[1:]:
         np.testing.assert_array_equal(other.score_path_, models[0].score_path_)
         np.testing.assert_array_equal(other.score_path_se_, models[0].score_path_se_)

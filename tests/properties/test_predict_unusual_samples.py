@@ -41,7 +41,13 @@ def test_predictions_are_numbers_or_a_sentence(data, dtype, size, alpha):
         assert bits(found) == bits(model.predict(data.X))
 
 
-@tries(60, data=datasets(), **FITTED, loss=st.sampled_from(["squared", "logistic", "squared_hinge"]), two=st.booleans())
+@tries(
+    60,
+    data=datasets(),
+    **FITTED,
+    loss=st.sampled_from(["squared_error", "log_loss", "squared_hinge"]),
+    two=st.booleans(),
+)
 def test_scores_and_probabilities_are_numbers_or_a_sentence(data, dtype, size, loss, two):
     X, _, labels = ordinary(data, dtype, size)
     model = TraceNormClassifier(alpha=0.01 * size, loss=loss).fit(X, labels > 0 if two else labels)
@@ -52,7 +58,7 @@ def test_scores_and_probabilities_are_numbers_or_a_sentence(data, dtype, size, l
         return
     assert np.isfinite(scores).all()
     assert set(found) <= set(model.classes_)
-    if loss == "logistic":
+    if loss == "log_loss":
         shares, _ = attempt(lambda: model.predict_proba(data.X), data.arrays)
         logs, _ = attempt(lambda: model.predict_log_proba(data.X), data.arrays)
         np.testing.assert_allclose(shares.sum(axis=1), 1.0, rtol=1e-5)

@@ -131,7 +131,7 @@ def fit_command(
             help="squared, huber or poisson for numbers, squared, logistic, squared_hinge or auto for labels; auto, the default "
             "in Python, also tries logistic regression, and its model cannot be merged or go on learning."
         ),
-    ] = "squared",
+    ] = "squared_error",
     penalty: Annotated[str, typer.Option(help="overlapped, latent or scaled_latent.")] = "overlapped",
     ridge: Annotated[float, typer.Option(help="Strength of the squared norm.", min=0.0)] = 0.0,
     views: Annotated[

@@ -30,7 +30,7 @@ from tracelearn.inference.sets import cleaned
 from tracelearn.report.page import Evaluation
 from tracelearn.report.scores import Folds, compare
 from tracelearn.samples import Source
-from tracelearn.selection.folds import corrected_error, folds_of
+from tracelearn.search.folds import corrected_error, folds_of
 
 __all__ = ["STEPS", "Dataset", "Task", "check_folds", "check_labels", "draw_folds", "find_task", "learn", "read"]
 

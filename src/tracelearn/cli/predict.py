@@ -87,7 +87,7 @@ def predict_all(
     expected, got = (0 if a is None else a.shape[-1] for a in (getattr(model, "confound_coef_", None), confounds))
     refuse(
         proba and not hasattr(model, method),
-        f"Expected a model with probabilities for --proba, got a {type(model).__name__} without: fit one with --loss logistic.",
+        f"Expected a model with probabilities for --proba, got a {type(model).__name__} without: fit one with --loss log_loss.",
     )
     refuse(
         hasattr(model, "lags_"),

@@ -129,7 +129,7 @@ class TraceNormModel(WeightsInModes, TensorInput):
         alpha: Any = "auto",
         *,
         ridge: float = 0.0,
-        loss: Any = "squared",
+        loss: Any = "squared_error",
         penalty: Any = "overlapped",
         mode_weights: Any = None,
         target_mode: bool = False,

@@ -28,7 +28,7 @@ __all__ = ["TraceNormClassifier"]
 def _has_probabilities(estimator: Any) -> bool:
     if not estimator._loss().has_probabilities:
         raise AttributeError(
-            f"Expected loss='logistic' for probabilities, got {estimator.loss!r}: use it, TraceNormClassifierCV or "
+            f"Expected loss='log_loss' for probabilities, got {estimator.loss!r}: use it, TensorClassifier or "
             "CalibratedClassifierCV."
         )
     return True
@@ -49,11 +49,11 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
     alpha : float or "auto", default="auto"
         Strength of the trace norm. The loss is a mean, so alpha need not change with the number of samples. "auto" is 3 % of
         the smallest strength for which all weights are zero, for each target: samples in volts and in microvolts give the
-        same model. It is a moderate value; ``TraceNormClassifierCV`` looks for a better one.
+        same model. It is a moderate value; ``TensorClassifier`` looks for a better one.
     ridge : float, default=0.0
         Strength of the squared norm. With ``alpha=0`` the model is ridge regression.
-    loss : {"squared", "logistic", "squared_hinge"} or object, default="squared"
-        "squared" codes classes as -1 and 1; "logistic", multinomial for more than two classes, gives probabilities.
+    loss : {"squared_error", "log_loss", "squared_hinge"} or object, default="squared_error"
+        "squared_error" codes classes as -1 and 1; "log_loss", multinomial for more than two classes, gives probabilities.
     penalty : {"overlapped", "latent", "scaled_latent"} or object, default="overlapped"
         "overlapped" gives low rank in every mode at once, the latent norms a sum of tensors of low rank in one mode each. An
         object is an atom of ``tracelearn.penalties`` or a sum of them: ``0.5 * Nuclear(0) + 0.5 * Nuclear(1) + 0.1 * L1()``.
@@ -150,7 +150,7 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
         alpha: Any = "auto",
         *,
         ridge: float = 0.0,
-        loss: Any = "squared",
+        loss: Any = "squared_error",
         penalty: Any = "overlapped",
         mode_weights: Any = None,
         target_mode: bool = False,

@@ -25,7 +25,7 @@ def has_moments(estimator: Any) -> bool:
     """Tell whether the loss of an estimator has moments; scikit-learn hides ``partial_fit`` where it has none."""
     if not estimator._loss().has_moments:
         raise AttributeError(
-            f"Expected loss='squared' for partial_fit, merge and forget, got {estimator.loss!r}: only the squared loss has "
+            f"Expected loss='squared_error' for partial_fit, merge and forget, got {estimator.loss!r}: only the squared loss has "
             "statistics that add, so other losses learn from all samples at once with fit."
         )
     return True

@@ -34,10 +34,10 @@ class TraceNormRegressor(MultiOutputMixin, RegressorMixin, OnlineModel):
     alpha : float or "auto", default="auto"
         Strength of the trace norm. The loss is a mean, so alpha need not change with the number of samples. "auto" is 3 % of
         the smallest strength for which all weights are zero, for each target: samples in volts and in microvolts give the
-        same model. It is a moderate value; ``TraceNormRegressorCV`` looks for a better one.
+        same model. It is a moderate value; ``TensorRegressor`` looks for a better one.
     ridge : float, default=0.0
         Strength of the squared norm. With ``alpha=0`` the model is ridge regression.
-    loss : {"squared", "huber", "poisson"} or object, default="squared"
+    loss : {"squared_error", "huber", "poisson"} or object, default="squared_error"
         "huber" is linear for residuals beyond 1.35, in units of y; ``tracelearn.losses.Huber(delta)`` elsewhere. "poisson" is
         for counts, with a log link: ``predict`` returns means. An object is any other ``tracelearn.losses.Loss``.
     penalty : {"overlapped", "latent", "scaled_latent"} or object, default="overlapped"

@@ -22,7 +22,7 @@ from tracelearn.penalties import Atom, Blocks, Latent, Overlap, Split, as_penalt
 from tracelearn.problems.batch import Solution
 from tracelearn.samples.modes import fit_modes
 from tracelearn.samples.scikit_learn import make_constraint
-from tracelearn.selection.cv import SelectionCV
+from tracelearn.search.cv import SelectionCV
 
 __all__ = ["check_parts", "check_use"]
 

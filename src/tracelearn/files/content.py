@@ -66,7 +66,7 @@ def known_types() -> dict[str, type]:
         "estimators.hierarchy",
         "estimators.lagged",
         "features",
-        "selection",
+        "search",
         "paper",
     ):  # of which nobody may have asked for any yet
         import_module(f"tracelearn.{name}")

@@ -18,7 +18,7 @@ from tracelearn.features.base import LinearTransformer
 from tracelearn.files.models import write_atomically
 from tracelearn.losses import Logistic, Loss, Multinomial, Poisson
 from tracelearn.optional import require
-from tracelearn.selection.cv import SelectionCV
+from tracelearn.search.cv import SelectionCV
 
 __all__ = ["to_onnx"]
 
@@ -63,7 +63,7 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None, *, dtype: An
 
     Parameters
     ----------
-    model : TraceNormRegressor, TraceNormClassifier, TraceNormRegressorCV, TraceNormClassifierCV, or a Pipeline
+    model : TraceNormRegressor, TraceNormClassifier, TensorRegressor, TensorClassifier, or a Pipeline
         One whose views are raw, whitened, or both; logarithms and second order are refused. The steps of a Pipeline
         before the model are transformers of this package that are linear: ``TensorStandardScaler``, ``ModePCA``,
         ``ModeWhitener``. They become part of the weights.

@@ -24,8 +24,8 @@ from tracelearn.estimators.base import TraceNormModel, ZeroWeightsWarning
 from tracelearn.inference.sets import Plan, check_count, check_scores, cleaned, scored
 from tracelearn.samples.checks import check_finite, small_on_one_thread
 from tracelearn.samples.samples import unnamed
-from tracelearn.selection.cv import SelectionCV
-from tracelearn.selection.folds import corrected_error
+from tracelearn.search.cv import SelectionCV
+from tracelearn.search.folds import corrected_error
 
 __all__ = ["Comparison", "compare", "flat_rivals"]
 

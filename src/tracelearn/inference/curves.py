@@ -29,7 +29,7 @@ from tracelearn.problems.batch import Solution, in_basis, variances_about
 from tracelearn.problems.datafits import Squares
 from tracelearn.samples.checks import small_on_one_thread
 from tracelearn.samples.samples import unnamed
-from tracelearn.selection.folds import corrected_error
+from tracelearn.search.folds import corrected_error
 
 __all__ = ["LearningCurve", "learning_curve"]
 

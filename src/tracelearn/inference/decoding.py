@@ -35,7 +35,7 @@ from tracelearn.problems.datafits import SpectralGram, Squares
 from tracelearn.samples.checks import small_on_one_thread
 from tracelearn.samples.modes import Mode
 from tracelearn.samples.samples import unnamed
-from tracelearn.selection.folds import corrected_error
+from tracelearn.search.folds import corrected_error
 
 __all__ = ["Decoding", "decode_over_time", "searchlight"]
 

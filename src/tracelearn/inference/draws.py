@@ -17,7 +17,7 @@ from tracelearn.estimators.base import ZeroWeightsWarning
 from tracelearn.inference.sets import Reading, check_scores, chunks, cleaned, is_shared, judged, solve_stack
 from tracelearn.problems.batch import in_basis, origin_of, variances_about
 from tracelearn.problems.datafits import SpectralGram, Squares
-from tracelearn.selection.folds import found_classes
+from tracelearn.search.folds import found_classes
 
 __all__ = ["Drawn", "Study", "degrees_of", "draw"]
 

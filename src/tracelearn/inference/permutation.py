@@ -36,8 +36,8 @@ from tracelearn.inference.sets import (
 )
 from tracelearn.samples.checks import read_confounds, small_on_one_thread
 from tracelearn.samples.samples import unnamed
-from tracelearn.selection.cv import SelectionCV
-from tracelearn.selection.folds import Folds, folds_of
+from tracelearn.search.cv import SelectionCV
+from tracelearn.search.folds import Folds, folds_of
 
 __all__ = ["Exchange", "PermutationTest", "exchange_of", "p_value", "permutation_test"]
 

@@ -13,9 +13,9 @@ from tracelearn.inference.sets import Reading, chunks, judged
 from tracelearn.penalties import as_penalty
 from tracelearn.problems.batch import alpha_max
 from tracelearn.samples.samples import Samples
-from tracelearn.selection.folds import Design, Folds
-from tracelearn.selection.search import RIDGES, Group, calibrated, first_with_weights, path, read_alphas, ridge_path
-from tracelearn.selection.session import see
+from tracelearn.search.folds import Design, Folds
+from tracelearn.search.search import RIDGES, Group, calibrated, first_with_weights, path, read_alphas, ridge_path
+from tracelearn.search.session import see
 
 __all__ = ["best_scores", "can_repeat"]
 

@@ -31,8 +31,8 @@ from tracelearn.problems.datafits import Squares
 from tracelearn.samples.checks import check_finite, read_confounds
 from tracelearn.samples.modes import Modes
 from tracelearn.samples.samples import Block, Samples, as_raw
-from tracelearn.selection.folds import Folds, folds_of, found_classes
-from tracelearn.selection.scorers import with_scores
+from tracelearn.search.folds import Folds, folds_of, found_classes
+from tracelearn.search.scorers import with_scores
 from tracelearn.solvers import admm
 
 __all__ = [

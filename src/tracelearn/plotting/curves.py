@@ -23,7 +23,7 @@ from tracelearn.plotting.canvas import (
     whole_ticks,
 )
 from tracelearn.plotting.modes import as_modes, check_model, cv_curve
-from tracelearn.selection import TraceNormPath
+from tracelearn.search import TraceNormPath
 from tracelearn.streaming.run import StreamReport
 
 __all__ = ["ConvergenceDisplay", "PathDisplay", "PrequentialDisplay"]
@@ -56,11 +56,11 @@ class PathDisplay(OnePanel):
 
     Examples
     --------
-    >>> from tracelearn import TraceNormRegressorCV, trace_norm_path
+    >>> from tracelearn import TensorRegressor, trace_norm_path
     >>> from tracelearn.datasets import make_low_rank_regression
     >>> from tracelearn.plotting import PathDisplay
     >>> X, y, W = make_low_rank_regression(200, (5, 4), rank=1, random_state=0)
-    >>> PathDisplay.from_estimator(TraceNormRegressorCV(alphas=10).fit(X, y)).ax_.get_ylabel()
+    >>> PathDisplay.from_estimator(TensorRegressor(alphas=10).fit(X, y)).ax_.get_ylabel()
     'held-out R²'
     >>> PathDisplay.from_path(trace_norm_path(X, y, alphas=10)).values.shape
     (10, 2)
@@ -82,7 +82,7 @@ class PathDisplay(OnePanel):
 
         Parameters
         ----------
-        estimator : fitted TraceNormRegressorCV or TraceNormClassifierCV
+        estimator : fitted TensorRegressor or TensorClassifier
         ax : matplotlib axes, default=None
             None makes a figure.
         """

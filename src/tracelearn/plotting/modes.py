@@ -15,7 +15,7 @@ from tracelearn.estimators.weights import target_names
 from tracelearn.optional import require
 from tracelearn.plotting.canvas import INK, MARKERS, looks_of, tick_names, whole_ticks
 from tracelearn.samples.modes import Mode
-from tracelearn.selection.folds import corrected_error
+from tracelearn.search.folds import corrected_error
 
 __all__ = [
     "MOST",

@@ -109,17 +109,17 @@ def what_was_found(estimator: Any, parts: Sequence[ViewPart] | None = None) -> d
 
     Parameters
     ----------
-    estimator : fitted TraceNormClassifierCV or TraceNormRegressorCV
+    estimator : fitted TensorClassifier or TensorRegressor
     parts : list of ViewPart, default=None
         Those of the estimator with names of modes and channels; None: without names.
 
     Examples
     --------
-    >>> from tracelearn import TraceNormRegressorCV
+    >>> from tracelearn import TensorRegressor
     >>> from tracelearn.datasets import make_low_rank_regression
     >>> from tracelearn.report import what_was_found
     >>> X, y, W = make_low_rank_regression(300, (6, 5), rank=1, noise=0.1, random_state=0)
-    >>> what_was_found(TraceNormRegressorCV(views="raw", ridges=(0.0,)).fit(X, y))
+    >>> what_was_found(TensorRegressor(views="raw", ridges=(0.0,)).fit(X, y))
     {'raw': '1 component of mode 0 and 1 of mode 1 carry 99 %'}
     """
     found, parts = {}, parts_of_model(estimator) if parts is None else parts
@@ -194,11 +194,11 @@ class ViewsDisplay(Panels):
 
     Examples
     --------
-    >>> from tracelearn import TraceNormRegressorCV
+    >>> from tracelearn import TensorRegressor
     >>> from tracelearn.datasets import make_low_rank_regression
     >>> from tracelearn.plotting import ViewsDisplay
     >>> X, y, W = make_low_rank_regression(200, (6, 5), rank=1, random_state=0)
-    >>> model = TraceNormRegressorCV(alphas=4, cv=3, views="raw+whitened").fit(X, y)
+    >>> model = TensorRegressor(alphas=4, cv=3, views="raw+whitened").fit(X, y)
     >>> display = ViewsDisplay.from_estimator(model, mode_names=("channel", "time"))
     >>> [ax.get_title() for ax in display.axes_]
     ['raw: weights', 'raw: patterns', 'whitened: weights', 'whitened: patterns']
@@ -224,7 +224,7 @@ class ViewsDisplay(Panels):
 
         Parameters
         ----------
-        estimator : fitted TraceNormClassifierCV or TraceNormRegressorCV
+        estimator : fitted TensorClassifier or TensorRegressor
         target : class label, or number of a target, default=None
             Whose weights; None is the first that has some.
         n_sources : int, default=2

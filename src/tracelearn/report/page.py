@@ -17,7 +17,7 @@ from tracelearn.report.drawings import image_modes, numbers, selector
 from tracelearn.report.model import ModelFacts, changed_parameters
 from tracelearn.report.pages import document, fill, power, read_text, table
 from tracelearn.report.scores import Confusion, Folds, Residuals, in_words
-from tracelearn.selection.search import rising_end
+from tracelearn.search.search import rising_end
 
 __all__ = ["Evaluation", "render"]
 
@@ -248,7 +248,7 @@ def _what(facts: ModelFacts) -> str:
             "sample": f"{_times(last.sample_shape_)} ({escape(' × '.join(mode.label for mode in facts.modes))})",
             "classes": "" if facts.classes is None else f"{len(facts.classes)}: {_listed(facts.classes, 40)}",
             "learned from": "" if facts.n_samples is None else f"samples of total weight {facts.n_samples:,g}",
-            "loss": _words("squared" if loss is None else loss),
+            "loss": _words("squared_error" if loss is None else loss),
             "penalty": f"{named}, alpha = {_strength(last):.4g}, ridge = {ridge:.4g}, {modes}",
             "parameters": f"{', '.join(changed)}; others as by default" if changed else "all as by default",
         }

@@ -295,7 +295,7 @@ def read_targets(y: Any, X: Array) -> Array:
             kind = "text" if isinstance(first, str) else f"{y.dtype} values"
             raise InputError(
                 f"Expected numbers in y, got {kind} such as {first!r}: encode them, or use a classifier, such as "
-                "TraceNormClassifierCV."
+                "TensorClassifier."
             ) from None
     y = move_to(y, X, widest(X)["dtype"] if is_non_numpy(X) else np.float64)
     check_finite(y, "y")

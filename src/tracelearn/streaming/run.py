@@ -132,8 +132,8 @@ def stream(
     )
     refuse(
         not hasattr(model, "partial_fit"),
-        f"Expected loss='squared' for a stream, got {getattr(model, 'loss', None)!r}: only the squared loss has statistics that "
-        "add.",
+        f"Expected loss='squared_error' for a stream, got {getattr(model, 'loss', None)!r}: only its statistics add "
+        "up.",
     )
     model._validate_params()
     if refresh_samples is None and refresh_seconds is None:

@@ -1,4 +1,4 @@
-"""TraceNormRegressorCV and TraceNormClassifierCV: alpha, and how samples are shown, chosen by cross-validation.
+"""TensorRegressor and TensorClassifier: alpha, and how samples are shown, chosen by cross-validation.
 
 With the squared loss all folds, classes and candidates are one batch of problems. The samples are read once for each view of
 them: moments of each fold, training moments as the sum of the others.
@@ -34,12 +34,12 @@ from tracelearn.samples.scikit_learn import (
     raise_for_params,
     with_callbacks,
 )
-from tracelearn.selection.folds import Design, Folds, folds_of
-from tracelearn.selection.found import OF_SAMPLES, SHOWN, FoundModel
-from tracelearn.selection.search import Judge, Table, class_scores, cv_results, factors, rising_end
-from tracelearn.selection.session import Progress, Session, Shown, View, choose
+from tracelearn.search.folds import Design, Folds, folds_of
+from tracelearn.search.found import OF_SAMPLES, SHOWN, FoundModel
+from tracelearn.search.search import Judge, Table, class_scores, cv_results, factors, rising_end
+from tracelearn.search.session import Progress, Session, Shown, View, choose
 
-__all__ = ["TraceNormClassifierCV", "TraceNormRegressorCV"]
+__all__ = ["TensorClassifier", "TensorRegressor"]
 
 
 # Small sets are split several times: so many samples are held out in all, each at most so often.
@@ -75,7 +75,7 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
         shared = dict(zip(_OF_MODEL, attrgetter(*_OF_MODEL)(self), strict=True))
         if self._classifier:
             shared["class_weight"] = self.class_weight
-            shared["loss"] = "squared" if isinstance(self.loss, str) and self.loss == "auto" else self.loss
+            shared["loss"] = "squared_error" if isinstance(self.loss, str) and self.loss == "auto" else self.loss
         return self._estimator(**(shared | chosen))
 
     def __init__(
@@ -86,7 +86,7 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
         views: Any = "auto",
         time_axis: Any = "auto",
         ridges: Any = "auto",
-        loss: Any = "squared",
+        loss: Any = "squared_error",
         penalty: Any = "overlapped",
         scaling: Any = None,
         mode_weights: Any = None,
@@ -221,7 +221,7 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
         if view.penalty is not None:
             options["penalty"] = view.penalty
         if chosen.logistic:
-            options["loss"] = "logistic"
+            options["loss"] = "log_loss"
         model = self._new_model(**options)
         for attribute in ("classes_", "_single", "_dtype", "_flat", "n_features_in_", "feature_names_in_", "modes_"):
             if hasattr(read, attribute):
@@ -345,7 +345,7 @@ def _for_softmax(samples: Samples) -> Samples:
     return samples._mapped(lambda block: replace(block, Y=0.5 * (block.Y + 1.0)))
 
 
-class TraceNormRegressorCV(MultiOutputMixin, RegressorMixin, SelectionCV):
+class TensorRegressor(MultiOutputMixin, RegressorMixin, SelectionCV):
     """``TraceNormRegressor`` whose alpha, mode weights and views are chosen by cross-validation.
 
     Parameters
@@ -425,10 +425,10 @@ class TraceNormRegressorCV(MultiOutputMixin, RegressorMixin, SelectionCV):
 
     Examples
     --------
-    >>> from tracelearn import TraceNormRegressorCV
+    >>> from tracelearn import TensorRegressor
     >>> from tracelearn.datasets import make_low_rank_regression
     >>> X, y, W = make_low_rank_regression(200, (6, 5, 4), rank=1, random_state=0)
-    >>> model = TraceNormRegressorCV().fit(X, y)
+    >>> model = TensorRegressor().fit(X, y)
     >>> model.score(X, y) > 0.7, model.score_path_.shape[1] >= 5  # one column for each fold
     (True, True)
     """
@@ -439,14 +439,14 @@ class TraceNormRegressorCV(MultiOutputMixin, RegressorMixin, SelectionCV):
     score = SelectionCV.score
 
 
-class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
+class TensorClassifier(ClassifierMixin, SelectionCV):
     """``TraceNormClassifier`` whose alpha, mode weights and views are chosen by cross-validation.
 
     Parameters
     ----------
     alphas, eps, views, time_axis, ridges, mode_weights, target_mode, cv, one_standard_error, max_time, n_jobs
-        As in ``TraceNormRegressorCV``.
-    loss : {"auto", "squared", "logistic", "squared_hinge"} or object, default="auto"
+        As in ``TensorRegressor``.
+    loss : {"auto", "squared_error", "log_loss", "squared_hinge"} or object, default="auto"
         "auto" is the squared loss. Where views are chosen too, and ``keep_moments`` is False, it also tries logistic regression
         on the chosen views, and a map between the scores of all classes (``class_map_``). One is chosen if it lowers the
         held-out log-loss by more than two standard errors over the folds.
@@ -498,10 +498,10 @@ class TraceNormClassifierCV(ClassifierMixin, SelectionCV):
 
     Examples
     --------
-    >>> from tracelearn import TraceNormClassifierCV
+    >>> from tracelearn import TensorClassifier
     >>> from tracelearn.datasets import make_low_rank_regression
     >>> X, signal, W = make_low_rank_regression(200, (6, 5, 4), rank=1, random_state=0)
-    >>> model = TraceNormClassifierCV().fit(X, signal > 0)
+    >>> model = TensorClassifier().fit(X, signal > 0)
     >>> model.best_score_ > 0.7
     True
     """

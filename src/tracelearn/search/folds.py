@@ -153,7 +153,7 @@ def corrected_error(scores: Array, ratio: float) -> Array:
     Examples
     --------
     >>> import numpy as np
-    >>> from tracelearn.selection.folds import corrected_error
+    >>> from tracelearn.search.folds import corrected_error
     >>> float(corrected_error(np.array([0.0, 0.1, 0.2, 0.1]), 0.25).round(4))
     0.0577
     """

@@ -33,9 +33,9 @@ from tracelearn.features import (
 )
 from tracelearn.penalties import Blocks, as_penalty, is_overlapped
 from tracelearn.samples.samples import Samples
-from tracelearn.selection.blocks import with_held_out_classes
-from tracelearn.selection.folds import Design, Folds, Held
-from tracelearn.selection.search import (
+from tracelearn.search.blocks import with_held_out_classes
+from tracelearn.search.folds import Design, Folds, Held
+from tracelearn.search.search import (
     Candidate,
     Judge,
     Table,
@@ -136,7 +136,7 @@ def possible_views(
 
     Examples
     --------
-    >>> from tracelearn.selection.session import possible_views
+    >>> from tracelearn.search.session import possible_views
     >>> possible_views((6, 11), "auto")[0]
     ['raw', 'whitened', 'whitened_fully', 'similarities', 'similarities_standardized']
     >>> possible_views((64, 200), "auto")[0][2:]
@@ -650,7 +650,7 @@ class Progress:
 
     Examples
     --------
-    >>> from tracelearn.selection.session import Progress
+    >>> from tracelearn.search.session import Progress
     >>> progress = Progress()
     >>> progress.reach(0.5, "half of it"), progress.reach(0.25, "less, which changes nothing")
     (False, False)

@@ -12,7 +12,7 @@ from tracelearn.estimators import TraceNormRegressor
 from tracelearn.estimators.base import TraceNormModel
 from tracelearn.problems.batch import alpha_max, choose_form, datafit
 from tracelearn.samples.samples import as_raw
-from tracelearn.selection.search import read_alphas
+from tracelearn.search.search import read_alphas
 
 __all__ = ["TraceNormPath", "trace_norm_path"]
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.samples.samples import Block
-from tracelearn.selection.folds import Held, found_classes
-from tracelearn.selection.search import LARGEST_BATCH, MOST_HELD, Table
+from tracelearn.search.folds import Held, found_classes
+from tracelearn.search.search import LARGEST_BATCH, MOST_HELD, Table
 
 __all__ = ["with_held_out_classes"]
 

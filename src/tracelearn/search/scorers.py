@@ -14,7 +14,7 @@ from sklearn.utils.metaestimators import available_if
 
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.losses import Loss
-from tracelearn.selection.folds import found_classes
+from tracelearn.search.folds import found_classes
 
 __all__ = ["scored", "with_scores"]
 
@@ -71,5 +71,5 @@ def scored(scoring: Any, known: Any, labels: Array, weight: Array | None) -> flo
                 raise
             raise ValueError(
                 f"Expected a scoring that needs no probabilities, which this loss has only after the search, got {scoring!r}: "
-                "choose another, or loss='logistic'."
+                "choose another, or loss='log_loss'."
             ) from None

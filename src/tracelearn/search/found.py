@@ -19,7 +19,7 @@ from tracelearn.features.second_order import SpatialFilters
 from tracelearn.samples.checks import check_place, learning, other_shape
 from tracelearn.samples.samples import is_dask, is_named, unnamed
 from tracelearn.samples.scikit_learn import check_feature_names
-from tracelearn.selection.session import parts_of
+from tracelearn.search.session import parts_of
 
 __all__ = ["OF_SAMPLES", "SHOWN", "FoundModel"]
 

@@ -23,8 +23,8 @@ from tracelearn.losses import Loss, softmax
 from tracelearn.penalties import Nuclear, Overlap, as_penalty, is_overlapped
 from tracelearn.problems.batch import Problems, Solution, alpha_max
 from tracelearn.problems.datafits import Squares
-from tracelearn.selection.folds import Design, Held, corrected_error, found_classes
-from tracelearn.selection.scorers import scored, with_scores
+from tracelearn.search.folds import Design, Held, corrected_error, found_classes
+from tracelearn.search.scorers import scored, with_scores
 from tracelearn.solvers import SOLVERS
 
 __all__ = [
@@ -85,7 +85,7 @@ def read_alphas(alphas: Any, eps: float) -> tuple[Array, bool]:
 
     Examples
     --------
-    >>> from tracelearn.selection.search import read_alphas
+    >>> from tracelearn.search.search import read_alphas
     >>> read_alphas(3, 0.01)
     (array([1.  , 0.1 , 0.01]), False)
     """
@@ -101,7 +101,7 @@ def read_strengths(given: Any, name: str) -> Array:
 
     Examples
     --------
-    >>> from tracelearn.selection.search import read_strengths
+    >>> from tracelearn.search.search import read_strengths
     >>> read_strengths([0.5, -1.0], "ridges")
     Traceback (most recent call last):
     ...
@@ -124,7 +124,7 @@ def rising_end(values: Array, at: int) -> str:
     Examples
     --------
     >>> import numpy as np
-    >>> from tracelearn.selection.search import rising_end
+    >>> from tracelearn.search.search import rising_end
     >>> rising_end(np.array([0.0, 0.5, 0.9]), 2), rising_end(np.array([0.0, 0.899, 0.9]), 2)
     ('smallest', '')
     """
@@ -540,7 +540,7 @@ def cv_results(tables: Sequence[Table], best: Table, at: int, loss: Any) -> tupl
     for table in tables:
         chosen = len(parameters) + at if table is best else chosen
         own = asdict(table.candidate)
-        own["loss"] = "logistic" if own.pop("logistic") else loss
+        own["loss"] = "log_loss" if own.pop("logistic") else loss
         for alpha, ridge in zip(table.alphas.tolist(), table.ridges.tolist(), strict=True):
             parameters.append(own | {"alpha": alpha, "ridge": ridge})
         scores.append(table.scores)
@@ -686,7 +686,7 @@ def softmax_regression(
     Examples
     --------
     >>> import numpy as np
-    >>> from tracelearn.selection.search import softmax_regression
+    >>> from tracelearn.search.search import softmax_regression
     >>> X, Y = np.array([[-1.0], [1.0]]), np.eye(2)
     >>> ((found,),) = softmax_regression(X, Y, np.array([[0.5, 0.5]]), [0.01])
     >>> bool(found[0, 0] < 0 < found[0, 1]), bool(abs(found[1, 0]) < 1e-6)
