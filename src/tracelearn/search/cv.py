@@ -22,7 +22,8 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, move_to, to_numpy, widest
 from tracelearn.errors import warn
 from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
-from tracelearn.estimators.base import TraceNormModel, ZeroWeightsWarning
+from tracelearn.estimators.base import TraceNormModel
+from tracelearn.fitting import ZeroWeightsWarning
 from tracelearn.losses import Loss, Multinomial
 from tracelearn.problems.batch import choose_form
 from tracelearn.samples.checks import learning

@@ -145,7 +145,7 @@ class FoundModel(NamedWeights, TensorInput):
         shape = () if is_named(X) else tuple(getattr(X, "shape", ()))[1:]
         if shape and shape not in (self.sample_shape_, (math.prod(self.sample_shape_),)):
             # In our own name, not in that of a transformer or of the model that was found.
-            raise other_shape(self, shape)
+            raise other_shape(type(self).__name__, self.sample_shape_, shape)
         if self.features_ is None:
             return X
         features, (X, _, _) = self.features_, unnamed(X, 0, getattr(self, "modes_", None))
