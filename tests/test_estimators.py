@@ -21,6 +21,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from tracelearn import TraceNormClassifier, TraceNormRegressor, tensor_trace_norm
 from tracelearn.estimators import ZeroWeightsWarning
+from tracelearn.estimators.base import settings_of
 from tracelearn.losses import Huber, Squared
 from tracelearn.paper import PaperRegressor
 from tracelearn.problems.batch import choose_form
@@ -46,7 +47,7 @@ def expected_failures(estimator):
     """Name the common checks that are expected to fail, with the reason."""
     sparse = "scikit-learn 1.6.0 runs it where sparse matrices are refused, whatever the tags of the estimator say"
     found = {} if estimator.scaling is None else {"check_sample_weight_equivalence_on_sparse_data": sparse}
-    if estimator.keep_moments or not estimator._loss().has_moments:
+    if estimator.keep_moments or not settings_of(estimator).loss.has_moments:
         return found
     reason = (
         "it calls partial_fit after fit, which keeps no moments unless keep_moments=True: then it passes, see below"

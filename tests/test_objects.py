@@ -8,6 +8,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 from tracelearn import TensorClassifier, TensorRegressor, TraceNormClassifier, TraceNormRegressor
+from tracelearn.fitting import loss_named
 from tracelearn.losses import LOSSES, Huber, Logistic, Squared
 from tracelearn.penalties import ATOMS, L1, Nuclear, as_penalty
 from tracelearn.solvers import admm
@@ -68,7 +69,7 @@ class Wide(Huber):
 
 def test_a_subclass_does_not_take_over_a_name():
     assert LOSSES["huber"] is Huber
-    assert TraceNormRegressor(0.05, loss="huber")._loss() == Huber()
+    assert loss_named("huber", for_classes=False) == Huber()
 
     class Half(Nuclear):
         """An atom of a user, without a name."""

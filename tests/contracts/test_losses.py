@@ -6,14 +6,16 @@ import numpy as np
 import pytest
 import registry
 
-from tracelearn import TraceNormClassifier, TraceNormRegressor, losses
+from tracelearn import losses
+from tracelearn.fitting import loss_named
 from tracelearn.losses import LOSSES, Loss
+from tracelearn.samples.targets import loss_for
 
 every_loss = pytest.mark.parametrize("name", LOSSES)
 
 
 def loss_of(given, classes=False, n_targets=1):
-    return (TraceNormClassifier if classes else TraceNormRegressor)(loss=given)._loss(n_targets)
+    return loss_for(loss_named(given, for_classes=classes), n_targets)
 
 
 K = 3

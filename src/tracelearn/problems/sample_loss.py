@@ -66,7 +66,7 @@ def _moved(samples: Samples, x: Array | None, y: Array | None) -> Samples:
     def moved(block: Block) -> Block:
         return replace(block, X=block.X if x is None else block.X - x, Y=block.Y if y is None else block.Y - y)
 
-    return samples._mapped(moved)
+    return samples.mapped(moved)
 
 
 class _Share:
