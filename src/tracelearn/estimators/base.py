@@ -33,8 +33,10 @@ from tracelearn.estimators.weights import WeightsInModes
 from tracelearn.losses import LOSSES, Loss
 from tracelearn.moments import Moments
 from tracelearn.penalties import as_penalty
-from tracelearn.problems.batch import Problems, Solution, choose_form, datafit, share_of_alpha_max
-from tracelearn.problems.datafits import DataFit, Squares, summed
+from tracelearn.problems.data_fit import DataFit, summed
+from tracelearn.problems.forms import choose_form
+from tracelearn.problems.problem import Problems, Solution, share_of_alpha_max
+from tracelearn.problems.squares import Squares
 from tracelearn.samples.checks import (
     check_finite,
     check_place,
@@ -287,35 +289,26 @@ class TraceNormModel(WeightsInModes, TensorInput):
 
     def _learn_from(self, samples: Samples, loss: Loss, known: DataFit | None = None) -> None:
         """Solve the problem of checked samples, in the form that suits them; a search may know their data fit."""
-        # Single precision gives a model that passes correct: not where moments are kept, scaled or not centred, without a
-        # penalty, or with a solver that was named.
-        plain = known is None and self.fit_intercept and not self.scaling and not self.keep_moments
-        single = plain and isinstance(self.solver, str) and self.solver == "auto" and self.alpha != 0
-        form = choose_form(samples, loss, disk=True, single=single)
-        self._report(f"{form.name}: {form.reason}")
+        form = choose_form(samples, loss)
+        self._report(form.reason)
         if self.scaling and is_sparse(samples.like):
             raise ValueError(
                 "Expected dense samples with scaling='modes', got a sparse matrix, whose zeros would say nothing of scale: use "
                 "scaling=None, and scale the columns before."
             )
-        if form.name == "moments":
+        if form.uses_moments:
             self._fit_moments(samples.moments(), self.warm_start, keep=self.keep_moments)
             return
-        if form.name == "single":
-            model = datafit(samples, loss, form, ridge=self.ridge, joint=False, fit_intercept=True)
-            W = self._solve(model, 1, self.warm_start)
-            self.patterns_ = self._shaped(0.5 * model.operator.apply(W), self.sample_shape_, self._dtype)
-            return
-        if self.keep_moments and form.name == "basis" and samples.n_features <= _MANY_ENTRIES:
+        if self.keep_moments and not form.reads_samples_again and samples.n_features <= _MANY_ENTRIES:
             # To go on learning; few samples are solved for in their span all the same.
             self.moments_ = samples.moments()
-        samples = (samples.in_passes() if form.name == "matrix-free" else samples).checked()
+        samples = form.prepared(samples)
         regression = samples.regression(centre=self.fit_intercept) if samples.n_confounds else None
         samples = samples.residual(regression)
         scales = samples.mode_scales() if self.scaling else None
         if known is None:
             options = {"joint": self.target_mode, "fit_intercept": self.fit_intercept}
-            known = datafit(samples.rescaled(scales), loss, form, ridge=self.ridge, **options)
+            known = form.data_fit(samples.rescaled(scales), loss, ridge=self.ridge, **options)
         W = self._solve(known, samples.n_targets, self.warm_start, scales)
         if regression is not None:
             self._weigh_confounds(regression, W)
@@ -431,7 +424,7 @@ class TraceNormModel(WeightsInModes, TensorInput):
 
         if self.solver == "auto" and fit.solvers.best == "subspaces":
             few = "subspaces: two passes for the best weights in subspaces of the modes, which then grow"
-            many = "apg-adm: some term of the penalty is no trace norm, so every gradient is a pass"
+            many = "apg: some term of the penalty is no trace norm, so every gradient is a pass"
             self._report(few if penalty.is_invariant else many)
         found = solver(problems, tol=self.tol, max_iter=self.max_iter, start=start, on_iteration=watch)
         self._solution, self._solved = found, problem

@@ -6,19 +6,15 @@ Invariant: whatever is added or removed, in any order, the model is the one of t
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
-from tracelearn.arrays.array_api import move_to, to_numpy
 from tracelearn.estimators.base import TraceNormModel
 from tracelearn.moments import Moments
 from tracelearn.samples.checks import learning
 from tracelearn.samples.samples import as_raw
-
-_ARRAYS = ("x_mean", "y_mean", "gram", "cross", "target_sq")
 
 
 def has_moments(estimator: Any) -> bool:
@@ -131,7 +127,7 @@ class OnlineModel(TraceNormModel):
         raw = as_raw(X, y, sample_weight, confounds, getattr(self, "modes_", None))
         samples = self._read(raw, reset=False, **self._known(None, grow=False))
         self._dtype = dtype
-        self._fit_moments(_remainder(past, samples.moments()), warm=True)
+        self._fit_moments(past.without(samples.moments()), warm=True)
         return self
 
     def _without(self, other: Any) -> Self:
@@ -142,7 +138,7 @@ class OnlineModel(TraceNormModel):
                 "Expected a model of samples that this one has learned, got one with other classes: remove only what was "
                 "added before."
             )
-        self._fit_moments(_remainder(own, less), warm=True)
+        self._fit_moments(own.without(less), warm=True)
         return self
 
     def _moments_of(self, model: Any) -> Moments:
@@ -161,7 +157,7 @@ class OnlineModel(TraceNormModel):
         """Return the moments of another model if they are of samples like ours."""
         found = self._moments_of(other)
         like = self._moments_of(self).gram
-        moments = replace(found, **{name: move_to(getattr(found, name), like) for name in _ARRAYS})
+        moments = found.moved_to(like)
         if isinstance(other, Moments):
             return moments
         if hasattr(other, "classes_") != hasattr(self, "classes_"):
@@ -190,20 +186,3 @@ class OnlineModel(TraceNormModel):
                 "Expected a model with the same feature names, got others: bring the columns into one order."
             )
         return moments
-
-
-def _remainder(past: Moments, gone: Moments) -> Moments:
-    """Subtract moments, and refuse where nothing is left or what is gone was never there."""
-    left = past - gone
-    if left.weight == 0.0:
-        raise ValueError("Expected some samples to be left, got all to forget: make a new model instead.")
-    before, after = (
-        np.concatenate([np.diagonal(to_numpy(moments.gram)), to_numpy(moments.target_sq)]) for moments in (past, left)
-    )
-    # Removal can take a variance to zero, which rounding leaves on either side of it, but not below.
-    if np.any(after < -1e-9 * before):
-        raise ValueError(
-            "Expected samples that this model has learned, got some whose removal leaves a negative variance: forget only "
-            "what was learned, with the weights it was learned with."
-        )
-    return left

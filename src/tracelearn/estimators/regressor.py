@@ -56,11 +56,10 @@ class TraceNormRegressor(MultiOutputMixin, RegressorMixin, OnlineModel):
         The intercept is never penalised.
     tensor_shape : sequence of ints, default=None
         The shape of a sample if X is flat, of shape (n_samples, n_features).
-    solver : {"auto", "admm", "newton", "nystrom", "subspaces", "apg-adm", "apg-dr"} or function, default="auto"
+    solver : {"auto", "admm", "newton", "apg", "subspaces"} or function, default="auto"
         "auto" is "admm" for the squared loss, "newton" for the others, and "subspaces" where square matrices do not fit in
-        memory: few passes over the samples for weights of low rank. "nystrom" keeps a summary of low rank of the samples
-        instead, for the squared loss. The last two are the paper's accelerated
-        proximal gradient with an inner loop by the alternating direction method or by Douglas-Rachford splitting.
+        memory: few passes over the samples for weights of low rank. "apg" is accelerated proximal gradient, as in the paper's
+        Algorithm 1, with the tight step.
     tol : float, default=1e-6
         Relative duality gap to reach.
     max_iter : int, default=1000

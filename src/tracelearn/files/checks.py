@@ -19,7 +19,7 @@ from tracelearn.features.base import Summary, TensorTransformer
 from tracelearn.features.mode_pca import ModePCA
 from tracelearn.moments import Moments
 from tracelearn.penalties import Atom, Blocks, Latent, Overlap, Split, as_penalty
-from tracelearn.problems.batch import Solution
+from tracelearn.problems.problem import Solution
 from tracelearn.samples.modes import fit_modes
 from tracelearn.samples.scikit_learn import make_constraint
 from tracelearn.search.cv import SelectionCV
