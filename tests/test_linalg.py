@@ -17,8 +17,7 @@ from tracelearn.arrays.linalg import (
     trace_norms,
 )
 from tracelearn.penalties import L1, Nuclear, Overlap
-from tracelearn.problems.datafits import Gram, InBasis, SpectralGram
-from tracelearn.problems.operators import largest_eigenvalue
+from tracelearn.problems.operators import Gram, InBasis, SpectralGram, largest_eigenvalue
 
 SHAPES = [(5,), (3, 4), (4, 3, 2), (3, 3, 3), (7, 2, 2), (2, 3, 2, 2)]
 

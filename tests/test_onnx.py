@@ -14,7 +14,7 @@ from tracelearn import (
     TraceNormRegressor,
     to_onnx,
 )
-from tracelearn.losses import Poisson, Squared
+from tracelearn.losses import Poisson
 
 runtime = pytest.importorskip("onnxruntime")
 
@@ -138,7 +138,7 @@ def test_a_link_is_part_of_the_graph_or_the_loss_is_refused(samples):
         def inverse_link(self, z):
             return 2.0 * z
 
-    class Squared2(Squared):
+    class Squared2(SquaredError):
         def inverse_link(self, z):
             return 2.0 * z
 

@@ -460,7 +460,7 @@ def test_a_stream_without_a_curve_is_refused():
 # --- convergence_ -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("solver", ["admm", "apg-adm", "apg-dr", "newton"])
+@pytest.mark.parametrize("solver", ["admm", "apg", "newton"])
 @pytest.mark.parametrize("loss", ["squared_error", "log_loss", "squared_hinge"])
 def test_the_record_rises_in_iterations_and_ends_with_what_was_found(solver, loss, recwarn):
     warnings.simplefilter("ignore")

@@ -342,7 +342,7 @@ def _for_softmax(samples: Samples) -> Samples:
     """Code several classes as zeros and ones, from -1 and 1."""
     if samples.n_targets == 1:
         return samples
-    return samples._mapped(lambda block: replace(block, Y=0.5 * (block.Y + 1.0)))
+    return samples.mapped_blocks(lambda block: replace(block, Y=0.5 * (block.Y + 1.0)))
 
 
 class TensorRegressor(MultiOutputMixin, RegressorMixin, SelectionCV):

@@ -14,7 +14,7 @@ from array_api_compat import device
 from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.problems.problem import Problems, Solution
 
-__all__ = ["CHECK_EVERY", "BreakdownError", "Finish", "Watcher", "continued", "guarded"]
+__all__ = ["CHECK_EVERY", "BreakdownError", "Finish", "Watcher", "guarded"]
 
 CHECK_EVERY = 5  # iterations between certificates, which cost about one iteration
 
