@@ -29,7 +29,7 @@ def drawn(rng, sizes=(3, 2, 2), xp=np):
 @pytest.fixture
 def little_memory(monkeypatch):
     """Make every fit one in passes."""
-    monkeypatch.setattr("tracelearn.problems.batch._SMALL_MATRIX", 0)
+    monkeypatch.setattr("tracelearn.problems.forms._SMALL_MATRIX", 0)
     monkeypatch.setattr("tracelearn.samples.samples.available_memory", lambda: 1000)
 
 

@@ -249,8 +249,8 @@ def test_the_scaled_latent_norm_is_the_latent_norm_with_weights_over_the_roots_o
     if len(shape) > 2:  # a matrix has one term, the cheapest
         assert weights_of(as_penalty("scaled_latent", shape)) == pytest.approx(1 / np.sqrt(shape))
     V = rng.standard_normal((1, *shape))
-    found, _ = proximal(as_penalty("scaled_latent", shape, weights), "adm", V, 0.2)
-    np.testing.assert_allclose(found, proximal(same, "adm", V, 0.2)[0], atol=1e-10)
+    found, _ = proximal(as_penalty("scaled_latent", shape, weights), V, 0.2)
+    np.testing.assert_allclose(found, proximal(same, V, 0.2)[0], atol=1e-10)
 
 
 def test_a_latent_norm_is_at_most_the_trace_norm_of_any_single_mode_and_of_any_split(rng):
@@ -489,7 +489,7 @@ def test_atoms_of_one_class_with_numbers_of_their_own_are_not_taken_for_each_oth
     same = 1.3 * L1()
     np.testing.assert_allclose(penalty.value(V), same.value(V))
     np.testing.assert_allclose(penalty.dual_norm(V), same.dual_norm(V))
-    np.testing.assert_allclose(proximal(penalty, V, 0.4)[0], proximal(same, "adm", V, 0.4)[0], atol=1e-8)
+    np.testing.assert_allclose(proximal(penalty, V, 0.4)[0], proximal(same, V, 0.4)[0], atol=1e-8)
 
 
 # --- weights of their own for every problem of a batch ----------------------------------------------------------------

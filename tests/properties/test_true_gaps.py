@@ -25,7 +25,7 @@ def fitted(model, form, X, y):
         return model.fit([(X[part], y[part]) for part in (slice(0, 25), slice(25, 31), slice(31, 60))])
     with pytest.MonkeyPatch.context() as patch:
         if form == "matrix-free":
-            patch.setattr("tracelearn.problems.batch._SMALL_MATRIX", 0)
+            patch.setattr("tracelearn.problems.forms._SMALL_MATRIX", 0)
             patch.setattr("tracelearn.samples.samples.available_memory", lambda: 1000)
         return model.fit(X, y)
 
