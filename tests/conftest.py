@@ -21,7 +21,6 @@ REPEATED = (
     "array_api_strict on device1",
     "[torch",
     "-torch",
-    "apg-dr",
     "test_execution.py::test_dask",
     "test_execution.py::test_the_scores",
     "test_execution.py::test_chunks",

@@ -19,7 +19,7 @@ from tracelearn import (
 )
 from tracelearn.arrays.linalg import coupled_gram, with_ones
 from tracelearn.losses import Huber
-from tracelearn.problems.sparse import SparseGram
+from tracelearn.problems.sparse_operators import SparseGram
 from tracelearn.samples.checks import read_rows
 
 SHAPE = (5, 4, 3)

@@ -24,19 +24,22 @@ if TYPE_CHECKING:
     from tracelearn.files.models import load, save
     from tracelearn.files.onnx import to_onnx
     from tracelearn.moments import Moments
-    from tracelearn.penalties import tensor_trace_norm
+    from tracelearn.penalties import L1, GroupL2, Nuclear, tensor_trace_norm
     from tracelearn.samples import open_source
     from tracelearn.search import TensorClassifier, TensorRegressor, trace_norm_path
     from tracelearn.streaming.run import StreamReport, stream
 
 __all__ = [
+    "L1",
     "Convolutions",
+    "GroupL2",
     "HierarchicalTraceNormClassifier",
     "LaggedRegressor",
     "Logarithm",
     "ModePCA",
     "ModeWhitener",
     "Moments",
+    "Nuclear",
     "SecondOrder",
     "Similarities",
     "StreamReport",
@@ -75,7 +78,7 @@ _MODULES = {
     "files.models": ("load", "save"),
     "files.onnx": ("to_onnx",),
     "moments": ("Moments",),
-    "penalties": ("tensor_trace_norm",),
+    "penalties": ("GroupL2", "L1", "Nuclear", "tensor_trace_norm"),
     "samples": ("open_source",),
     "search": ("TensorClassifier", "TensorRegressor", "trace_norm_path"),
     "streaming.run": ("StreamReport", "stream"),

@@ -257,8 +257,8 @@ def test_probabilities_are_those_of_the_loss(name, rng):
     logs = loss.log_probabilities(z)
     np.testing.assert_allclose(np.exp(logs).sum(axis=1), 1.0)
     np.testing.assert_allclose(-logs[:, 1], losses.Multinomial().value(np.eye(3)[np.ones(20, int)], z)[:, 0])
-    two = losses.Logistic().log_probabilities(z[:, :1])
-    np.testing.assert_allclose(-two[:, 1], losses.Logistic().value(np.ones((20, 1)), z[:, :1])[:, 0])
+    two = losses.LogLoss().log_probabilities(z[:, :1])
+    np.testing.assert_allclose(-two[:, 1], losses.LogLoss().value(np.ones((20, 1)), z[:, :1])[:, 0])
 
 
 def test_poisson_is_half_the_deviance_and_predicts_means(rng):

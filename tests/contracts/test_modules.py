@@ -80,6 +80,8 @@ def test_a_module_writes_on_no_object_but_its_own(module):
 
 
 def test_the_contract_notices_what_it_forbids():
-    guilty = ast.parse("def use(model):\n    model._solution = 1\n    model.__dict__.clear()\n    setattr(model, 'a', 1)\n")
+    guilty = ast.parse(
+        "def use(model):\n    model._solution = 1\n    model.__dict__.clear()\n    setattr(model, 'a', 1)\n"
+    )
     assert len(list(private_members(guilty))) == 1
     assert len(list(foreign_writes(guilty, "guilty.py"))) == 3

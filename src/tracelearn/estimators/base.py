@@ -20,7 +20,7 @@ from tracelearn.estimators.prediction import LinearScores, applied
 from tracelearn.estimators.weights import WeightsInModes
 from tracelearn.fitting import Fitted, Settings, WarmStart, fit_linear, loss_named, reporter, warn_of_fit
 from tracelearn.moments import Moments
-from tracelearn.problems.batch import choose_form
+from tracelearn.problems.forms import choose_form
 from tracelearn.samples.checks import check_place, learning
 from tracelearn.samples.reading import Reader, Spec, gathered_for, read, summarise
 from tracelearn.samples.samples import Raw, Samples, as_raw, unnamed
@@ -166,7 +166,7 @@ class TraceNormModel(WeightsInModes, TensorInput):
             spec, samples = read(gathered_for(settings.loss, raw), reader_of(self))
             moments = self._moments_to_keep(samples, settings) if self.keep_moments else None
             data = samples
-            if moments is not None and choose_form(samples, settings.loss).name == "moments":
+            if moments is not None and choose_form(samples, settings.loss).uses_moments:
                 data = moments
         else:
             spec, data = self._summarised(raw, settings)

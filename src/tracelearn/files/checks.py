@@ -17,9 +17,9 @@ from tracelearn.estimators.hierarchy import HierarchicalTraceNormClassifier
 from tracelearn.estimators.lagged import LaggedRegressor
 from tracelearn.features.base import Summary, TensorTransformer
 from tracelearn.features.mode_pca import ModePCA
-from tracelearn.moments import Moments
+from tracelearn.moments import Cancelled, Moments
 from tracelearn.penalties import Atom, Blocks, Latent, Overlap, Split, as_penalty
-from tracelearn.problems.batch import Solution
+from tracelearn.problems.problem import Solution
 from tracelearn.samples.modes import fit_modes
 from tracelearn.samples.scikit_learn import make_constraint
 from tracelearn.search.cv import SelectionCV
@@ -154,8 +154,13 @@ def _check_penalty(penalty: Overlap | Latent | Blocks) -> None:
 
 def _check_moments(moments: Moments) -> None:
     (p,), (k,) = np.shape(moments.x_mean), np.shape(moments.y_mean)
-    parts = [np.asarray(part) for part in vars(moments).values()]
-    expect([part.shape for part in parts] == [(), (p,), (k,), (p, p), (p, k), (k,)], "moments of several sizes")
+    parts = [np.asarray(part) for name, part in vars(moments).items() if name != "cancelled"]
+    shapes = [(), (p,), (k,), (p, p), (p, k), (k,)]
+    if moments.cancelled is not None:
+        expect(isinstance(moments.cancelled, Cancelled), "moments of another kind")
+        parts += [np.asarray(part) for part in vars(moments.cancelled).values()]
+        shapes += [(p,), (k,), (p,), (k,)]
+    expect([part.shape for part in parts] == shapes, "moments of several sizes")
     expect(p > 0 and k > 0 and all(map(_numbers, parts)), "moments that are no numbers")
 
 

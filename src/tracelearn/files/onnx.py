@@ -16,7 +16,7 @@ from tracelearn.errors import refuse
 from tracelearn.estimators.base import TraceNormModel
 from tracelearn.features.base import LinearTransformer
 from tracelearn.files.models import write_atomically
-from tracelearn.losses import Logistic, Loss, Multinomial, Poisson
+from tracelearn.losses import LogLoss, Loss, Multinomial, Poisson
 from tracelearn.optional import require
 from tracelearn.search.cv import SelectionCV
 
@@ -147,9 +147,7 @@ def _build(onnx: Any, model: Any, coef: NDArray[Any], intercept: NDArray[Any], g
         nodes += ["prediction = Gather <axis = 0> (classes, index)"]
         outputs = [f"{_KINDS[labels.dtype.name]}[n_samples] prediction"]
         outputs += [f"{kind}[n_samples{'' if is_one else f', {count}'}] scores"]
-        if isinstance(
-            model._loss(), Logistic | Multinomial
-        ):  # others may have probabilities that a graph does not know
+        if isinstance(model._loss(), LogLoss | Multinomial):  # others may have probabilities that a graph does not know
             nodes += [_PROBABILITIES[is_one]]
             outputs += [f"{kind}[n_samples, {len(labels)}] probabilities"]
     else:

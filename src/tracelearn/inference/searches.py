@@ -11,7 +11,7 @@ import numpy as np
 from tracelearn.arrays.array_api import Array, array_namespace, move_to, to_numpy
 from tracelearn.inference.sets import Reading, chunks, judged
 from tracelearn.penalties import as_penalty
-from tracelearn.problems.batch import alpha_max
+from tracelearn.problems.problem import alpha_max
 from tracelearn.samples.samples import Samples
 from tracelearn.search.folds import Design, Folds
 from tracelearn.search.search import RIDGES, Group, calibrated, first_with_weights, path, read_alphas, ridge_path

@@ -257,11 +257,11 @@ class Block:
         weight = array_namespace(self.Y).ones_like(self.Y[:, 0]) if self.weight is None else self.weight
         return replace(self, X=as_dtype(self.X, self.Y.dtype), weight=weight)
 
-    def add_to(self, fold: Accumulator | None, shape: tuple[int, ...], *, single: bool = False) -> Accumulator:
+    def add_to(self, fold: Accumulator | None, shape: tuple[int, ...]) -> Accumulator:
         """Add the samples, and their confounds as features after theirs, to moments in the making, or begin these."""
         xp, X = array_namespace(self.Y), self.X
         X = X if self.confounds is None else xp.concat([as_dtype(X, self.Y.dtype), self.confounds], axis=1)
-        fold = replace(Accumulator.empty(X.shape[1], self.Y.shape[1], X), single=single) if fold is None else fold
+        fold = Accumulator.empty(X.shape[1], self.Y.shape[1], X) if fold is None else fold
         if X.shape[0] == 0:
             return fold
         with np.errstate(over="ignore", invalid="ignore"):  # judged below, by a look at p numbers instead of n p
@@ -328,7 +328,7 @@ class Samples:
         weight = float(n if block.weight is None else array_namespace(block.weight).sum(block.weight))
         return cls([block], shape, K, weight, n, in_memory=True, n_confounds=q)
 
-    def mapped(self, function: Callable[[Block], Block]) -> Samples:
+    def mapped_blocks(self, function: Callable[[Block], Block]) -> Samples:
         """Change every block: at once in memory, else whenever it is read."""
         change = self.execution.map if self.in_memory else self.execution.view
         return replace(self, blocks=change(function, self.blocks), is_checked=False)
@@ -347,7 +347,7 @@ class Samples:
 
     def rescaled(self, scales: Array | None) -> Samples:
         """Divide every entry by its scale (p,)."""
-        return self if scales is None else self.mapped(lambda block: replace(block, X=block.X / scales))
+        return self if scales is None else self.mapped_blocks(lambda block: replace(block, X=block.X / scales))
 
     def take(self, chosen: Array) -> Samples:
         """Keep the samples for which a NumPy array (n,) is true."""
@@ -356,7 +356,7 @@ class Samples:
             return block.take(np.flatnonzero(chosen[block.first : block.first + block.X.shape[0]]))
 
         shape = self.shape
-        samples = self.mapped(taken)
+        samples = self.mapped_blocks(taken)
         weight = self.execution.total(lambda block: Samples.of(block, shape).weight, samples.blocks)
         return replace(samples, n_samples=int(np.sum(chosen)), weight=float(weight))
 
@@ -424,15 +424,12 @@ class Samples:
         """Keep what a regression by the confounds, of these samples or of others, leaves of the samples."""
         if regression is None:
             return self
-        samples = self.mapped(lambda b: replace(b, X=regression.residual(b.X, b.confounds), confounds=None))
+        samples = self.mapped_blocks(lambda b: replace(b, X=regression.residual(b.X, b.confounds), confounds=None))
         return replace(samples, n_confounds=0)
 
-    def moments(self, past: Moments | None = None, *, single: bool = False) -> Moments:
-        """Summarise the samples, and their confounds as features after theirs, added to what was summarised before.
-
-        With ``single``, products of features are found in single precision, and are only a model of what they are.
-        """
-        add = partial(Block.add_to, shape=self.shape, single=single)
+    def moments(self, past: Moments | None = None) -> Moments:
+        """Summarise the samples, and their confounds as features after theirs, added to what was summarised before."""
+        add = partial(Block.add_to, shape=self.shape)
         if past is not None and isinstance(self.execution, Local):  # elsewhere every block begins at nothing
             return self.execution.folded(add, Accumulator.freeze, self.blocks, Accumulator.thaw(past))  # type: ignore[no-any-return]
         moments: Moments = self.execution.folded(add, Accumulator.freeze, self.blocks)
@@ -475,7 +472,7 @@ class Samples:
 
     def mapped_rows(self, function: Callable[[Array], Array], shape: tuple[int, ...]) -> Samples:
         """Change the rows of every block: a feature map."""
-        return replace(self.mapped(lambda block: replace(block, X=function(block.X))), shape=shape)
+        return replace(self.mapped_blocks(lambda block: replace(block, X=function(block.X))), shape=shape)
 
 
 def _frozen(folds: list[Accumulator]) -> tuple[Moments, ...]:

@@ -25,7 +25,7 @@ from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
 from tracelearn.estimators.base import TraceNormModel
 from tracelearn.fitting import ZeroWeightsWarning
 from tracelearn.losses import Loss, Multinomial
-from tracelearn.problems.batch import choose_form
+from tracelearn.problems.forms import choose_form
 from tracelearn.samples.checks import learning
 from tracelearn.samples.samples import Samples, as_raw
 from tracelearn.samples.scikit_learn import (
@@ -181,7 +181,7 @@ class SelectionCV(FoundModel, CallbackSupportMixin):
         if self.scoring is None and auto and samples.in_memory:
             repeats = int(np.clip(round(_HELD_OUT / len(labels)), 1, _MOST_REPEATS))
         folds = folds_of(self.cv, labels, weight, metadata, classifier=self._classifier, repeats=repeats)
-        model._report(": ".join(choose_form(samples, loss)))
+        model._report(choose_form(samples, loss).reason)
         progress = Progress(until, model._report if self.verbose else None, self)
         judge = Judge(self.scoring, model, loss, labels, weight)
         once = folds if repeats == 1 else Folds(folds.splits[: folds.count // repeats], folds.n)
@@ -343,7 +343,7 @@ def _for_softmax(samples: Samples) -> Samples:
     """Code several classes as zeros and ones, from -1 and 1."""
     if samples.n_targets == 1:
         return samples
-    return samples.mapped(lambda block: replace(block, Y=0.5 * (block.Y + 1.0)))
+    return samples.mapped_blocks(lambda block: replace(block, Y=0.5 * (block.Y + 1.0)))
 
 
 class TensorRegressor(MultiOutputMixin, RegressorMixin, SelectionCV):

@@ -17,12 +17,14 @@ from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, Str
 from sklearn.utils.multiclass import type_of_target
 
 from tracelearn.arrays.array_api import Array, array_namespace, is_on_gpu, is_sparse, move_to, to_numpy
+from tracelearn.arrays.span import Span
 from tracelearn.confounds import Regression
 from tracelearn.errors import warn
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
-from tracelearn.problems.batch import Form, choose_form, datafit, origin_of, variances_about
-from tracelearn.problems.datafits import Distinct, Span, Squares
+from tracelearn.problems.basis import origin_of, variances_about
+from tracelearn.problems.forms import BasisForm, choose_form
+from tracelearn.problems.squares import Squares
 from tracelearn.samples.samples import Samples
 
 __all__ = ["Design", "Folds", "Held", "Principal", "corrected_error", "folds_of", "found_classes"]
@@ -310,16 +312,12 @@ class Design:
         # In memory with every number looked at, in the precision that solvers work in.
         samples = samples.checked() if samples.in_memory else samples
         span: Any = None
-        if form.name in ("moments", "basis") and samples.rows is not None:
-            origin = origin_of(samples, fit_intercept=fit_intercept)
+        if not form.reads_samples_again and samples.rows is not None and n < p:
             # Each fold is decomposed, so a basis is for all that are fewer than features.
-            distinct = Distinct.of(samples.rows, origin) if form.name == "moments" else None
-            if distinct is not None and len(distinct.kept) <= n:
-                span, form = distinct, Form("basis", f"{len(distinct.kept)} of {p} features differ")
-            elif n < p:
-                span, form = Span.of(samples.rows, origin), Form("basis", f"{n} samples are fewer than {p} features")
+            origin = origin_of(samples, fit_intercept=fit_intercept)
+            span, form = Span.of(samples.rows, origin), BasisForm(f"{n} samples are fewer than {p} features")
         self.form, self.span, self.samples = form, span, samples
-        self.is_square = form.name in ("moments", "basis")  # squares of which the moments are known
+        self.is_square = not form.reads_samples_again  # squares of which the moments are known
         self.shape = (K, *samples.shape) if joint else samples.shape  # of one weight tensor
         self.reduced = samples  # by their coordinates in what they span, where that is a basis
         if span is not None:
@@ -338,7 +336,7 @@ class Design:
         """List what each fold holds out, and its weight: in memory, else as moments, or as samples where they are."""
         samples, folds, found = self.reduced, self.folds, list[Any]()
         regressions = self.regressions if samples.n_confounds else [None] * folds.count
-        if self.form.name == "moments" and not samples.in_memory:
+        if self.form.uses_moments and not samples.in_memory:
             for part, own in zip(self.moments.held, regressions, strict=True):
                 found.append(part if own is None else own.residual_moments(part))
         elif not samples.in_memory:
@@ -412,9 +410,9 @@ class Design:
         samples, found = samples.checked(), []
         options: dict[str, Any] = {"ridge": 0.0, "joint": self.joint, "fit_intercept": self.fit_intercept}
         for mask, own in zip(self.folds.masks[0], self.regressions, strict=True):
-            found.append(datafit(samples.take(mask).residual(own), self.loss, self.form, **options))
+            found.append(self.form.data_fit(samples.take(mask).residual(own), self.loss, **options))
         regression = samples.regression(centre=self.fit_intercept) if samples.n_confounds else None
-        return found, datafit(samples.residual(regression), self.loss, self.form, **options)
+        return found, self.form.data_fit(samples.residual(regression), self.loss, **options)
 
     def statistics(self, held: Any, W: Array, b: Array, centre: Array) -> tuple[Array | None, Array, Array]:
         """Score what G folds hold out by rows of coordinates W (G, R, r) and intercepts b (G, R).

@@ -10,7 +10,8 @@ import numpy as np
 from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.estimators import TraceNormRegressor
 from tracelearn.estimators.base import TraceNormModel
-from tracelearn.problems.batch import alpha_max, choose_form, datafit
+from tracelearn.problems.forms import choose_form
+from tracelearn.problems.problem import alpha_max
 from tracelearn.samples.samples import as_raw
 from tracelearn.search.search import read_alphas
 
@@ -74,10 +75,10 @@ def trace_norm_path(
     K = samples.n_targets
     loss = model._loss(K)
     form = choose_form(samples, loss)
-    samples = samples if form.name == "moments" and not model.scaling else samples.checked()
+    samples = samples if form.uses_moments and not model.scaling else samples.checked()
     scales = samples.mode_scales() if model.scaling else None
     options = {"ridge": model.ridge, "joint": model.target_mode, "fit_intercept": model.fit_intercept, "spectral": True}
-    fit = datafit(samples.rescaled(scales), loss, form, **options)
+    fit = form.data_fit(samples.rescaled(scales), loss, **options)
     problems, solver = model._stated(fit, K)
     xp, found, points = array_namespace(problems.scale), None, []
     top = float(xp.max(alpha_max(fit, problems.penalty, problems.shape))) or 1.0

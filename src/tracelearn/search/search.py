@@ -17,12 +17,12 @@ from array_api_compat import device
 from joblib import Parallel, delayed
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_on_gpu, move_to, to_numpy
-from tracelearn.arrays.linalg import conjugate_gradients, replayed
+from tracelearn.arrays.linalg import conjugate_gradients
 from tracelearn.estimators.scores import r_squared
 from tracelearn.losses import Loss, softmax
 from tracelearn.penalties import Nuclear, Overlap, as_penalty, is_overlapped
-from tracelearn.problems.batch import Problems, Solution, alpha_max
-from tracelearn.problems.datafits import Squares
+from tracelearn.problems.problem import Problems, Solution, alpha_max
+from tracelearn.problems.squares import Squares
 from tracelearn.search.folds import Design, Held, corrected_error, found_classes
 from tracelearn.search.scorers import scored, with_scores
 from tracelearn.solvers import SOLVERS
@@ -610,7 +610,8 @@ def factors(held: ClassScores, shares: Array | None = None) -> Array:
     log = step = xp.zeros_like(shares[:, 0])
     every = _FEW if is_on_gpu(log) else 1
     for _ in range(0, _STEPS, every):
-        step, log = replayed(log, _factor_step, z, true, shares, step, log, carried=2, count=every)
+        for _ in range(every):
+            step, log = _factor_step(z, true, shares, step, log)
         if bool(xp.all(xp.abs(step) < 1e-6)):
             break
     return xp.exp(log)
@@ -710,13 +711,13 @@ def softmax_regression(
     for ridge in ridges:
         pull = xp.reshape(2.0 * ridge + none, (B, 1, 1)) * inside
         fit = _Softmax(rows, given, xp.matrix_transpose(Y), shares[:, None, :], pull)
-        value, P, force, diagonal, weights = replayed(D, _evaluated, fit, D)
+        value, P, force, diagonal, weights = _evaluated(fit, D)
         for _ in range(_STEPS):  # of Newton's method; a step is halved until the objective falls
             apply = partial(_curved, fit, P, weights)
             turn = conjugate_gradients(apply, force, none, diagonal, tol=0.25, look_every=look_every)
             step, fall = xp.reshape(turn, D.shape), 0.5 * xp.sum(force * turn, axis=1)
             for _ in range(_STEPS):
-                after, P, force, diagonal, weights = replayed(D, _evaluated, fit, D + step)
+                after, P, force, diagonal, weights = _evaluated(fit, D + step)
                 rises = after > value + 1e-14
                 if not bool(xp.any(rises)):
                     break

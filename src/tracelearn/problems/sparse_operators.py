@@ -14,8 +14,7 @@ import numpy as np
 
 from tracelearn.arrays.array_api import Array
 from tracelearn.arrays.linalg import conjugate_gradients, positive_part, scaled_rows, squared
-from tracelearn.problems.datafits import Gram
-from tracelearn.problems.operators import Diagonal, Rows, largest_eigenvalue
+from tracelearn.problems.operators import Diagonal, Gram, Rows, largest_eigenvalue
 
 __all__ = ["FEW", "SparseGram"]
 
@@ -81,15 +80,16 @@ class SparseGram:
         if not np.any(self.mean):
             return plain
         # Sherman and Morrison: what is left of the rank-one correction is never below shift over shift plus |v|^2.
+        shift = shift[:1] if self.shares_shift else shift
         v = math.sqrt(float(np.sum(self.weight))) * np.tile(self.mean, (shift.shape[0], 1))
         image = plain(v)
-        left = 1.0 - np.sum(v * image, axis=1)
+        remaining = 1.0 - np.sum(v * image, axis=1)
         least = shift / (shift + np.sum(v * v, axis=1))
-        image = image / np.maximum(left, least)[:, None]
+        image = image / np.maximum(remaining, least)[:, None]
 
         def solve(rows: Array) -> Array:
-            found = plain(rows)
-            return found + np.sum(v * found, axis=1, keepdims=True) * image
+            solution = plain(rows)
+            return solution + np.sum(v * solution, axis=1, keepdims=True) * image
 
         return solve
 
@@ -117,8 +117,8 @@ class _Kernel:
 
     def solver(self, shift: Array) -> Rows:
         """Return the solve ``(r - A' (A A' + s)^-1 A r) / s``."""
-        A, inner = self._rows, self._gram.solver(shift)
-        return lambda rows: (rows - (A.T @ inner((A @ rows.T).T).T).T) / shift[:, None]
+        A, inner, level = self._rows, self._gram.solver(shift), float(shift[0])
+        return lambda rows: (rows - (A.T @ inner((A @ rows.T).T).T).T) / level
 
 
 class _Iterations:
