@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from typing import Any, Self
 
@@ -149,7 +149,7 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
             modes = earlier.modes_
         source = None if self.learns_in_one_pass else as_source(X, None, sample_weight)
         if source is None or source.repeatable:
-            blocks = [(X, sample_weight)]
+            blocks: Iterable[tuple[Any, Any]] = [(X, sample_weight)]
         else:
             blocks = ((block, weight) for block, _, weight in source.batches())
         for block, weight in blocks:

@@ -58,9 +58,6 @@ class Logarithm(OneToOneFeatureMixin, TensorTransformer):
         "tensor_shape": ["array-like", None],
     }
 
-    mean_: Array
-    var_: Array
-
     def __init__(self, *, tensor_shape: Any = None) -> None:
         self.tensor_shape = tensor_shape
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
@@ -171,8 +173,12 @@ class Similarities(TensorTransformer):
 
     def numbers_per_sample(self, shape: tuple[int, ...]) -> int:
         """Count the entries before, inside and after."""
-        entries = 0 if self.transformer is None else self.transformer.numbers_per_sample(shape)
-        return math.prod(shape) + self.n_landmarks + entries
+        return self._numbers_with(self.transformers_, shape)
+
+    def _numbers_with(self, transformers: Sequence[TensorTransformer], shape: tuple[int, ...]) -> int:
+        """Count the numbers of one sample, given the fitted transformer inside."""
+        inside = sum(view.numbers_per_sample(shape) for view in transformers)
+        return math.prod(shape) + self.n_landmarks + inside
 
     # --- learning ----------------------------------------------------------------------------------------------------
 
@@ -185,7 +191,7 @@ class Similarities(TensorTransformer):
             transformers = [unfitted.set_output(transform="default").fit_samples(samples)]
         else:
             transformers = []
-        summary = samples.total(self.summarise_tensors, self.numbers_per_sample)
+        summary = samples.total(self.summarise_tensors, functools.partial(self._numbers_with, transformers))
         if earlier is not None:
             summary = earlier.past_summary() + summary
         return {

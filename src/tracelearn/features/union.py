@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any, Self
@@ -164,7 +165,7 @@ class Views(TensorTransformer, BaseComposition):  # type: ignore[misc]
         def summarise_views(T: Array, weight: Array) -> Summary:
             return summarise(_flat(T, transformers), weight, squares)
 
-        summary = samples.total(summarise_views, self.numbers_per_sample)
+        summary = samples.total(summarise_views, functools.partial(_numbers_of, transformers))
         if earlier is not None:
             summary = earlier.past_summary() + summary
         return {
@@ -243,7 +244,7 @@ class Views(TensorTransformer, BaseComposition):  # type: ignore[misc]
 
     def numbers_per_sample(self, shape: tuple[int, ...]) -> int:
         """Count the numbers of all views."""
-        return sum(math.prod(shape) if view is None else view.numbers_per_sample(shape) for _, view in self.views)
+        return _numbers_of(self.transformers_, shape)
 
     def named_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
         """List the views."""
@@ -265,6 +266,11 @@ class Views(TensorTransformer, BaseComposition):  # type: ignore[misc]
 def _identity() -> TensorStandardScaler:
     """Make the view of the sample itself."""
     return TensorStandardScaler(with_mean=False, with_std=False)
+
+
+def _numbers_of(transformers: Sequence[TensorTransformer], shape: tuple[int, ...]) -> int:
+    """Count the numbers of one sample in all views."""
+    return sum(view.numbers_per_sample(shape) for view in transformers)
 
 
 def _flat(T: Array, transformers: Sequence[TensorTransformer]) -> Array:
