@@ -125,10 +125,11 @@ def _precision(dtype: Any) -> str | None:
 
 def _build(onnx: Any, views: Sequence[Any], model: Any, precision: str | None) -> Any:
     """Write the text of a graph, have it read, put the nodes of transformers before it, and let ONNX check all."""
+    transformed, before = _transformed(views)
     intercept = np.atleast_1d(to_numpy(model.intercept_))
     coef = to_numpy(model.coef_tensor_).reshape(len(intercept), *model.sample_shape_)
     precision = precision or coef.dtype.name
-    sample_shape = views[0].sample_shape_ if views else model.sample_shape_
+    sample_shape = model.sample_shape_ if not views else views[0].sample_shape_
     if getattr(model, "_class_map", None) is not None:  # linear in the scores, and so in samples
         shown = to_numpy(model._class_map)
         coef, intercept = np.tensordot(shown[:-1].T, coef, 1), intercept @ shown[:-1] + shown[-1]
@@ -149,7 +150,6 @@ def _build(onnx: Any, views: Sequence[Any], model: Any, precision: str | None) -
     else:
         nodes = [_SCORES, (_ONE if model._single else _SEVERAL).format("linked"), _link(model._loss())]
         outputs = [f"{kind}[n_samples{'' if model._single else f', {count}'}] prediction"]
-    transformed, before = _transformed(views, precision)
     nodes = [node.replace("(X,", f"({transformed},") for node in nodes]
     sample = ", ".join(map(str, ("n_samples", *sample_shape)))
     text = f"{type(model).__name__} ({_KINDS[precision]}[{sample}] X) => ({', '.join(outputs)}) {{ {' '.join(nodes)} }}"
@@ -175,7 +175,7 @@ def _build(onnx: Any, views: Sequence[Any], model: Any, precision: str | None) -
     return built
 
 
-def _transformed(views: Sequence[Any], precision: str) -> tuple[str, Nodes]:
+def _transformed(views: Sequence[Any]) -> tuple[str, Nodes]:
     """Make the nodes of transformers, each in double precision and rounded to that of X; return the name of the result."""
     nodes, T = Nodes(), "X"
     for view in views:

@@ -1,7 +1,8 @@
 """Transformers as nodes of ONNX graphs: one function for each class, found by the class in ``NODES_OF``.
 
 Nodes compute in double precision what ``transform_tensors`` does, from fitted attributes. ONNX has no eigenvectors: matrix
-logarithms are found by Jacobi's rotations.
+logarithms are found by Jacobi's rotations. Factors of products are written out as arrays of several numbers, since
+onnxruntime makes a single one part of the product, in single precision.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.errors import InputError
 from tracelearn.features import (
@@ -32,7 +34,7 @@ from tracelearn.optional import require
 __all__ = ["NODES_OF", "Nodes", "add_nodes"]
 
 _SWEEPS = 15  # of Jacobi's rotations at most; eight or nine are usual
-_OFF_DIAGONAL = 1e-16  # of the largest entry: matrices are diagonal then
+_OFF_DIAGONAL = 1e-15  # of the largest entry: rounding leaves no less
 
 
 class Nodes:
@@ -95,6 +97,7 @@ def add_nodes(nodes: Nodes, view: Any, T: str) -> str:
     -------
     name of the transformed tensors
     """
+    check_is_fitted(view)
     if type(view) not in NODES_OF:
         raise InputError(
             f"Expected transformers of this package, got {type(view).__name__}: a graph has no such step, so export the "
@@ -181,11 +184,11 @@ def _covariances(nodes: Nodes, view: SecondOrder, signals: str) -> str:
     means = nodes.mean(signals, [-1])
     signals = nodes.add("Sub", signals, means)
     C = nodes.add("MatMul", signals, nodes.add("Transpose", signals, perm=turned))
-    C = nodes.add("Div", C, nodes.constant(n_times))
+    C = nodes.add("Div", C, nodes.constant(np.full((c, c), n_times)))
     C = _shrunk(nodes, C, c, n_times, view.shrinkage)
     if not view.mean:
         return C
-    means = nodes.add("Mul", means, nodes.constant(view.mean_scale_))
+    means = nodes.add("Mul", means, nodes.constant(np.full((c, 1), view.mean_scale_)))
     row = nodes.add("Transpose", means, perm=turned)
     one = nodes.add("Add", nodes.mean(nodes.add("Mul", means, nodes.constant(0.0)), [-2]), nodes.constant(1.0))
     products = nodes.add("Add", C, nodes.add("MatMul", means, row))
@@ -243,8 +246,6 @@ def _rotation_loop(m: int) -> Any:
     helper, types = require("onnx.helper", "onnx"), require("onnx", "onnx").TensorProto
     nodes = Nodes("round")
     places = np.arange(m)
-    neighbour = nodes.indices(places ^ 1)
-    pair = nodes.indices(places // 2)
     evens, odds = nodes.indices(places[::2]), nodes.indices(places[1::2])
     eye, swapped_eye = nodes.constant(np.eye(m)), nodes.constant(np.eye(m)[places ^ 1])
     zero, one = nodes.constant(0.0), nodes.constant(1.0)
@@ -264,21 +265,26 @@ def _rotation_loop(m: int) -> Any:
     tangent = nodes.add("Where", rests, zero, tangent)
     cosine = nodes.add("Div", one, nodes.add("Sqrt", nodes.add("Add", one, nodes.add("Mul", tangent, tangent))))
     sine = nodes.add("Mul", tangent, cosine)
-    own_share = nodes.add("Gather", cosine, pair, axis=1)
-    other_share = nodes.add("Gather", sine, pair, axis=1)
-    other_share = nodes.add("Mul", other_share, nodes.constant(np.where(places % 2, 1.0, -1.0)))
+    # What was at place order[j] comes to place j, rotated with its neighbour.
+    order = _next_places(m)
+    pairs = nodes.indices(order // 2)
+    cosines = nodes.add("Gather", cosine, pairs, axis=1)
+    sines = nodes.add("Mul", nodes.add("Gather", sine, pairs, axis=1), nodes.constant(np.where(order % 2, 1.0, -1.0)))
+    to_itself = np.eye(m)[:, order]
+    to_neighbour = np.eye(m)[:, order ^ 1]
 
-    def rotate(matrix: str, axis: int) -> str:
-        others = nodes.add("Gather", matrix, neighbour, axis=axis)
-        along = nodes.indices([3 - axis])
-        own_factor = nodes.add("Unsqueeze", own_share, along)
-        other_factor = nodes.add("Unsqueeze", other_share, along)
-        return nodes.add("Add", nodes.add("Mul", own_factor, matrix), nodes.add("Mul", other_factor, others))
+    def rotation(axis: int) -> str:
+        """Make the rotation, whose columns are along an axis of (n, m, m): for 1 it is transposed."""
+        across = nodes.indices([3 - axis])
+        parts = [
+            nodes.add("Mul", nodes.add("Unsqueeze", factors, across), nodes.constant(mask if axis == 2 else mask.T))
+            for factors, mask in ((cosines, to_itself), (sines, to_neighbour))
+        ]
+        return nodes.add("Add", *parts)
 
-    order = nodes.indices(_next_places(m))
-    S = rotate(rotate("S", 1), 2)
-    S = nodes.add("Gather", nodes.add("Gather", S, order, axis=1), order, axis=2)
-    vectors = nodes.add("Gather", rotate("vectors", 2), order, axis=2)
+    columns = rotation(2)
+    S = nodes.add("MatMul", nodes.add("MatMul", rotation(1), "S"), columns)
+    vectors = nodes.add("MatMul", "vectors", columns)
     off_diagonal = nodes.add("Abs", nodes.add("Mul", S, nodes.constant(1.0 - np.eye(m))))
     largest = nodes.add("ReduceMax", nodes.add("Abs", S), axes=[1, 2], keepdims=0)
     excess = nodes.add(
@@ -416,7 +422,7 @@ def _similarities(nodes: Nodes, view: Similarities, T: str) -> str:
     Z = nodes.add("Flatten", T, axis=1)
     Z = nodes.add("Div", nodes.add("Sub", Z, nodes.constant(view.mean_)), nodes.constant(view.scale_))
     P = view.points_
-    products = nodes.add("Mul", nodes.constant(2.0), nodes.add("MatMul", Z, nodes.constant(P.T)))
+    products = nodes.add("MatMul", Z, nodes.constant(2.0 * P.T))
     squares = nodes.add("Add", nodes.sum(nodes.add("Mul", Z, Z), [1]), nodes.constant(np.sum(P**2, axis=1)[None]))
     squares = nodes.add("Max", nodes.add("Sub", squares, products), nodes.constant(0.0))
     squares = nodes.add("Div", squares, nodes.constant(view.width**2))
@@ -431,7 +437,7 @@ def _views(nodes: Nodes, view: Views, T: str) -> str:
     parts = []
     for inside, factor in zip(view.transformers_, view.view_factors_, strict=True):
         flat = nodes.add("Flatten", add_nodes(nodes, inside, T), axis=1)
-        parts.append(nodes.add("Mul", flat, nodes.constant(factor)))
+        parts.append(nodes.add("Mul", flat, nodes.constant(np.full(math.prod(inside.output_shape_), factor))))
     return nodes.add("Concat", *parts, axis=1)
 
 
