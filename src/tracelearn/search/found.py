@@ -122,7 +122,7 @@ class FoundModel(NamedWeights, TensorInput):
         if isinstance(features, Views):
             parts = zip(features.split(whole), (features.view_factors_**power).tolist(), strict=True)
             return dict(zip(views, (part * factor for part, factor in parts), strict=True))
-        shape = best.sample_shape_ if features is None else features._shape_out()
+        shape = best.sample_shape_ if features is None else features.output_shape_
         return dict.fromkeys(views, array_namespace(whole).reshape(whole, (*targets, *shape)))
 
     def predict(self, X: Any, confounds: Any = None) -> Array:

@@ -10,27 +10,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import groupby, product, repeat
+from itertools import groupby, product
 from numbers import Integral
 from operator import attrgetter, itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.optimize import nnls
-from sklearn.base import clone
 
 from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
 from tracelearn.errors import warn
 from tracelearn.estimators.base import TraceNormModel
-from tracelearn.features import (
-    Convolutions,
-    Logarithm,
-    ModeWhitener,
-    SecondOrder,
-    Similarities,
-    Views,
-    find_time_axis,
-)
+from tracelearn.features import Similarities, Views, default_views, find_time_axis
+from tracelearn.features.base import TAKES_LONG
 from tracelearn.penalties import Blocks, as_penalty, is_overlapped
 from tracelearn.samples.samples import Samples
 from tracelearn.search.blocks import with_held_out_classes
@@ -64,53 +56,7 @@ __all__ = [
 
 # --- views: which there are, which suit samples, and samples as they show them -------------------------------------------
 
-# Where the level of a signal drifts, means over time would hide its covariance: they vary by at most this share of it.
-_MEAN = 0.05
-
-
-class Kind(NamedTuple):
-    """A view that searches try: how it is made, and which signals it suits."""
-
-    make: Callable[..., Any] | None  # given the mode that is time, where it needs one; None: samples as they are
-    channels: float = 0  # at most; zero: it needs no time
-    fewest: int = 1  # channels, at least
-    times: int = 0  # at least
-    samples: float = math.inf  # at most
-    over: int = -1  # samples: it takes the place of another view where they are more
-
-
-_second_order = partial(SecondOrder, standardize=True, mean=_MEAN)
-_difference = partial(_second_order, difference=True)
-_of_mean = partial(Convolutions, average=True)
-
-
-def _similar_second_order(time_axis: int) -> Similarities:
-    return Similarities(_difference(time_axis=time_axis), kernel="gaussian", standardize=False)
-
-
-# Copies of channels make matrices larger by their square. Convolutions have thousands of entries for each channel.
-VIEWS = {
-    "raw": Kind(None),
-    "log": Kind(Logarithm),
-    "whitened": Kind(partial(ModeWhitener, power=-0.25)),
-    "whitened_fully": Kind(ModeWhitener),
-    "whitened_channels": Kind(ModeWhitener, channels=math.inf, fewest=2),
-    "second_order": Kind(_second_order, channels=math.inf),
-    "second_order_difference": Kind(_difference, channels=48),
-    "second_order_two_windows": Kind(partial(_difference, windows=2), channels=48),
-    "second_order_three_windows": Kind(partial(_difference, windows=3), channels=16),
-    "second_order_lags": Kind(partial(_second_order, lags=3), channels=16),
-    "second_order_slow_lags": Kind(partial(_second_order, lags=3, lag_step=3), channels=16, times=40),
-    "convolutions": Kind(Convolutions, channels=9, samples=1500),
-    "few_convolutions": Kind(partial(Convolutions, n_entries=1344), channels=4, samples=20_000, over=1500),
-    "convolutions_of_mean": Kind(_of_mean, channels=math.inf, fewest=10, samples=1500),
-    "few_convolutions_of_mean": Kind(
-        partial(_of_mean, n_entries=1344), channels=math.inf, fewest=10, samples=20_000, over=1500
-    ),
-    "similarities": Kind(partial(Similarities, kernel="gaussian", standardize=False), samples=20_000),
-    "similarities_standardized": Kind(Similarities, samples=20_000),
-    "similarities_second_order": Kind(_similar_second_order, channels=48, samples=20_000),
-}
+VIEWS = tuple(name for name, _ in default_views(-1))
 
 # Views that compare samples with some of the training samples; a search adds them where folds confirm that they are needed.
 SIMILAR = frozenset(["similarities", "similarities_standardized", "similarities_second_order"])
@@ -120,9 +66,6 @@ _MOST_WORK = 3e11
 
 # A search that takes more multiplications than this for the samples as they are looks at some of them.
 _MOST_SEARCHED = 5e11
-
-# A mode is whitened by the eigenvectors of its covariance: not where sums and eigenvectors take more multiplications than this.
-_MOST_WHITENED = 1e11
 
 
 def possible_views(
@@ -143,22 +86,13 @@ def possible_views(
     ['whitened_fully', 'whitened_channels', 'second_order', 'convolutions_of_mean', 'similarities', 'similarities_standardized']
     """
     axis, reason = find_time_axis(shape, time_axis, modes) if len(shape) > 1 else (None, "samples have one mode")
-    size, names, left_out = math.prod(shape), list[str](), list[str]()
-    times, channels = (0, 0) if axis is None else (shape[axis], size // shape[axis])
-    whitening = n * size * sum(shape) + 10 * sum(map(pow, shape, repeat(3)))
-    for name, kind in VIEWS.items():
-        suits = kind.over < n <= kind.samples and (positive or kind.make is not Logarithm)
-        if not suits or (kind.channels and not (kind.fewest <= channels <= kind.channels and times >= kind.times)):
-            continue
-        view = kind.make(time_axis=axis) if kind.make and kind.channels else kind.make and kind.make()
-        seen = view.transformer if isinstance(view, Similarities) else view
-        takes_long = isinstance(seen, SecondOrder) and _work(n, *seen.sizes(channels)) > _MOST_WORK
-        if isinstance(view, ModeWhitener):
-            # Of one mode alone nothing would be left, fully whitened, that says which directions are noise.
-            if len(shape) < 2 or (view.power == -0.5 and size == max(shape)):
-                continue
-            takes_long = whitening > _MOST_WHITENED
-        (left_out if takes_long else names).append(name)
+    names, left_out = list[str](), list[str]()
+    for name, view in default_views(axis):
+        reason_against = "" if view is None else view.why_not(shape, n, positive)
+        if not reason_against:
+            names.append(name)
+        elif reason_against == TAKES_LONG:
+            left_out.append(name)
     return names, reason + (f"; without {', '.join(left_out)}, which would take long" if left_out else "")
 
 
@@ -197,15 +131,14 @@ def see(name: str, samples: Samples, options: Any, modes: Any = None) -> View:
             f"Expected views among {', '.join(VIEWS)}, got {name!r}: join those of one problem by +, as raw+whitened."
         )
     axis, _ = find_time_axis(samples.shape, options.time_axis, modes)
-    kind = VIEWS[name]
-    if kind.make is None:
+    features = dict(default_views(-1 if axis is None else axis))[name]
+    if features is None:
         shown = samples.rescaled(samples.checked().mode_scales()) if options.scaling else samples
         return View(shown, [samples.shape])
-    features = kind.make(time_axis=-1 if axis is None else axis) if kind.channels else kind.make()
     (block,) = samples.checked().blocks
     if isinstance(features, Similarities):  # as many entries as there are samples to compare with
         features.n_landmarks = min(features.n_landmarks, block.X.shape[0])
-    found = features._fit_checked(array_namespace(block.X).reshape(block.X, (-1, *samples.shape)), block.weight)
+    found = features.fit_tensors(array_namespace(block.X).reshape(block.X, (-1, *samples.shape)), block.weight)
     shape, windows = tuple(found.shape[1:]), getattr(features, "windows", 1)
     rows = array_namespace(found).reshape(found, (found.shape[0], -1))
     if windows > 1:
@@ -218,11 +151,11 @@ def see_together(label: str, views: list[View], samples: Samples, options: Any) 
     names, strengths = parts_of(label)
     (block,) = samples.checked().blocks
     T = array_namespace(block.X).reshape(block.X, (-1, *samples.shape))
-    known = [(view.features, view.samples.rows) for view in views]
+    pairs = [(name, view.features) for name, view in zip(names.split("+"), views, strict=True)]
+    parts = [T if view.features is None else view.samples.rows for view in views]
     blocks = [shape for view in views for shape in view.blocks]
-    pairs = [(name, own if own is None else clone(own)) for name, (own, _) in zip(names.split("+"), known, strict=True)]
-    features = Views(pairs, view_weights=strengths or None)
-    return _in_blocks(samples, features._join(T, block.weight, known), features, blocks, options)
+    features, rows = Views.from_fitted(pairs, parts, block.weight, view_weights=strengths or None)
+    return _in_blocks(samples, rows, features, blocks, options)
 
 
 def _in_blocks(samples: Samples, rows: Array, features: Any, blocks: list[tuple[int, ...]], options: Any) -> View:
