@@ -12,6 +12,7 @@ MODULES = sorted(path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*
 
 # Where third parties leave no other way.
 PRIVATE_OF_OTHERS = {
+    "errors.py": "frames, so that a warning names the line of the user",
     "samples/scikit_learn.py": "what we use of scikit-learn beyond its public names",
 }
 # Objects that are made to be written on, by the module: scikit-learn's tags, and what stands in for an estimator in its checks.

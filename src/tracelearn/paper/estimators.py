@@ -137,7 +137,8 @@ class _PaperModel(BaseEstimator):
         """Learn as ``fit`` does, and yield this model after every iteration, or every update of an online algorithm."""
         self._validate_params()
         rows, Y = self._read(X, y, reset=True)
-        self.__dict__.pop("moments_", None)
+        if hasattr(self, "moments_"):
+            del self.moments_
         return self._steps(rows, Y)
 
     def _partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
