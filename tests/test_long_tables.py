@@ -125,7 +125,11 @@ def test_what_keeps_readings_from_being_series_is_one_sentence(series, tmp_path)
             {},
             r"^Expected one reading of each sample at a time, got two of r00 at 0\.5",
         ),
-        (table, {"target": "acc_x"}, r"^Expected one value of column 'acc_x' for each sample, got several for r00"),
+        (
+            table,
+            {"target": "acc_x", "ignore": ("label", "subject")},
+            r"^Expected one value of column 'acc_x' for each sample, got several for r00",
+        ),
         (table, {"sample": "record"}, r"^Expected sample to be one of the names .*, got 'record' \(is 'rec' meant\?\)"),
         (table, {"time": None}, r"^Expected sample and time together"),
         (table, {"sample": "subject", "ignore": ()}, r"^Expected numbers in the columns .*, got text in 'rec'"),

@@ -257,5 +257,3 @@ def test_links_and_pipes_among_images_are_refused(make, pictures, tmp_path):
     make(tmp_path / "a" / "2.png")
     with pytest.raises(ValueError, match=r"^Expected only files and folders in"):
         open_source(tmp_path)
-
-
