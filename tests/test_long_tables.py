@@ -160,22 +160,24 @@ def test_readings_that_are_taken_for_samples_give_a_warning(suffix, chosen, seri
         open_source(path, target="label", sample="rec", time="t")
 
 
+SORTED = np.repeat(["a", "b", "a", "b"], 15)
+
+
 @pytest.mark.parametrize(
-    "column",
+    ("column", "y"),
     [
-        np.arange(60),
-        np.tile([1, 2, 3], 20),
-        np.repeat([1, 2] * 10, 3),
-        np.repeat(np.arange(4), 15) + (np.arange(60) > 7),
+        (np.arange(60), SORTED),
+        (np.tile([1, 2, 3], 20), SORTED),
+        (np.repeat([1, 2] * 10, 3), np.repeat(["a", "b"] * 10, 3)),
+        (np.repeat(np.arange(4), 15), np.roll(SORTED, 3)),
+        (np.ones(60, int), SORTED),
     ],
-    ids=["counts", "cycles", "comes back", "labels change within"],
+    ids=["counts", "cycles", "comes back", "labels change within", "constant"],
 )
-def test_a_column_that_names_no_recordings_gives_no_warning(column, tmp_path):
+def test_a_column_that_names_no_recordings_gives_no_warning(column, y, tmp_path):
     rng = np.random.default_rng(0)
-    y = np.repeat(["a", "b", "a", "b"], 15)
-    y[3] = "b"
     path = write(
-        pa.table({"id": column + 0, "dose": rng.normal(size=60), "age": rng.normal(size=60), "y": y}), tmp_path, "csv"
+        pa.table({"id": column, "dose": rng.normal(size=60), "age": rng.normal(size=60), "y": y}), tmp_path, "csv"
     )
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message="Expected one sample in each row")

@@ -547,7 +547,9 @@ def test_a_column_has_one_value_for_each_sample_and_blocks_have_no_columns(tmp_p
         ValueError, match=rf"^Expected one value of 'subject' for each sample, got {N} samples and {N - 1}"
     ):
         open_source(tmp_path / "d.npz").column("subject")
-    with pytest.raises(ValueError, match=r"^Expected samples from a file or a table, .* got an iterable of blocks"):
+    with pytest.raises(
+        ValueError, match=r"^Expected a file or a table, in which 'subject' can be looked up, got samples without names"
+    ):
         as_source([(X, y)]).column("subject")
 
 

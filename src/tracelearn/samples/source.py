@@ -19,7 +19,7 @@ Batch = tuple[NDArray[Any], Any, Any | None]
 
 def _no_columns(name: str) -> NDArray[Any]:
     raise InputError(
-        f"Expected samples from a file or a table, which have columns such as {name!r}, got an iterable of blocks: pass an array."
+        f"Expected a file or a table, in which {name!r} can be looked up, got samples without names: pass an array instead."
     )
 
 
