@@ -24,7 +24,8 @@ from scipy import sparse
 from tracelearn import TensorClassifier, TensorRegressor, TraceNormClassifier, TraceNormRegressor
 from tracelearn.io import open_source
 from tracelearn.io.ahead import read_ahead
-from tracelearn.io.columns import column_of_values, regroup, side_by_side
+from tracelearn.io.columns import regroup, side_by_side
+from tracelearn.io.lazy import column_of_values
 from tracelearn.samples import Source, as_source
 
 N, SHAPE = 23, (3, 2)

@@ -6,7 +6,7 @@ Blocks end at multiples of a number of rows, wherever reading starts, so that no
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Sized
-from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import prod
@@ -27,7 +27,6 @@ __all__ = [
     "Column",
     "WholeArray",
     "column_of_array",
-    "column_of_values",
     "regroup",
     "reshaped",
     "side_by_side",
@@ -114,11 +113,6 @@ class WholeArray:
 
 
 # --- from arrays ------------------------------------------------------------------------------------------------------
-
-
-def column_of_values(values: Any, name: str) -> Column:
-    """Make a column of an array that is open already: in memory, or a lazy one such as a memory map or an array of Zarr."""
-    return column_of_array(partial(nullcontext, values), name)
 
 
 def column_of_array(open_array: Callable[[], AbstractContextManager[Any]], name: str, axis: int = 0) -> Column:

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracelearn.errors import InputError, refuse
-from tracelearn.io.columns import Column, column_of_values, side_by_side
+from tracelearn.io.columns import Column, side_by_side
+from tracelearn.io.lazy import column_of_values
 from tracelearn.samples.modes import Mode
 from tracelearn.samples.source import Source
 
