@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from tracelearn.files.content import trusted_types
     from tracelearn.files.models import load, save
     from tracelearn.files.onnx import to_onnx
+    from tracelearn.io import open_source
     from tracelearn.moments import Moments
     from tracelearn.penalties import L1, GroupL2, Nuclear, tensor_trace_norm
-    from tracelearn.samples import open_source
     from tracelearn.search import TensorClassifier, TensorRegressor, trace_norm_path
     from tracelearn.streaming.run import StreamReport, stream
 
@@ -79,7 +79,7 @@ _MODULES = {
     "files.onnx": ("to_onnx",),
     "moments": ("Moments",),
     "penalties": ("GroupL2", "L1", "Nuclear", "tensor_trace_norm"),
-    "samples": ("open_source",),
+    "io": ("open_source",),
     "search": ("TensorClassifier", "TensorRegressor", "trace_norm_path"),
     "streaming.run": ("StreamReport", "stream"),
 }

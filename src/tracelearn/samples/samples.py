@@ -32,6 +32,7 @@ from tracelearn.confounds import Regression
 from tracelearn.errors import InputError
 from tracelearn.moments import Accumulator, Moments
 from tracelearn.samples.checks import check_finite, check_range, read_confounds
+from tracelearn.samples.source import as_source
 
 __all__ = ["Again", "Block", "Local", "PerBlock", "Raw", "Samples", "as_raw", "is_dask", "is_named", "unnamed"]
 
@@ -190,8 +191,6 @@ def as_raw(X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = No
             from tracelearn.samples.execution import dask_blocks  # noqa: PLC0415 - Dask is imported where it is used
 
             return dask_blocks(X, y, sample_weight)
-        from tracelearn.samples.opening import as_source  # noqa: PLC0415 - it knows all formats
-
         source = as_source(X, y, sample_weight)
         if source is not None:
             return _in_blocks(source, known)
