@@ -104,7 +104,7 @@ def make_seeds(folder):
     np.savez_compressed(folder / "deflated.npz", X=X.astype(np.float32), y=names)
     np.save(folder / "c.npy", X)
     np.save(folder / "fortran.npy", np.asfortranarray(X))
-    old = Path(__file__).parent / "golden" / "0.1.0.dev0"  # files of format 1
+    old = Path(__file__).parent / "golden" / "0.1.0"  # files of format 1
     seeds = {
         "model": [
             folder / "regressor.tracelearn",
