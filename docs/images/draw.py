@@ -43,23 +43,9 @@ def main(folder: Path = HERE) -> None:
     """Draw all pictures."""
     eeg, series, spectra = (run(page) for page in ("eeg.md", "series.md", "images_spectra.md"))
 
-    times, names = eeg["epochs"].times, eeg["names"]
-    faces = 1e6 * eeg["epochs"]["face"].get_data()
-    true = np.outer(eeg["topography"], np.exp(-(((times - 0.17) / 0.03) ** 2)))
-    figure, axes = plt.subplots(1, 3, figsize=(9.5, 2.6), sharey=True)
-    shown = (
-        (faces[0], "one epoch"),
-        (np.squeeze(eeg["model"].patterns_), "pattern found in 64 epochs"),
-        (true, "simulated signal"),
-    )
-    for ax, (values, title) in zip(axes, shown, strict=True):
-        image(ax, values, times, range(8), title=title, xlabel="time (s)")
-    axes[0].set_yticks(range(8), names)
-    figure.savefig(folder / "index.png")
-
     figure, ax = plt.subplots(figsize=(4.5, 2.6))
-    image(ax, shown[1][0], times, range(8), xlabel="time (s)")
-    ax.set_yticks(range(8), names)
+    image(ax, np.squeeze(eeg["model"].patterns_), eeg["epochs"].times, range(8), xlabel="time (s)")
+    ax.set_yticks(range(8), eeg["names"])
     figure.savefig(folder / "eeg.png")
 
     figure, ax = plt.subplots(figsize=(4.5, 2.6))
