@@ -95,9 +95,30 @@ def run_as_pasted(page, folder, monkeypatch):
     monkeypatch.chdir(folder)
     names = {}
     for language, text in blocks(page):
-        if language == "python" and not text.startswith(">>>"):
-            exec(compile(text, page, "exec"), names)
+        if language == "python":
+            examples = doctest.DocTestParser().get_examples(text)
+            source = "".join(example.source for example in examples) if examples else text
+            exec(compile(source, page, "exec"), names)
     return names
+
+
+@pytest.mark.parametrize(
+    ("page", "libraries"),
+    [
+        ("eeg.md", ["mne", "matplotlib"]),
+        ("series.md", ["pandas", "matplotlib"]),
+        ("images_spectra.md", ["matplotlib"]),
+        ("from_mne.md", ["mne", "matplotlib"]),
+        ("from_tensorly.md", ["tensorly"]),
+    ],
+)
+@pytest.mark.slow
+def test_the_blocks_of_a_page_have_their_imports_and_data(page, libraries, tmp_path, monkeypatch):
+    for library in libraries:
+        pytest.importorskip(library)
+    if "matplotlib" in libraries:
+        pytest.importorskip("matplotlib").use("agg")
+    assert run_as_pasted(page, tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("page", ["../README.md", "index.md"])
