@@ -101,7 +101,7 @@ def make_seeds(folder):
     stream([(X, y)], TraceNormRegressor(alpha=0.1), refresh_samples=60, checkpoint=folder / "run")
     np.savez(folder / "stored.npz", X=X, y=y)
     np.savez_compressed(folder / "deflated.npz", X=X.astype(np.float32), y=names)
-    old = Path(__file__).parent / "golden" / "0.1.0.dev0"  # files of format 1
+    old = Path(__file__).parent / "golden" / "0.1.0"  # files of format 1
     seeds = {
         "model": [
             folder / "regressor.tracelearn",

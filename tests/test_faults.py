@@ -207,24 +207,6 @@ def test_on_a_full_disk_the_old_file_is_intact_and_one_sentence_is_said(name, si
         assert "Traceback" not in told
 
 
-@posix
-def test_killed_reproductions_leave_whole_files_that_agree(forked, tmp_path):
-    command = ["reproduce", "--out", tmp_path / "out", "--force"]
-    for step in (1, 2, 4, 6, 18, 29, 33, 34, 37, 41, 44):
-        code, told = forked.run(command, fault=["kill", step])
-        assert code in (0, -signal.SIGKILL), told
-        results = tmp_path / "out" / "results.json"
-        found = json.loads(results.read_text()) if results.exists() else {}
-        contents_ok = {path.name for path in (tmp_path / "out").iterdir() if not path.name.startswith(".")}
-        # Figures and page come last, of results that are complete.
-        assert contents_ok <= {"results.json"} or found["complete"], contents_ok
-        for path in (tmp_path / "out").glob("*.png"):
-            assert path.read_bytes().endswith(b"IEND\xaeB`\x82")
-        page = tmp_path / "out" / "report.html"
-        assert not page.exists() or page.read_text().endswith("</html>\n")
-    assert forked.run(command)[0] == 0
-
-
 # --- Ctrl-C ---------------------------------------------------------------------------------------------------------------
 
 

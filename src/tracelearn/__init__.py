@@ -58,7 +58,7 @@ __all__ = [
     "trace_norm_path",
     "trusted_types",
 ]
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 _MODULES = {
     "estimators": ("TraceNormClassifier", "TraceNormRegressor"),

@@ -11,11 +11,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from experiments.paper.settings import OURS
 from tracelearn.paper.estimators import ALGORITHMS
-from tracelearn.paper.reproduce.settings import OURS
-from tracelearn.report.pages import power
 
-__all__ = ["PAPER_ACCURACY", "judge", "percent", "seconds_to"]
+__all__ = ["PAPER_ACCURACY", "judge", "percent", "power", "seconds_to"]
 
 PAPER_ACCURACY = 0.959
 _NEAR = 0.01  # accuracies that differ by a percentage point or less count as equal
@@ -34,6 +33,15 @@ _SINGLE_MINIBATCH = [(name, f"{name}_miniBatch") for name in ("OL_APG_ADM", "OL_
 def percent(share: float) -> str:
     """Write a share as a percentage."""
     return f"{100 * share:.1f}\N{NO-BREAK SPACE}%"
+
+
+def power(value: float) -> str:
+    """Write a number with a power of ten, as people do: 4.2 × 10⁻⁷."""
+    if value == 0.0:
+        return "0"
+    digits, exponent = f"{value:.1e}".split("e")
+    raised = "10" + str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return raised if digits == "1.0" else f"{digits.removesuffix('.0')} × {raised}"
 
 
 def _times(ratio: float) -> str:
@@ -56,19 +64,20 @@ def seconds_to(curve: dict[str, Any], level: float) -> float | None:
 
 def _ratios(results: Results, pairs: Pairs) -> dict[tuple[str, str], float]:
     """How many times as long the second of each pair took as the first, where both have learned something."""
-    curves, found = results["algorithms"], {}
+    curves = results["algorithms"]
+    ratios = {}
     beginning = curves[OURS]["mse"][0] if OURS in curves else math.inf
     for fast, slow in pairs:
         level = max((curves[name]["best_mse"] if name in curves else math.inf) for name in (fast, slow))
         if level < math.inf and level <= _LEARNED * beginning:
             first, second = (seconds_to(curves[name], level) or math.nan for name in (fast, slow))
-            found[fast, slow] = second / first
-    return found
+            ratios[fast, slow] = second / first
+    return ratios
 
 
 def _compared(ratios: dict[tuple[str, str], float]) -> str:
-    parts = [f"{slow} took {_times(ratio)} times as long as {fast}" for (fast, slow), ratio in ratios.items()]
-    return "; ".join(parts) + ", to the lowest error that both reached."
+    comparisons = [f"{slow} took {_times(ratio)} times as long as {fast}" for (fast, slow), ratio in ratios.items()]
+    return "; ".join(comparisons) + ", to the lowest error that both reached."
 
 
 def _paper_curves(results: Results) -> dict[str, Any]:
@@ -150,11 +159,11 @@ def _equal_in_the_end(results: Results) -> Measured:
 def _accuracy(results: Results) -> Measured:
     curves, ours = _paper_curves(results), results["algorithms"].get(OURS)
     reached = [name for name, curve in curves.items() if curve["best_accuracy"] >= PAPER_ACCURACY - _NEAR]
-    kept = [name for name in reached if curves[name]["final_accuracy"] >= PAPER_ACCURACY - _NEAR]
-    holds = [name in kept for name in curves]
+    stayed = [name for name in reached if curves[name]["final_accuracy"] >= PAPER_ACCURACY - _NEAR]
+    holds = [name in stayed for name in curves]
     text = (
         f"{len(reached)} of {len(curves)} came to {percent(PAPER_ACCURACY - _NEAR)} or more on the way, "
-        f"{len(kept)} of them to stay there until the time was up. "
+        f"{len(stayed)} of them to stay there until the time was up. "
     )
     if ours is not None:
         text += f"{OURS}, certified to a relative gap of {power(ours['gap'])}: {percent(ours['final_accuracy'])}."
@@ -175,10 +184,10 @@ _CLAIMS: dict[str, Callable[[Results], Measured]] = {
 
 def judge(results: Results) -> list[dict[str, str]]:
     """Compare each claim with what was measured; a verdict is ``agree``, ``partly``, ``not`` or ``open``."""
-    found = []
+    verdicts = []
     for claim, measure in _CLAIMS.items():
         text, holds = measure(results)
         verdict = "open" if not holds else "agree" if all(holds) else "partly" if any(holds) else "not"
         text = text or "Not measured in this run."
-        found.append({"claim": claim.format(**results), "measured": text, "verdict": verdict})
-    return found
+        verdicts.append({"claim": claim.format(**results), "measured": text, "verdict": verdict})
+    return verdicts

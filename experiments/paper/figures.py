@@ -6,17 +6,20 @@ grey printing. The same drawing serves a PNG and the page, where its colours fol
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tracelearn.files.models import write_atomically
-from tracelearn.optional import require
+import matplotlib
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from experiments.paper.claims import PAPER_ACCURACY
+from experiments.paper.files import write_whole
+from experiments.paper.settings import OURS
 from tracelearn.paper.estimators import ALGORITHMS
-from tracelearn.paper.reproduce.claims import PAPER_ACCURACY
-from tracelearn.paper.reproduce.settings import OURS
-from tracelearn.plotting.canvas import picture, plain
 
 __all__ = ["FIGURES", "draw", "svg"]
 
@@ -114,23 +117,24 @@ FIGURES: dict[str, tuple[Callable[[Any, Results], None], str]] = {
 def _render(kind: str, results: Results, size: tuple[float, float], ending: str, **options: Any) -> bytes:
     """Draw a figure of so many inches for a file of an ending; the options are those of matplotlib's ``savefig``."""
     (function, part), narrow = FIGURES[kind], size[0] < 5
-    with require("matplotlib", "plot").rc_context(_STYLE):
-        figure = require("matplotlib.figure", "plot").Figure(figsize=size, layout="constrained")
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=size, layout="constrained")
         axes = figure.add_subplot()
         function(axes, results)
-        plain(axes)
+        axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="y", color=COLOURS["rule"], linewidth=0.8)
         axes.set_axisbelow(True)
         handles, labels = axes.get_legend_handles_labels()
         if part == "algorithms":
-            mark = require("matplotlib.lines", "plot").Line2D
             dot = {"color": COLOURS["ink"], "marker": "o", "linestyle": "none"}
-            handles += [mark([], [], **dot, **_RING), mark([], [], **dot, markersize=5)]
+            handles += [Line2D([], [], **dot, **_RING), Line2D([], [], **dot, markersize=5)]
             labels += ["lowest error", "last point"]
         looks = {"handlelength": 2.4, "columnspacing": 1.0, "fontsize": "x-small" if narrow else "small"}
         columns = 3 if not narrow else 2 if part == "algorithms" else 1
         figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, **looks)
-        return picture(axes, ending, **options)
+        drawing = io.BytesIO()
+        figure.savefig(drawing, format=ending, **options)
+        return drawing.getvalue()
 
 
 def available(results: Results) -> list[str]:
@@ -142,7 +146,7 @@ def draw(results: Results, out: Path) -> list[Path]:
     """Draw every figure for which the results are there, as PNG; return the files."""
     files = {kind: out / f"{kind}.png" for kind in available(results)}
     for kind, file in files.items():
-        write_atomically(file, _render(kind, results, (7.6, 4.7), "png", dpi=200, facecolor="white"))
+        write_whole(file, _render(kind, results, (7.6, 4.7), "png", dpi=200, facecolor="white"))
     return list(files.values())
 
 

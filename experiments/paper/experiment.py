@@ -13,22 +13,19 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import import_module
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from experiments.paper.claims import judge
+from experiments.paper.files import write_whole
+from experiments.paper.settings import OURS, Settings
+from tracelearn import Moments, TraceNormRegressor, tensor_trace_norm
 from tracelearn.arrays.tensors import kronecker
 from tracelearn.datasets import make_rank_tensors
-from tracelearn.estimators import TraceNormRegressor
-from tracelearn.files.models import write_atomically
-from tracelearn.moments import Moments
 from tracelearn.paper.algorithms import Constants, converge
 from tracelearn.paper.estimators import ALGORITHMS, PaperRegressor
-from tracelearn.paper.reproduce.claims import judge
-from tracelearn.paper.reproduce.settings import OURS, Settings
-from tracelearn.penalties import tensor_trace_norm
 
 __all__ = ["RESULTS", "Data", "curve", "describe", "follow", "load", "make_data", "run", "save"]
 
@@ -37,18 +34,17 @@ SIZES = (1, 10, 100, 1000)  # of mini-batches
 _LAM = Constants().lam
 _BLOCK = 2_000  # tensors drawn at once: the memory of a whole draw is several times that of its result
 
-Share = Callable[[float], None]
-Progress = Callable[[str, float, float, dict[str, Any]], None]
+OnStage = Callable[[str, dict[str, Any]], None]
 
 
 def save(results: dict[str, Any], out: Path) -> None:
     """Write results.json whole or not at all, so that a reader or an interruption never finds half of it."""
-    write_atomically(out / RESULTS, (json.dumps(results, indent=1) + "\n").encode())
+    write_whole(out / RESULTS, (json.dumps(results, indent=1) + "\n").encode())
 
 
 def load(out: Path) -> dict[str, Any]:
     """Read what ``save`` wrote."""
-    return json.loads((out / RESULTS).read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+    return json.loads((out / RESULTS).read_text(encoding="utf-8"))
 
 
 def describe(settings: Settings) -> dict[str, Any]:
@@ -87,22 +83,27 @@ class Data:
         return float(np.mean(error**2)), float(np.mean(np.abs(error) < self.eta))
 
 
-def make_data(settings: Settings, on_share: Share = lambda share: None) -> Data:
+def draw_tensors(settings: Settings, n_tensors: int, stream: int) -> tuple[Any, Any]:
+    """Draw tensors and their ranks, block by block: a smaller draw is the beginning of a larger one."""
+    X = np.empty((n_tensors, *settings.shape))
+    y = np.empty(n_tensors)
+    n_blocks = math.ceil(n_tensors / _BLOCK)
+    seeds = np.random.SeedSequence((settings.seed, stream)).generate_state(n_blocks)
+    for block, seed in enumerate(seeds):
+        rows = slice(block * _BLOCK, min((block + 1) * _BLOCK, n_tensors))
+        tensors, ranks = make_rank_tensors(
+            _BLOCK, shape=settings.shape, ranks=(1, settings.max_rank), random_state=int(seed)
+        )
+        X[rows] = tensors[: rows.stop - rows.start]
+        y[rows] = ranks[: rows.stop - rows.start]
+    return X, y
+
+
+def make_data(settings: Settings) -> Data:
     """Draw the training and the test tensors, from two independent streams of the seed."""
-    arrays: list[Any] = []
-    drawn, total = 0, settings.n_train + settings.n_test
-    options: dict[str, Any] = {"shape": settings.shape, "ranks": (1, settings.max_rank)}
-    for stream, n in enumerate((settings.n_train, settings.n_test)):
-        X, y = np.empty((n, *settings.shape)), np.empty(n)
-        # A seed for each block and stream: a smaller draw is then the beginning of a larger one.
-        seeds = np.random.SeedSequence((settings.seed, stream)).generate_state(-(-n // _BLOCK))
-        for start, seed in zip(range(0, n, _BLOCK), seeds, strict=True):
-            tensors, ranks = make_rank_tensors(_BLOCK, random_state=int(seed), **options)
-            X[start : start + _BLOCK], y[start : start + _BLOCK] = tensors[: n - start], ranks[: n - start]
-            drawn += min(_BLOCK, n - start)
-            on_share(drawn / total)
-        arrays += [X, y]
-    return Data(settings.eta, *arrays)
+    X, y = draw_tensors(settings, settings.n_train, stream=0)
+    X_test, y_test = draw_tensors(settings, settings.n_test, stream=1)
+    return Data(settings.eta, X, y, X_test, y_test)
 
 
 def curve(points: list[tuple[Any, ...]], *, converged: bool, diverged: bool = False) -> dict[str, Any]:
@@ -126,7 +127,6 @@ def follow(
     *,
     budget: float,
     points_per_decade: int,
-    on_time: Share = lambda seconds: None,
 ) -> dict[str, Any]:
     """Let an algorithm learn for ``budget`` seconds and score it at geometrically spaced times.
 
@@ -151,7 +151,6 @@ def follow(
             steps += 1
             if clock >= due:
                 diverged, scored, due = overflows(), steps, clock * 10.0 ** (1.0 / points_per_decade)
-            on_time(clock)
             if clock >= budget or diverged:
                 break
             start = time.perf_counter()
@@ -162,25 +161,23 @@ def follow(
     return curve(points, converged=model.converged_ and not diverged, diverged=diverged)
 
 
-def _ours(data: Data, settings: Settings, results: dict[str, Any], on_share: Share) -> dict[str, Any]:
+def _learn_ours(data: Data, settings: Settings) -> dict[str, Any]:
     """Learn from the whole training set: moments once, then ADMM to the duality gap."""
-    n, clock = settings.n_train, 0.0
-    points: list[tuple[Any, ...]] = []
-    # A penalty that leaves nothing but the mean rank: the time of this step is that of the moments.
-    model, more = TraceNormRegressor(alpha=1e100, tol=settings.tol), Moments.zero(data.X[0].size)
-    steps: list[Callable[[], Any]] = [
-        lambda: model.partial_fit(data.X, data.y),
-        lambda: model.set_params(alpha=_LAM / n).merge(more),
-    ]
-    for step in steps:
-        start = time.perf_counter()
-        with warnings.catch_warnings(action="ignore"):  # that all weights are zero, as they should be at first
-            step()
-        clock += time.perf_counter() - start
-        points.append((clock, n, model.n_iter_, *data.score(model.coef_, model.intercept_)))
-    found = curve(points, converged=model.dual_gap_ <= settings.tol)
-    results["algorithms"][OURS] = {**found, "gap": float(model.dual_gap_), "seconds_moments": points[0][0]}
-    return found
+    # With so strong a penalty all weights are zero, and the time of this step is that of the moments.
+    model = TraceNormRegressor(alpha=1e100, tol=settings.tol)
+    start = time.perf_counter()
+    with warnings.catch_warnings(action="ignore"):  # about weights that are all zero
+        model.partial_fit(data.X, data.y)
+    seconds_moments = time.perf_counter() - start
+    points = [(seconds_moments, settings.n_train, model.n_iter_, *data.score(model.coef_, model.intercept_))]
+
+    model.set_params(alpha=_LAM / settings.n_train)
+    start = time.perf_counter()
+    model.merge(Moments.zero(data.X[0].size))  # solves again, with the moments that are there
+    seconds = seconds_moments + time.perf_counter() - start
+    points.append((seconds, settings.n_train, model.n_iter_, *data.score(model.coef_, model.intercept_)))
+    summary = curve(points, converged=model.dual_gap_ <= settings.tol)
+    return {**summary, "gap": float(model.dual_gap_), "seconds_moments": seconds_moments}
 
 
 def _objective(data: Data, n: int, W: Any, b: float) -> tuple[float, float]:
@@ -189,22 +186,32 @@ def _objective(data: Data, n: int, W: Any, b: float) -> tuple[float, float]:
     return mse + _LAM / n * tensor_trace_norm(W), mse
 
 
-def _optimum(data: Data, settings: Settings, results: dict[str, Any], on_share: Share) -> dict[str, Any]:
-    """Solve the batch problem exactly: what its optimum scores, and the constants of its curvature."""
-    n, start = settings.n_batch, time.perf_counter()
+def _solve_batch_problem(data: Data, settings: Settings) -> dict[str, Any]:
+    """Solve the batch problem exactly, and score its optimum."""
+    n = settings.n_batch
+    start = time.perf_counter()
     model = TraceNormRegressor(alpha=_LAM / n, tol=1e-10).fit(data.X[:n], data.y[:n])
     seconds = time.perf_counter() - start
     mse, accuracy = data.score(model.coef_, model.intercept_)
     objective, train_mse = _objective(data, n, model.coef_, model.intercept_)
-    found = {"mse": mse, "accuracy": accuracy, "objective": objective, "gap": float(model.dual_gap_)}
-    results["batch_optimum"] = {**found, "seconds": seconds, "train_mse": train_mse}
-    moments = Moments.of(data.X[:n], data.y[:n])
-    results["lipschitz"] = {
+    return {
+        "mse": mse,
+        "accuracy": accuracy,
+        "objective": objective,
+        "gap": float(model.dual_gap_),
+        "seconds": seconds,
+        "train_mse": train_mse,
+    }
+
+
+def _lipschitz_constants(data: Data, settings: Settings) -> dict[str, float]:
+    """Compare the paper's bound of the curvature with the smallest valid ones, without and with centring."""
+    moments = Moments.of(data.X[: settings.n_batch], data.y[: settings.n_batch])
+    return {
         "paper": moments.paper_lipschitz,
         "tight": 2.0 * float(np.linalg.eigvalsh(moments.second_moment)[-1]),
         "tight_centred": 2.0 * float(np.linalg.eigvalsh(moments.gram)[-1]),
     }
-    return found
 
 
 def _batches(data: Data, settings: Settings, size: int) -> Iterator[tuple[Any, Any]]:
@@ -225,26 +232,27 @@ def _models(model: PaperRegressor, data: Data, settings: Settings) -> Iterator[P
             yield model.partial_fit(X, y)
 
 
-def _paper(name: str, data: Data, settings: Settings, results: dict[str, Any], on_share: Share) -> dict[str, Any]:
+def _learn_as_the_paper(name: str, data: Data, settings: Settings, optimum: dict[str, Any]) -> dict[str, Any]:
     """Let one of the paper's algorithms learn until the time is up."""
-    model, is_batch = PaperRegressor(name, max_iter=sys.maxsize), ALGORITHMS[name].feed == "batch"
+    is_batch = ALGORITHMS[name].feed == "batch"
+    model = PaperRegressor(name, max_iter=sys.maxsize)
     if not is_batch:
-        # The first samples have an L far below beta, where a proximal point takes a hundred iterations and gains nothing.
-        limits = {"max_iter": settings.max_iter_per_update, "inner_iter": settings.inner_iter_per_update}
-        model.set_params(batch_size=settings.batch_size, **limits)
-    found = follow(
+        # The first samples have an L far below beta: a proximal point takes a hundred iterations and gains nothing.
+        model.set_params(
+            batch_size=settings.batch_size,
+            max_iter=settings.max_iter_per_update,
+            inner_iter=settings.inner_iter_per_update,
+        )
+    summary = follow(
         _models(model, data, settings),
         data.score,
         budget=settings.budget,
         points_per_decade=settings.points_per_decade,
-        on_time=lambda seconds: on_share(seconds / settings.budget),
     )
     if is_batch:
         objective, _ = _objective(data, settings.n_batch, model.coef_, model.intercept_)
-        found["excess_objective"] = objective / results["batch_optimum"]["objective"] - 1.0
-    ours = results["algorithms"].pop(OURS)  # ours stays the last
-    results["algorithms"].update({name: found, OURS: ours})
-    return found
+        summary["excess_objective"] = objective / optimum["objective"] - 1.0
+    return summary
 
 
 def _timed(action: Callable[[Any], object], arguments: Iterable[Any], limit: float) -> tuple[float, int]:
@@ -259,7 +267,7 @@ def _timed(action: Callable[[Any], object], arguments: Iterable[Any], limit: flo
     return float(np.median(times)), len(times)
 
 
-def _minibatch(data: Data, settings: Settings, results: dict[str, Any], on_share: Share) -> dict[str, Any]:
+def _study_minibatches(data: Data, settings: Settings) -> dict[str, Any]:
     """Compare mini-batches of growing size, with Kronecker products and with BLAS.
 
     The paper sums Kronecker squares sample by sample (Eq. 28), finds that larger mini-batches are slower, and predicts a
@@ -275,7 +283,7 @@ def _minibatch(data: Data, settings: Settings, results: dict[str, Any], on_share
     sizes = [size for size in SIZES if size <= settings.n_train]
     limit = settings.study_seconds / (3 * len(sizes))
     rows: list[dict[str, float]] = []
-    for k, size in enumerate(sizes):
+    for size in sizes:
         batch = data.X[:size], data.y[:size]
         kron, timed = _timed(lambda x: np.add(total, kronecker(x, x), out=total), data.X[: max(size, 20)], limit)
         blas = _timed(lambda xy: past.updated(*xy), [batch] * 50, limit)[0] / size
@@ -292,49 +300,41 @@ def _minibatch(data: Data, settings: Settings, results: dict[str, Any], on_share
         rows.append(row)
         for kind in ("kronecker", "blas"):
             row[f"{kind}_speedup"] = row[f"{kind}_samples_per_second"] / rows[0][f"{kind}_samples_per_second"]
-        on_share((k + 1) / len(sizes))
-    results["minibatch"] = {"rows": rows}
-    return {}
+    return {"rows": rows}
 
 
-def run(
-    settings: Settings, out: Path, on_progress: Progress = lambda stage, done, total, outcome: None
-) -> dict[str, Any]:
+def run(settings: Settings, out: Path, on_stage: OnStage = lambda stage, outcome: None) -> dict[str, Any]:
     """Run the whole experiment and return its results, which are also in ``out / "results.json"``.
 
     The file is written anew after every algorithm: an interruption loses only the algorithm that was running.
-    ``on_progress`` is given the stage, the seconds that are over and those of all stages, as expected, and what came out of a
-    stage that has ended.
+    ``on_stage`` is given each stage that has ended, and its outcome.
     """
     results = describe(settings)
-    works: dict[str, Callable[..., dict[str, Any]]] = {
-        OURS: _ours,
-        "optimum": _optimum,
-        **{name: partial(_paper, name) for name in ALGORITHMS},
-        "minibatch": _minibatch,
-    }
-    # Seconds for tensors and moments are rough, for two cores: they only steer the estimate of the time left.
-    seconds = dict.fromkeys(("data", *works), settings.budget) | {
-        "data": 6e-5 * (settings.n_train + settings.n_test),
-        OURS: 3e-5 * settings.n_train,
-        "optimum": 1.0,
-        "minibatch": settings.study_seconds,
-    }
-    begins = dict(zip(seconds, accumulate(seconds.values(), initial=0.0), strict=False))
 
-    def tell(stage: str, share: float, outcome: dict[str, Any] | None = None) -> None:
-        on_progress(stage, begins[stage] + min(share, 1.0) * seconds[stage], sum(seconds.values()), outcome or {})
+    def finish(stage: str, outcome: dict[str, Any]) -> None:
+        results["claims"] = judge(results)
+        save(results, out)
+        on_stage(stage, outcome)
 
     out.mkdir(parents=True, exist_ok=True)
     save(results, out)
-    tell("data", 0.0)
-    data = make_data(settings, partial(tell, "data"))
-    for stage, work in works.items():
-        tell(stage, 0.0)
-        outcome = work(data, settings, results, partial(tell, stage))
-        results["claims"] = judge(results)
-        save(results, out)
-        tell(stage, 1.0, outcome)
+    data = make_data(settings)
+    ours = _learn_ours(data, settings)
+    results["algorithms"] = {OURS: ours}
+    finish(OURS, ours)
+
+    optimum = _solve_batch_problem(data, settings)
+    results["batch_optimum"] = optimum
+    results["lipschitz"] = _lipschitz_constants(data, settings)
+    finish("exact optimum of the batch problem", {})
+
+    paper_curves: dict[str, Any] = {}
+    for name in ALGORITHMS:
+        paper_curves[name] = _learn_as_the_paper(name, data, settings, optimum)
+        results["algorithms"] = {**paper_curves, OURS: ours}  # tables and legends end with ours
+        finish(name, paper_curves[name])
+
+    results["minibatch"] = _study_minibatches(data, settings)
     results["complete"] = True
-    save(results, out)
+    finish("mini-batches", {})
     return results
