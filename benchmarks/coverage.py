@@ -18,7 +18,7 @@ from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
 from tracelearn import TraceNormClassifier, TraceNormRegressor
-from tracelearn.estimators.base import ZeroWeightsWarning
+from tracelearn.fitting import ZeroWeightsWarning
 from tracelearn.inference import bootstrap
 
 LEVEL = 0.9

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracelearn import Moments, TensorClassifier, TensorRegressor, TraceNormClassifier, TraceNormRegressor
-from tracelearn.estimators.classes import recode, union
+from tracelearn.samples.targets import recode, union
 from tracelearn.losses import n_columns
 
 SHAPE = (3, 2, 2)

@@ -27,7 +27,7 @@ from tracelearn import (
     trace_norm_path,
 )
 from tracelearn.datasets import make_low_rank_regression
-from tracelearn.estimators.base import ZeroWeightsWarning, gap_curve
+from tracelearn.fitting import ZeroWeightsWarning
 from tracelearn.plotting import (
     ConvergenceDisplay,
     ModeFactorsDisplay,

@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
-from sklearn.utils import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, move_to, to_numpy, widest
+from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, move_to, to_numpy
 from tracelearn.errors import InputError
-from tracelearn.estimators.base import Survey
-from tracelearn.estimators.classes import labels_of, recode, union
+from tracelearn.estimators.base import settings_of
 from tracelearn.estimators.online import OnlineModel, has_moments
 from tracelearn.estimators.scores import accuracy
-from tracelearn.losses import n_columns
-from tracelearn.moments import Moments
-from tracelearn.samples.checks import learning, read_labels, read_samples, read_weights
-from tracelearn.samples.samples import Block, LabelCount, Raw, label_counts, unnamed
+from tracelearn.fitting import loss_named
+from tracelearn.losses import Loss
+from tracelearn.samples.checks import learning, read_weights
+from tracelearn.samples.samples import unnamed
 from tracelearn.samples.scikit_learn import StrOptions
+from tracelearn.samples.targets import labels_of
 
 __all__ = ["TraceNormClassifier"]
 
 
 def _has_probabilities(estimator: Any) -> bool:
-    if not estimator._loss().has_probabilities:
+    if not loss_named(estimator.loss, for_classes=True).has_probabilities:
         raise AttributeError(
-            f"Expected loss='log_loss' for probabilities, got {estimator.loss!r}: use it, TensorClassifier or "
-            "CalibratedClassifierCV."
+            f"probability estimates are not available for loss={estimator.loss!r}: use loss='log_loss', TensorClassifier, or "
+            "CalibratedClassifierCV"
         )
     return True
 
@@ -71,11 +72,10 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
         The intercept is never penalised.
     tensor_shape : sequence of ints, default=None
         The shape of a sample if X is flat, of shape (n_samples, n_features).
-    solver : {"auto", "admm", "newton", "nystrom", "subspaces", "apg-adm", "apg-dr"} or function, default="auto"
+    solver : {"auto", "admm", "newton", "apg", "subspaces"} or function, default="auto"
         "auto" is "admm" for the squared loss, "newton" for the others, and "subspaces" where square matrices do not fit in
-        memory: few passes over the samples for weights of low rank. "nystrom" keeps a summary of low rank of the samples
-        instead, for the squared loss. The last two are the paper's accelerated
-        proximal gradient with an inner loop by the alternating direction method or by Douglas-Rachford splitting.
+        memory: few passes over the samples for weights of low rank. "apg" is accelerated proximal gradient, the paper's method
+        with a tight step.
     tol : float, default=1e-6
         Relative duality gap to reach.
     max_iter : int, default=1000
@@ -83,7 +83,7 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
         Start from the solution of the last fit.
     keep_moments : bool, default=False
         Whether ``fit`` keeps ``moments_``, p by p numbers, with which the model can continue to learn, merge and forget.
-        ``partial_fit`` always keeps them.
+        ``partial_fit`` always keeps them. Squared loss only.
     forgetting : float in (0, 1], default=1.0
         The factor by which each call of ``partial_fit`` multiplies the weight of all earlier samples.
     verbose : int, default=0
@@ -118,8 +118,7 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
         If ``fit`` had confounds, their weights in a score: those of ``coef_`` times the learned regression. Scores are linear
         in a sample and its confounds.
     moments_ : Moments
-        Sufficient statistics of the samples, if they are kept (squared loss, unless n_samples is far below n_features);
-        confounds are features after those of the samples.
+        Sufficient statistics of the samples, if they are kept; confounds are features after those of the samples.
     sample_shape_ : tuple of ints
     modes_ : tuple of Mode
         Names, coordinates and units of the modes of a sample, if xarray, pandas or MNE provided them.
@@ -187,104 +186,6 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
         self.class_weight = class_weight
 
     classes_: Array
-    _learns_classes = True
-    _class_map: Array | None = None  # between the scores of all classes, where a search has found that it helps
-
-    def _block(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        *,
-        reset: bool,
-        classes: Any = None,
-        grow: bool = False,
-        part: bool = False,
-        **known: Any,
-    ) -> tuple[Block, tuple[int, ...]]:
-        rows, shape = read_samples(self, X, reset=reset, any_library=True, finite=False)
-        y, labels = read_labels(y, rows, classes, least=1 if grow else 2)
-        if grow and classes is None and not reset:
-            labels = move_to(union(self.classes_, labels), labels)
-        self.classes_ = labels
-        weight = read_weights(sample_weight, rows, part=part)
-        members = move_to(y[:, None] == labels[None, :], rows)
-        if self.class_weight is not None:
-            balance = self._balance(y, members)
-            weight = balance if weight is None else move_to(balance, rows, weight.dtype) * weight
-            weight = read_weights(weight, rows, part=part)
-        columns = array_namespace(members).astype(members, widest(members)["dtype"])
-        return Block(rows, self._loss(n_columns(columns.shape[1])).encode(columns), weight), shape
-
-    def _balance(self, y: Array, members: Array) -> Array:
-        """Weigh every sample by its class."""
-        if not is_non_numpy(y):
-            return compute_sample_weight(self.class_weight, y)
-        xp, count = array_namespace(y), members.shape[1]
-        columns = xp.astype(members, widest(y)["dtype"])
-        if isinstance(self.class_weight, str):
-            balance = y.shape[0] / (count * xp.sum(columns, axis=0))
-        else:
-            names = to_numpy(self.classes_).tolist()
-            balance = move_to(np.array([float(self.class_weight.get(name, 1.0)) for name in names]), y, columns.dtype)
-        return columns @ balance
-
-    def _survey(self, raw: Raw, *, classes: Any = None, **known: Any) -> Survey:
-        """Look at the labels alone: which classes there are, how often, and what all samples weigh."""
-        found: LabelCount = raw.execution.total(lambda t: label_counts(*t), raw.targets)
-        counts, classes = found.found, found.classes if classes is None else classes
-        self._check_learned(classes)
-        weights = self.class_weight
-        if isinstance(weights, str):  # the shares of classes are known only from all blocks together
-            n = sum(count for count, _ in counts.values())
-            weights = {label: n / (len(counts) * count) for label, (count, _) in counts.items()}
-        total = sum(weight * (weights or {}).get(label, 1.0) for label, (_, weight) in counts.items())
-        n_targets = n_columns(len(classes))
-        return Survey(n_targets, total, {"classes_": classes}, {"class_weight": weights}, {"classes": classes})
-
-    def _check_learned(self, classes: Any = None) -> None:
-        known = to_numpy(self.classes_ if classes is None else classes)
-        if len(known) < 2:
-            raise ValueError(
-                f"Expected at least two classes in y, got one class, {known.tolist()[0]!r}: add samples of another."
-            )
-
-    def _known(self, classes: Any, *, grow: bool) -> dict[str, Any]:
-        """Return the classes that samples may have: those of the first call, or with ``grow`` None for any."""
-        self._refuse_balanced()
-        before = self.classes_ if hasattr(self, "moments_") else None
-        named = None if classes is None else np.unique(to_numpy(classes))
-        if before is None and named is None and not grow:
-            raise ValueError(
-                "Expected classes in the first call of partial_fit, got None: name all labels that will ever come."
-            )
-        if before is not None and named is not None and not np.array_equal(named, to_numpy(before)):
-            known = to_numpy(before).tolist()
-            raise ValueError(f"Expected the classes of the first call, {known}, got {named.tolist()}.")
-        chosen = None if grow and named is None else before if named is None else named
-        return {"classes": chosen, "grow": grow}
-
-    def _recoded(self, moments: Moments, before: Any) -> Moments:
-        return recode(moments, before, self.classes_)
-
-    def _coded_alike(self, found: Any, classes: Any) -> tuple[Moments, dict[str, Any]]:
-        known = self._known(classes, grow=False)["classes"]
-        return recode(found.moments_, found.classes_, known), {"classes_": known}
-
-    def _aligned(self, other: Any) -> tuple[Moments, Moments, dict[str, Any]]:
-        self._refuse_balanced()
-        own, more = self._moments_of(self), self._others(other)
-        if isinstance(other, Moments):
-            return own, more, {}
-        known = move_to(union(self.classes_, other.classes_), self.classes_)
-        return recode(own, self.classes_, known), recode(more, other.classes_, known), {"classes_": known}
-
-    def _refuse_balanced(self) -> None:
-        if self.class_weight == "balanced":
-            raise ValueError(
-                "Expected class_weight to be a dict or None for partial_fit, merge and forget, got 'balanced': the shares of "
-                "the classes are not known before the last batch, so pass sample_weight instead."
-            )
 
     @available_if(has_moments)
     @learning
@@ -301,52 +202,66 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
         X, y, sample_weight, confounds : as for ``fit``
         classes : array of all labels that will ever come, needed in the first call
         """
-        return self._learn_and_solve(X, y, sample_weight, classes, confounds)
+        return self._learn(X, y, sample_weight, classes, confounds)
 
     def decision_function(self, X: Any, confounds: Any = None) -> Array:
         """Score every sample: one column for each class, or for two classes one score that is positive for the second."""
-        return self._apply("decision_function", X, confounds)
-
-    def _decision_function(self, X: Any, confounds: Array | None = None) -> Array:
-        scores = self._scores(X, confounds)
-        if self._class_map is not None:
-            shown = move_to(self._class_map, scores, scores.dtype)
-            scores = scores @ shown[:-1, :] + shown[-1, :]
-        return scores[:, 0] if self.classes_.shape[0] == 2 else scores
+        check_is_fitted(self, "coef_")
+        after = _second_class if self.classes_.shape[0] == 2 else _as_they_are
+        return self._applied(after, "decision_function", X, confounds)
 
     def predict(self, X: Any, confounds: Any = None) -> Array:
         """Predict the label of each sample: in NumPy if the labels of ``fit`` were, else in the library of its samples."""
-        return self._apply("predict", X, confounds)
-
-    def _predict(self, X: Any, confounds: Array | None = None) -> Array:
-        return labels_of(self._decision_function(X, confounds), self.classes_)
+        check_is_fitted(self, "coef_")
+        return self._applied(partial(_labels, self.classes_), "predict", X, confounds)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> float:
         """Return the share of labels that are right; epochs of MNE bring their own, as in ``fit``."""
         X, y, _ = unnamed(X, y, getattr(self, "modes_", None))
         if y is None:
             raise InputError("Expected a label for each sample, got y=None: score requires y to be passed.")
-        found = self.predict(X, confounds)
+        labels = self.predict(X, confounds)
         if not is_non_numpy(self.classes_):
             weight = None if sample_weight is None else to_numpy(sample_weight)
-            return float(accuracy_score(to_numpy(y) if is_non_numpy(y) else y, found, sample_weight=weight))
-        y = array_namespace(found).reshape(move_to(y, found), found.shape)
-        return accuracy(y, found, read_weights(sample_weight, found))
+            return float(accuracy_score(to_numpy(y) if is_non_numpy(y) else y, labels, sample_weight=weight))
+        y = array_namespace(labels).reshape(move_to(y, labels), labels.shape)
+        return accuracy(y, labels, read_weights(sample_weight, labels))
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any, confounds: Any = None) -> Array:
-        """Predict the probability of each class (logistic loss)."""
-        return self._apply("predict_proba", X, confounds)
-
-    def _predict_proba(self, X: Any, confounds: Array | None = None) -> Array:
-        logs = self._predict_log_proba(X, confounds)
-        return array_namespace(logs).exp(logs)
+        """Predict the probability of each class, with the logistic loss."""
+        check_is_fitted(self, "coef_")
+        return self._applied(partial(_probabilities, self._fitted_loss()), "predict_proba", X, confounds)
 
     @available_if(_has_probabilities)
     def predict_log_proba(self, X: Any, confounds: Any = None) -> Array:
-        """Predict the logarithm of the probability of each class (logistic loss)."""
-        return self._apply("predict_log_proba", X, confounds)
+        """Predict the logarithm of the probability of each class, with the logistic loss."""
+        check_is_fitted(self, "coef_")
+        return self._applied(partial(_log_probabilities, self._fitted_loss()), "predict_log_proba", X, confounds)
 
-    def _predict_log_proba(self, X: Any, confounds: Array | None = None) -> Array:
-        with np.errstate(over="ignore"):  # scores so far apart that their difference is infinite: probability zero
-            return self._loss().log_probabilities(self._scores(X, confounds))
+    def _fitted_loss(self) -> Loss:
+        return settings_of(self).loss_of(self._spec)
+
+
+# What becomes of scores (n, K): functions that a worker of a cluster can be sent.
+
+
+def _as_they_are(scores: Array) -> Array:
+    return scores
+
+
+def _second_class(scores: Array) -> Array:
+    return scores[:, 0]
+
+
+def _labels(classes: Array, scores: Array) -> Array:
+    return labels_of(scores[:, 0] if classes.shape[0] == 2 else scores, classes)
+
+
+def _log_probabilities(loss: Loss, scores: Array) -> Array:
+    with np.errstate(over="ignore"):  # scores so far apart that their difference is infinite: probability zero
+        return loss.log_probabilities(scores)
+
+
+def _probabilities(loss: Loss, scores: Array) -> Array:
+    return array_namespace(scores).exp(_log_probabilities(loss, scores))

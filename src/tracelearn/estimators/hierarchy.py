@@ -22,15 +22,22 @@ from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array
 from tracelearn.confounds import Regression
-from tracelearn.estimators import TraceNormClassifier
+from tracelearn.estimators.base import settings_of
+from tracelearn.estimators.classifier import TraceNormClassifier
+from tracelearn.estimators.weights import as_tensors
+from tracelearn.fitting import Fitted, WarmStart, fit_linear, reporter, warn_of_fit
 from tracelearn.moments import Moments
-from tracelearn.samples.checks import check_finite, learning, read_confounds, read_labels, read_samples, read_weights
+from tracelearn.samples.checks import check_finite, learning, read_confounds, read_labels, read_rows, read_weights
+from tracelearn.samples.reading import Spec
 from tracelearn.samples.samples import Block, Samples, unnamed
 from tracelearn.samples.scikit_learn import Interval, StrOptions
 
 __all__ = ["HierarchicalTraceNormClassifier"]
 
-_SHARED = ("alpha", "ridge", "penalty", "mode_weights", "fit_intercept", "tensor_shape", "tol", "max_iter", "verbose")
+# Parameters that the model of every node shares.
+_SHARED = ("alpha", "ridge", "penalty", "mode_weights", "fit_intercept", "tol", "max_iter", "verbose")
+
+Tree = Any  # the index of a class, or a pair of trees
 
 
 @dataclass(frozen=True)
@@ -39,6 +46,16 @@ class _Node:
 
     left: frozenset[int]
     right: frozenset[int]
+
+
+@dataclass(frozen=True, eq=False)
+class _Grown:
+    """A tree of models: its nodes from the root down, left before right, and the model of each."""
+
+    tree: Tree
+    nodes: dict[_Node, Fitted]
+    node_spec: Spec
+    regression: Regression | None  # of all samples by their confounds
 
 
 class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
@@ -129,10 +146,10 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
     """
 
     class_moments_: list[Moments]
-    _flat = False  # whether samples of more than one mode came flat
+    _spec: Spec
 
     _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 - scikit-learn's convention
-        **{name: TraceNormClassifier._parameter_constraints[name] for name in _SHARED},
+        **{name: TraceNormClassifier._parameter_constraints[name] for name in (*_SHARED, "tensor_shape")},
         "tree": [StrOptions({"ward", "average", "complete"}), list, tuple],
         "class_weight": TraceNormClassifier._parameter_constraints["class_weight"],
         "forgetting": [Interval(Real, 0, 1, closed="right")],
@@ -167,6 +184,8 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         self.forgetting = forgetting
         self.verbose = verbose
 
+    # --- learning ----------------------------------------------------------------------------------------------------
+
     @learning
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> Self:
         """Learn from all samples at once.
@@ -179,8 +198,8 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
             Regressed out of the samples; predictions need those of their samples then.
         """
-        self._models: dict[_Node, TraceNormClassifier] = {}
-        self._learn(X, y, sample_weight, confounds, None, first=True)
+        spec, moments = self._summarised(X, y, sample_weight, confounds, None, None)
+        self._publish(spec, moments, self._grown(spec, moments, {}))
         return self
 
     @learning
@@ -197,175 +216,140 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         X, y, sample_weight, confounds : as for ``fit``
         classes : array of all labels that will ever come, needed in the first call
         """
-        first = not hasattr(self, "class_moments_")
-        if first and classes is None:
-            raise ValueError(
-                "Expected classes in the first call of partial_fit, got None: name all labels that will ever come."
-            )
-        if not first and classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+        if not hasattr(self, "class_moments_"):
+            if classes is None:
+                raise ValueError(
+                    "Expected classes in the first call of partial_fit, got None: name all labels that will ever come."
+                )
+            spec, moments = self._summarised(X, y, sample_weight, confounds, np.unique(classes), None)
+            self._publish(spec, moments, self._grown(spec, moments, {}))
+            return self
+        if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             raise ValueError(
                 f"Expected the classes of the first call, {self.classes_.tolist()}, got {np.unique(classes).tolist()}."
             )
-        if first:
-            self._models = {}
-        known = np.unique(classes) if first else self.classes_
-        self._learn(X, y, sample_weight, confounds, known, first=first)
+        spec, moments = self._summarised(X, y, sample_weight, confounds, self.classes_, self._spec)
+        self._publish(spec, moments, self._grown(spec, moments, getattr(self, "_warm_starts", {})))
         return self
 
-    def _learn(self, X: Any, y: Any, sample_weight: Any, confounds: Any, classes: Any, *, first: bool) -> None:
-        for name in ("modes_", "confound_coef_") if first else ():
-            self.__dict__.pop(name, None)
-        X, y, modes = unnamed(X, y, getattr(self, "modes_", None))
-        self.__dict__.update({} if modes is None else {"modes_": modes})
-        rows, shape = read_samples(self, X, reset=first)
-        labels, known = read_labels(y, rows, classes)
-        weight, C = read_weights(sample_weight, rows), self._read_confounds(confounds, len(rows), any_number=first)
-        self.classes_, self.sample_shape_, self._dtype = known, shape, rows.dtype
-        if first:
-            self._flat = len(shape) > 1 and len(np.shape(X)) == 2
-            past = [Moments.zero(rows.shape[1] + (0 if C is None else C.shape[1]))] * len(known)
-        else:
-            past = [moments.scaled(self.forgetting) for moments in self.class_moments_]
-        self.class_moments_ = [
-            _add(moments, rows, weight, C, labels == label, shape) for moments, label in zip(past, known, strict=True)
-        ]
-        self._grow()
-
-    def _read_confounds(self, confounds: Any, n: int, *, any_number: bool) -> Array | None:
-        """Read confounds (n, q), as many as in ``fit`` unless it is the one that asks."""
-        found = None if confounds is None else read_confounds(confounds, n)
-        expected, got = (0 if a is None else a.shape[1] for a in (getattr(self, "confound_coef_", None), found))
-        if not any_number and got != expected:
-            raise ValueError(
-                f"Expected {expected or 'no'} confounds of each sample, as in fit, got {got or 'none'}: pass "
-                f"{'confounds=' if expected else 'samples alone'}."
+    def _summarised(
+        self, X: Any, y: Any, sample_weight: Any, confounds: Any, classes: Any, before: Spec | None
+    ) -> tuple[Spec, list[Moments]]:
+        """Sum the samples of each class up, and add them to those of samples before."""
+        X, y, modes = unnamed(X, y, None if before is None else before.modes)
+        samples = read_rows(
+            X,
+            name=type(self).__name__,
+            tensor_shape=self.tensor_shape,
+            known_shape=None if before is None else before.sample_shape,
+            known_names=None if before is None else before.feature_names,
+        )
+        rows, shape = samples.rows, samples.sample_shape
+        labels, classes = read_labels(y, rows, classes)
+        weight = read_weights(sample_weight, rows)
+        C = None if confounds is None else read_confounds(confounds, len(rows))
+        n_confounds = 0 if C is None else C.shape[1]
+        if before is None:
+            spec = Spec(
+                sample_shape=shape,
+                dtype=rows.dtype,
+                n_targets=1,
+                is_flat=samples.is_flat,
+                classes=classes,
+                modes=modes,
+                feature_names=samples.feature_names,
+                n_confounds=n_confounds,
             )
-        return found
+            past = [Moments.zero(spec.n_features + n_confounds)] * len(classes)
+        else:
+            _check_confounds(before.n_confounds, n_confounds)
+            spec = before
+            past = [moments.scaled(self.forgetting) for moments in self.class_moments_]
+        moments = [
+            _with_samples(of_class, rows, weight, C, labels == label, shape)
+            for of_class, label in zip(past, classes, strict=True)
+        ]
+        return spec, moments
 
-    # Text formats have no dictionary of nodes: written as a list, read as what it was.
-
-    def __getstate__(self) -> dict[str, Any]:
-        state: dict[str, Any] = super().__getstate__()
-        if "_models" not in state:
-            return state
-        models = [(sorted(node.left), sorted(node.right), model) for node, model in state["_models"].items()]
-        return {**state, "_models": models, "estimators_": None}  # the models once more
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        if "_models" in state:
-            models = {_Node(frozenset(left), frozenset(right)): model for left, right, model in state["_models"]}
-            state = {**state, "_models": models, "estimators_": list(models.values())}
-        super().__setstate__(state)
-
-    # --- the tree ----------------------------------------------------------------------------------------------------
-
-    def _grow(self) -> None:
-        """Find the tree and the model of each of its nodes."""
-        scales = self._class_scales()
+    def _grown(self, spec: Spec, class_moments: list[Moments], warm_starts: dict[_Node, WarmStart]) -> _Grown:
+        """Find the tree, and solve the problem of each of its nodes."""
+        scales = _class_scales(self.class_weight, spec.classes, class_moments)
         if not scales:
             raise ValueError("Expected a class with samples of weight above zero, got none: change class_weight.")
-        moments = {k: self.class_moments_[k].scaled(scale) for k, scale in scales.items()}
-        moments, regression = self._without_confounds(moments)
-        tree = self._join(moments) if isinstance(self.tree, str) else self._read_tree(self.tree)
+        moments = {k: class_moments[k].scaled(scale) for k, scale in scales.items()}
+        regression = None
+        if spec.n_confounds:
+            total = reduce(add, moments.values())
+            total = total if self.fit_intercept else total.uncentred()
+            regression = Regression.of_joint(total, spec.n_features)
+            moments = {k: regression.residual_moments(of_class) for k, of_class in moments.items()}
+        if isinstance(self.tree, str):
+            tree = _joined(moments, self.tree)
+        else:
+            tree = _indexed(self.tree, spec.classes)
         tree = _ordered(_pruned(tree, set(scales)))
-        models: dict[_Node, TraceNormClassifier] = {}
-        self._solve(tree, moments, models)
-        self._seen = sorted(scales)
-        self._models = {node: models[node] for node in _nodes(tree)}
-        self.tree_ = _labelled(tree, self.classes_.tolist())
-        self._describe(regression)
+        node_spec = replace(spec, classes=np.array([-1, 1]), n_confounds=0, modes=None, is_flat=False)
+        settings = settings_of(TraceNormClassifier(**self._shared()))
+        report = reporter(type(self).__name__, self.verbose)
+        solved: dict[_Node, Fitted] = {}
 
-    def _without_confounds(self, moments: dict[int, Moments]) -> tuple[dict[int, Moments], Regression | None]:
-        """Regress confounds, if there are any, out of the moments of all classes, as the sum of them says."""
-        total = reduce(add, moments.values())
-        if total.n_features == self.n_features_in_:
-            return moments, None
-        regression = Regression.of_joint(total if self.fit_intercept else total.uncentred(), self.n_features_in_)
-        return {k: regression.residual_moments(own) for k, own in moments.items()}, regression
+        def solve(part: Tree) -> Moments:
+            """Solve the nodes of a tree, the lower ones first, and return the moments of all classes below."""
+            if not isinstance(part, tuple):
+                return moments[part]
+            left, right = (solve(child) for child in part)
+            both = _with_target(left, -1.0) + _with_target(right, 1.0)
+            node = _node(part)
+            solved[node] = fit_linear(both, node_spec, settings, start=warm_starts.get(node), report=report)
+            warn_of_fit(solved[node], settings, "TraceNormClassifier")
+            return both
 
-    def _join(self, moments: dict[int, Moments]) -> Any:
-        """Join the closest means, and so on until one is left."""
-        trees: list[Any] = list(moments)
-        if len(trees) > 1:
-            means = np.stack([own.x_mean for own in moments.values()])
-            for left, right, *_ in linkage(means - means.mean(axis=0), method=self.tree):
-                trees.append((trees[int(left)], trees[int(right)]))
-        return trees[-1]
+        solve(tree)
+        return _Grown(tree, {node: solved[node] for node in _nodes(tree)}, node_spec, regression)
 
-    def _read_tree(self, tree: Any) -> Any:
-        """Replace the labels of a given tree by their index."""
-        index = {label: k for k, label in enumerate(self.classes_.tolist())}
+    def _shared(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in _SHARED}
 
-        def read(part: Any) -> Any:
-            if isinstance(part, list | tuple):
-                if len(part) != 2:
-                    raise ValueError(f"Expected a tree of nested pairs of labels, got {len(part)} parts in {part!r}.")
-                return read(part[0]), read(part[1])
-            label = part.item() if isinstance(part, np.generic) else part
-            if label not in index:
-                raise ValueError(f"Expected labels among {list(index)} in the tree, got {part!r}.")
-            return index[label]
-
-        found = read(tree)
-        leaves = sorted(_leaves(found))
-        if leaves != list(range(len(index))):
-            raise ValueError(
-                f"Expected every one of the labels {list(index)} once in the tree, got {[list(index)[k] for k in leaves]}."
-            )
-        return found
-
-    def _class_scales(self) -> dict[int, float]:
-        """Find the factor that ``class_weight`` gives each class; classes without any weight are left out."""
-        labels = self.classes_.tolist()
-        weights = {k: moments.weight for k, moments in enumerate(self.class_moments_) if moments.weight > 0.0}
-        if self.class_weight is None:
-            return dict.fromkeys(weights, 1.0)
-        if isinstance(self.class_weight, str):
-            return {k: sum(weights.values()) / (len(weights) * weight) for k, weight in weights.items()}
-        unknown = [label for label in self.class_weight if label not in labels]
-        if unknown:
-            raise ValueError(f"Expected class_weight to name classes among {labels}, got {unknown}.")
-        scales = {k: float(self.class_weight.get(labels[k], 1.0)) for k in weights}
-        return {k: scale for k, scale in scales.items() if scale != 0.0}
-
-    def _solve(self, tree: Any, moments: dict[int, Moments], models: dict[_Node, TraceNormClassifier]) -> Moments:
-        """Solve every node, the lower ones first, and return the moments of all classes below."""
-        if not isinstance(tree, tuple):
-            return moments[int(tree)]
-        left, right = (self._solve(child, moments, models) for child in tree)
-        both: Moments = _with_target(left, -1.0) + _with_target(right, 1.0)
-        node = _node(tree)
-        models[node] = self._node_model(node, both)
-        return both
-
-    def _node_model(self, node: _Node, moments: Moments) -> TraceNormClassifier:
-        before = self._models.get(node)
-        model = TraceNormClassifier(**{name: getattr(self, name) for name in _SHARED})
-        model.n_features_in_, model.classes_, model._dtype = self.n_features_in_, np.array([-1, 1]), self._dtype
-        model.sample_shape_, model._goes_on = self.sample_shape_, True
-        if before is not None and hasattr(before, "_solution"):
-            model._solution, model._solved = before._solution, before._solved
-        # Moments are another p by p matrix for each node, and the sum of those of its classes.
-        model._fit_moments(moments, warm=before is not None, keep=False)
-        return model
-
-    def _describe(self, regression: Regression | None) -> None:
-        labels = self.classes_.tolist()
-        models = list(self._models.values())
+    def _publish(self, spec: Spec, class_moments: list[Moments], grown: _Grown) -> None:
+        """Write all fitted attributes: nothing else does."""
+        labels, fits = spec.classes.tolist(), list(grown.nodes.values())  # type: ignore[union-attr]
+        for name in ("modes_", "feature_names_in_", "confound_coef_"):
+            if name in vars(self):
+                delattr(self, name)
+        coef = np.concatenate([np.zeros((0, *spec.sample_shape), spec.dtype), *(fitted.coef for fitted in fits)])
+        intercept = np.concatenate([np.zeros(0), *(fitted.intercept for fitted in fits)])
+        if grown.regression is not None:
+            rows = coef.reshape(len(coef), spec.n_features).astype(np.float64)
+            self.confound_coef_ = grown.regression.weights(rows)
+            intercept = intercept - self.confound_coef_ @ grown.regression.centre
+        if spec.modes is not None:
+            self.modes_ = spec.modes
+        if spec.feature_names is not None:
+            self.feature_names_in_ = spec.feature_names
+        self._spec = spec
+        self.classes_ = spec.classes
+        self.sample_shape_ = spec.sample_shape
+        self.n_features_in_ = spec.n_features
+        self.class_moments_ = class_moments
+        self.tree_ = _labelled(grown.tree, labels)
         self.nodes_ = [
-            ([labels[k] for k in sorted(node.left)], [labels[k] for k in sorted(node.right)]) for node in self._models
+            ([labels[k] for k in sorted(node.left)], [labels[k] for k in sorted(node.right)]) for node in grown.nodes
         ]
-        self.estimators_ = models
-        empty = np.zeros((0, *self.sample_shape_), self._dtype)
-        coef = np.concatenate([empty, *(model.coef_tensor_ for model in models)])
-        self.coef_ = coef.reshape(len(coef), -1) if self._flat else coef
-        self.intercept_ = np.concatenate([np.zeros(0), *(model.intercept_ for model in models)])
-        if regression is not None:
-            self.confound_coef_ = regression.weights(coef.reshape(len(coef), self.n_features_in_).astype(np.float64))
-            self.intercept_ = self.intercept_ - self.confound_coef_ @ regression.centre
-        self.alpha_ = np.array([model.alpha_ for model in models], dtype=float)
-        self.n_iter_ = max((model.n_iter_ for model in models), default=0)
-        self.dual_gap_ = max((model.dual_gap_ for model in models), default=0.0)
+        self.estimators_ = [
+            TraceNormClassifier.from_fitted(grown.node_spec, fitted, **self._shared()) for fitted in fits
+        ]
+        self.coef_ = coef.reshape(len(coef), -1) if spec.is_flat else coef
+        self.intercept_ = intercept
+        self.alpha_ = np.array([float(fitted.alpha[0]) for fitted in fits])
+        self.n_iter_ = max((fitted.n_iter for fitted in fits), default=0)
+        self.dual_gap_ = max((fitted.gap for fitted in fits), default=0.0)
+        self._warm_starts = {node: fitted.warm_start for node, fitted in grown.nodes.items()}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave solutions to start from out of pickles and files: nodes that go on begin anew, and end at the same weights."""
+        state: dict[str, Any] = dict(super().__getstate__())
+        state.pop("_warm_starts", None)
+        return state
 
     # --- the model ---------------------------------------------------------------------------------------------------
 
@@ -373,20 +357,27 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
     def coef_tensor_(self) -> Array:
         """The weights of each node as tensors, whether samples came flat or not."""
         check_is_fitted(self)
-        return self.coef_.reshape(len(self.coef_), *self.sample_shape_)
+        return as_tensors(self.coef_, self.sample_shape_, is_single=False)
 
     def _class_scores(self, X: Any, confounds: Any) -> Array:
+        """Score every class (n, K): by the weakest step of its path; classes that never came have minus infinity."""
         check_is_fitted(self)
-        X, _, _ = unnamed(X, 0, getattr(self, "modes_", None))
-        rows, _ = read_samples(self, X, reset=False)
-        C = self._read_confounds(confounds, len(rows), any_number=False)
+        spec = self._spec
+        X, _, _ = unnamed(X, 0, spec.modes)
+        rows = read_rows(
+            X, name=type(self).__name__, known_shape=spec.sample_shape, known_names=spec.feature_names
+        ).rows
+        C = None if confounds is None else read_confounds(confounds, len(rows))
+        _check_confounds(spec.n_confounds, 0 if C is None else C.shape[1])
         with np.errstate(over="ignore", invalid="ignore"):  # judged below
-            steps = rows @ self.coef_.reshape(-1, rows.shape[1]).T + self.intercept_
+            steps = rows @ self.coef_.reshape(-1, rows.shape[1]).T.astype(np.float64) + self.intercept_
             steps = steps if C is None else steps + C @ self.confound_coef_.T
         check_finite(steps, "scores", overflows=True)
-        scores = np.full((rows.shape[0], len(self.classes_)), -np.inf, steps.dtype)
-        for k in self._seen:
-            signs = np.array([(k in node.right) * 1.0 - (k in node.left) for node in self._models])
+        labels = self.classes_.tolist()
+        in_tree = set(_leaves(_indexed_leaves(self.tree_, labels)))
+        scores = np.full((rows.shape[0], len(labels)), -np.inf, rows.dtype)
+        for k in in_tree:
+            signs = np.array([(labels[k] in right) * 1.0 - (labels[k] in left) for left, right in self.nodes_])
             path = np.flatnonzero(signs)
             scores[:, k] = np.min(steps[:, path] * signs[path], axis=1, initial=np.inf)
         return scores
@@ -415,14 +406,32 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         return tags
 
 
-def _add(
-    past: Moments, rows: Array, weight: Array | None, confounds: Array | None, own: Array, shape: tuple[int, ...]
+def _check_confounds(expected: int, got: int) -> None:
+    """Refuse another number of confounds than that of ``fit``."""
+    if got != expected:
+        raise ValueError(
+            f"Expected {expected or 'no'} confounds of each sample, as in fit, got {got or 'none'}: pass "
+            f"{'confounds=' if expected else 'samples alone'}."
+        )
+
+
+def _with_samples(
+    past: Moments,
+    rows: Array,
+    weight: Array | None,
+    confounds: Array | None,
+    is_of_class: Array,
+    shape: tuple[int, ...],
 ) -> Moments:
     """Add the samples of one class, and their confounds, to its moments."""
-    if not np.any(own):
+    if not np.any(is_of_class):
         return past
-    weight, confounds = (None if a is None else a[own] for a in (weight, confounds))
-    block = Block(rows[own], np.zeros((int(own.sum()), 1)), weight, confounds=confounds)
+    block = Block(
+        rows[is_of_class],
+        np.zeros((int(is_of_class.sum()), 1)),
+        None if weight is None else weight[is_of_class],
+        confounds=None if confounds is None else confounds[is_of_class],
+    )
     return Samples.of(block, shape).moments(past)
 
 
@@ -432,15 +441,74 @@ def _with_target(moments: Moments, target: float) -> Moments:
     return replace(moments, y_mean=np.array([target]), cross=zero(moments.cross), target_sq=zero(moments.target_sq))
 
 
-def _leaves(tree: Any) -> list[int]:
+def _class_scales(class_weight: Any, classes: Array, moments: list[Moments]) -> dict[int, float]:
+    """Find the factor that ``class_weight`` gives each class, by its index; classes without any weight are left out."""
+    labels = classes.tolist()
+    weights = {k: of_class.weight for k, of_class in enumerate(moments) if of_class.weight > 0.0}
+    if class_weight is None:
+        return dict.fromkeys(weights, 1.0)
+    if isinstance(class_weight, str):
+        return {k: sum(weights.values()) / (len(weights) * weight) for k, weight in weights.items()}
+    unknown = [label for label in class_weight if label not in labels]
+    if unknown:
+        raise ValueError(f"Expected class_weight to name classes among {labels}, got {unknown}.")
+    scales = {k: float(class_weight.get(labels[k], 1.0)) for k in weights}
+    return {k: scale for k, scale in scales.items() if scale != 0.0}
+
+
+# --- trees of classes: pairs of pairs, down to the index of a class ----------------------------------------------------
+
+
+def _joined(moments: dict[int, Moments], method: str) -> Tree:
+    """Join the classes whose means are closest, and so on until one tree is left."""
+    trees: list[Tree] = list(moments)
+    if len(trees) > 1:
+        means = np.stack([of_class.x_mean for of_class in moments.values()])
+        for left, right, *_ in linkage(means - means.mean(axis=0), method=method):
+            trees.append((trees[int(left)], trees[int(right)]))
+    return trees[-1]
+
+
+def _indexed(tree: Any, classes: Array) -> Tree:
+    """Replace the labels of a tree that a user has given by their index; every label must be there once."""
+    labels = classes.tolist()
+    indexed = _indexed_leaves(tree, labels)
+    leaves = sorted(_leaves(indexed))
+    if leaves != list(range(len(labels))):
+        raise ValueError(
+            f"Expected every one of the labels {labels} once in the tree, got {[labels[k] for k in leaves]}."
+        )
+    return indexed
+
+
+def _indexed_leaves(tree: Any, labels: list[Any]) -> Tree:
+    """Replace labels by their index."""
+    if isinstance(tree, list | tuple):
+        if len(tree) != 2:
+            raise ValueError(f"Expected a tree of nested pairs of labels, got {len(tree)} parts in {tree!r}.")
+        return _indexed_leaves(tree[0], labels), _indexed_leaves(tree[1], labels)
+    label = tree.item() if isinstance(tree, np.generic) else tree
+    if label not in labels:
+        raise ValueError(f"Expected labels among {labels} in the tree, got {tree!r}.")
+    return labels.index(label)
+
+
+def _labelled(tree: Tree, labels: list[Any]) -> Any:
+    """Replace indices by labels."""
+    return tuple(_labelled(child, labels) for child in tree) if isinstance(tree, tuple) else labels[tree]
+
+
+def _leaves(tree: Tree) -> list[int]:
+    """List the classes of a tree."""
     return [leaf for child in tree for leaf in _leaves(child)] if isinstance(tree, tuple) else [tree]
 
 
-def _node(tree: tuple[Any, Any]) -> _Node:
+def _node(tree: tuple[Tree, Tree]) -> _Node:
+    """Name the node at the root of a tree."""
     return _Node(frozenset(_leaves(tree[0])), frozenset(_leaves(tree[1])))
 
 
-def _nodes(tree: Any) -> Iterator[_Node]:
+def _nodes(tree: Tree) -> Iterator[_Node]:
     """Walk the nodes from the root down, left before right."""
     if isinstance(tree, tuple):
         yield _node(tree)
@@ -448,21 +516,19 @@ def _nodes(tree: Any) -> Iterator[_Node]:
             yield from _nodes(child)
 
 
-def _pruned(tree: Any, keep: set[int]) -> Any:
-    """Cut off the classes that have no samples."""
+def _pruned(tree: Tree, with_samples: set[int]) -> Tree:
+    """Cut off the classes that have no samples; None where nothing is left."""
     if not isinstance(tree, tuple):
-        return tree if tree in keep else None
-    left, right = (_pruned(child, keep) for child in tree)
-    return (left, right) if left is not None and right is not None else right if left is None else left
+        return tree if tree in with_samples else None
+    left, right = (_pruned(child, with_samples) for child in tree)
+    if left is None or right is None:
+        return right if left is None else left
+    return left, right
 
 
-def _ordered(tree: Any) -> Any:
+def _ordered(tree: Tree) -> Tree:
     """Put the side with the smallest index left, so that equal trees look equal and 1 means the later of two classes."""
     if not isinstance(tree, tuple):
         return tree
     left, right = (_ordered(child) for child in tree)
     return (left, right) if min(_leaves(left)) < min(_leaves(right)) else (right, left)
-
-
-def _labelled(tree: Any, labels: list[Any]) -> Any:
-    return tuple(_labelled(child, labels) for child in tree) if isinstance(tree, tuple) else labels[tree]

@@ -16,14 +16,30 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array
-from tracelearn.estimators.base import TraceNormModel
+from tracelearn.estimators.base import TraceNormModel, settings_of
 from tracelearn.estimators.regressor import TraceNormRegressor
 from tracelearn.estimators.scores import r_squared
+from tracelearn.estimators.weights import ranks_of
+from tracelearn.fitting import Fitted, WarmStart, fit_linear, warn_of_fit
 from tracelearn.moments import Moments
 from tracelearn.samples.checks import check_range, learning
+from tracelearn.samples.reading import Spec
 from tracelearn.samples.scikit_learn import Interval, StrOptions
 
 __all__ = ["LaggedRegressor", "lagged_moments"]
+
+# Parameters of the model of lagged features.
+_OF_MODEL = (
+    "alpha",
+    "ridge",
+    "penalty",
+    "mode_weights",
+    "target_mode",
+    "fit_intercept",
+    "solver",
+    "tol",
+    "max_iter",
+)
 
 _BLOCK_ROWS = 4096  # times of a block that stays in cache with all its lags
 
@@ -118,7 +134,6 @@ class LaggedRegressor(RegressorMixin, BaseEstimator):
     mode_ranks_, dual_gap_ : as in ``TraceNormRegressor``
     moments_ : Moments
         All that was learned.
-    model_ : TraceNormRegressor
     n_features_in_ : int
 
     Examples
@@ -134,23 +149,12 @@ class LaggedRegressor(RegressorMixin, BaseEstimator):
     """
 
     lags_: Array
+    moments_: Moments
+    _spec: Spec
+    _warm_start: WarmStart
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **{
-            name: TraceNormModel._parameter_constraints[name]
-            for name in (
-                "alpha",
-                "ridge",
-                "penalty",
-                "mode_weights",
-                "target_mode",
-                "fit_intercept",
-                "solver",
-                "tol",
-                "max_iter",
-                "forgetting",
-            )
-        },
+        **{name: TraceNormModel._parameter_constraints[name] for name in (*_OF_MODEL, "forgetting")},
         "lags": [Interval(Integral, 1, None, closed="left"), tuple, list],
         "edges": [StrOptions({"drop", "zero"})],
     }
@@ -195,47 +199,82 @@ class LaggedRegressor(RegressorMixin, BaseEstimator):
         segments : array of ints of shape (n_times,), default=None
             Where it changes another recording begins, and no lag reaches across; times of a negative number are a gap.
         """
-        self.__dict__.pop("moments_", None)
-        return self._learn(X, y, segments)
+        spec, moments = self._summarised(X, y, segments)
+        self._publish(spec, moments, self._fitted(spec, moments, None))
+        return self
 
     @learning
     def partial_fit(self, X: Any, y: Any = None, segments: Any = None) -> Self:
         """Learn from more recordings, which begin where none was before; parameters are those of ``fit``."""
-        return self._learn(X, y, segments)
+        spec, moments = self._summarised(X, y, segments)
+        past, start = getattr(self, "moments_", None), None
+        if past is not None:
+            self._check_like_before(moments)
+            moments = past.scaled(float(self.forgetting)) + moments
+            start = getattr(self, "_warm_start", None)
+        self._publish(spec, moments, self._fitted(spec, moments, start))
+        return self
 
-    def _learn(self, X: Any, y: Any, segments: Any) -> Self:
+    def _summarised(self, X: Any, y: Any, segments: Any) -> tuple[Spec, Moments]:
+        """Sum recordings up: the moments of their lagged features, and what is known of these as samples."""
         first, last = self._range()
         if y is None:
             raise ValueError(
                 "Expected one target for each time: fit requires y to be passed, but the target y is None."
             )
-        x, single = _numbers(X, "X"), np.ndim(y) == 1
+        x = _numbers(X, "X")
         targets = _targets(y, len(x))
         check_range(x, "X")
         check_range(targets, "y")
-        size = (last - first + 1) * x.shape[1]
-        past = getattr(self, "moments_", None)
-        if past is not None and not np.array_equal(self.lags_, np.arange(first, last + 1)):
-            raise ValueError(
-                f"Expected lags {self.lags_[0]} to {self.lags_[-1]} as before, got {first} to {last}: use fit to learn others."
-            )
-        if past is not None and (past.n_features, past.n_targets) != (size, targets.shape[1]):
-            raise ValueError(
-                f"Expected {past.n_features} lagged features and {past.n_targets} outputs as before, got {size} and "
-                f"{targets.shape[1]}: only recordings of one kind can be learned from together."
-            )
-        found = Moments.zero(size, targets.shape[1])
-        for part in _runs(segments, len(x)):
-            found = found + lagged_moments(*self._padded(x[part], targets[part], (first, last)), first, last)
-        if found.weight == 0.0:
+        shape = (last - first + 1, x.shape[1])
+        moments = Moments.zero(shape[0] * shape[1], targets.shape[1])
+        for recording in _recordings(segments, len(x)):
+            padded = self._padded(x[recording], targets[recording], (first, last))
+            moments = moments + lagged_moments(*padded, first, last)
+        if moments.weight == 0.0:
             raise ValueError(
                 f"Expected a segment longer than lags {first} to {last} reach, got none: use longer segments, fewer lags, or "
                 "edges='zero'."
             )
-        self.moments_ = found if past is None else past.scaled(float(self.forgetting)) + found
-        self.n_features_in_, self.lags_, self._single = x.shape[1], np.arange(first, last + 1), single
-        self._solve()
-        return self
+        return Spec(shape, np.dtype(np.float64), targets.shape[1], is_single=np.ndim(y) == 1), moments
+
+    def _check_like_before(self, moments: Moments) -> None:
+        """Refuse recordings of other lags, features or outputs than those before."""
+        first, last = self._range()
+        if not np.array_equal(self.lags_, np.arange(first, last + 1)):
+            raise ValueError(
+                f"Expected lags {self.lags_[0]} to {self.lags_[-1]} as before, got {first} to {last}: use fit to learn others."
+            )
+        past = self.moments_
+        if (past.n_features, past.n_targets) != (moments.n_features, moments.n_targets):
+            raise ValueError(
+                f"Expected {past.n_features} lagged features and {past.n_targets} outputs as before, got {moments.n_features} "
+                f"and {moments.n_targets}: only recordings of one kind can be learned from together."
+            )
+
+    def _fitted(self, spec: Spec, moments: Moments, start: WarmStart | None) -> Fitted:
+        """Solve for moments."""
+        settings = settings_of(TraceNormRegressor(**{name: getattr(self, name) for name in _OF_MODEL}))
+        fitted = fit_linear(moments, spec, settings, start=start)
+        warn_of_fit(fitted, settings, "TraceNormRegressor")
+        return fitted
+
+    def _publish(self, spec: Spec, moments: Moments, fitted: Fitted) -> None:
+        """Write all fitted attributes: nothing else does."""
+        first, last = self._range()
+        targets = () if spec.is_single else (spec.n_targets,)
+        self._spec = spec
+        self.lags_ = np.arange(first, last + 1)
+        self.n_features_in_ = spec.sample_shape[1]
+        self.moments_ = moments
+        self.coef_ = np.reshape(fitted.coef, (*targets, *spec.sample_shape))
+        self.intercept_ = float(fitted.intercept[0]) if spec.is_single else fitted.intercept
+        self.patterns_ = np.reshape(fitted.patterns, self.coef_.shape)
+        self.mode_ranks_ = ranks_of(self.coef_, 2, shares_modes=self.target_mode)
+        self.objective_ = fitted.objective
+        self.dual_gap_ = fitted.gap
+        self.n_iter_ = fitted.n_iter
+        self._warm_start = fitted.warm_start
 
     def _range(self) -> tuple[int, int]:
         given = (0, self.lags - 1) if isinstance(self.lags, Integral) else tuple(self.lags)
@@ -251,29 +290,6 @@ class LaggedRegressor(RegressorMixin, BaseEstimator):
         around = ((max(last, 0), max(-first, 0)), (0, 0))
         return np.pad(x, around), None if y is None else np.pad(y, around)
 
-    def _solve(self) -> None:
-        names = (
-            "alpha",
-            "ridge",
-            "penalty",
-            "mode_weights",
-            "target_mode",
-            "fit_intercept",
-            "solver",
-            "tol",
-            "max_iter",
-        )
-        before = getattr(self, "model_", None)
-        model = TraceNormRegressor(**{name: getattr(self, name) for name in names})
-        model.sample_shape_, model._single = (len(self.lags_), self.n_features_in_), self._single
-        model._dtype, model._flat, model.n_features_in_ = np.dtype(np.float64), False, self.moments_.n_features
-        if before is not None:
-            model._solution, model._solved = before._solution, before._solved
-        model._fit_moments(self.moments_, warm=before is not None, keep=False)
-        self.model_ = model
-        self.coef_, self.intercept_, self.patterns_ = model.coef_, model.intercept_, model.patterns_
-        self.dual_gap_, self.n_iter_, self.mode_ranks_ = model.dual_gap_, model.n_iter_, model.mode_ranks_
-
     def predict(self, X: Any, segments: Any = None) -> Array:
         """Predict every time; NaN where a lag is beyond the end of a segment and ``edges="drop"``, and in gaps."""
         check_is_fitted(self)
@@ -281,61 +297,63 @@ class LaggedRegressor(RegressorMixin, BaseEstimator):
         if x.shape[1] != self.n_features_in_:
             raise ValueError(f"Expected {self.n_features_in_} features, got {x.shape[1]}.")
         W = np.reshape(self.coef_, (-1, len(self.lags_), self.n_features_in_))
-        found = np.full((len(x), len(W)), np.nan)
+        predictions = np.full((len(x), len(W)), np.nan)
         first, last = int(self.lags_[0]), int(self.lags_[-1])  # those of the weights
-        for part in _runs(segments, len(x)):
-            own, _ = self._padded(x[part], None, (first, last))
-            begin, end = max(last, 0), len(own) + min(first, 0)
+        for recording in _recordings(segments, len(x)):
+            padded, _ = self._padded(x[recording], None, (first, last))
+            begin, end = max(last, 0), len(padded) + min(first, 0)
             if end > begin:
-                total = sum(own[begin - lag : end - lag] @ W[:, j].T for j, lag in enumerate(self.lags_))
-                offset = 0 if self.edges == "zero" else begin
-                found[part.start + offset : part.start + offset + end - begin] = total + self.intercept_
-        return found[:, 0] if self._single else found
+                total = sum(padded[begin - lag : end - lag] @ W[:, j].T for j, lag in enumerate(self.lags_))
+                start = recording.start + (0 if self.edges == "zero" else begin)
+                predictions[start : start + end - begin] = total + self.intercept_
+        return predictions[:, 0] if self._spec.is_single else predictions
 
     def score(self, X: Any, y: Any, segments: Any = None) -> float:
         """Return R² over the times that can be predicted, averaged over outputs."""
-        found = self.predict(X, segments)
-        found = found[:, None] if self._single else found
-        targets, known = _targets(y, len(found)), np.isfinite(found[:, 0])
-        if targets.shape != found.shape:
-            raise ValueError(f"Expected {found.shape[1]} outputs, got {targets.shape[1]}.")
-        if np.sum(known) < 2:
+        predictions = self.predict(X, segments)
+        predictions = predictions[:, None] if self._spec.is_single else predictions
+        targets = _targets(y, len(predictions))
+        if targets.shape != predictions.shape:
+            raise ValueError(f"Expected {predictions.shape[1]} outputs, got {targets.shape[1]}.")
+        is_predicted = np.isfinite(predictions[:, 0])
+        if np.sum(is_predicted) < 2:
             raise ValueError("Expected at least two times that can be predicted, got fewer: use longer segments.")
-        return r_squared(targets[known], found[known])
+        return r_squared(targets[is_predicted], predictions[is_predicted])
 
 
 def _numbers(values: Any, name: str) -> Array:
     """Read times by columns."""
-    found = np.asarray(values)
-    if found.dtype.kind not in "biufO":
-        raise ValueError(f"Expected real numbers in {name}, got {found.dtype}.")
-    found = found.astype(float)
-    if found.ndim != 2 or 0 in found.shape:
-        raise ValueError(f"Expected {name} of shape (n_times, n_columns), none of them zero, got {found.shape}.")
-    if not np.all(np.isfinite(found)):
+    table = np.asarray(values)
+    if table.dtype.kind not in "biufO":
+        raise ValueError(f"Expected real numbers in {name}, got {table.dtype}.")
+    table = table.astype(float)
+    if table.ndim != 2 or 0 in table.shape:
+        raise ValueError(f"Expected {name} of shape (n_times, n_columns), none of them zero, got {table.shape}.")
+    if not np.all(np.isfinite(table)):
         raise ValueError(f"Expected finite numbers in {name}, got others: mark gaps by negative numbers in segments.")
-    return found
+    return table
 
 
 def _targets(y: Any, n: int) -> Array:
     """Read one target, or a row of them, for each of n times."""
-    found = _numbers(np.asarray(y)[:, None] if np.ndim(y) == 1 else y, "y")
-    if len(found) != n:
-        raise ValueError(f"Expected as many targets as times, {n}, got {len(found)}.")
-    return found
+    targets = _numbers(np.asarray(y)[:, None] if np.ndim(y) == 1 else y, "y")
+    if len(targets) != n:
+        raise ValueError(f"Expected as many targets as times, {n}, got {len(targets)}.")
+    return targets
 
 
-def _runs(segments: Any, n: int) -> Iterator[slice]:
+def _recordings(segments: Any, n: int) -> Iterator[slice]:
     """Find where segments begin and end; those of negative numbers are gaps."""
     if segments is None:
         yield slice(0, n)
         return
-    given = np.asarray(segments)
-    if given.shape != (n,) or given.dtype.kind not in "iu":
+    numbers = np.asarray(segments)
+    if numbers.shape != (n,) or numbers.dtype.kind not in "iu":
         raise ValueError(
-            f"Expected segments to be one whole number for each of {n} times, got {given.dtype} values of shape {given.shape}."
+            f"Expected segments to be one whole number for each of {n} times, got {numbers.dtype} values of shape "
+            f"{numbers.shape}."
         )
-    cuts = [0, *(np.flatnonzero(np.diff(given)) + 1), n]
+    cuts = [0, *(np.flatnonzero(np.diff(numbers)) + 1), n]
     for start, stop in pairwise(cuts):
-        if given[start] >= 0:
+        if numbers[start] >= 0:
             yield slice(int(start), int(stop))

@@ -10,20 +10,24 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
+from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 
-from tracelearn.arrays.array_api import move_to, to_numpy
-from tracelearn.estimators.base import TraceNormModel
+from tracelearn.arrays.array_api import Array, move_to, to_numpy
+from tracelearn.estimators.base import TraceNormModel, reader_of, settings_of
+from tracelearn.fitting import fit_linear, loss_named, reporter, warn_of_fit
 from tracelearn.moments import Moments
-from tracelearn.samples.checks import learning
+from tracelearn.samples.checks import check_place, learning
+from tracelearn.samples.reading import Spec, read, recoded, summarise
 from tracelearn.samples.samples import as_raw
+from tracelearn.samples.targets import union
 
-_ARRAYS = ("x_mean", "y_mean", "gram", "cross", "target_sq")
+__all__ = ["OnlineModel", "has_moments"]
 
 
 def has_moments(estimator: Any) -> bool:
     """Tell whether the loss of an estimator has moments; scikit-learn hides ``partial_fit`` where it has none."""
-    if not estimator._loss().has_moments:
+    if not loss_named(estimator.loss, for_classes=isinstance(estimator, ClassifierMixin)).has_moments:
         raise AttributeError(
             f"Expected loss='squared_error' for partial_fit, merge and forget, got {estimator.loss!r}: only the squared loss has "
             "statistics that add, so other losses learn from all samples at once with fit."
@@ -34,66 +38,75 @@ def has_moments(estimator: Any) -> bool:
 class OnlineModel(TraceNormModel):
     """A model that can learn more and forget, because what it learned adds up."""
 
-    # What the two say for themselves: how targets are named and coded.
+    @available_if(has_moments)
+    @learning
+    def accumulate(
+        self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None, *, classes: Any = None
+    ) -> Self:
+        """Add samples to ``moments_`` and leave the weights as they are, until ``refresh``: for streams of small batches.
 
-    def _known(self, classes: Any, *, grow: bool) -> dict[str, Any]:
-        """Return what a block is to be read with."""
-        return {}
+        Parameters
+        ----------
+        X, y, sample_weight, confounds : as for ``fit``
+        classes : array of all labels that will ever come, for classifiers; None adds them as they come
+        """
+        spec, moments = self._with_more(X, y, sample_weight, classes, confounds, may_grow=True)
+        self._publish(spec, moments, None)
+        return self
 
-    def _recoded(self, moments: Moments, before: Any) -> Moments:
-        """Code what was learned before for what is known now."""
-        return moments
+    @available_if(has_moments)
+    @learning
+    def refresh(self) -> Self:
+        """Solve for ``moments_``, from the last solution: after ``accumulate``."""
+        if not hasattr(self, "moments_"):
+            raise ValueError("Expected samples before refresh, got none: call accumulate or partial_fit first.")
+        self._refit(self._spec, self.moments_)
+        return self
 
-    def _coded_alike(self, found: Any, classes: Any) -> tuple[Moments, dict[str, Any]]:
-        """Return what blocks came to, coded as the moments of this model, and what is known by it."""
-        return found.moments_, {}
+    def _learn(self, X: Any, y: Any, sample_weight: Any, classes: Any, confounds: Any) -> Self:
+        """Do what ``partial_fit`` promises (the paper's Algorithm 2)."""
+        self._refit(*self._with_more(X, y, sample_weight, classes, confounds, may_grow=False))
+        return self
 
-    def _aligned(self, other: Any) -> tuple[Moments, Moments, dict[str, Any]]:
-        """Return the moments of this model and of another, coded alike, and what is known then."""
-        return self._moments_of(self), self._others(other), {}
+    def _refit(self, spec: Spec, moments: Moments) -> None:
+        """Solve for moments, from the last solution."""
+        settings, name = settings_of(self), type(self).__name__
+        fitted = fit_linear(moments, spec, settings, start=self._warm_start, report=reporter(name, self.verbose))
+        self._publish(spec, moments, fitted)
+        warn_of_fit(fitted, settings, name)
 
-    def _learn(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        classes: Any = None,
-        confounds: Any = None,
-        *,
-        grow: bool = False,
-        part: bool = False,
-    ) -> None:
-        """Add samples to ``moments_`` and leave the weights as they are, until ``_refresh``; a part may weigh nothing."""
+    def _with_more(
+        self, X: Any, y: Any, sample_weight: Any, classes: Any, confounds: Any, *, may_grow: bool
+    ) -> tuple[Spec, Moments]:
+        """Find the moments of the samples so far and of these, and what is known of them."""
         past = getattr(self, "moments_", None)
         if past is None and hasattr(self, "coef_"):
             raise ValueError(
-                "Expected a model that keeps its moments, got one that was fitted without: fit with keep_moments=True and "
-                "enough samples, or begin with partial_fit on a new model."
+                "Expected a model that keeps its moments, got one that was fitted without: fit with keep_moments=True, or begin "
+                "with partial_fit on a new model."
             )
-        raw = as_raw(X, y, sample_weight, confounds, None if past is None else getattr(self, "modes_", None))
-        if past is not None:
-            self._check_confounds(confounds)
-        if raw.repeatable or past is not None:
-            before = getattr(self, "classes_", None)
-            samples = self._read(raw, reset=past is None, part=part, **self._known(classes, grow=grow))
-            if past is not None:
-                past = self._recoded(past, before).scaled(self.forgetting)
-            self.moments_ = samples.moments(past)
-            return
-        found = self._summarised(raw)  # the first samples of a model come only once
-        moments, known = self._coded_alike(found, classes)
-        self._know(found)
-        self.__dict__.update(known, moments_=moments)
-
-    def _learn_and_solve(self, X: Any, y: Any, sample_weight: Any, classes: Any = None, confounds: Any = None) -> Self:
-        """Do what ``partial_fit`` promises (the paper's Algorithm 2)."""
-        self._learn(X, y, sample_weight, classes, confounds)
-        self._refresh()
-        return self
-
-    def _refresh(self) -> None:
-        """Solve for ``moments_`` from the last solution."""
-        self._fit_moments(self.moments_, warm=True)
+        before = None if past is None else self._spec
+        if isinstance(self, ClassifierMixin):
+            self._refuse_balanced()
+            classes = _expected_classes(before, classes, may_grow=may_grow)
+        reader = reader_of(self, classes=classes, may_grow=may_grow and classes is None)
+        raw = as_raw(X, y, sample_weight, confounds, None if before is None else before.modes)
+        if past is None:
+            if raw.repeatable:
+                spec, samples = read(raw, reader)
+                return spec, samples.moments()
+            spec, moments = summarise(raw, reader_of(self, may_grow=True))
+            if classes is None:
+                return spec, moments
+            named = replace(spec, classes=classes)
+            return named, recoded(moments, spec, named)
+        self._check_confounds(confounds)
+        check_place(X, past.x_mean, f"{type(self).__name__}.partial_fit()")
+        known = reader.after(before)
+        if classes is not None:
+            known = replace(known, targets=reader.targets)
+        spec, samples = read(raw, known)
+        return spec, samples.moments(recoded(past, before, spec).scaled(self.forgetting))
 
     @available_if(has_moments)
     @learning
@@ -108,9 +121,22 @@ class OnlineModel(TraceNormModel):
         other : fitted model for samples of the same shape, or Moments
             Moments say nothing of classes: they must be coded as those of this model.
         """
-        own, more, known = self._aligned(other)
-        self.__dict__.update(known)
-        self._fit_moments(own + more, warm=True)
+        spec, moments, others = self._aligned(other)
+        self._refit(spec, moments + others)
+        return self
+
+    @available_if(has_moments)
+    @learning
+    def unmerge(self, other: Any) -> Self:
+        """Unlearn what another model, or Moments, learned: the opposite of ``merge``."""
+        spec, moments, others = self._aligned(other)
+        before = self._spec.classes
+        if before is not None and not np.array_equal(to_numpy(before), to_numpy(spec.classes)):
+            raise ValueError(
+                "Expected a model of samples that this one has learned, got one with other classes: remove only what was "
+                "added before."
+            )
+        self._refit(spec, _remainder(moments, others))
         return self
 
     @available_if(has_moments)
@@ -126,70 +152,98 @@ class OnlineModel(TraceNormModel):
             Where ``forgetting`` is below 1, weights are what it has left of them: ``forgetting ** k`` times those they came
             with, for samples that k calls of ``partial_fit`` followed.
         """
-        past, dtype = self._moments_of(self), self._dtype
+        moments, spec = _moments_of(self), self._spec
         self._check_confounds(confounds)
-        raw = as_raw(X, y, sample_weight, confounds, getattr(self, "modes_", None))
-        samples = self._read(raw, reset=False, **self._known(None, grow=False))
-        self._dtype = dtype
-        self._fit_moments(_remainder(past, samples.moments()), warm=True)
+        if isinstance(self, ClassifierMixin):
+            self._refuse_balanced()
+        check_place(X, moments.x_mean, f"{type(self).__name__}.forget()")
+        raw = as_raw(X, y, sample_weight, confounds, spec.modes)
+        _, samples = read(raw, reader_of(self).after(spec))
+        self._refit(spec, _remainder(moments, samples.moments()))
         return self
 
-    def _without(self, other: Any) -> Self:
-        """Unlearn what another model, or Moments, learned: the opposite of ``merge``."""
-        own, less, known = self._aligned(other)
-        if not all(np.array_equal(getattr(self, name), value) for name, value in known.items()):
-            raise ValueError(
-                "Expected a model of samples that this one has learned, got one with other classes: remove only what was "
-                "added before."
-            )
-        self._fit_moments(_remainder(own, less), warm=True)
-        return self
-
-    def _moments_of(self, model: Any) -> Moments:
-        """Return the moments of a fitted model, or of itself, if it is of our kind and keeps them."""
-        if isinstance(model, Moments):
-            return model
-        moments: Moments | None = getattr(model, "moments_", None)
-        if moments is None or not hasattr(model, "coef_"):
-            raise ValueError(
-                f"Expected a fitted model that keeps moments, got {type(model).__name__} without: fit with keep_moments=True "
-                "and enough samples, or begin with partial_fit."
-            )
-        return moments
-
-    def _others(self, other: Any) -> Moments:
-        """Return the moments of another model if they are of samples like ours."""
-        found = self._moments_of(other)
-        like = self._moments_of(self).gram
-        moments = replace(found, **{name: move_to(getattr(found, name), like) for name in _ARRAYS})
+    def _aligned(self, other: Any) -> tuple[Spec, Moments, Moments]:
+        """Return the moments of this model and of another, coded alike, and what is known of the samples of both."""
+        moments, spec = _moments_of(self), self._spec
+        if isinstance(self, ClassifierMixin):
+            self._refuse_balanced()
+        found = other if isinstance(other, Moments) else _moments_of(other)
+        there = moments.gram
+        others = replace(
+            found,
+            x_mean=move_to(found.x_mean, there),
+            y_mean=move_to(found.y_mean, there),
+            gram=move_to(found.gram, there),
+            cross=move_to(found.cross, there),
+            target_sq=move_to(found.target_sq, there),
+        )
         if isinstance(other, Moments):
-            return moments
-        if hasattr(other, "classes_") != hasattr(self, "classes_"):
+            return spec, moments, others
+        self._check_like(other, others)
+        if spec.classes is None:
+            return spec, moments, others
+        both = replace(spec, classes=move_to(union(spec.classes, other.classes_), spec.classes))
+        others = recoded(others, replace(spec, classes=other.classes_), both)
+        return replace(both, n_targets=others.n_targets), recoded(moments, spec, both), others
+
+    def _check_like(self, other: Any, moments: Moments) -> None:
+        """Refuse a model that learned from samples of another kind."""
+        spec = self._spec
+        if not isinstance(other, TraceNormModel) or hasattr(other, "classes_") != hasattr(self, "classes_"):
             raise ValueError(
                 f"Expected another {type(self).__name__}, got {type(other).__name__}: merge like with like."
             )
-        if getattr(other, "features_", None) is not None:
+        if other.sample_shape_ != spec.sample_shape:
             raise ValueError(
-                f"Expected a model of the samples themselves, got one of {other.view_} samples: fit {type(other).__name__} with "
-                "views=None."
-            )
-        if other.sample_shape_ != self.sample_shape_:
-            raise ValueError(
-                f"Expected a model for samples of shape {self.sample_shape_}, got one for samples of shape "
+                f"Expected a model for samples of shape {spec.sample_shape}, got one for samples of shape "
                 f"{other.sample_shape_}: only models of samples of one kind can be merged."
             )
-        if moments.n_features != len(like):
+        n_confounds = moments.n_features - math.prod(other.sample_shape_)
+        if n_confounds != spec.n_confounds:
             raise ValueError(
-                f"Expected a model of as many confounds, {len(like) - math.prod(self.sample_shape_)}, got one of "
-                f"{moments.n_features - math.prod(self.sample_shape_)}: only models of samples of one kind can be merged."
+                f"Expected a model of as many confounds, {spec.n_confounds}, got one of {n_confounds}: only models of samples "
+                "of one kind can be merged."
             )
-        names = (getattr(model, "feature_names_in_", None) for model in (self, other))
-        own, more = (None if name is None else list(name) for name in names)
-        if own is not None and more is not None and own != more:
+        names, other_names = spec.feature_names, getattr(other, "feature_names_in_", None)
+        if names is not None and other_names is not None and list(names) != list(other_names):
             raise ValueError(
                 "Expected a model with the same feature names, got others: bring the columns into one order."
             )
-        return moments
+
+    def _refuse_balanced(self) -> None:
+        """Refuse weights of classes that depend on samples which are still to come."""
+        if self.class_weight == "balanced":  # type: ignore[attr-defined]
+            raise ValueError(
+                "Expected class_weight to be a dict or None for partial_fit, merge and forget, got 'balanced': the shares of "
+                "the classes are not known before the last batch, so pass sample_weight instead."
+            )
+
+
+def _expected_classes(before: Spec | None, classes: Any, *, may_grow: bool) -> Array | None:
+    """Find the classes that more samples may have: those of the first call, or None for any."""
+    named = None if classes is None else np.unique(to_numpy(classes))
+    if before is None:
+        if named is None and not may_grow:
+            raise ValueError(
+                "Expected classes in the first call of partial_fit, got None: name all labels that will ever come."
+            )
+        return named
+    if named is not None and not np.array_equal(named, to_numpy(before.classes)):
+        raise ValueError(
+            f"Expected the classes of the first call, {to_numpy(before.classes).tolist()}, got {named.tolist()}."
+        )
+    return named if may_grow else before.classes
+
+
+def _moments_of(model: Any) -> Moments:
+    """Return the moments that a fitted model keeps."""
+    moments: Moments | None = getattr(model, "moments_", None)
+    if moments is None or not hasattr(model, "coef_"):
+        raise ValueError(
+            f"Expected a fitted model that keeps moments, got {type(model).__name__} without: fit with keep_moments=True, or "
+            "begin with partial_fit."
+        )
+    return moments
 
 
 def _remainder(past: Moments, gone: Moments) -> Moments:

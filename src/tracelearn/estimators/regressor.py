@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import math
+from functools import partial
 from typing import Any, Self
 
-import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, is_non_numpy
-from tracelearn.estimators.base import Survey
 from tracelearn.estimators.online import OnlineModel, has_moments
 from tracelearn.estimators.scores import r_squared
-from tracelearn.samples.checks import learning, read_samples, read_targets, read_weights
-from tracelearn.samples.samples import Block, Raw
+from tracelearn.fitting import loss_named
+from tracelearn.losses import Loss
+from tracelearn.samples.checks import learning, read_targets, read_weights
 
 __all__ = ["TraceNormRegressor"]
 
@@ -56,11 +56,10 @@ class TraceNormRegressor(MultiOutputMixin, RegressorMixin, OnlineModel):
         The intercept is never penalised.
     tensor_shape : sequence of ints, default=None
         The shape of a sample if X is flat, of shape (n_samples, n_features).
-    solver : {"auto", "admm", "newton", "nystrom", "subspaces", "apg-adm", "apg-dr"} or function, default="auto"
+    solver : {"auto", "admm", "newton", "apg", "subspaces"} or function, default="auto"
         "auto" is "admm" for the squared loss, "newton" for the others, and "subspaces" where square matrices do not fit in
-        memory: few passes over the samples for weights of low rank. "nystrom" keeps a summary of low rank of the samples
-        instead, for the squared loss. The last two are the paper's accelerated
-        proximal gradient with an inner loop by the alternating direction method or by Douglas-Rachford splitting.
+        memory: few passes over the samples for weights of low rank. "apg" is accelerated proximal gradient, the paper's method
+        with a tight step.
     tol : float, default=1e-6
         Relative duality gap to reach.
     max_iter : int, default=1000
@@ -68,7 +67,7 @@ class TraceNormRegressor(MultiOutputMixin, RegressorMixin, OnlineModel):
         Start from the solution of the last fit.
     keep_moments : bool, default=False
         Whether ``fit`` keeps ``moments_``, p by p numbers, with which the model can continue to learn, merge and forget.
-        ``partial_fit`` always keeps them.
+        ``partial_fit`` always keeps them. Squared loss only.
     forgetting : float in (0, 1], default=1.0
         The factor by which each call of ``partial_fit`` multiplies the weight of all earlier samples.
     verbose : int, default=0
@@ -101,8 +100,7 @@ class TraceNormRegressor(MultiOutputMixin, RegressorMixin, OnlineModel):
         If ``fit`` had confounds, their weights in a prediction: those of ``coef_`` times the learned regression. Predictions
         are linear in a sample and its confounds.
     moments_ : Moments
-        Sufficient statistics of the samples, if they are kept (squared loss, unless n_samples is far below n_features);
-        confounds are features after those of the samples.
+        Sufficient statistics of the samples, if they are kept; confounds are features after those of the samples.
     sample_shape_ : tuple of ints
     modes_ : tuple of Mode
         Names, coordinates and units of the modes of a sample, if xarray, pandas or MNE provided them.
@@ -121,27 +119,6 @@ class TraceNormRegressor(MultiOutputMixin, RegressorMixin, OnlineModel):
     True
     """
 
-    def _block(
-        self, X: Any, y: Any, sample_weight: Any, *, reset: bool, part: bool = False, **known: Any
-    ) -> tuple[Block, tuple[int, ...]]:
-        rows, shape = read_samples(self, X, reset=reset, any_library=True, finite=False)
-        y = read_targets(y, rows)
-        if not reset and (y.ndim == 1) != self._single:
-            raise ValueError(
-                f"Expected y of the order of the first batch, got shape {tuple(y.shape)}: keep its number of targets."
-            )
-        self._single = y.ndim == 1
-        Y = y[:, None] if y.ndim == 1 else y
-        self._loss().check_target(Y)
-        return Block(rows, Y, read_weights(sample_weight, rows, part=part)), shape
-
-    def _survey(self, raw: Raw, **known: Any) -> Survey:
-        """Look at the targets alone: how many there are for each sample, and what all samples weigh."""
-        execution, targets = raw.execution, raw.targets
-        total = execution.total(lambda t: float(np.shape(t[0])[0] if t[1] is None else np.sum(t[1])), targets)
-        shape = np.shape(execution.first(targets)[0])
-        return Survey(math.prod(shape[1:]), total, {"_single": len(shape) == 1})
-
     @available_if(has_moments)
     @learning
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> Self:
@@ -150,19 +127,23 @@ class TraceNormRegressor(MultiOutputMixin, RegressorMixin, OnlineModel):
         The samples are added to ``moments_``, those before multiplied by ``forgetting``, and the solver starts from the
         last solution (the paper's Algorithm 2). Parameters are those of ``fit``.
         """
-        return self._learn_and_solve(X, y, sample_weight, confounds=confounds)
+        return self._learn(X, y, sample_weight, None, confounds)
 
     def predict(self, X: Any, confounds: Any = None) -> Array:
         """Predict the target of each sample, with the confounds of each where ``fit`` had some."""
-        return self._apply("predict", X, confounds)
+        check_is_fitted(self, "coef_")
+        loss = loss_named(self.loss, for_classes=False)
+        return self._applied(partial(_predictions, loss, self._spec.is_single), "predict", X, confounds)
 
-    def _predict(self, X: Any, confounds: Array | None = None) -> Array:
-        scores = self._loss().inverse_link(self._scores(X, confounds))
-        return scores[:, 0] if self._single else scores
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None, confounds: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> float:
         """Return the share of the variance of y that is explained, R², averaged over targets."""
         if not is_non_numpy(X) and confounds is None:
             return float(super().score(X, y, sample_weight))
-        found = self.predict(X, confounds)
-        return r_squared(read_targets(y, found), found, read_weights(sample_weight, found))
+        predictions = self.predict(X, confounds)
+        return r_squared(read_targets(y, predictions), predictions, read_weights(sample_weight, predictions))
+
+
+def _predictions(loss: Loss, is_single: bool, scores: Array) -> Array:
+    """Turn scores (n, K) into predictions; a single target has no axis."""
+    predictions = loss.inverse_link(scores)
+    return predictions[:, 0] if is_single else predictions

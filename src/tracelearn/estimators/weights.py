@@ -11,7 +11,7 @@ from tracelearn.arrays.array_api import Array, array_namespace, move_to, to_nump
 from tracelearn.arrays.tensors import mode_factors, n_rank
 from tracelearn.samples.modes import to_dataset
 
-__all__ = ["NamedWeights", "WeightsInModes", "target_names"]
+__all__ = ["NamedWeights", "WeightsInModes", "as_tensors", "factors_of", "ranks_of", "target_names"]
 
 
 def target_names(estimator: Any, n_targets: int) -> tuple[str, list[Any]]:
@@ -61,15 +61,14 @@ class WeightsInModes(NamedWeights):
     """Weights of one tensor, or of one for each target, in the modes of samples."""
 
     coef_: Any
+    intercept_: Any
     target_mode: Any
-    _flat: bool
 
     @property
     def coef_tensor_(self) -> Array:
         """The weights as tensors, (I1, ..., IN) or (K, I1, ..., IN), whether samples came flat or not."""
-        check_is_fitted(self)
-        flat = 1 if self._flat else len(self.sample_shape_)
-        return array_namespace(self.coef_).reshape(self.coef_, (*self.coef_.shape[:-flat], *self.sample_shape_))
+        check_is_fitted(self, "coef_")
+        return as_tensors(self.coef_, self.sample_shape_, is_single=isinstance(self.intercept_, float))
 
     @property
     def mode_factors_(self) -> list[tuple[Array, Array]]:
@@ -82,20 +81,40 @@ class WeightsInModes(NamedWeights):
         mean something are in the core, ``coef_`` multiplied with the transposed factors along every mode. The k-th factors
         of two modes belong together only where the core says so.
         """
-        W = self.coef_tensor_
-        return [mode_factors(W, axis) for axis in range(self._first_mode(), W.ndim)]
+        return factors_of(self.coef_tensor_, len(self.sample_shape_), shares_modes=bool(self.target_mode))
 
     @property
     def mode_ranks_(self) -> Array:
         """The rank of the weights in each mode; with several targets, one row for each, unless they share modes."""
-        W = self.coef_tensor_
-        tensors = [W[k, ...] for k in range(W.shape[0])] if self._first_mode() else [W]
-        # Rounding of the weights, in the precision that they are stored in.
-        level = 10 * max(tensors[0].shape) * float(array_namespace(W).finfo(W.dtype).eps)
-        ranks = [[n_rank(one, mode, rtol=level) for mode in range(one.ndim)] for one in tensors]
-        return move_to(np.array(ranks[0] if len(tensors) == 1 else ranks), self.coef_)
+        return ranks_of(self.coef_tensor_, len(self.sample_shape_), shares_modes=bool(self.target_mode))
 
-    def _first_mode(self) -> int:
-        """Find the first axis of the weights that is a mode: 1 where it is that of targets, each with modes of its own."""
-        W = self.coef_tensor_
-        return int(W.ndim > len(self.sample_shape_) and not (self.target_mode and W.shape[0] > 1))
+
+def as_tensors(coef: Array, shape: tuple[int, ...], *, is_single: bool) -> Array:
+    """View weights of any layout as tensors of the shape of a sample, with an axis of targets unless there is a single one."""
+    return array_namespace(coef).reshape(coef, shape if is_single else (-1, *shape))
+
+
+def factors_of(W: Array, n_modes: int, *, shares_modes: bool = False) -> list[tuple[Array, Array]]:
+    """Find the factors and singular values of every mode of weight tensors, see ``mode_factors_``.
+
+    Parameters
+    ----------
+    W : array of shape (I1, ..., IN) or (K, I1, ..., IN)
+    n_modes : N
+    shares_modes : whether the targets are one more mode
+    """
+    return [mode_factors(W, axis) for axis in range(_first_mode(W, n_modes, shares_modes), W.ndim)]
+
+
+def ranks_of(W: Array, n_modes: int, *, shares_modes: bool = False) -> Array:
+    """Find the rank of every mode of weight tensors, see ``mode_ranks_``; parameters as in ``factors_of``."""
+    tensors = [W[k, ...] for k in range(W.shape[0])] if _first_mode(W, n_modes, shares_modes) else [W]
+    # Rounding of the weights, in the precision that they are stored in.
+    level = 10 * max(tensors[0].shape) * float(array_namespace(W).finfo(W.dtype).eps)
+    ranks = [[n_rank(tensor, mode, rtol=level) for mode in range(tensor.ndim)] for tensor in tensors]
+    return move_to(np.array(ranks[0] if len(tensors) == 1 else ranks), W)
+
+
+def _first_mode(W: Array, n_modes: int, shares_modes: bool) -> int:
+    """Find the first axis of the weights that is a mode: 1 where it is that of targets, each with modes of its own."""
+    return int(W.ndim > n_modes and not (shares_modes and W.shape[0] > 1))

@@ -37,7 +37,7 @@ from tracelearn.samples.checks import (
     check_range,
     float_dtype,
     learning,
-    read_samples,
+    read_rows,
     read_weights,
 )
 from tracelearn.samples.execution import lazily
@@ -360,8 +360,19 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
 
     def _read(self, X: Any) -> Array:
         """Check samples; return tensors (n, I1, ..., IN) of floats, in the library of X."""
-        first = not hasattr(self, "sample_shape_")
-        rows, self.sample_shape_ = read_samples(self, X, reset=first, any_library=is_non_numpy(X))
+        samples = read_rows(
+            X,
+            name=type(self).__name__,
+            tensor_shape=self.tensor_shape,
+            known_shape=getattr(self, "sample_shape_", None),
+            known_names=getattr(self, "feature_names_in_", None),
+            any_library=is_non_numpy(X),
+        )
+        rows = samples.rows
+        if not hasattr(self, "sample_shape_"):
+            self.sample_shape_, self.n_features_in_ = samples.sample_shape, math.prod(samples.sample_shape)
+            if samples.feature_names is not None:
+                self.feature_names_in_ = samples.feature_names
         return array_namespace(rows).reshape(as_dtype(rows, float_dtype(rows)), (-1, *self.sample_shape_))
 
     # --- applying ----------------------------------------------------------------------------------------------------

@@ -20,7 +20,8 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from tracelearn.arrays.array_api import Array
 from tracelearn.errors import refuse
-from tracelearn.estimators.base import TraceNormModel, ZeroWeightsWarning
+from tracelearn.estimators.base import TraceNormModel
+from tracelearn.fitting import ZeroWeightsWarning
 from tracelearn.inference.sets import Plan, check_count, check_scores, cleaned, scored
 from tracelearn.samples.checks import check_finite, small_on_one_thread
 from tracelearn.samples.samples import unnamed

@@ -11,7 +11,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.metrics import check_scoring
 
 from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
-from tracelearn.estimators.base import ZeroWeightsWarning
+from tracelearn.fitting import ZeroWeightsWarning
 from tracelearn.inference.sets import (
     Plan,
     Reading,

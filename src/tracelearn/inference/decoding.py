@@ -16,7 +16,8 @@ from sklearn.metrics import check_scoring
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.arrays.linalg import mode_scales
 from tracelearn.errors import refuse
-from tracelearn.estimators.base import TraceNormModel, ZeroWeightsWarning
+from tracelearn.estimators.base import TraceNormModel
+from tracelearn.fitting import ZeroWeightsWarning
 from tracelearn.inference.sets import (
     Plan,
     Reading,

@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.base import clone
 
 from tracelearn.arrays.array_api import Array, is_sparse, to_numpy
-from tracelearn.estimators.base import ZeroWeightsWarning
+from tracelearn.fitting import ZeroWeightsWarning
 from tracelearn.inference.sets import Reading, check_scores, chunks, cleaned, is_shared, judged, solve_stack
 from tracelearn.problems.batch import in_basis, origin_of, variances_about
 from tracelearn.problems.datafits import SpectralGram, Squares

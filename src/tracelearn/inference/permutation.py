@@ -15,7 +15,7 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.errors import refuse
-from tracelearn.estimators.base import ZeroWeightsWarning
+from tracelearn.fitting import ZeroWeightsWarning
 from tracelearn.inference.searches import best_scores, can_repeat
 from tracelearn.inference.sets import (
     Pace,

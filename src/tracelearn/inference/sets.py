@@ -23,7 +23,8 @@ from sklearn.metrics import get_scorer, get_scorer_names
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_sparse, move_to, to_numpy
 from tracelearn.confounds import Regression
 from tracelearn.errors import refuse, warn
-from tracelearn.estimators.base import TraceNormModel, ZeroWeightsWarning
+from tracelearn.estimators.base import TraceNormModel
+from tracelearn.fitting import ZeroWeightsWarning
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
 from tracelearn.problems.batch import Problems, Solution, choose_form, datafit

@@ -6,6 +6,7 @@ your own, ``TraceNormRegressor`` and ``TraceNormClassifier`` solve the same prob
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
@@ -20,12 +21,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, to_numpy
 from tracelearn.errors import warn
-from tracelearn.estimators.classes import labels_of
 from tracelearn.losses import Squared
 from tracelearn.moments import Moments
 from tracelearn.paper.algorithms import Constants, Iterate, algorithm1, converge
-from tracelearn.samples.checks import check_place, check_range, read_labels, read_samples, read_targets
+from tracelearn.samples.checks import Rows, check_place, check_range, read_labels, read_rows, read_targets
 from tracelearn.samples.scikit_learn import Interval, StrOptions
+from tracelearn.samples.targets import labels_of
 
 __all__ = ["ALGORITHMS", "Algorithm", "PaperClassifier", "PaperRegressor"]
 
@@ -181,18 +182,32 @@ class _PaperModel(BaseEstimator):
 
     def _read(self, X: Any, y: Any, *, reset: bool, classes: Any = None) -> tuple[Array, Array]:
         if not reset:
-            check_place(self, X, "partial_fit")
-        rows, shape = read_samples(self, X, reset=reset, any_library=True)
-        Y = self._read_targets(y, rows, reset, classes)
-        check_range(rows, "X")
+            check_place(X, self.moments_.x_mean, f"{type(self).__name__}.partial_fit()")
+        samples = self._rows(X, reset=reset)
+        Y = self._read_targets(y, samples.rows, reset, classes)
+        check_range(samples.rows, "X")
         check_range(Y, "y")
-        self.sample_shape_ = shape
-        return rows, Y
+        self.sample_shape_ = samples.sample_shape
+        self.n_features_in_ = math.prod(samples.sample_shape)
+        if samples.feature_names is not None:
+            self.feature_names_in_ = samples.feature_names
+        return samples.rows, Y
+
+    def _rows(self, X: Any, *, reset: bool) -> Rows:
+        """Check samples, which must be like those before unless all begins anew."""
+        return read_rows(
+            X,
+            name=type(self).__name__,
+            tensor_shape=self.tensor_shape,
+            known_shape=None if reset else self.sample_shape_,
+            known_names=None if reset else getattr(self, "feature_names_in_", None),
+            any_library=True,
+        )
 
     def _scores(self, X: Any) -> Array:
         check_is_fitted(self)
-        check_place(self, X, "predict")
-        rows, _ = read_samples(self, X, reset=False, any_library=True)
+        check_place(X, self.coef_, f"{type(self).__name__}.predict()")
+        rows = self._rows(X, reset=False).rows
         coef = array_namespace(self.coef_).reshape(self.coef_, (-1, rows.shape[1]))
         return as_dtype(rows, coef.dtype) @ coef.T + self.intercept_
 

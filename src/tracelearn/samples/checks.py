@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -29,9 +30,10 @@ from tracelearn.arrays.array_api import (
 )
 from tracelearn.arrays.linalg import few_threads
 from tracelearn.errors import InputError, warn
-from tracelearn.samples.scikit_learn import check_feature_names, check_n_features, fit_context
+from tracelearn.samples.scikit_learn import check_feature_names, check_n_features, fit_context, stand_in
 
 __all__ = [
+    "Rows",
     "as_numpy",
     "check_finite",
     "check_place",
@@ -42,7 +44,7 @@ __all__ = [
     "out_of_memory",
     "read_labels",
     "read_numbers",
-    "read_samples",
+    "read_rows",
     "read_targets",
     "read_weights",
     "sample_shape",
@@ -156,38 +158,53 @@ def sample_shape(X: Any, tensor_shape: tuple[int, ...] | None) -> tuple[int, ...
     return wanted
 
 
-def read_samples(
-    estimator: Any, X: Any, *, reset: bool, any_library: bool = False, finite: bool = True
-) -> tuple[Array, tuple[int, ...]]:
-    """Check X and return it as rows (n, p), float32 or float64, with the shape of a sample.
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Checked samples as rows (n, p), and what they say of themselves: the shape of a sample, and the names of columns."""
 
-    The rows are a view of X wherever its memory allows it. With ``any_library`` arrays of other libraries stay what and
-    where they are, those of narrow numbers as narrow, and sparse rows stay sparse, in CSR format: all else is made an array
-    of NumPy. Without ``finite`` the caller looks for NaN and infinity itself.
+    rows: Array
+    sample_shape: tuple[int, ...]
+    is_flat: bool  # whether samples of more than one mode came as rows
+    feature_names: Array | None = None
+
+
+def read_rows(
+    X: Any,
+    *,
+    name: str,
+    tensor_shape: Any = None,
+    known_shape: tuple[int, ...] | None = None,
+    known_names: Array | None = None,
+    any_library: bool = False,
+    finite: bool = True,
+) -> Rows:
+    """Check X and return it as rows (n, p), float32 or float64.
+
+    The rows are a view of X wherever its memory allows it.
+
+    Parameters
+    ----------
+    name : of the estimator, as errors call it
+    known_shape, known_names : of the samples of ``fit``, which these must match; None where these are the first
+    any_library : whether arrays of other libraries stay what and where they are, those of narrow numbers as narrow, and sparse
+        rows stay sparse, in CSR format; else all becomes an array of NumPy
+    finite : whether to look for NaN and infinity; if not, the caller does
     """
     non_numpy = any_library and is_non_numpy(X)
+    X = _as_samples(X, non_numpy)
+    shape = sample_shape(X, tensor_shape)
+    if known_shape is not None:
+        is_flat = len(np.shape(X)) == 2 and math.prod(shape) == math.prod(known_shape)
+        if shape != known_shape and not is_flat:
+            raise other_shape(name, known_shape, shape)
+        shape = known_shape
+    holder = stand_in(name, None if known_shape is None else math.prod(known_shape), known_names)
+    reset = known_shape is None
     if non_numpy:
-        X = detached(X)
-    elif not hasattr(X, "columns") and not is_sparse(X):  # no data frame
-        X = as_numpy(X, "X")
-    if (non_numpy or getattr(X, "ndim", 0) > 2) and len(X.shape) > 1 and 0 in X.shape:
-        raise InputError(
-            f"Expected at least one sample with at least one entry, got an array of shape {tuple(X.shape)}."
-        )
-    shape = sample_shape(X, estimator.tensor_shape)
-    if not reset:
-        if shape != estimator.sample_shape_ and not (
-            len(np.shape(X)) == 2 and math.prod(shape) == math.prod(estimator.sample_shape_)
-        ):
-            raise other_shape(estimator, shape)
-        shape = estimator.sample_shape_
-    if getattr(getattr(X, "dtype", None), "kind", "f") in "SUVmM":
-        raise InputError(f"Expected numbers in X, got {X.dtype} values: encode them as numbers first.")
-    if non_numpy:
-        rows = _non_numpy_rows(estimator, X, reset=reset)
+        rows = _non_numpy_rows(holder, X, reset=reset)
     else:  # frames and sparse matrices pass as they are, for scikit-learn to judge
         rows = validate_data(
-            estimator,
+            holder,
             X.reshape(X.shape[0], -1) if isinstance(X, np.ndarray) and X.ndim > 2 else X,
             reset=reset,
             dtype=[np.float64, np.float32],
@@ -198,7 +215,26 @@ def read_samples(
         rows = _canonical(rows)
     if finite:
         check_finite(rows, "X", shape)
-    return rows, shape
+    flat = len(shape) > 1 and len(np.shape(X)) == 2
+    return Rows(rows, shape, flat, getattr(holder, "feature_names_in_", None))
+
+
+def _as_samples(X: Any, non_numpy: bool) -> Any:
+    """Make an array of what is none, and refuse one that is empty or holds no real numbers; frames pass as they are."""
+    if non_numpy:
+        X = detached(X)
+    elif not hasattr(X, "columns") and not is_sparse(X):  # no data frame
+        X = as_numpy(X, "X")
+    if (non_numpy or getattr(X, "ndim", 0) > 2) and len(X.shape) > 1 and 0 in X.shape:
+        raise InputError(
+            f"Expected at least one sample with at least one entry, got an array of shape {tuple(X.shape)}."
+        )
+    kind = getattr(getattr(X, "dtype", None), "kind", "f")
+    if kind in "SUVmM":
+        raise InputError(f"Expected numbers in X, got {X.dtype} values: encode them as numbers first.")
+    if kind == "c":
+        _check_real(X, "X")
+    return X
 
 
 def warn_of_grid(columns: Any) -> None:
@@ -218,15 +254,16 @@ def warn_of_grid(columns: Any) -> None:
     )
 
 
-def other_shape(estimator: Any, shape: tuple[int, ...]) -> InputError:
+def other_shape(name: str, known_shape: tuple[int, ...], shape: tuple[int, ...]) -> InputError:
     """Say that samples are neither of the shape of those of fit, nor flat and of their size."""
-    known, count, expected = estimator.sample_shape_, math.prod(shape), math.prod(estimator.sample_shape_)
-    hint = f"X has {count} features, but {type(estimator).__name__} is expecting {expected} features as input."
-    if shape == known[1:]:
+    count = math.prod(shape)
+    expected = math.prod(known_shape)
+    hint = f"X has {count} features, but {name} is expecting {expected} features as input."
+    if shape == known_shape[1:]:
         hint = f"of a single sample pass X[None], whose first axis counts samples; {hint}"
     elif count == expected:
         hint = "bring the axes into the order of fit, or pass flat samples."
-    return InputError(f"Expected samples of shape {known} as in fit, got samples of shape {shape}: {hint}")
+    return InputError(f"Expected samples of shape {known_shape} as in fit, got samples of shape {shape}: {hint}")
 
 
 def _canonical(rows: Any) -> Any:
@@ -238,14 +275,19 @@ def _canonical(rows: Any) -> Any:
     return rows
 
 
-def check_place(estimator: Any, X: Any, method: str) -> None:
-    """Refuse an array of another library or device than the model's: moving it is for the user to decide."""
-    known = estimator.moments_.x_mean if hasattr(estimator, "moments_") else estimator.coef_
+def check_place(X: Any, like: Array, caller: str) -> None:
+    """Refuse an array of another library or device than the model's: moving it is for the user to decide.
+
+    Parameters
+    ----------
+    like : an array that the model has learned
+    caller : what the samples are for, such as "TraceNormRegressor.predict()"
+    """
     X = X if is_non_numpy(X) else np.zeros(0)  # what is read in blocks becomes NumPy's
-    if not same_place(X, known):
+    if not same_place(X, like):
         raise InputError(
-            f"Expected X of {place(known)} as in fit, got X of {place(X)}: samples for {type(estimator).__name__}.{method}() "
-            "must use the same namespace and device, so move X there, or fit on samples like these."
+            f"Expected X of {place(like)} as in fit, got X of {place(X)}: samples for {caller} must use the same namespace and "
+            "device, so move X there, or fit on samples like these."
         )
 
 

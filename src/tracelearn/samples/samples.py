@@ -501,14 +501,16 @@ def label_counts(y: Any, weight: Any) -> LabelCount:
 class LabelCount:
     """How often each label occurs, and with what weight; counts of parts add up."""
 
-    found: dict[Any, tuple[int, float]]
+    by_label: dict[Any, tuple[int, float]]
 
     def __add__(self, other: LabelCount) -> LabelCount:
-        both, none = self.found | other.found, (0, 0.0)
-        pairs = {key: (self.found.get(key, none), other.found.get(key, none)) for key in both}
-        return LabelCount({key: (a[0] + b[0], a[1] + b[1]) for key, (a, b) in pairs.items()})
+        total = dict(self.by_label)
+        for label, (count, weight) in other.by_label.items():
+            count_before, weight_before = total.get(label, (0, 0.0))
+            total[label] = count_before + count, weight_before + weight
+        return LabelCount(total)
 
     @property
     def classes(self) -> Array:
         """All labels, sorted."""
-        return np.unique(np.array(list(self.found)))
+        return np.unique(np.array(list(self.by_label)))

@@ -1,7 +1,9 @@
 """What we use of scikit-learn beyond its public names, in one place; tested with versions 1.6 to 1.9."""
 
+from functools import cache
 from typing import Any
 
+from sklearn.base import BaseEstimator
 from sklearn.base import _fit_context as fit_context
 from sklearn.utils._metadata_requests import _raise_for_params as raise_for_params
 from sklearn.utils._param_validation import Interval, StrOptions, make_constraint
@@ -23,6 +25,27 @@ except ImportError:  # before version 1.9 there are none
         return method
 
 
+@cache
+def _stand_in_class(name: str) -> type[BaseEstimator]:
+    return type(name, (BaseEstimator,), {})
+
+
+def stand_in(name: str, n_features: int | None = None, feature_names: Any = None) -> BaseEstimator:
+    """Make an object of an estimator's name, on which scikit-learn's checks may write what they learn of samples.
+
+    Parameters
+    ----------
+    name : of the estimator, as errors call it
+    n_features, feature_names : what was learned before, if anything was
+    """
+    holder = _stand_in_class(name)()
+    if n_features is not None:
+        holder.n_features_in_ = n_features
+    if feature_names is not None:
+        holder.feature_names_in_ = feature_names
+    return holder
+
+
 __all__ = [
     "BaseComposition",
     "CallbackSupportMixin",
@@ -35,5 +58,6 @@ __all__ = [
     "get_output_config",
     "make_constraint",
     "raise_for_params",
+    "stand_in",
     "with_callbacks",
 ]

@@ -1,0 +1,77 @@
+"""Scores of samples by linear weights, wherever the samples are: in memory, in blocks, or on a cluster.
+
+Scores are computed in double precision and cast to the precision of the samples at the end: where samples are far from zero,
+as times of day or temperatures are, the products and the intercept cancel, which single precision would lose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, block_bytes, is_sparse, move_to, widest
+from tracelearn.samples.checks import check_finite, float_dtype, read_confounds, read_rows
+from tracelearn.samples.reading import Spec
+from tracelearn.samples.samples import as_raw, is_dask
+
+__all__ = ["LinearScores", "applied"]
+
+_BLOCK_BYTES = 16 << 20  # samples in single precision are widened block by block
+
+
+@dataclass(frozen=True, eq=False)
+class LinearScores:
+    """What becomes of a block of samples: ``after(X coef' + intercept)``. All that a worker must be sent."""
+
+    name: str  # of the estimator, for errors
+    spec: Spec
+    coef: Array  # (K, p)
+    intercept: Any  # (K,), or a number
+    confound_coef: Array | None  # (K, q)
+    after: Callable[[Array], Array]  # of scores (n, K)
+
+    def __call__(self, X: Any, confounds: Array | None = None) -> Array:
+        """Score samples in memory."""
+        rows = read_rows(
+            X, name=self.name, known_shape=self.spec.sample_shape, known_names=self.spec.feature_names, any_library=True
+        ).rows
+        wide = widest(rows)["dtype"]
+        coef = as_dtype(self.coef, wide)
+        with np.errstate(over="ignore", invalid="ignore"):  # judged below
+            scores = _products(rows, coef) + self.intercept
+            if confounds is not None:
+                scores = scores + move_to(confounds, rows, wide) @ as_dtype(self.confound_coef, wide).T
+            scores = as_dtype(scores, float_dtype(rows))
+        check_finite(scores, "scores", overflows=True)
+        return self.after(scores)
+
+
+def _products(rows: Array, coef: Array) -> Array:
+    """Multiply rows (n, p) with weights (K, p) in the precision of the weights."""
+    xp = array_namespace(coef)
+    if is_sparse(rows) or rows.dtype == coef.dtype:
+        return as_dtype(rows, coef.dtype) @ xp.matrix_transpose(coef)
+    n, step = rows.shape[0], max(1, block_bytes(rows, _BLOCK_BYTES) // (8 * rows.shape[1]))
+    starts = range(0, n, step)
+    parts = [
+        as_dtype(rows[start : min(start + step, n), :], coef.dtype) @ xp.matrix_transpose(coef) for start in starts
+    ]
+    return xp.concat(parts)
+
+
+def applied(scores: LinearScores, X: Any, confounds: Any, spec: Spec) -> Any:
+    """Apply a model to samples: at once, block by block, or for a Dask array when it is computed."""
+    if is_dask(X):
+        from tracelearn.samples.execution import lazily  # noqa: PLC0415 - Dask is imported where it is used
+
+        C = None if confounds is None else read_confounds(confounds, int(X.shape[0]))
+        like = scores(np.zeros((1, *spec.sample_shape)), None if C is None else 0.0 * C[:1])
+        return lazily(scores, X, like[:0], C)
+    raw = as_raw(X, confounds=confounds, known=spec.modes)
+    if raw.in_memory:
+        return scores(X, raw.confounds)
+    C = raw.confounds
+    return np.concatenate([scores(X, None if C is None else C[first : first + len(X)]) for first, X, *_ in raw.batches])

@@ -1,0 +1,207 @@
+"""Reading what ``fit`` is given: checked samples with coded targets, and what is known of them whatever is learned.
+
+Everything here is a pure function of its arguments: what was read comes back as a ``Spec``, which says how later samples must
+be, and nothing is written on an estimator.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tracelearn.arrays.array_api import Array, array_namespace, is_sparse, move_to
+from tracelearn.errors import InputError
+from tracelearn.losses import Loss
+from tracelearn.moments import Moments
+from tracelearn.samples.checks import check_total_weight, read_rows, sample_shape, warn_of_grid
+from tracelearn.samples.samples import Block, Raw, Samples, naming
+from tracelearn.samples.targets import TargetReader, recode
+
+__all__ = ["MANY_ENTRIES", "Reader", "Spec", "gathered_for", "read", "recoded", "summarise"]
+
+# Samples on disk with at most this many entries are summarised block by block; larger ones are read if they fit.
+MANY_ENTRIES = 8192
+
+
+@dataclass(frozen=True, eq=False)
+class Spec:
+    """What is known of samples and targets: how later samples must be, and what weights are shaped like.
+
+    ``is_flat`` says that samples of more than one mode came as rows, ``is_single`` that y had one axis, so that weights of a
+    regressor have no axis of targets; ``dtype`` is that of the samples.
+    """
+
+    sample_shape: tuple[int, ...]
+    dtype: Any
+    n_targets: int
+    is_flat: bool = False
+    is_single: bool = False
+    classes: Any = None  # sorted labels, or None for numbers
+    modes: Any = None
+    feature_names: Array | None = None
+    n_confounds: int = 0
+
+    @property
+    def n_features(self) -> int:
+        """The number p of entries of a sample."""
+        return math.prod(self.sample_shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Reader:
+    """How a block of samples is read: by the parameters of an estimator, and by what is known from earlier samples.
+
+    It holds no samples and no weights, so that workers of a cluster can be sent it.
+
+    Parameters
+    ----------
+    name : of the estimator, as errors call it
+    targets : how ``y`` is read
+    spec : of earlier samples, which later ones must match; None where the first are read
+    """
+
+    name: str
+    targets: TargetReader
+    tensor_shape: Any = None
+    spec: Spec | None = None
+
+    def after(self, spec: Spec | None) -> Reader:
+        """Read what follows samples that are known: of their shape, and with targets of their kind."""
+        if spec is None:
+            return self
+        return replace(self, spec=spec, targets=self.targets.after(spec.classes, spec.is_single))
+
+    def read_block(
+        self, X: Any, y: Any, weight: Any, *, first: int = 0, confounds: Array | None = None, is_part: bool = False
+    ) -> tuple[Spec, Block]:
+        """Check samples in memory, the first of which is number ``first``, given the confounds of all samples."""
+        before = self.spec
+        samples = read_rows(
+            X,
+            name=self.name,
+            tensor_shape=self.tensor_shape,
+            known_shape=None if before is None else before.sample_shape,
+            known_names=None if before is None else before.feature_names,
+            any_library=True,
+            finite=False,
+        )
+        rows = samples.rows
+        targets = self.targets.read(y, weight, rows, is_part=is_part)
+        block = Block(rows, targets.Y, targets.weight, first)
+        if confounds is not None:
+            block = _with_confounds(block, confounds)
+        xp = array_namespace(rows)
+        spec = Spec(
+            sample_shape=samples.sample_shape,
+            # What is learned of whole numbers and of 16 bits has the widest dtype: sums would not survive fewer bits.
+            dtype=rows.dtype if rows.dtype in (xp.float32, xp.float64) else targets.Y.dtype,
+            n_targets=int(targets.Y.shape[1]),
+            is_flat=samples.is_flat,
+            is_single=targets.is_single,
+            classes=targets.classes,
+            feature_names=samples.feature_names,
+            n_confounds=0 if confounds is None else int(confounds.shape[1]),
+        )
+        if before is not None:  # what the first samples were like decides
+            spec = replace(before, classes=spec.classes, n_targets=spec.n_targets)
+        return spec, block
+
+
+def read(raw: Raw, reader: Reader) -> tuple[Spec, Samples]:
+    """Check samples: those in memory at once, others whenever a block of them is read."""
+    if raw.in_memory:
+        ((_, X, y, weight),) = raw.batches
+        if reader.spec is None and reader.tensor_shape is None and hasattr(X, "columns"):  # a data frame
+            warn_of_grid(X.columns)
+        spec, block = reader.read_block(X, y, weight, confounds=raw.confounds)
+        if reader.spec is None:
+            spec = replace(spec, modes=raw.modes)
+        return spec, Samples.of(block, spec.sample_shape)
+    if reader.spec is None:
+        reader, weight = _surveyed(raw, reader)
+    else:
+        weight = math.nan  # moments count what later samples weigh
+    known: Any = reader.spec
+
+    def checked(batch: tuple[int, Any, Any, Any]) -> Block:
+        first, X, y, sample_weight = batch
+        with naming(first):
+            _, block = reader.read_block(X, y, sample_weight, first=first, confounds=raw.confounds, is_part=True)
+        return block
+
+    samples = Samples(
+        raw.execution.view(checked, raw.batches),
+        known.sample_shape,
+        known.n_targets,
+        weight,
+        raw.n_samples,
+        raw.execution,
+        n_confounds=known.n_confounds,
+    )
+    return known, samples
+
+
+def _surveyed(raw: Raw, reader: Reader) -> tuple[Reader, float]:
+    """Find out what must be known before the first block is read, and what all samples weigh."""
+    survey = reader.targets.survey(raw)
+    check_total_weight(survey.weight)
+    dims, dtype = raw.sample_shape, raw.dtype
+    if dims is None:
+        first = raw.first_samples()
+        dims, dtype = np.shape(first)[1:], getattr(first, "dtype", None)
+    shape = sample_shape(np.broadcast_to(0.0, (1, *dims)), reader.tensor_shape)
+    spec = Spec(
+        sample_shape=shape,
+        dtype=np.dtype(np.float32 if dtype == np.float32 else np.float64),
+        n_targets=survey.n_targets,
+        is_flat=len(shape) > 1 and len(dims) == 1,
+        is_single=survey.is_single,
+        classes=survey.classes,
+        modes=raw.modes,
+        n_confounds=0 if raw.confounds is None else int(raw.confounds.shape[1]),
+    )
+    return replace(reader, targets=survey.reader, spec=spec), survey.weight
+
+
+def summarise(raw: Raw, reader: Reader) -> tuple[Spec, Moments]:
+    """Sum up samples that come only once: of which shape and classes they are is found on the way."""
+    spec: Spec | None = None
+    moments: Moments | None = None
+    for first, X, y, weight in raw.batches:
+        with naming(first):
+            block_spec, block = reader.after(spec).read_block(X, y, weight, is_part=True)
+            if moments is not None:
+                moments = recoded(moments, spec, block_spec)
+            moments = Samples.of(block, block_spec.sample_shape).moments(moments)
+            spec = block_spec
+    if spec is None or moments is None:
+        raise InputError("Expected at least one block of samples, got none: there is nothing to learn from.")
+    check_total_weight(moments.weight)
+    return spec, moments
+
+
+def recoded(moments: Moments, before: Spec | None, after: Spec) -> Moments:
+    """Code moments of samples of known classes for those that are known now."""
+    if before is None or before.classes is None:
+        return moments
+    return recode(moments, before.classes, after.classes)
+
+
+def gathered_for(loss: Loss, raw: Raw) -> Raw:
+    """Read samples on disk into memory where every iteration would read them again."""
+    n, p = raw.n_samples, math.prod(raw.sample_shape or ())
+    is_summed_up = loss.has_moments and (n is None or (2 * n >= p and p <= MANY_ENTRIES))
+    return raw if raw.in_memory or is_summed_up else raw.gathered()
+
+
+def _with_confounds(block: Block, confounds: Array) -> Block:
+    """Add the confounds of a block, given those of all samples."""
+    if is_sparse(block.X):
+        raise ValueError(
+            "Expected dense samples with confounds, got a sparse matrix: what is left of it is not sparse."
+        )
+    rows = confounds[block.first : block.first + block.X.shape[0], :]
+    return replace(block, confounds=move_to(rows, block.X, block.Y.dtype))
