@@ -73,7 +73,7 @@ class Path:
     first: int  # the first point that may be chosen
     best: int  # the point of the best smoothed value of what selects, and that value
     value: float
-    held_out: tuple[Array, ...] = ()  # scores of the best point, F times (m, K)
+    held_out: tuple[Array, ...]  # scores of the best point, F times (m, K), in the units of the split
 
     @cached_property
     def end(self) -> str:
@@ -257,7 +257,7 @@ def ridge_path(split: SplitSamples, ridges: Array | None = None) -> Path:
         return _ridge_models(split, grid[point : point + 1], leave_out)
 
     path = _path(split, "ridge", 0.0 * grid, grid, judgement, solve)
-    if ridges is not None or path.best < len(grid) - 2:
+    if ridges is not None or path.end != "smallest":
         return path
     smaller = _judged_ridges(split, SMALLER_RIDGES, leave_out)
     grid = np.concatenate([grid, SMALLER_RIDGES])

@@ -244,12 +244,11 @@ class SplitSamples:
     # --- what folds hold out ---------------------------------------------------------------------------------------------
 
     def held_out_scores(self, models: Models, point: int = 0) -> list[Array]:
-        """Score what each fold holds out by its model at a point of a path, in the units of the targets: F times (m, K)."""
+        """Score what each fold holds out by its model at a point of a path: F times (m, K), in the units of the split."""
         scores = []
         for fold, (_, test) in enumerate(self.folds.splits):
             W, b = models.weights[point, fold, ...], models.intercepts[point, fold, :]
-            z = _taken(self.seen_by(fold), test) @ array_namespace(W).matrix_transpose(W) + b
-            scores.append(self.in_target_units(z))
+            scores.append(_taken(self.seen_by(fold), test) @ array_namespace(W).matrix_transpose(W) + b)
         return scores
 
     def in_target_units(self, scores: Array) -> Array:
