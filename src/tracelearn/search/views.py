@@ -1,15 +1,14 @@
 """Views: transformations of samples that a search tries, fitted to samples in memory, alone or joined in one problem.
 
-A view is a pair of a name and a transformer; None, or "passthrough", is the sample itself. To add one to those that are tried
-by default, add a line to ``_DEFAULTS``.
+A view is a pair of a name and a transformer; None, or "passthrough", is the sample itself. Those that are tried by default are
+listed in ``tracelearn.features.catalogue``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
 
 from tracelearn.arrays.array_api import Array, array_namespace, is_sparse, move_to, to_numpy
-from tracelearn.features import Convolutions, Logarithm, ModeWhitener, SecondOrder, Similarities, find_time_axis
+from tracelearn.features import Similarities, TensorTransformer, default_views, find_time_axis
 from tracelearn.penalties import Blocks, as_penalty
 from tracelearn.search.folds import Folds
 
@@ -31,21 +30,15 @@ __all__ = [
     "SamplesInMemory",
     "ShownByViews",
     "blend_views",
-    "default_views",
     "fit_view",
     "read_views",
     "transformed",
+    "views_that_suit",
     "work",
 ]
 
-# Where the level of a signal drifts, means over time would hide its covariance: they vary by at most this share of it.
-_MEAN = 0.05
-
 # Views of second order are tried, and views added to the best one, as long as one search takes no more multiplications than this.
 MOST_WORK = 3e11
-
-# A mode is whitened by the eigenvectors of its covariance: not where sums and eigenvectors take more multiplications than this.
-_MOST_WHITENED = 1e11
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,108 +62,24 @@ class Candidate:
 # --- which views are tried -----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Default:
-    """A view that is tried by default where it suits the samples."""
-
-    make: Callable[..., Any] | None  # given the mode that is time, where it needs one; None: samples as they are
-    channels: float = 0  # at most; zero: it needs no time
-    fewest: int = 1  # channels, at least
-    times: int = 0  # at least
-    samples: float = math.inf  # at most
-    over: int = -1  # samples: it takes the place of another view where they are more
-
-
-_second_order = partial(SecondOrder, standardize=True, mean=_MEAN)
-_difference = partial(_second_order, difference=True)
-_of_mean = partial(Convolutions, average=True)
-
-
-def _similar_second_order(time_axis: int) -> Similarities:
-    return Similarities(_difference(time_axis=time_axis), kernel="gaussian", standardize=False)
-
-
-# Copies of channels make matrices larger by their square. Convolutions have thousands of entries for each channel.
-_DEFAULTS = {
-    "raw": _Default(None),
-    "log": _Default(Logarithm),
-    "whitened": _Default(partial(ModeWhitener, power=-0.25)),
-    "whitened_fully": _Default(ModeWhitener),
-    "whitened_channels": _Default(ModeWhitener, channels=math.inf, fewest=2),
-    "second_order": _Default(_second_order, channels=math.inf),
-    "second_order_difference": _Default(_difference, channels=48),
-    "second_order_two_windows": _Default(partial(_difference, windows=2), channels=48),
-    "second_order_three_windows": _Default(partial(_difference, windows=3), channels=16),
-    "second_order_lags": _Default(partial(_second_order, lags=3), channels=16),
-    "second_order_slow_lags": _Default(partial(_second_order, lags=3, lag_step=3), channels=16, times=40),
-    "convolutions": _Default(Convolutions, channels=9, samples=1500),
-    "few_convolutions": _Default(partial(Convolutions, n_entries=1344), channels=4, samples=20_000, over=1500),
-    "convolutions_of_mean": _Default(_of_mean, channels=math.inf, fewest=10, samples=1500),
-    "few_convolutions_of_mean": _Default(
-        partial(_of_mean, n_entries=1344), channels=math.inf, fewest=10, samples=20_000, over=1500
-    ),
-    "similarities": _Default(partial(Similarities, kernel="gaussian", standardize=False), samples=20_000),
-    "similarities_standardized": _Default(Similarities, samples=20_000),
-    "similarities_second_order": _Default(_similar_second_order, channels=48, samples=20_000),
-}
-
-
-def default_views(
+def views_that_suit(
     shape: tuple[int, ...], n_samples: int, *, positive: bool = False, time_axis: Any = "auto", modes: Any = None
 ) -> tuple[list[tuple[str, Any]], str]:
-    """List the views that suit samples of a shape, as (name, transformer) pairs, and say why.
-
-    Logarithms where all entries are ``positive``; whitened modes unless one is very long; where a mode can be time, whitened
-    channels of several, second order unless samples and entries are many, and convolutions, of the mean of all channels where
-    these are many: not as many of them where samples are many. Similarities up to 20,000 samples.
+    """List the default views that suit samples of a shape, as (name, transformer) pairs, and say why.
 
     Examples
     --------
-    >>> from tracelearn.search.views import default_views
-    >>> [name for name, _ in default_views((6, 11), 100)[0]]
+    >>> from tracelearn.search.views import views_that_suit
+    >>> [name for name, _ in views_that_suit((6, 11), 100)[0]]
     ['raw', 'whitened', 'whitened_fully', 'similarities', 'similarities_standardized']
     """
     axis, reason = find_time_axis(shape, time_axis, modes) if len(shape) > 1 else (None, "samples have one mode")
-    pairs, left_out = [], []
-    for name, default in _DEFAULTS.items():
-        if not _suits(default, shape, axis, n_samples, positive=positive):
-            continue
-        transformer = default.make
-        if transformer is not None:
-            transformer = default.make(time_axis=axis) if default.channels else default.make()
-        if _takes_long(transformer, shape, axis, n_samples):
-            left_out.append(name)
-        else:
-            pairs.append((name, transformer))
-    if left_out:
-        reason += f"; without {', '.join(left_out)}, which would take long"
+    pairs = [
+        (name, transformer)
+        for name, transformer in default_views(axis)
+        if transformer is None or transformer.suits(shape, n_samples, positive)
+    ]
     return pairs, reason
-
-
-def _suits(default: _Default, shape: tuple[int, ...], axis: int | None, n_samples: int, *, positive: bool) -> bool:
-    if not default.over < n_samples <= default.samples or (default.make is Logarithm and not positive):
-        return False
-    if default.make is not None and default.make in (ModeWhitener, _DEFAULTS["whitened"].make):
-        # Of one mode alone nothing would be left, fully whitened, that says which directions are noise.
-        fully = default.make is ModeWhitener
-        if len(shape) < 2 or (fully and math.prod(shape) == max(shape)):
-            return False
-    if not default.channels:
-        return True
-    if axis is None:
-        return False
-    times, channels = shape[axis], math.prod(shape) // shape[axis]
-    return default.fewest <= channels <= default.channels and times >= default.times
-
-
-def _takes_long(transformer: Any, shape: tuple[int, ...], axis: int | None, n_samples: int) -> bool:
-    size = math.prod(shape)
-    if isinstance(transformer, ModeWhitener):
-        return n_samples * size * sum(shape) + 10 * sum(length**3 for length in shape) > _MOST_WHITENED
-    compared = transformer.transformer if isinstance(transformer, Similarities) else transformer
-    if isinstance(compared, SecondOrder) and axis is not None:
-        return work(n_samples, *compared.sizes(size // shape[axis])) > MOST_WORK
-    return False
 
 
 def work(n_samples: int, n_entries: int, n_distinct: int, n_folds: int = 5) -> float:
@@ -196,7 +105,7 @@ def read_views(
         None and "passthrough" are the samples as they are. Transformers without names are named as ``make_union`` does.
     """
     if isinstance(views, str) and views == "auto":
-        pairs, reason = default_views(shape, n_samples, positive=positive, time_axis=time_axis, modes=modes)
+        pairs, reason = views_that_suit(shape, n_samples, positive=positive, time_axis=time_axis, modes=modes)
     else:
         pairs, reason = _named(views), "as given"
     candidates = []
@@ -309,10 +218,9 @@ def fit_view(candidate: Candidate, samples: SamplesInMemory, folds: Folds | None
 
 def _fit_transform(transformer: Any, samples: SamplesInMemory) -> Array:
     """Fit a transformer of this package to tensors, any other to rows; return what it makes of the samples."""
-    if hasattr(transformer, "_fit_checked"):
-        if hasattr(transformer, "set_output"):
-            transformer.set_output(transform="default")
-        return transformer._fit_checked(samples.tensors, samples.weight)
+    if isinstance(transformer, TensorTransformer):
+        transformer.set_output(transform="default")
+        return transformer.fit_tensors(samples.tensors, samples.weight)
     rows = samples.rows if is_sparse(samples.rows) else to_numpy(samples.rows)
     options = {}
     if has_fit_parameter(transformer, "sample_weight"):
@@ -325,7 +233,7 @@ def transformed(transformer: Any, tensors: Array) -> Array:
     """Show tensors (n, I1, ..., IN) as a fitted transformer does: those of this package take tensors, others rows."""
     if transformer is None:
         return tensors
-    if hasattr(transformer, "_fit_checked"):
+    if isinstance(transformer, TensorTransformer):
         return transformer.transform(tensors)
     rows = to_numpy(tensors).reshape(tensors.shape[0], -1)
     return move_to(np.asarray(transformer.transform(rows), dtype=float), tensors)
