@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tracelearn.moments import Moments
     from tracelearn.penalties import tensor_trace_norm
     from tracelearn.samples import open_source
-    from tracelearn.search import TensorClassifier, TensorRegressor, trace_norm_path
+    from tracelearn.search import TensorClassifier, TensorRegressor
     from tracelearn.streaming.run import StreamReport, stream
 
 __all__ = [
@@ -52,7 +52,6 @@ __all__ = [
     "stream",
     "tensor_trace_norm",
     "to_onnx",
-    "trace_norm_path",
     "trusted_types",
 ]
 __version__ = "0.1.0.dev0"
@@ -77,7 +76,7 @@ _MODULES = {
     "moments": ("Moments",),
     "penalties": ("tensor_trace_norm",),
     "samples": ("open_source",),
-    "search": ("TensorClassifier", "TensorRegressor", "trace_norm_path"),
+    "search": ("TensorClassifier", "TensorRegressor"),
     "streaming.run": ("StreamReport", "stream"),
 }
 

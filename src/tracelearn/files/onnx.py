@@ -18,7 +18,7 @@ from tracelearn.features.base import LinearTransformer
 from tracelearn.files.models import write_atomically
 from tracelearn.losses import Logistic, Loss, Multinomial, Poisson
 from tracelearn.optional import require
-from tracelearn.search.cv import SelectionCV
+from tracelearn.search.estimators import TensorSearch
 
 __all__ = ["to_onnx"]
 
@@ -90,7 +90,7 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None, *, dtype: An
     steps = [step for step in steps if step not in (None, "passthrough")]
     others = [step for step in steps if not isinstance(step, LinearTransformer)]
     refuse(
-        not isinstance(last, TraceNormModel | SelectionCV) or others,
+        not isinstance(last, TraceNormModel | TensorSearch) or others,
         "Expected a TraceNormRegressor, a TraceNormClassifier or one of their CV versions, in a Pipeline after "
         f"TensorStandardScaler, ModePCA or ModeWhitener, got {type([*others, last][0]).__name__}: a graph has no such step.",
     )
