@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tracelearn.io import open_source
     from tracelearn.moments import Moments
     from tracelearn.penalties import L1, GroupL2, Nuclear, tensor_trace_norm
-    from tracelearn.search import TensorClassifier, TensorRegressor, trace_norm_path
+    from tracelearn.search import TensorClassifier, TensorRegressor
     from tracelearn.streaming.run import StreamReport, stream
 
 __all__ = [
@@ -55,7 +55,6 @@ __all__ = [
     "stream",
     "tensor_trace_norm",
     "to_onnx",
-    "trace_norm_path",
     "trusted_types",
 ]
 __version__ = "0.1.0"
@@ -80,7 +79,7 @@ _MODULES = {
     "moments": ("Moments",),
     "penalties": ("GroupL2", "L1", "Nuclear", "tensor_trace_norm"),
     "io": ("open_source",),
-    "search": ("TensorClassifier", "TensorRegressor", "trace_norm_path"),
+    "search": ("TensorClassifier", "TensorRegressor"),
     "streaming.run": ("StreamReport", "stream"),
 }
 

@@ -21,7 +21,7 @@ from tracelearn.penalties import Atom, Blocks, Latent, Overlap, Split, as_penalt
 from tracelearn.problems.problem import Solution
 from tracelearn.samples.modes import fit_modes
 from tracelearn.samples.scikit_learn import make_constraint
-from tracelearn.search.cv import SelectionCV
+from tracelearn.search.estimators import TensorSearch
 
 __all__ = ["check_parts", "check_use"]
 
@@ -99,7 +99,7 @@ _NEEDED: dict[type, tuple[str, ...]] = {
     TraceNormModel: (*_LINEAR, "objective_", "patterns_", "_convergence", "_dtype"),
     HierarchicalTraceNormClassifier: (*_LINEAR, "classes_", "nodes_", "estimators_"),
     LaggedRegressor: (*_LINEAR[1:], "patterns_", "lags_", "model_", "moments_", "mode_ranks_", "_single"),
-    SelectionCV: (
+    TensorSearch: (
         *_LINEAR,
         "objective_",
         "alpha_",
@@ -291,7 +291,7 @@ def _check_lagged(model: LaggedRegressor) -> None:
 _CHECKS: tuple[tuple[type, str, Callable[[Any], None]], ...] = (
     (object, "sample_shape_", _check_shapes),
     (TensorTransformer, "sample_shape_", _check_transformer),
-    (SelectionCV, "cv_results_", _check_search),
+    (TensorSearch, "cv_results_", _check_search),
     (HierarchicalTraceNormClassifier, "coef_", _check_tree),
     (LaggedRegressor, "coef_", _check_lagged),
 )

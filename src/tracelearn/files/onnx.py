@@ -19,7 +19,7 @@ from tracelearn.files.models import write_atomically
 from tracelearn.files.onnx_views import Nodes, add_nodes
 from tracelearn.losses import LogLoss, Loss, Multinomial, Poisson
 from tracelearn.optional import require
-from tracelearn.search.cv import SelectionCV
+from tracelearn.search.estimators import TensorSearch
 
 __all__ = ["to_onnx"]
 
@@ -90,7 +90,7 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None, *, dtype: An
     onnx = require("onnx", "onnx")
     *steps, last = model.named_steps.values() if isinstance(model, Pipeline) else [model]
     refuse(
-        not isinstance(last, TraceNormModel | SelectionCV),
+        not isinstance(last, TraceNormModel | TensorSearch),
         "Expected a TraceNormRegressor, a TraceNormClassifier or a search, alone or at the end of a Pipeline of transformers "
         f"of this package, got {type(last).__name__}: a graph has no such step.",
     )

@@ -280,7 +280,7 @@ def _decode(
     check_model(model)
     plan = Plan.of(model, X, y, cv, groups, confounds, scoring)
     folds, name, chance = plan.folds, plan.name, _chance(plan.name, plan.labels, classifier=is_classifier(model))
-    shape = (folds.count, len(parts), len(parts)) if generalize else (folds.count, len(parts))
+    shape = (len(folds), len(parts), len(parts)) if generalize else (len(folds), len(parts))
     scores = np.empty(shape)
     if not (is_shared(model) and isinstance(model, TraceNormModel) and model._loss().has_moments):
         _one_by_one(model, to_numpy(X), plan, parts, scoring, scores)
