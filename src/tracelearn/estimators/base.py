@@ -27,7 +27,7 @@ from tracelearn.samples.samples import Raw, Samples, as_raw, unnamed
 from tracelearn.samples.scikit_learn import Interval, StrOptions
 from tracelearn.samples.targets import Labels, Numbers, check_two_classes
 
-__all__ = ["TensorInput", "TraceNormModel", "reader_of", "settings_of"]
+__all__ = ["LinearModel", "TensorInput", "TraceNormModel", "reader_of", "settings_of"]
 
 
 def settings_of(model: Any) -> Settings:
@@ -73,7 +73,84 @@ class TensorInput(BaseEstimator):
         return tags
 
 
-class TraceNormModel(WeightsInModes, TensorInput):
+class LinearModel(WeightsInModes, TensorInput):
+    """A fitted linear model of samples: the one place where fitted attributes are written, and scores of new samples."""
+
+    coef_: Any
+    intercept_: Any
+    confound_coef_: Any
+    moments_: Moments
+    _spec: Spec
+    _warm_start: WarmStart | None = None
+
+    def _publish(self, spec: Spec, moments: Moments | None, fitted: Fitted | None) -> None:
+        """Write all fitted attributes: nothing else does. Without a fit the weights stay as they are."""
+        for name in ("classes_", "modes_", "feature_names_in_", "moments_"):
+            if name in vars(self):
+                delattr(self, name)
+        self._spec = spec
+        self.sample_shape_ = spec.sample_shape
+        self.n_features_in_ = spec.n_features
+        if spec.classes is not None:
+            self.classes_ = spec.classes
+        if spec.modes is not None:
+            self.modes_ = spec.modes
+        if spec.feature_names is not None:
+            self.feature_names_in_ = spec.feature_names
+        if moments is not None:
+            self.moments_ = moments
+        if fitted is None:
+            return
+        xp = array_namespace(fitted.coef)
+        targets = () if spec.is_single else (spec.n_targets,)
+        alphas = to_numbers(fitted.alpha)
+        self.coef_ = xp.reshape(fitted.coef, (*targets, *((-1,) if spec.is_flat else spec.sample_shape)))
+        self.intercept_ = float(fitted.intercept[0]) if spec.is_single else fitted.intercept
+        self.patterns_ = xp.reshape(fitted.patterns, (*targets, *spec.sample_shape))
+        self.alpha_ = alphas[0] if len(alphas) == 1 else np.array(alphas)
+        self.n_iter_ = fitted.n_iter
+        self.objective_ = fitted.objective
+        self.dual_gap_ = fitted.gap
+        self.convergence_ = fitted.convergence
+        self._warm_start = fitted.warm_start
+        if "confound_coef_" in vars(self):
+            del self.confound_coef_
+        if fitted.confound_coef is not None:
+            self.confound_coef_ = xp.reshape(fitted.confound_coef, (*targets, -1))
+
+    # --- the model ---------------------------------------------------------------------------------------------------
+
+    def _applied(self, after: Callable[[Array], Array], method: str, X: Any, confounds: Any) -> Any:
+        """Score samples wherever they are, and apply a function to the scores (n, K) of each block."""
+        check_is_fitted(self, "coef_")
+        self._check_confounds(confounds)
+        X, _, _ = unnamed(X, 0, self._spec.modes)
+        check_place(X, self.coef_, f"{type(self).__name__}.{method}()")
+        xp = array_namespace(self.coef_)
+        K = 1 if self._spec.is_single else self.coef_.shape[0]
+        weights = getattr(self, "confound_coef_", None)
+        scores = LinearScores(
+            name=type(self).__name__,
+            spec=self._spec,
+            coef=xp.reshape(self.coef_, (K, -1)),
+            intercept=self.intercept_,
+            confound_coef=None if weights is None else xp.reshape(weights, (K, -1)),
+            after=after,
+        )
+        return applied(scores, X, confounds, self._spec)
+
+    def _check_confounds(self, confounds: Any) -> None:
+        """Refuse a model of confounds without them, and confounds that it does not know."""
+        expected = self._spec.n_confounds
+        got = 0 if confounds is None else 1 if len(np.shape(confounds)) == 1 else int(np.shape(confounds)[-1])
+        if got != expected:
+            raise ValueError(
+                f"Expected {expected or 'no'} confounds of each sample, as in fit, got {got or 'none'}: pass "
+                f"{'confounds=' if expected else 'samples alone'}."
+            )
+
+
+class TraceNormModel(LinearModel):
     """What regressor and classifier share: parameters, fitting, scores."""
 
     _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 - scikit-learn's convention
@@ -131,13 +208,6 @@ class TraceNormModel(WeightsInModes, TensorInput):
         self.keep_moments = keep_moments
         self.forgetting = forgetting
         self.verbose = verbose
-
-    coef_: Any
-    intercept_: Any
-    confound_coef_: Any
-    moments_: Moments
-    _spec: Spec
-    _warm_start: WarmStart | None = None
 
     # --- learning ----------------------------------------------------------------------------------------------------
 
@@ -210,72 +280,6 @@ class TraceNormModel(WeightsInModes, TensorInput):
         model = cls(**params)
         model._publish(spec, None, fitted)
         return model
-
-    def _publish(self, spec: Spec, moments: Moments | None, fitted: Fitted | None) -> None:
-        """Write all fitted attributes: nothing else does. Without a fit the weights stay as they are."""
-        for name in ("classes_", "modes_", "feature_names_in_", "moments_"):
-            if name in vars(self):
-                delattr(self, name)
-        self._spec = spec
-        self.sample_shape_ = spec.sample_shape
-        self.n_features_in_ = spec.n_features
-        if spec.classes is not None:
-            self.classes_ = spec.classes
-        if spec.modes is not None:
-            self.modes_ = spec.modes
-        if spec.feature_names is not None:
-            self.feature_names_in_ = spec.feature_names
-        if moments is not None:
-            self.moments_ = moments
-        if fitted is None:
-            return
-        xp = array_namespace(fitted.coef)
-        targets = () if spec.is_single else (spec.n_targets,)
-        alphas = to_numbers(fitted.alpha)
-        self.coef_ = xp.reshape(fitted.coef, (*targets, *((-1,) if spec.is_flat else spec.sample_shape)))
-        self.intercept_ = float(fitted.intercept[0]) if spec.is_single else fitted.intercept
-        self.patterns_ = xp.reshape(fitted.patterns, (*targets, *spec.sample_shape))
-        self.alpha_ = alphas[0] if len(alphas) == 1 else np.array(alphas)
-        self.n_iter_ = fitted.n_iter
-        self.objective_ = fitted.objective
-        self.dual_gap_ = fitted.gap
-        self.convergence_ = fitted.convergence
-        self._warm_start = fitted.warm_start
-        if "confound_coef_" in vars(self):
-            del self.confound_coef_
-        if fitted.confound_coef is not None:
-            self.confound_coef_ = xp.reshape(fitted.confound_coef, (*targets, -1))
-
-    # --- the model ---------------------------------------------------------------------------------------------------
-
-    def _applied(self, after: Callable[[Array], Array], method: str, X: Any, confounds: Any) -> Any:
-        """Score samples wherever they are, and apply a function to the scores (n, K) of each block."""
-        check_is_fitted(self, "coef_")
-        self._check_confounds(confounds)
-        X, _, _ = unnamed(X, 0, self._spec.modes)
-        check_place(X, self.coef_, f"{type(self).__name__}.{method}()")
-        xp = array_namespace(self.coef_)
-        K = 1 if self._spec.is_single else self.coef_.shape[0]
-        weights = getattr(self, "confound_coef_", None)
-        scores = LinearScores(
-            name=type(self).__name__,
-            spec=self._spec,
-            coef=xp.reshape(self.coef_, (K, -1)),
-            intercept=self.intercept_,
-            confound_coef=None if weights is None else xp.reshape(weights, (K, -1)),
-            after=after,
-        )
-        return applied(scores, X, confounds, self._spec)
-
-    def _check_confounds(self, confounds: Any) -> None:
-        """Refuse a model of confounds without them, and confounds that it does not know."""
-        expected = self._spec.n_confounds
-        got = 0 if confounds is None else 1 if len(np.shape(confounds)) == 1 else int(np.shape(confounds)[-1])
-        if got != expected:
-            raise ValueError(
-                f"Expected {expected or 'no'} confounds of each sample, as in fit, got {got or 'none'}: pass "
-                f"{'confounds=' if expected else 'samples alone'}."
-            )
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the last solution out of pickles unless it may be started from."""
