@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tracelearn.io import open_source
     from tracelearn.moments import Moments
     from tracelearn.penalties import L1, GroupL2, Nuclear, tensor_trace_norm
-    from tracelearn.search import TensorClassifier, TensorRegressor
+    from tracelearn.search import TensorClassifier, TensorRegressor, TraceNormClassifierCV, TraceNormRegressorCV
     from tracelearn.streaming.run import StreamReport, stream
 
 __all__ = [
@@ -47,7 +47,9 @@ __all__ = [
     "TensorRegressor",
     "TensorStandardScaler",
     "TraceNormClassifier",
+    "TraceNormClassifierCV",
     "TraceNormRegressor",
+    "TraceNormRegressorCV",
     "Views",
     "load",
     "open_source",
@@ -79,7 +81,7 @@ _MODULES = {
     "moments": ("Moments",),
     "penalties": ("GroupL2", "L1", "Nuclear", "tensor_trace_norm"),
     "io": ("open_source",),
-    "search": ("TensorClassifier", "TensorRegressor"),
+    "search": ("TensorClassifier", "TensorRegressor", "TraceNormClassifierCV", "TraceNormRegressorCV"),
     "streaming.run": ("StreamReport", "stream"),
 }
 
