@@ -34,11 +34,11 @@ class TensorReader:
     """Checks samples for one transformer and returns tensors; samples must be like those that it was fitted to, if any.
 
     scikit-learn's checks write what they learn of the first samples on the estimator that they are given: here that is a copy,
-    ``holder``. This is the only place of ``features`` that knows.
+    ``holder``. Of later samples they write nothing. This is the only place of ``features`` that knows.
     """
 
     def __init__(self, transformer: Any, *, is_fitted: bool) -> None:
-        self.holder = copy.copy(transformer)
+        self.holder = transformer if is_fitted else copy.copy(transformer)
         self.knows_shape = is_fitted
 
     def tensors(self, X: Any) -> Array:
