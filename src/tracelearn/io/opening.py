@@ -95,6 +95,10 @@ def open_source(
         "Expected sample and time together, the columns that name the sample of a reading and count time, got one of them: "
         "pass both.",
     )
+    refuse(
+        sample is not None and tensor_shape is not None,
+        "Expected tensor_shape=None with sample and time, which give the shape, got a shape: leave it out.",
+    )
     options = {"sample_axis": sample_axis, "mask": mask, "flat": flat or None}
     options = {name: value for name, value in options.items() if value is not None}
     if not isinstance(path, str | os.PathLike):

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import partial
 from itertools import chain
@@ -39,7 +39,7 @@ class Choice:
     weight: Any
     tensor_shape: Sequence[int] | None = None
     ignore: tuple[str, ...] = ()
-    options: Mapping[str, Any] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 def source_of_file(file: DataFile, choice: Choice, block_bytes: int | None = None) -> Source:
@@ -89,7 +89,7 @@ def source_of_series(
 def _samples_of_arrays(file: DataFile, choice: Choice) -> Column:
     if file.names is not None:
         _check_name(file, choice.samples, "samples")
-    column = file.column(None if file.names is None else choice.samples, **(choice.options or {}))
+    column = file.column(None if file.names is None else choice.samples, **choice.options)
     return column if choice.tensor_shape is None else reshaped(column, choice.tensor_shape, f"'{file.place}'")
 
 
@@ -146,11 +146,10 @@ def _example_of_text(file: DataFile, name: str) -> str:
 
 def _propose_axis(file: DataFile, X: Column, targets: Column | None, choice: Choice) -> None:
     """Where another axis of the samples is as long as the targets, say that it is the one that was meant."""
-    if targets is None or targets.n_rows == X.n_rows:
+    has_axis = "sample_axis" in file.format.options
+    if not has_axis or targets is None or targets.n_rows == X.n_rows or targets.n_rows not in X.shape:
         return
-    if targets.n_rows not in X.shape or "sample_axis" not in file.format.options:
-        return
-    axis = (choice.options or {}).get("sample_axis", 0) % (len(X.shape) + 1)
+    axis = choice.options.get("sample_axis", 0) % (len(X.shape) + 1)
     sizes = [*X.shape[:axis], X.n_rows, *X.shape[axis:]]
     raise InputError(
         f"Expected one target for each sample, got {X.n_rows} samples and {targets.n_rows} targets: axis "
@@ -179,12 +178,16 @@ def _check_name(file: DataFile, name: Any, role: str) -> None:
 
 
 def _column_for(file: DataFile, value: Any, role: str) -> Column | None:
-    """Find targets, weights or groups: a name in the file, another file, a name in that, or an array."""
+    """Find targets or weights: by name as in `_named_column`, or an array."""
     if value is None:
         return None
-    if not isinstance(value, str | os.PathLike):
-        return column_of_values(value, role)
-    name = os.fspath(value)
+    if isinstance(value, str | os.PathLike):
+        return _named_column(file, os.fspath(value), role)
+    return column_of_values(value, role)
+
+
+def _named_column(file: DataFile, name: str, role: str) -> Column:
+    """Find what a name means: an array or column of the file, another file, or an array in that, as in ``labels.csv:age``."""
     if file.names is not None and name in file.names:
         return file.column(name)
     path, _, name_inside = (name, "", "") if place_of(name).exists() else name.rpartition(":")
@@ -212,8 +215,7 @@ def _column_of_other_file(file: DataFile, name: str, value: str, role: str) -> C
 
 def _read_column(path: Place, n_samples: int, name: str) -> NDArray[Any]:
     """Read one value for each sample of a file into memory."""
-    column = _column_for(open_file(path), name, "column")
-    assert column is not None
+    column = _named_column(open_file(path), name, "column")
     refuse(
         column.n_rows != n_samples,
         f"Expected one value of '{name}' for each sample, got {n_samples} samples and {column.n_rows} values: choose another.",

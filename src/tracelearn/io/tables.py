@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from importlib import import_module
 from math import prod
 from typing import Any
@@ -40,8 +41,8 @@ _INDEX = re.compile(r"|Unnamed: \d+|__index_level_\d+__")  # what pandas calls t
 _FEWEST_ROWS = 10  # below, what columns have in common is chance
 _FEWEST_READINGS = 3  # of a recording, on average
 _ADVICE = (
-    "choose columns with open_source(path, samples=...), such as 'ch*', or leave some out with open_source(path, "
-    "ignore=...)."
+    "choose columns with open_source(path, samples=...), such as 'ch*', leave some out with open_source(path, ignore=...), or, "
+    "if rows are readings, name their recording with open_source(path, sample=...)."
 )
 
 
@@ -72,23 +73,16 @@ def column_of_table(table: Table, name: Name) -> Column:
     shape, dtype = layout(table.schema, name)
     if 0 in shape:  # lists of any length: the first row tells
         shape, dtype = layout(table.schema, name, next(table.batches(names, 0, 1), None))
-    return Column(table.n_rows, shape, dtype, 1, _Rows(table, name, shape, dtype))
+    return Column(table.n_rows, shape, dtype, 1, partial(_read_column, table, name, shape, dtype))
 
 
-@dataclass(frozen=True, eq=False)
-class _Rows:
-    """Reads a column from any row on."""
-
-    table: Table
-    name: Name
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-
-    def __call__(self, start: int, rows: int) -> Iterator[NDArray[Any]]:
-        names = (self.name,) if isinstance(self.name, str) else self.name
-        for batch in self.table.batches(names, start, rows):
-            yield to_array(batch, self.name, self.shape, self.dtype, start)
-            start += len(batch)
+def _read_column(
+    table: Table, name: Name, shape: tuple[int, ...], dtype: np.dtype[Any], start: int, rows: int
+) -> Iterator[NDArray[Any]]:
+    names = (name,) if isinstance(name, str) else name
+    for batch in table.batches(names, start, rows):
+        yield to_array(batch, name, shape, dtype, start)
+        start += len(batch)
 
 
 def columns_of_identifiers(schema: Any) -> list[str]:
@@ -203,8 +197,8 @@ def refuse_text(schema: Any, names: Sequence[str], place: str, example_of: Calla
             raise InputError(
                 f"Expected numbers in the columns of {place} that are entries of a sample, got "
                 f"{'text' if is_text(kind) else kind} in {name!r}{example_of(name)}: leave the column out with "
-                "open_source(path, ignore=...), choose others with open_source(path, samples=...), correct the cell, or, if the "
-                "column names the recording that a row is a reading of, pass it with open_source(path, sample=...)."
+                "open_source(path, ignore=...), choose others with open_source(path, samples=...), correct the cell, or, if "
+                "rows are readings, name their recording with open_source(path, sample=...)."
             )
 
 
@@ -257,7 +251,8 @@ def warn_of_long_table(names: Sequence[str], columns: Sequence[NDArray[Any]], y:
         if 2 <= runs <= len(column) // _FEWEST_READINGS and not comes_back and np.isin(label_changes, starts).all():
             warn(
                 f"Expected one sample in each row, got a column {name!r} that is constant over runs of rows with one label, as "
-                f"if rows were readings of recordings: read series with open_source(path, sample={name!r}, time=...), or "
-                "leave the column out with open_source(path, ignore=...) if each row is a sample."
+                "if rows were readings of recordings: to read series, name it with open_source(path, sample=...) and the "
+                "column of times with open_source(path, time=...); if each row is a sample, leave it out with "
+                "open_source(path, ignore=...)."
             )
             return
