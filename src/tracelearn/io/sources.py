@@ -28,6 +28,7 @@ __all__ = ["Choice", "source_of_file", "source_of_series"]
 
 _ROWS_EXAMINED = 100  # for columns that are no measurements
 _ROWS_OF_RUNS = 10_000  # for recordings
+_COLUMNS_OF_RUNS = 50  # for recordings; a column that names them is one of the first
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,7 @@ def _warn_of_recordings(file: DataFile, targets: Column, other_roles: set[str]) 
     """Warn where rows of a table look like readings of recordings."""
     tables = require("tracelearn.io.tables", file.format.reader)
     names = [name for name in tables.columns_of_identifiers(file.schema) if name not in other_roles]
+    names = names[:_COLUMNS_OF_RUNS]
     if not names:
         return
     with suppress(ValueError, OSError):  # what cannot be read is reported when it is

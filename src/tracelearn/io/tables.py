@@ -171,7 +171,8 @@ def choose_columns(
     schema: Any, samples: str | Sequence[str], reserved: Iterable[str | None], ignore: Sequence[str], place: str
 ) -> list[str]:
     """Find the columns that a name, a pattern or a list means; "X" means all that have no other role."""
-    unknown = [name for name in ignore if name not in schema.names]
+    present = set(schema.names)
+    unknown = [name for name in ignore if name not in present]
     if unknown:
         raise InputError(f"Expected names of columns of {place}, got {unknown[0]!r}, which is none: correct it.")
     roles = {*reserved, *ignore}
@@ -180,7 +181,7 @@ def choose_columns(
         names = candidates if samples == "X" else [name for name in candidates if fnmatchcase(name, samples)]
     else:
         names = list(samples)
-    missing = [name for name in names if name not in schema.names]
+    missing = [name for name in names if name not in present]
     refuse(
         missing or not names,
         f"Expected samples to be one of the names in {place}, such as {', '.join(map(repr, candidates[:5])) or 'none'}, or a "
@@ -204,7 +205,8 @@ def refuse_text(schema: Any, names: Sequence[str], place: str, example_of: Calla
 
 def _refuse_outsiders(names: Sequence[str], inside: Sequence[str], description: str, place: str) -> None:
     """Refuse a few columns, such as an identifier, without which the others are of one kind."""
-    outside = [name for name in names if name not in set(inside)]
+    of_one_kind = set(inside)
+    outside = [name for name in names if name not in of_one_kind]
     refuse(
         len(inside) > len(outside) > 0,
         f"Expected columns of one kind in {place}, got {len(inside)} whose names {description}, and "
