@@ -88,6 +88,7 @@ def source_of_series(
 
 
 def _samples_of_arrays(file: DataFile, choice: Choice) -> Column:
+    """Open the samples of a file that is no table."""
     if file.names is not None:
         _check_name(file, choice.samples, "samples")
     column = file.column(None if file.names is None else choice.samples, **choice.options)
@@ -95,6 +96,7 @@ def _samples_of_arrays(file: DataFile, choice: Choice) -> Column:
 
 
 def _samples_of_table(file: DataFile, choice: Choice, targets: Column | None) -> Column:
+    """Open the columns of a table that are samples, and warn of those that look like something else."""
     tables = require("tracelearn.io.tables", file.format.reader)
     title = f"'{file.place}'"
     roles = ["y" if choice.target is None else choice.target, choice.weight]
@@ -164,6 +166,7 @@ def _propose_axis(file: DataFile, X: Column, targets: Column | None, choice: Cho
 
 
 def _check_name(file: DataFile, name: Any, role: str) -> None:
+    """Refuse a name that is not in a file, with the names that are and the nearest of them."""
     names = file.names or ()
     if name in names:
         return
@@ -204,6 +207,7 @@ def _named_column(file: DataFile, name: str, role: str) -> Column:
 
 
 def _column_of_other_file(file: DataFile, name: str, value: str, role: str) -> Column:
+    """Open targets or weights in a file of their own; ``value`` is what was passed."""
     if name:
         _check_name(file, name, role)
         return file.column(name)

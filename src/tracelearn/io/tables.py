@@ -233,6 +233,7 @@ def warn_of_columns(names: Sequence[str], X: NDArray[Any], y: NDArray[Any] | Non
 
 
 def _warn_of(names: Sequence[str], suspicious: NDArray[np.bool_], description: str, n_rows: int) -> None:
+    """Warn of the first of the columns that look suspicious."""
     if suspicious.any():
         warn(
             f"Expected measurements in the columns of samples, got {names[int(np.argmax(suspicious))]!r}, which {description}, "
