@@ -14,7 +14,7 @@ from tracelearn import (
     TraceNormRegressor,
     to_onnx,
 )
-from tracelearn.losses import Poisson
+from tracelearn.losses import Poisson, SquaredError
 
 runtime = pytest.importorskip("onnxruntime")
 
@@ -138,11 +138,11 @@ def test_a_link_is_part_of_the_graph_or_the_loss_is_refused(samples):
         def inverse_link(self, z):
             return 2.0 * z
 
-    class Squared2(SquaredError):
+    class Twice(SquaredError):
         def inverse_link(self, z):
             return 2.0 * z
 
     with pytest.raises(ValueError, match="Expected a loss whose link a graph has"):
-        to_onnx(TraceNormRegressor(alpha=0.05, loss=Squared2()).fit(X, y))
+        to_onnx(TraceNormRegressor(alpha=0.05, loss=Twice()).fit(X, y))
     with pytest.raises(ValueError, match="Expected a loss whose link a graph has"):
         to_onnx(TraceNormRegressor(alpha=0.05, loss=Doubled()).fit(X, np.exp(y)))

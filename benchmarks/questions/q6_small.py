@@ -12,8 +12,8 @@ from tracelearn.losses import LogLoss, SquaredError
 from tracelearn.penalties import as_penalty
 from tracelearn.problems.forms import choose_form
 from tracelearn.problems.problem import Problems, alpha_max
-from tracelearn.problems.squares import Squares
 from tracelearn.problems.sample_loss import SampleLoss
+from tracelearn.problems.squares import Squares
 from tracelearn.samples.samples import Block, Samples
 from tracelearn.solvers import admm, newton
 
