@@ -138,7 +138,7 @@ def test_a_link_is_part_of_the_graph_or_the_loss_is_refused(samples):
         def inverse_link(self, z):
             return 2.0 * z
 
-    class Twice(SquaredError):
+    class Twice(SquaredError):  # noqa: N818 - no exception
         def inverse_link(self, z):
             return 2.0 * z
 
