@@ -263,7 +263,7 @@ def permutation_test(
 def _fixed(model: Any, X: Any, y: Any, groups: Array | None, confounds: Array | None) -> tuple[Any, Any]:
     """Choose once, with the true targets; return the model that was found, and samples as it sees them."""
     model.fit(X, y, groups=groups, confounds=confounds)
-    return model.linear_estimator(), model.transform(X)
+    return model.linear_estimator(), model.joined_views(X)
 
 
 def _scores(

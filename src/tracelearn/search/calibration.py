@@ -15,7 +15,7 @@ __all__ = ["Calibration", "calibrate"]
 
 # What a slope must gain on held-out samples before it is believed, in units of log-likelihood: the best of many paths gains
 # about as much on noise.
-_CHANCE = 3.0
+_CHANCE = 4.0
 
 # Members of each class that are imagined at the mean score, but no more than two in all; and how strongly a slope, in standard
 # deviations of the scores, is drawn to zero, as so many samples would: both bound what few samples can claim.

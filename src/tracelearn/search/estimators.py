@@ -236,10 +236,9 @@ class TensorSearch(NamedWeights, TensorInput, CallbackSupportMixin):
         is_classifier = isinstance(self, ClassifierMixin)
         searched, spec = data.searched, data.spec
         y, weight = searched.y, to_numpy(searched.weight)
-        if is_classifier:
-            y = np.ravel(y)
+        labels = np.ravel(data.labels) if is_classifier else data.labels
         if groups is not None:
-            groups = np.asarray(to_numpy(groups) if is_non_numpy(groups) else groups)[data.index]
+            groups = np.asarray(to_numpy(groups) if is_non_numpy(groups) else groups)
         loss = loss_for(self._loss(), spec.n_targets)
         repeats = 1
         if self.scoring is None and isinstance(self.cv, Integral) and isinstance(self.views, str):
@@ -249,15 +248,15 @@ class TensorSearch(NamedWeights, TensorInput, CallbackSupportMixin):
             order = canonical_order(to_numpy(searched.rows), y)
         folds = make_folds(
             self.cv,
-            y,
+            labels,
             groups,
-            weight,
+            data.weight,
             self.random_state,
             classifier=is_classifier,
             repeats=repeats,
-            order=order,
+            order=None if order is None else data.index[order],
             split_params=split_params,
-        )
+        ).among(data.index)
         if order is not None:
             warn_of_copies_and_outliers(data, folds.first_repeat(), order)
         scorer = None
@@ -277,7 +276,8 @@ class TensorSearch(NamedWeights, TensorInput, CallbackSupportMixin):
             n_threads=n_allowed if self.n_jobs is None else max(1, self.n_jobs),
             random_state=self.random_state,
         )
-        return Task(searched, targets, folds, candidates, rules, order, groups, spec.classes)
+        own_groups = None if groups is None else groups[data.index]
+        return Task(searched, targets, folds, candidates, rules, order, own_groups, spec.classes)
 
     def _candidates(self, data: SearchData) -> tuple[Any, ...]:
         """List the views to try."""
@@ -437,7 +437,7 @@ class TensorSearch(NamedWeights, TensorInput, CallbackSupportMixin):
         n_axes = 0 if self._spec.is_single else 1
         return [tuple(W.shape[n_axes:]) for W in self.coef_by_view_.values()]
 
-    def transform(self, X: Any) -> Array:
+    def joined_views(self, X: Any) -> Array:
         """Show samples in memory as the views of the model do, side by side, each times ``view_factors_``.
 
         The model is linear in these: ``linear_estimator`` learns it.
@@ -457,7 +457,7 @@ class TensorSearch(NamedWeights, TensorInput, CallbackSupportMixin):
         return Z if is_sparse(Z) else array_namespace(Z).reshape(Z, (-1, *shape))
 
     def linear_estimator(self) -> Any:
-        """Make an estimator, not fitted, with the strengths and the loss that were chosen, for what ``transform`` returns."""
+        """Make an estimator, not fitted, with the strengths and the loss that were chosen, for what ``joined_views`` returns."""
         check_is_fitted(self, "views_")
         _, penalty = joined_penalty(tuple(self.views_.values()), self._view_shapes(), self.penalty)
         is_classifier = isinstance(self, ClassifierMixin)
@@ -546,7 +546,7 @@ class ScoresByViews:
         rows = read_rows(
             X, name=self.name, known_shape=self.spec.sample_shape, known_names=self.spec.feature_names, any_library=True
         ).rows
-        wide = widest(rows)["dtype"]
+        wide = next(iter(self.coefs)).dtype if is_sparse(rows) else widest(rows)["dtype"]
         with np.errstate(over="ignore", invalid="ignore"):  # judged below
             scores: Any = self.intercept
             for part, coef in zip(self.views.parts(rows), self.coefs, strict=True):
@@ -690,7 +690,7 @@ class TensorRegressor(MultiOutputMixin, RegressorMixin, TensorSearch):
             warn(
                 "Intervals are those of the samples of fit: partial_fit has learned more since, so fit again to renew them."
             )
-        Z = self.transform(X)
+        Z = self.joined_views(X)
         bounds = interval(np.reshape(to_numpy(Z), (Z.shape[0], -1)), self.held_out_residuals_, level)
         lower, upper = (bound[:, 0] if self._is_single() else bound for bound in bounds)
         return move_to(lower, Z), move_to(upper, Z)
@@ -1019,12 +1019,8 @@ def _corrected_score(choice: Choice, task: Task) -> tuple[float, float]:
     split = choice.split
     if task.targets.scorer is not None or split.folds.n_samples != task.folds.n_samples:
         return score, error
-    outcomes = [tried.path.outcomes for tried in choice.all_tried]
-    outcomes += [
-        trial.path.outcomes
-        for trial in choice.screening.trials
-        if trial.path.outcomes.shape[1] == split.folds.n_samples
-    ]
+    # The best model of each path: models along one path differ too little for their luck to count apart.
+    outcomes = [tried.path.outcomes[[tried.path.best]] for tried in choice.all_tried]
     bias, spread = optimism(outcomes, to_numpy(task.targets.weight), task.groups, 0)
     return score - bias, math.hypot(max(error, spread), bias / 2.0)
 
