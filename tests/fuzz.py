@@ -388,7 +388,7 @@ def _good_npy(name):
 
 def resealed(data, change, chance):
     """Change what a file of ours holds, a list of members and their content, and write the checksum anew, as a stranger would."""
-    from tracelearn.files.header import Header
+    from tracelearn.io.model_header import Header
 
     magic, line, payload = data.split(b"\n", 2)
     out, header = io.BytesIO(), json.loads(line)

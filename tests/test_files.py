@@ -46,7 +46,7 @@ from tracelearn import (
 )
 from tracelearn.files import models as files
 from tracelearn.files.content import known_types
-from tracelearn.files.header import DamagedFileError, Header, read_header
+from tracelearn.io.model_header import DamagedFileError, Header, read_header
 from tracelearn.paper import PaperRegressor
 from tracelearn.penalties import L1, Nuclear
 

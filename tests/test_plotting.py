@@ -39,7 +39,7 @@ from tracelearn.plotting import (
 )
 from tracelearn.plotting.modes import as_modes
 from tracelearn.plotting.views import what_was_found
-from tracelearn.streaming.run import StreamReport
+from tracelearn.io.streams import StreamReport
 
 ORDERS = [(7,), (5, 4), (4, 3, 5), (2, 3, 4, 3)]
 DISPLAYS = [ModeSpectrumDisplay, ModeFactorsDisplay, WeightsDisplay, ConvergenceDisplay]

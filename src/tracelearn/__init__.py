@@ -20,14 +20,15 @@ if TYPE_CHECKING:
         TensorStandardScaler,
         Views,
     )
-    from tracelearn.files.content import trusted_types
-    from tracelearn.files.models import load, save
     from tracelearn.files.onnx import to_onnx
+    from tracelearn.io.model_content import trusted_types
+    from tracelearn.io.models import load, save
+    from tracelearn.io.streams import StreamReport, stream
     from tracelearn.moments import Moments
     from tracelearn.penalties import tensor_trace_norm
     from tracelearn.samples import open_source
     from tracelearn.search import TensorClassifier, TensorRegressor, trace_norm_path
-    from tracelearn.streaming.run import StreamReport, stream
+    from tracelearn.io.streams import StreamReport, stream
 
 __all__ = [
     "Convolutions",
@@ -71,14 +72,14 @@ _MODULES = {
         "TensorStandardScaler",
         "Views",
     ),
-    "files.content": ("trusted_types",),
-    "files.models": ("load", "save"),
     "files.onnx": ("to_onnx",),
+    "io.model_content": ("trusted_types",),
+    "io.models": ("load", "save"),
+    "io.streams": ("StreamReport", "stream"),
     "moments": ("Moments",),
     "penalties": ("tensor_trace_norm",),
     "samples": ("open_source",),
     "search": ("TensorClassifier", "TensorRegressor", "trace_norm_path"),
-    "streaming.run": ("StreamReport", "stream"),
 }
 
 

@@ -15,7 +15,7 @@ from tracelearn.arrays.array_api import to_numpy
 from tracelearn.errors import refuse
 from tracelearn.estimators.base import TraceNormModel
 from tracelearn.features.base import LinearTransformer
-from tracelearn.files.models import write_atomically
+from tracelearn.io.writing import write_atomically
 from tracelearn.losses import Logistic, Loss, Multinomial, Poisson
 from tracelearn.optional import require
 from tracelearn.search.cv import SelectionCV

@@ -24,7 +24,7 @@ from tracelearn.plotting.canvas import (
 )
 from tracelearn.plotting.modes import as_modes, check_model, cv_curve
 from tracelearn.search import TraceNormPath
-from tracelearn.streaming.run import StreamReport
+from tracelearn.io.streams import StreamReport
 
 __all__ = ["ConvergenceDisplay", "PathDisplay", "PrequentialDisplay"]
 

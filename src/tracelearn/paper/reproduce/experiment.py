@@ -22,7 +22,7 @@ import numpy as np
 from tracelearn.arrays.tensors import kronecker
 from tracelearn.datasets import make_rank_tensors
 from tracelearn.estimators import TraceNormRegressor
-from tracelearn.files.models import write_atomically
+from tracelearn.io.writing import write_atomically
 from tracelearn.moments import Moments
 from tracelearn.paper.algorithms import Constants, converge
 from tracelearn.paper.estimators import ALGORITHMS, PaperRegressor

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tracelearn.files.models import write_atomically
+from tracelearn.io.writing import write_atomically
 from tracelearn.optional import require
 from tracelearn.paper.estimators import ALGORITHMS
 from tracelearn.paper.reproduce.claims import PAPER_ACCURACY

@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from tracelearn.files.models import write_atomically
+from tracelearn.io.writing import write_atomically
 from tracelearn.paper.estimators import ALGORITHMS
 from tracelearn.paper.reproduce import figures
 from tracelearn.paper.reproduce.claims import PAPER_ACCURACY, percent
