@@ -50,10 +50,12 @@ _MODULES = (
 )
 _PLAIN_KINDS = "biufcSUmM"  # kinds of arrays without Python objects
 _DTYPE = re.compile(rf"[<>|][{_PLAIN_KINDS}][0-9]{{1,6}}(\[[a-zA-Z]+\])?")
-# What is read into Python objects takes some 30 times its size. A tree of 1,000 classes has 4 MB and 10,000 arrays.
-_MOST_DOCUMENT_BYTES = 6 << 20
-_MOST_ARRAYS = 100_000
-_MOST_KEYS = 10_000  # numbers can be chosen so that a dictionary of n of them takes n² steps
+# A tree of 1,000 classes has a document of 1.2 MB with 9,000 arrays and 30,000 lists and objects, each of which takes memory
+# that the file does not.
+_MOST_DOCUMENT_BYTES = 4 << 20
+_MOST_CONTAINERS = 200_000
+_MOST_ARRAYS = 30_000
+_MOST_KEYS = 3_000  # numbers can be chosen so that a dictionary of n of them takes n² steps
 
 
 class UnknownTypeError(ValueError):
@@ -181,7 +183,9 @@ def read_content(payload: bytes, trusted: Iterable[type] = ()) -> Any:
     length = payload.find(b"\n")
     expect(length >= 0, "no end of the document")
     expect(length <= _MOST_DOCUMENT_BYTES, f"a document of more than {_MOST_DOCUMENT_BYTES} bytes")
-    document = json.loads(payload[:length])
+    text = payload[:length]
+    expect(text.count(b"[") + text.count(b"{") <= _MOST_CONTAINERS, "a document of too many lists")
+    document = json.loads(text)
     is_ours = isinstance(document, dict) and list(document) == ["arrays", "content"]
     expect(is_ours, "a document of other parts than arrays and content")
     arrays = _read_arrays(document["arrays"], memoryview(payload)[length + 1 :])
@@ -197,6 +201,7 @@ def _read_arrays(table: list[tuple[str, list[int], Any]], data: memoryview) -> l
     for dtype_text, shape, order in table:
         dtype = _dtype(dtype_text)
         expect(all(type(size) is int and size >= 0 for size in shape), "an array of no shape")
+        expect(order in ("C", "F"), "an array of no order")
         end = start + prod(shape) * max(dtype.itemsize, 1)
         expect(end <= len(data), f"an array of shape {shape} in {len(data) - start} bytes")
         arrays.append(np.ndarray(shape, dtype, data, start, order=order).copy(order="K"))
