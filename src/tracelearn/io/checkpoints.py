@@ -32,6 +32,7 @@ __all__ = ["CheckpointFolder", "ErrorSum", "Learned", "Point", "Progress", "chec
 logger = logging.getLogger("tracelearn")
 
 _NAME = re.compile(r"checkpoint-(\d+)\.tracelearn")
+_WITHOUT_EFFECT = ("verbose", "random_state", "keep_moments", "warm_start")  # parameters, on what more samples teach
 
 
 @dataclass(frozen=True)
@@ -263,10 +264,10 @@ def _in_one_line(value: Any) -> str:
 
 
 def differing_parameter(model: Any, other: Any, ignored: Collection[str] = ()) -> str | None:
-    """Name a parameter that two models of one class do not share, of those that change results and are not ignored."""
+    """Name a parameter that two models of one class do not share, of those that more learning depends on."""
     values, other_values = model.get_params(deep=False), other.get_params(deep=False)
     for name, value in values.items():
-        if name not in ("verbose", "random_state", *ignored) and not _are_equal(value, other_values[name]):
+        if name not in (*_WITHOUT_EFFECT, *ignored) and not _are_equal(value, other_values[name]):
             return name
     return None
 
