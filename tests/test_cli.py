@@ -24,8 +24,8 @@ from tracelearn import (
 )
 from tracelearn.cli import learning, progress
 from tracelearn.cli import stream as cli_stream
-from tracelearn.paper.reproduce import experiment, settings
 from tracelearn.io.checkpoints import Point
+from tracelearn.paper.reproduce import experiment, settings
 
 
 @pytest.fixture

@@ -2,14 +2,12 @@
 
 import copy
 import errno
-import io
 import json
 import os
 import pickle
 import stat
 import subprocess
 import sys
-import time
 import tracemalloc
 import zipfile
 from dataclasses import dataclass
@@ -27,20 +25,16 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import tracelearn
 from tracelearn import (
-    Convolutions,
     HierarchicalTraceNormClassifier,
     LaggedRegressor,
     ModePCA,
-    ModeWhitener,
     Moments,
     SecondOrder,
     Similarities,
-    TensorClassifier,
     TensorRegressor,
     TensorStandardScaler,
     TraceNormClassifier,
     TraceNormRegressor,
-    Views,
     load,
     save,
 )
@@ -553,7 +547,10 @@ KINDS = {
     "tree": (lambda: HierarchicalTraceNormClassifier(alpha=0.05).fit(X, labels), WRONG_TREE),
     "alpha from the samples": (lambda: TraceNormRegressor().fit(X, y), {"no alpha": {"alpha_": ...}}),
     "start": (lambda: TraceNormRegressor(alpha=0.05, warm_start=True).fit(X, y), WRONG_START),
-    "confounds": (lambda: TraceNormRegressor().fit(X, y, confounds=np.sin(np.arange(120.0)).reshape(60, 2)), WRONG_CONFOUNDS),
+    "confounds": (
+        lambda: TraceNormRegressor().fit(X, y, confounds=np.sin(np.arange(120.0)).reshape(60, 2)),
+        WRONG_CONFOUNDS,
+    ),
 }
 
 
@@ -716,7 +713,7 @@ def test_the_largest_documents_of_small_values_take_less_than_200_mb(item, tmp_p
     most = 199_990 // max(1, item.count(b"{") + item.count(b"["))
     (tmp_path / "model").write_bytes(packed(begin + b",".join([item] * min(count, most)) + end))
     tracemalloc.start()
-    with pytest.raises(ValueError, match="^Expected"):
+    with pytest.raises(ValueError, match=r"^Expected"):
         load(tmp_path / "model")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

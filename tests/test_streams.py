@@ -116,7 +116,9 @@ def test_the_curve_is_the_error_on_samples_before_they_are_learned():
         if start:
             losses[part] = (by_hand.predict(X[part]) - y[part]) ** 2
         by_hand.accumulate(X[start : start + 100], y[start : start + 100], weight[start : start + 100])
-        by_hand.accumulate(X[start + 100 : start + 200], y[start + 100 : start + 200], weight[start + 100 : start + 200])
+        by_hand.accumulate(
+            X[start + 100 : start + 200], y[start + 100 : start + 200], weight[start + 100 : start + 200]
+        )
         by_hand.refresh()
     assert [point.n_seen for point in report.curve] == [400, 600]
     lately = [np.average(losses[a:b], weights=weight[a:b]) for a, b in ((200, 400), (400, 600))]

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from tracelearn.penalties import tensor_trace_norm
     from tracelearn.samples import open_source
     from tracelearn.search import TensorClassifier, TensorRegressor, trace_norm_path
-    from tracelearn.io.streams import StreamReport, stream
 
 __all__ = [
     "Convolutions",

@@ -43,7 +43,9 @@ def _check_alike(merged: Any, part: Any, paths: tuple[Path, Path], ignored: tupl
 
     is_moments = isinstance(part, tracelearn.Moments)
     if isinstance(merged, tracelearn.Moments):
-        refuse(not is_moments, f"Expected moments, as in the first file, got a model in {paths[1]}: name a model first.")
+        refuse(
+            not is_moments, f"Expected moments, as in the first file, got a model in {paths[1]}: name a model first."
+        )
         return
     refuse(
         not hasattr(merged, "merge"),

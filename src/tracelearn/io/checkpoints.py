@@ -89,9 +89,7 @@ class Progress:
         curve = self.curve
         if self.since_refresh.weight > 0.0:
             curve = (*curve, Point(self.n_samples, self.since_refresh.mean, self.total.mean))
-        return replace(
-            self, n_since_refresh=0, n_refreshes=self.n_refreshes + 1, since_refresh=ErrorSum(), curve=curve
-        )
+        return replace(self, n_since_refresh=0, n_refreshes=self.n_refreshes + 1, since_refresh=ErrorSum(), curve=curve)
 
     def to_plain(self) -> dict[str, Any]:
         """Write the progress as numbers and an array, of which a long curve is the largest part."""
@@ -106,16 +104,14 @@ class Progress:
     def from_plain(cls, plain: dict[str, Any]) -> Progress:
         """Read what ``to_plain`` wrote; any exception is a refusal."""
         counts, curve = plain["counts"], plain["curve"]
-        expect(len(counts) == 3 and all(type(count) is int and count >= 0 for count in counts), "counts of no number")
-        errors = [ErrorSum(*plain[name]) for name in ("since_refresh", "total")]
-        expect(all(_is_size(number) for error in errors for number in astuple(error)), "errors that are no numbers")
+        expect(all(type(count) is int and count >= 0 for count in counts), "counts of no number")
+        since_refresh, total = ErrorSum(*plain["since_refresh"]), ErrorSum(*plain["total"])
+        numbers = (*astuple(since_refresh), *astuple(total))
+        expect(all(type(number) is float and 0.0 <= number < math.inf for number in numbers), "errors of no size")
         expect(isinstance(curve, np.ndarray) and curve.dtype == np.float64 and curve.ndim == 2, "a curve that is none")
-        points = tuple(Point(int(n_seen), error, total) for n_seen, error, total in curve.tolist())
-        return cls(*counts, *errors, points)
-
-
-def _is_size(value: Any) -> bool:
-    return type(value) in (int, float) and 0 <= value < math.inf
+        points = tuple(Point(int(n_seen), error, cumulative) for n_seen, error, cumulative in curve.tolist())
+        n_samples, n_since_refresh, n_refreshes = counts
+        return cls(n_samples, n_since_refresh, n_refreshes, since_refresh, total, points)
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,7 +264,7 @@ def differing_parameter(model: Any, other: Any, ignored: Collection[str] = ()) -
     values, other_values = model.get_params(deep=False), other.get_params(deep=False)
     for name, value in values.items():
         if name not in (*_WITHOUT_EFFECT, *ignored) and not _are_equal(value, other_values[name]):
-            return name
+            return str(name)
     return None
 
 

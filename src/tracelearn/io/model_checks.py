@@ -89,7 +89,13 @@ def _is_curve(value: Any) -> bool:
 
 def _check_moments(moments: Moments) -> None:
     p, n_targets = np.size(moments.x_mean), np.size(moments.y_mean)
-    shapes = {"x_mean": (p,), "y_mean": (n_targets,), "gram": (p, p), "cross": (p, n_targets), "target_sq": (n_targets,)}
+    shapes = {
+        "x_mean": (p,),
+        "y_mean": (n_targets,),
+        "gram": (p, p),
+        "cross": (p, n_targets),
+        "target_sq": (n_targets,),
+    }
     expect(p > 0 and n_targets > 0 and _is_size(moments.weight), "moments of nothing")
     for name, shape in shapes.items():
         array = getattr(moments, name)
@@ -170,12 +176,12 @@ _FITTED: dict[str, Callable[[Any], bool]] = {
     "lags_": lambda value: isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind == "i",
 }
 
-_OF_WEIGHTS = ("sample_shape_", "n_features_in_", "intercept_", "patterns_", "alpha_", "objective_", "dual_gap_", "n_iter_")
+_OF_SAMPLES = ("sample_shape_", "n_features_in_", "intercept_")
 # What an estimator has besides, once it has ``coef_``.
 _WITH_WEIGHTS: dict[type, tuple[str, ...]] = {
-    TraceNormModel: (*_OF_WEIGHTS, "convergence_"),
-    HierarchicalTraceNormClassifier: ("sample_shape_", "n_features_in_", "intercept_", "classes_", "nodes_", "estimators_"),
-    LaggedRegressor: ("n_features_in_", "intercept_", "patterns_", "lags_", "moments_", "dual_gap_"),
+    TraceNormModel: (*_OF_SAMPLES, "patterns_", "alpha_", "objective_", "dual_gap_", "n_iter_", "convergence_"),
+    HierarchicalTraceNormClassifier: (*_OF_SAMPLES, "classes_", "nodes_", "estimators_"),
+    LaggedRegressor: ("n_features_in_", "intercept_", "patterns_", "lags_", "dual_gap_"),
 }
 
 
@@ -263,9 +269,12 @@ def _check_lagged(model: LaggedRegressor) -> None:
     targets = np.shape(model.intercept_)
     shape = (len(model.lags_), model.n_features_in_)
     expect(np.array_equal(np.diff(model.lags_), np.ones(shape[0] - 1)), "lags that do not follow each other")
-    expect(model.coef_.shape == model.patterns_.shape == (*targets, *shape), "weights of other lags")
-    size = (model.moments_.n_features, model.moments_.n_targets)
-    expect(size == (math.prod(shape), math.prod(targets)), "moments of other lags")
+    weights_shape: tuple[int, ...] = (*targets, *shape)
+    expect(model.coef_.shape == model.patterns_.shape == weights_shape, "weights of other lags")
+    if "moments_" in vars(model):
+        moments = model.moments_
+        has_lags = moments.n_features == math.prod(shape) and moments.n_targets == math.prod(targets)
+        expect(has_lags, "moments of other lags")
 
 
 def _check_transformer(view: TensorTransformer) -> None:

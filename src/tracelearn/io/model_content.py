@@ -130,7 +130,8 @@ class _Writer:
     def __init__(self, left_out: tuple[str, ...]) -> None:
         self.arrays: list[NDArray[Any]] = []
         self._left_out = left_out
-        self._written: dict[int, tuple[int, Any]] = {}  # by identity: the index of an array, and the array to keep it alive
+        # By identity: the place of an array among all, and the array, to keep it alive.
+        self._written: dict[int, tuple[int, Any]] = {}
 
     def plain(self, thing: Any) -> Any:  # noqa: PLR0911 - a line for each kind of value
         """Turn a thing into values of JSON."""
@@ -148,7 +149,8 @@ class _Writer:
             mask = np.broadcast_to(thing.mask, thing.shape)
             return {"$masked": [self.plain(thing.data.tolist()), mask.tolist()]}
         if kind is np.ndarray and thing.dtype.kind == "O" and all(type(item) is str for item in thing.flat):
-            return {"$array": self._index_of(thing, thing.astype(str))}  # names of columns, which scikit-learn keeps as objects
+            # Names of columns, which scikit-learn keeps as objects.
+            return {"$array": self._index_of(thing, thing.astype(str))}
         if is_non_numpy(thing) or (kind is np.ndarray and thing.dtype.kind in _PLAIN_KINDS):
             return {"$array": self._index_of(thing, thing)}
         if isinstance(thing, np.dtype) or kind.__module__.partition(".")[0] in ("torch", "jax", "cupy"):
@@ -213,7 +215,8 @@ def _read_arrays(table: list[tuple[str, list[int], Any]], data: memoryview) -> l
 def _dtype(text: Any) -> np.dtype[Any]:
     """Read a dtype, which is none of Python objects or records."""
     expect(isinstance(text, str) and _DTYPE.fullmatch(text), "a dtype of Python objects or records, or none")
-    return np.dtype(text)
+    dtype: np.dtype[Any] = np.dtype(text)
+    return dtype
 
 
 class _Reader:

@@ -9,20 +9,20 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tracelearn.errors import InputError, refuse
+from tracelearn.errors import refuse
 from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
 from tracelearn.io.checkpoints import CheckpointFolder, ErrorSum, Learned, Point, Progress
 from tracelearn.samples import open_source
 
 __all__ = ["StreamReport", "stream"]
 
-_REFRESH_SAMPLES = 1000
+_REFRESH_SAMPLES = 1000  # unless the user says otherwise
 
 
 @dataclass(frozen=True)
@@ -130,63 +130,100 @@ def stream(
     )
     if refresh_samples is None:
         refresh_samples = _REFRESH_SAMPLES if refresh_seconds is None else sys.maxsize
-    if refresh_seconds is None:
-        refresh_seconds = math.inf
-    began_at = refreshed_at = time.monotonic()
     open_folder: Any = nullcontext()
     if checkpoint is not None:
         open_folder = CheckpointFolder(Path(checkpoint), checkpoint_seconds, trusted)
     with open_folder as folder:
-        # What was learned is replaced as a whole after every batch: whatever is raised in between, the last one counts.
         saved = None if folder is None else folder.begin(model, resume=resume)
-        learned = saved or Learned(copy(model), Progress())
-        resumed_from = None if saved is None else saved.progress.n_samples
-
-        def report(*, interrupted: bool = False) -> StreamReport:
-            progress = learned.progress
-            seconds = time.monotonic() - began_at
-            return StreamReport(
-                progress.n_samples, progress.curve, seconds, progress.n_refreshes, resumed_from, interrupted
-            )
-
+        run = _Run(
+            model=model,
+            learned=saved or Learned(copy(model), Progress()),
+            folder=folder,
+            refresh_samples=refresh_samples,
+            refresh_seconds=math.inf if refresh_seconds is None else refresh_seconds,
+            on_refresh=on_refresh,
+            resumed_from=None if saved is None else saved.progress.n_samples,
+        )
         interrupted = False
         try:
-            for batch in _batches(source, learned.progress.n_samples, max_samples):
-                is_late = time.monotonic() - refreshed_at >= refresh_seconds
-                learned = _learn(learned, batch, classes, refresh_after=0 if is_late else refresh_samples)
-                if learned.progress.n_since_refresh == 0:
-                    refreshed_at = time.monotonic()
-                    _hand_over(learned, model)
-                    if folder is not None and folder.is_due():
-                        folder.write(learned)
-                    if on_refresh is not None:
-                        on_refresh(report())
+            run.follow(_batches(source, run.learned.progress.n_samples, max_samples), classes)
         except KeyboardInterrupt:
             interrupted = True
         except Exception:
-            _hand_over(learned, model)
-            if folder is not None and learned.progress.n_samples:
-                with suppress(Exception):  # what went wrong before is what is raised
-                    folder.write(learned)
+            run.rescue()
             raise
-        _hand_over(learned, model)
-        if interrupted and not learned.progress.n_samples:
+        return run.finish(interrupted=interrupted)
+
+
+@dataclass
+class _Run:
+    """One run over a source, from a checkpoint or from nothing.
+
+    ``learned`` is replaced as a whole after every batch: whatever is raised in between, it says where the run was between two
+    batches. ``model`` is the user's, which is given what was learned at every refresh and at the end.
+    """
+
+    model: Any
+    learned: Learned
+    folder: CheckpointFolder | None
+    refresh_samples: int
+    refresh_seconds: float
+    on_refresh: Callable[[StreamReport], None] | None
+    resumed_from: int | None
+    began_at: float = field(default_factory=time.monotonic)
+
+    def follow(self, batches: Iterator[tuple[Any, ...]], classes: Any) -> None:
+        """Learn batch by batch; refresh, write checkpoints and report where that is due."""
+        refreshed_at = self.began_at
+        for batch in batches:
+            is_late = time.monotonic() - refreshed_at >= self.refresh_seconds
+            self.learned = _learn(self.learned, batch, classes, refresh_after=0 if is_late else self.refresh_samples)
+            if self.learned.progress.n_since_refresh == 0:
+                refreshed_at = time.monotonic()
+                self._hand_over()
+                if self.folder is not None and self.folder.is_due():
+                    self.folder.write(self.learned)
+                if self.on_refresh is not None:
+                    self.on_refresh(self._report())
+
+    def rescue(self) -> None:
+        """Keep what was learned before something went wrong, which is what is raised, whatever comes of this."""
+        self._hand_over()
+        if self.folder is not None and self.learned.progress.n_samples:
+            with suppress(Exception):
+                self.folder.write(self.learned)
+
+    def finish(self, *, interrupted: bool) -> StreamReport:
+        """Write the last checkpoint, and solve for the last time."""
+        self._hand_over()
+        if interrupted and not self.learned.progress.n_samples:
             raise KeyboardInterrupt
         refuse(
-            not learned.progress.n_samples,
+            not self.learned.progress.n_samples,
             "Expected at least one sample in the source, got none: there is nothing to learn from.",
         )
-        if folder is not None:
-            folder.write(learned)
+        if self.folder is not None:
+            self.folder.write(self.learned)
         refuse(
-            not _can_solve(model),
+            not _can_solve(self.model),
             "Expected at least two classes in the source, got one: there is nothing to tell apart yet.",
         )
-        if learned.progress.n_since_refresh:
+        if self.learned.progress.n_since_refresh:
             # After the checkpoint: a run that goes on from it solves where it would have solved.
-            model.refresh()
-            learned = Learned(model, learned.progress.refreshed())
-        return report(interrupted=interrupted)
+            self.model.refresh()
+            self.learned = Learned(self.model, self.learned.progress.refreshed())
+        return self._report(interrupted=interrupted)
+
+    def _hand_over(self) -> None:
+        """Give the user's model what was learned so far."""
+        self.model.__setstate__(self.learned.model.__getstate__())
+
+    def _report(self, *, interrupted: bool = False) -> StreamReport:
+        progress = self.learned.progress
+        seconds = time.monotonic() - self.began_at
+        return StreamReport(
+            progress.n_samples, progress.curve, seconds, progress.n_refreshes, self.resumed_from, interrupted
+        )
 
 
 def _check_model(model: Any) -> None:
@@ -203,11 +240,6 @@ def _check_model(model: Any) -> None:
 
 def _check_least(name: str, value: float | None, least: int) -> None:
     refuse(value is not None and not value >= least, f"Expected {name} of at least {least}, got {value}.")
-
-
-def _hand_over(learned: Learned, model: Any) -> None:
-    """Give the model of the user what was learned so far."""
-    model.__setstate__(learned.model.__getstate__())
 
 
 def _learn(before: Learned, batch: tuple[Any, ...], classes: Any, *, refresh_after: int) -> Learned:

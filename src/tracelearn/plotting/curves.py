@@ -11,6 +11,7 @@ import numpy as np
 from tracelearn.arrays.array_api import to_numpy
 from tracelearn.arrays.tensors import Array, n_rank
 from tracelearn.errors import refuse
+from tracelearn.io.streams import StreamReport
 from tracelearn.optional import require
 from tracelearn.plotting.canvas import (
     COLOURS,
@@ -24,7 +25,6 @@ from tracelearn.plotting.canvas import (
 )
 from tracelearn.plotting.modes import as_modes, check_model, cv_curve
 from tracelearn.search import TraceNormPath
-from tracelearn.io.streams import StreamReport
 
 __all__ = ["ConvergenceDisplay", "PathDisplay", "PrequentialDisplay"]
 
