@@ -24,7 +24,7 @@ import tracelearn
 from tracelearn.arrays.array_api import available_memory
 from tracelearn.cli.mistakes import as_option, printable
 from tracelearn.errors import InputError, refuse
-from tracelearn.files.header import read_header
+from tracelearn.io.model_header import read_header
 from tracelearn.io.places import place_of
 
 __all__ = [
@@ -151,7 +151,7 @@ def check_out(
 
 def write_page(html: Path, facts: Any, evaluation: Any, model: Path, context: typer.Context) -> None:
     """Write the page of a model, which says where it comes from: its file, and the command that made the page."""
-    from tracelearn.files.models import write_atomically
+    from tracelearn.io.writing import write_atomically
     from tracelearn.report.page import render
 
     page = render(
