@@ -1019,8 +1019,10 @@ def _corrected_score(choice: Choice, task: Task) -> tuple[float, float]:
     split = choice.split
     if task.targets.scorer is not None or split.folds.n_samples != task.folds.n_samples:
         return score, error
-    # The best model of each path: models along one path differ too little for their luck to count apart.
-    outcomes = [tried.path.outcomes[[tried.path.best]] for tried in choice.all_tried]
+    # The best model of each path and view: models along one path differ too little for their luck to count apart.
+    paths = [tried.path for tried in choice.all_tried]
+    paths += [trial.path for trial in choice.screening.trials if trial.path.outcomes.shape[1] == split.folds.n_samples]
+    outcomes = [own.outcomes[[own.best]] for own in paths]
     bias, spread = optimism(outcomes, to_numpy(task.targets.weight), task.groups, 0)
     return score - bias, math.hypot(max(error, spread), bias / 2.0)
 
