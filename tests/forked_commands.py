@@ -19,8 +19,7 @@ import numpy as np
 
 from tracelearn import load, save
 from tracelearn.cli import main
-from tracelearn.files import models as files
-from tracelearn.paper.reproduce import settings
+from tracelearn.io import writing
 
 
 def kill_at(step):
@@ -47,7 +46,7 @@ def kill_at(step):
             return half + super().write(data[half:])
 
     os.fsync, os.replace = stepping(os.fsync), stepping(os.replace)
-    files.open = lambda path, mode: Halving(path, mode.replace("b", "")) if "w" in mode else open(path, mode)
+    writing.open = lambda path, mode: Halving(path, mode.replace("b", "")) if "w" in mode else open(path, mode)
 
 
 def full_disk(size):
@@ -116,7 +115,6 @@ def warm_up():
 
 def serve():
     """Answer requests until there are no more."""
-    settings.SCALES["quick"] = {"n_train": 300, "n_test": 200, "budget": 0.02, "study_seconds": 0.05}
     warm_up()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # forks inherit it
     for line in iter(sys.stdin.readline, ""):

@@ -26,12 +26,12 @@ import warnings
 import zipfile
 from functools import partial
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 
 MEMORY = 4 << 30  # of addresses, beyond those that libraries reserve before the first input
 SECONDS = 20  # of processor time for one file
+MODEL_SECONDS, MODEL_MEMORY = 2, 200 << 20  # for one file of a model or of moments
 FORBIDDEN = (
     "pickle.find_class", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty", "os.remove", "os.rename",
     "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.chmod", "os.truncate", "shutil.", "subprocess.", "socket.",
@@ -61,8 +61,6 @@ def make_seeds(folder):
         ModeWhitener,
         Moments,
         SecondOrder,
-        TensorClassifier,
-        TensorRegressor,
         TensorStandardScaler,
         TraceNormClassifier,
         TraceNormRegressor,
@@ -81,8 +79,7 @@ def make_seeds(folder):
     save(HierarchicalTraceNormClassifier().fit(X, np.digitize(y, [-0.5, 0.5])), folder / "tree.tracelearn")
     save(make_pipeline(TensorStandardScaler(), TraceNormRegressor()).fit(X, y), folder / "pipeline.tracelearn")
     save(Moments.of(X, y), folder / "moments.tracelearn")
-    save(TensorClassifier(alphas=3, cv=3).fit(X, names), folder / "search.tracelearn")
-    kept = TraceNormClassifier(alpha=0.1, loss="log_loss", target_mode=True, keep_moments=True, warm_start=True)
+    kept = TraceNormClassifier(alpha=0.1, target_mode=True, keep_moments=True, warm_start=True)
     save(kept.fit(X, np.digitize(y, [-0.5, 0.5])), folder / "kept.tracelearn")
     save(
         TraceNormRegressor(penalty="latent", keep_moments=True).fit(X, np.stack([y, -y], 1)), folder / "two.tracelearn"
@@ -90,21 +87,14 @@ def make_seeds(folder):
     views = Views([("raw", None), ("power", SecondOrder(0)), ("white", ModeWhitener()), ("pca", ModePCA())])
     save(make_pipeline(views, TraceNormClassifier()).fit(X, names), folder / "views.tracelearn")
     save(make_pipeline(Logarithm(), SecondOrder(0, mean=False)).fit(np.exp(X)), folder / "second.tracelearn")
-    save(TensorRegressor(alphas=3, cv=3, views="raw+whitened").fit(X, y), folder / "joined.tracelearn")
     save(LaggedRegressor(2).fit(X[:, :, 0], y), folder / "lagged.tracelearn")
     save(TraceNormRegressor().fit(X, y, confounds=y[:, None] ** [1, 2]), folder / "confounds.tracelearn")
-    between = np.digitize(X[:, 0, 0], [-0.4, 0.4])  # the middle class is found by a map between the scores of all
-    with mock.patch("tracelearn.search.session.walk_logistic", return_value=None):
-        mapped = TensorClassifier(alphas=2, cv=3, loss="auto").fit(X, between)
-    assert hasattr(mapped, "class_map_")
-    save(mapped, folder / "mapped.tracelearn")
     save(PaperRegressor("OL_APG_ADM", max_iter=2).fit(X, y), folder / "paper.tracelearn")
     stream([(X, y)], TraceNormRegressor(alpha=0.1), refresh_samples=60, checkpoint=folder / "run")
     np.savez(folder / "stored.npz", X=X, y=y)
     np.savez_compressed(folder / "deflated.npz", X=X.astype(np.float32), y=names)
     np.save(folder / "c.npy", X)
     np.save(folder / "fortran.npy", np.asfortranarray(X))
-    old = Path(__file__).parent / "golden" / "0.1.0.dev0"  # files of format 1
     seeds = {
         "model": [
             folder / "regressor.tracelearn",
@@ -113,10 +103,10 @@ def make_seeds(folder):
             folder / "pipeline.tracelearn",
             folder / "views.tracelearn",
             folder / "second.tracelearn",
-            folder / "joined.tracelearn",
             folder / "lagged.tracelearn",
-            old / "classifier-logistic.tracelearn",
-            old / "hierarchy.tracelearn",
+            folder / "kept.tracelearn",
+            folder / "two.tracelearn",
+            folder / "paper.tracelearn",
         ],
         "command": sorted(folder.glob("*.tracelearn")),
         "value": sorted(folder.glob("*.tracelearn")),
@@ -387,60 +377,76 @@ def _good_npy(name):
 
 
 def resealed(data, change, chance):
-    """Change what a file of ours holds, a list of members and their content, and write the checksum anew, as a stranger would."""
-    from tracelearn.files.header import Header
+    """Change what a file of ours holds, a document and its arrays, and write the checksum anew, as a stranger would."""
+    from tracelearn.io.model_header import MAGIC, Header
 
-    magic, line, payload = data.split(b"\n", 2)
-    out, header = io.BytesIO(), json.loads(line)
-    with zipfile.ZipFile(io.BytesIO(payload)) as before:
-        members = [(name, before.read(name)) for name in before.namelist()]
-    with zipfile.ZipFile(out, "w") as after, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a member that is there twice
-        for name, content in change(members, chance):
-            after.writestr(name, content)
-    payload = mutate(payload, chance, [payload]) if change is many_changes and chance.random() < 0.3 else out.getvalue()
-    return magic + b"\n" + Header.of(header["kind"], payload, header["format"]).line() + payload
-
-
-def many_changes(members, chance):
-    """Change an array or the document that refers to them, in several places or as bytes; or names of members."""
-    names = [name for name, _ in members]
-    document = next(name for name in names if name.endswith(".json"))
-    victim = chance.choice((chance.choice(names), document, document))
-    for name, content in members:
-        if name != victim:
-            yield name, content
-            continue
-        changed = _changed_member(content, chance, names if name == document else ())
-        new = chance.choice((f"../{name}", f"/nowhere/{name}")) if chance.random() < 0.05 else name
-        yield from [(new, changed)] * (2 if chance.random() < 0.02 else 1)
+    _, line, document, rest = data.split(b"\n", 3)
+    document = json.loads(document)
+    arrays = []
+    for dtype, shape, order in document["arrays"]:
+        array = np.ndarray(shape, dtype, rest, order=order).copy()
+        arrays.append(array)
+        rest = rest[array.nbytes :]
+    payload = change(document["content"], arrays, chance)
+    if change is many_changes and chance.random() < 0.3:
+        payload = mutate(payload, chance, [payload])
+    return MAGIC + Header.of(json.loads(line)["kind"], payload).line() + payload
 
 
-def one_change(members, chance):
+def _payload(content, arrays, table=None):
+    """Put a document together, with a true table of its arrays unless there is another."""
+    arrays = [np.asarray(array, order="C") for array in arrays]
+    table = [[array.dtype.str, array.shape, "C"] for array in arrays] if table is None else table
+    line = json.dumps({"arrays": table, "content": content}).encode()
+    return line + b"\n" + b"".join(array.tobytes() for array in arrays)
+
+
+def many_changes(content, arrays, chance):
+    """Change an array, the content that refers to arrays in several places, or what the document says of arrays."""
+    table = None
+    kind = chance.choice(("content", "content", "array", "table"))
+    if kind == "content" or not arrays:
+        for _ in range(chance.choice((1, 1, 3))):
+            _change_json(content, chance, (*VALUES, *_nodes(chance, len(arrays))))
+    elif kind == "array":
+        index = chance.randrange(len(arrays))
+        arrays[index] = _other_array(arrays[index], chance)
+    else:
+        table = [[array.dtype.str, list(array.shape), "C"] for array in arrays]
+        index = chance.randrange(len(arrays))
+        table[index][chance.randrange(3)] = chance.choice((*VALUES, *HOSTILE_ARRAYS))
+    return _payload(content, arrays, table)
+
+
+# What a document may say of an array: dtypes and shapes.
+HOSTILE_ARRAYS = (
+    "|O", "<U1000000", "|V1000000000", "<M8[ns]", "<c16", "|b1", "<f2", "<U0", "f8,f8", [["a", "<f8"]],
+    [2**40], [60, 2**50], [2**62, 2**62], [-1, 6], [60, 0], [], [60, 3, 2], [10**30], [60] * 64, [60.0], ["60"], "F", "K",
+)  # fmt: skip
+
+
+def one_change(content, arrays, chance):
     """Change one value of a document, or one array that stays a good one."""
-    names = [name for name, _ in members]
-    document = next(name for name in names if name.endswith(".json"))
-    victim = chance.choice(names) if chance.random() < 0.3 else document
-    for name, content in members:
-        if name == victim == document:
-            tree = json.loads(content)
-            _change_json(tree, chance, (*VALUES, *_nodes(chance, names)))
-            yield name, json.dumps(tree).encode()
-        else:
-            yield name, _other_array(content, chance) if name == victim else content
+    if arrays and chance.random() < 0.3:
+        index = chance.randrange(len(arrays))
+        arrays[index] = _other_array(arrays[index], chance)
+    else:
+        _change_json(content, chance, (*VALUES, *_nodes(chance, len(arrays))))
+    return _payload(content, arrays)
 
 
 def replacements(seeds, seed):
-    """List all values of all models with all that is put in their place: (model, member, where in it, what)."""
+    """List all values of all models with all that is put in their place: (model, where in it, what).
+
+    Where is a path in the content, or the index of an array.
+    """
     found = []
     for path in seeds["value"]:
-        with zipfile.ZipFile(io.BytesIO(path.read_bytes().split(b"\n", 2)[2])) as archive:
-            for name in archive.namelist():
-                if name.endswith(".json"):
-                    places = _places(json.loads(archive.read(name)))
-                    found += [(path, name, place, value) for place in places for value in (*LEAVES, "dropped")]
-                else:
-                    found += [(path, name, None, other) for other in OTHERS]
+        document = json.loads(path.read_bytes().split(b"\n", 3)[2])
+        for place in _places(document["content"]):
+            found += [(path, place, value) for value in (*LEAVES, "dropped")]
+        for index in range(len(document["arrays"])):
+            found += [(path, index, other) for other in OTHERS]
     random.Random(seed).shuffle(found)
     return found
 
@@ -452,98 +458,64 @@ def _places(part, above=()):
         yield from _places(part[key], (*above, key))
 
 
-def replaced(members, chance, replacement):
+def replaced(content, arrays, chance, replacement):
     """Put one thing in the place of one value or array."""
-    _, victim, place, value = replacement
-    for name, content in members:
-        if name != victim:
-            yield name, content
-        elif place is None:
-            yield name, _other_array(content, chance, value)
-        else:
-            part = document = json.loads(content)
-            for key in place[:-1]:
-                part = part[key]
-            if value == "dropped":
-                del part[place[-1]]
-            else:
-                part[place[-1]] = value
-            yield name, json.dumps(document).encode()
-
-
-def _changed_member(content, chance, names):
-    """Change an array, or where there are names of members, the document that refers to them."""
-    if not names:
-        change = chance.choice(
-            (_other_array, lambda *_: hostile_npy(chance), lambda *_: mutate(content, chance, [content]))
-        )
-        return change(content, chance)
-    if chance.random() < 0.2:
-        return mutate(content, chance, [content])
-    document = json.loads(content)
-    for _ in range(chance.choice((1, 1, 3))):
-        _change_json(document, chance, (*VALUES, *_nodes(chance, names)))
-    return json.dumps(document).encode()
+    _, place, value = replacement
+    if isinstance(place, int):
+        arrays[place] = _other_array(arrays[place], chance, value)
+        return _payload(content, arrays)
+    part = content
+    for key in place[:-1]:
+        part = part[key]
+    if value == "dropped":
+        del part[place[-1]]
+    else:
+        part[place[-1]] = value
+    return _payload(content, arrays)
 
 
 OTHERS = ("flat", "deeper", "shorter", "empty", "number", "type", "value", "value", "value")
 
 
-def _other_array(content, chance, other=None):
-    """Write an array that is whole, and of another shape, type or content."""
-    array = np.load(io.BytesIO(content))
+def _other_array(array, chance, other=None):
+    """Make an array of another shape, type or content."""
     other = other or chance.choice(OTHERS)
     if other in ("flat", "deeper"):
-        array = array.ravel() if other == "flat" else array[..., None]
-    elif other in ("shorter", "empty"):
-        array = np.atleast_1d(array)[: -1 if other == "shorter" else 0]
-    elif other == "number" or array.dtype.kind != "f" or not array.size:
-        array = np.array(3.0)
-    elif other == "type":
-        array = array.astype(chance.choice(("U5", "S3", "c16", "M8[s]", "b1", "i8", "f2", "f4")), casting="unsafe")
-    else:
-        array.flat[chance.randrange(array.size)] = chance.choice((np.nan, np.inf, -np.inf, 1e308, -1.0, 0.0, 1e-320))
-    held = io.BytesIO()
-    np.save(held, array)
-    return held.getvalue()
+        return array.ravel() if other == "flat" else array[..., None]
+    if other in ("shorter", "empty"):
+        return np.atleast_1d(array)[: -1 if other == "shorter" else 0]
+    if other == "number" or array.dtype.kind != "f" or not array.size:
+        return np.array(3.0)
+    if other == "type":
+        return array.astype(chance.choice(("U5", "S3", "c16", "M8[s]", "b1", "i8", "f2", "f4")), casting="unsafe")
+    array.flat[chance.randrange(array.size)] = chance.choice((np.nan, np.inf, -np.inf, 1e308, -1.0, 0.0, 1e-320))
+    return array
 
 
-def _nodes(chance, names):
-    """Make values of both formats: members that are named often, nodes that are shared, keys that collide, other types."""
-    member = chance.choice(names)
-    array = {
-        "__loader__": "NdArrayNode",
-        "__module__": "numpy",
-        "__class__": "ndarray",
-        "type": "numpy",
-        "file": member,
-    }
+def _nodes(chance, n_arrays):
+    """Make values of the format: arrays that are named often, keys that collide, lists in lists, other types."""
+    array = {"$array": chance.randrange(n_arrays + 1)}
     kind = chance.choice(("TraceNormRegressor", "Moments", "Split", "Pipeline", "ModePCA", "Huber", "subprocess.Popen"))
-    module, _, name = kind.rpartition(".")
-    shared = {"__loader__": "ListNode", "__module__": "builtins", "__class__": "list", "__id__": 0, "content": []}
-    for level in range(1, chance.choice((3, 40))):
-        shared = {**shared, "__id__": level, "content": [shared, {**shared, "content": []}]}
+    deep = []
+    for _ in range(chance.choice((3, 200))):
+        deep = [deep]
     return (
-        {"$array": member}, [{"$array": member}] * 400, {"$tuple": [{"$array": member}] * 3}, {"$dtype": "<f8"},
-        {"$dict": [[n * (2**61 - 1), n] for n in range(5000)]}, {"$dict": [["a", 1], [1, 2]]}, {"$dtype": "|V999999"},
-        {"$object": kind, "state": {}}, {"$object": kind, "state": {"steps": [], "memory": None, "verbose": 0}},
-        {"$tuple": [chance.choice((0, 1, 3, 12, -1, 10**12)) for _ in range(chance.choice((1, 3)))]},
-        array, {**array, "__id__": 1}, shared,
-        {"__loader__": "ObjectNode", "__module__": f"tracelearn.{module}", "__class__": name, "content": {}, "__id__": 9},
+        array, [array] * 400, {"$tuple": [array] * 3}, {"$dtype": "<f8"},
+        {"$dict": [[n * (2**61 - 1), n] for n in range(2900)]}, {"$dict": [["a", 1], [1, 2]]}, {"$dtype": "|V999999"},
+        {"$object": [kind, {}]}, {"$object": [kind, {"steps": [], "memory": None, "verbose": 0}]},
+        {"$tuple": [chance.choice((0, 1, 3, 12, -1, 10**12)) for _ in range(chance.choice((1, 3)))]}, deep,
     )  # fmt: skip
 
 
 VALUES = (
     None, True, -1, -0.5, 0, 1, 3, 2**70, 1e308, float("nan"), float("inf"), "", "..", "a\x1b[2J", "os", "system", "builtins",
-    "eval", "numpy", "ndarray",
-    "MethodNode", "FunctionNode", "ObjectNode", "TypeNode", "NdArrayNode", "TraceNormClassifier", [], {}, [[[]]], [1, 2],
-    "99999.npy", "|O", "pickle",
+    "eval", "numpy", "ndarray", "TraceNormClassifier", [], {}, [[[]]], [1, 2], 99999, "|O", "pickle",
 )  # fmt: skip
 
 
 LEAVES = (
     None, True, -1, 0, 3, 2**70, 1e308, -0.5, float("nan"), "", "a\x1b[2J\nb", "x" * 2000, [], {}, [1, 2], {"a": [None]},
-    {"$tuple": [0, -1]}, {"$array": "0.npy"}, {"$dtype": "|O"}, {"$object": "Moments", "state": {}},
+    {"$tuple": [0, -1]}, {"$array": 0}, {"$dtype": "|O"}, {"$object": ["Moments", {}]},
 )  # fmt: skip
 
 
@@ -739,9 +711,7 @@ def read(kind, path):
 def command(path):
     """Give a model to the commands that read one; each succeeds or says one line. The line of ``inspect`` is raised."""
     seeds, out = path.parent.parent / "seeds", path.parent
-    data = str(
-        seeds / ("stored.npz" if path.stem in ("regressor", "two", "pipeline", "paper", "joined") else "deflated.npz")
-    )
+    data = str(seeds / ("stored.npz" if path.stem in ("regressor", "two", "pipeline", "paper") else "deflated.npz"))
     refusal = said("inspect", path)
     said("inspect", path, "--json")
     said("inspect", path, "--html", out / "page", "--data", data, "--force")
@@ -814,7 +784,9 @@ class Watch:
 
 def judge(kind, path, watch):
     """Read one input; return what came of it, "read" or "refused", or a finding that begins with "!"."""
-    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    is_model = kind in ("model", "moments")
+    most_before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    signal.setitimer(signal.ITIMER_PROF, MODEL_SECONDS if is_model else SECONDS)
     signal.alarm(6 * SECONDS)  # what waits for ever uses no processor: the process ends, and whoever started it tells
     watch.seen, watch.on = [], True
     try:
@@ -830,6 +802,9 @@ def judge(kind, path, watch):
         watch.on = False
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.alarm(0)
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - most_before) << 10
+    if is_model and grown > MODEL_MEMORY:
+        found = f"! took {grown >> 20} MB"
     return f"! did {watch.seen[0]}" if watch.seen else found
 
 

@@ -28,7 +28,7 @@ from tracelearn.cli.shared import (
     write_page,
 )
 from tracelearn.errors import refuse
-from tracelearn.files.header import read_header
+from tracelearn.io.model_header import read_header
 
 __all__ = ["inspect_command"]
 

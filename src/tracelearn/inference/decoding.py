@@ -32,7 +32,8 @@ from tracelearn.inference.sets import (
     solve_stack,
     warn_of_zero_weights,
 )
-from tracelearn.problems.datafits import SpectralGram, Squares
+from tracelearn.problems.operators import SpectralGram
+from tracelearn.problems.squares import Squares
 from tracelearn.samples.checks import small_on_one_thread
 from tracelearn.samples.modes import Mode
 from tracelearn.samples.samples import unnamed

@@ -15,8 +15,9 @@ from sklearn.base import clone
 from tracelearn.arrays.array_api import Array, is_sparse, to_numpy
 from tracelearn.fitting import ZeroWeightsWarning
 from tracelearn.inference.sets import Reading, check_scores, chunks, cleaned, is_shared, judged, solve_stack
-from tracelearn.problems.batch import in_basis, origin_of, variances_about
-from tracelearn.problems.datafits import SpectralGram, Squares
+from tracelearn.problems.basis import in_basis, origin_of, variances_about
+from tracelearn.problems.operators import SpectralGram
+from tracelearn.problems.squares import Squares
 from tracelearn.search.splits import predicted_class
 
 __all__ = ["Drawn", "Study", "degrees_of", "draw"]

@@ -27,8 +27,9 @@ from tracelearn.estimators.base import TraceNormModel
 from tracelearn.fitting import ZeroWeightsWarning
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
-from tracelearn.problems.batch import Problems, Solution, choose_form, datafit
-from tracelearn.problems.datafits import Squares
+from tracelearn.problems.forms import choose_form
+from tracelearn.problems.problem import Problems, Solution
+from tracelearn.problems.squares import Squares
 from tracelearn.samples.checks import check_finite, read_confounds
 from tracelearn.samples.modes import Modes
 from tracelearn.samples.samples import Block, Samples, as_raw
@@ -286,7 +287,7 @@ def solve(
     form, joint = choose_form(samples, loss), model.target_mode
     scales = samples.mode_scales() if model.scaling else None
     options: dict[str, Any] = {"ridge": model.ridge, "fit_intercept": model.fit_intercept, "spectral": n_sets > 1}
-    fit: Any = datafit(samples.rescaled(scales), loss, form, joint=joint and n_sets == 1, **options)
+    fit: Any = form.data_fit(samples.rescaled(scales), loss, joint=joint and n_sets == 1, **options)
     if joint and n_sets > 1:
         fit = replace(fit, ridge=fit.ridge[:n_sets])  # rows of one set are one problem
     first = n_exact * fit.n_problems // n_sets

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelearn.files.models import write_atomically
+from tracelearn.io.writing import write_atomically
 from tracelearn.optional import require
 
 __all__ = [

@@ -5,5 +5,6 @@ asks one question after the other; ``estimators`` fit what was chosen to all sam
 """
 
 from tracelearn.search.estimators import TensorClassifier, TensorRegressor
+from tracelearn.search.linear_cv import TraceNormClassifierCV, TraceNormRegressorCV
 
-__all__ = ["TensorClassifier", "TensorRegressor"]
+__all__ = ["TensorClassifier", "TensorRegressor", "TraceNormClassifierCV", "TraceNormRegressorCV"]

@@ -16,8 +16,8 @@ from joblib import Parallel, delayed
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, to_numpy
 from tracelearn.penalties import as_penalty
-from tracelearn.problems.batch import Problems, Solution, alpha_max
-from tracelearn.problems.datafits import Squares
+from tracelearn.problems.problem import Problems, Solution, alpha_max
+from tracelearn.problems.squares import Squares
 from tracelearn.search.folds import corrected_error
 from tracelearn.search.softmax import log_losses, softmax_regression, stacked_scores
 from tracelearn.search.splits import Judgement, Models, SplitSamples

@@ -20,8 +20,8 @@ from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_spa
 from tracelearn.confounds import Regression
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
-from tracelearn.problems.batch import choose_form, datafit
-from tracelearn.problems.datafits import Squares
+from tracelearn.problems.forms import choose_form
+from tracelearn.problems.squares import Squares
 from tracelearn.samples.samples import Block, Samples
 from tracelearn.search.folds import Folds
 
@@ -234,7 +234,7 @@ class SplitSamples:
         samples = Samples.of(block, self.shape).checked()
         form = choose_form(samples, self.targets.loss)
         options: dict[str, Any] = {"joint": self.joint, "fit_intercept": self.targets.fit_intercept}
-        return datafit(samples, self.targets.loss, form, ridge=0.0, **options)
+        return form.data_fit(samples, self.targets.loss, ridge=0.0, **options)
 
     def to_rows(self, W: Array) -> Array:
         """Turn weights (F K, p) of samples into weights of rows (F K, r)."""

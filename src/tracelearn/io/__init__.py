@@ -1,0 +1,1 @@
+"""Files: samples in many formats, models, streams with checkpoints."""
