@@ -150,7 +150,7 @@ def test_the_offset_of_the_target_does_not_matter(seed):
 def test_the_unit_of_samples_does_not_matter(unit):
     X, y = bursts(80)
     plain, other = TensorClassifier().fit(X, y), TensorClassifier().fit(unit * X, y)
-    assert list(other.view_shares_)[0] == list(plain.view_shares_)[0]
+    assert next(iter(other.view_shares_)) == next(iter(plain.view_shares_))
     np.testing.assert_allclose(other.predict_proba(unit * X), plain.predict_proba(X), atol=1e-3)
 
 
