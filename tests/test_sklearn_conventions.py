@@ -24,7 +24,9 @@ from tracelearn import (
     TensorRegressor,
     TensorStandardScaler,
     TraceNormClassifier,
+    TraceNormClassifierCV,
     TraceNormRegressor,
+    TraceNormRegressorCV,
 )
 
 SHAPE = (3, 2, 2)
@@ -41,13 +43,15 @@ frame = pd.DataFrame(flat, columns=names, index=np.arange(100, 160))
 MODELS = {
     "regressor": (TraceNormRegressor(alpha=0.05), y),
     "classifier": (TraceNormClassifier(alpha=0.05), labels),
-    "regressor CV": (TensorRegressor(alphas=3, cv=2, views=None), y),
-    "classifier CV": (TensorClassifier(alphas=3, cv=2, views=None), labels),
+    "regressor CV": (TraceNormRegressorCV(alphas=3, cv=2), y),
+    "classifier CV": (TraceNormClassifierCV(alphas=3, cv=2), labels),
+    "regressor search": (TensorRegressor(alphas=3, cv=2, views=None), y),
+    "classifier search": (TensorClassifier(alphas=3, cv=2, views=None), labels),
     "hierarchy": (HierarchicalTraceNormClassifier(alpha=0.05), labels),
 }
 TRANSFORMERS = {"scaler": (TensorStandardScaler("global"), y), "compression": (ModePCA(2), y)}
 ALL = {**MODELS, **TRANSFORMERS}
-SEARCHES = {name: MODELS[name] for name in ("regressor CV", "classifier CV")}
+SEARCHES = {name: MODELS[name] for name in MODELS if "CV" in name or "search" in name}
 
 every = pytest.mark.parametrize("name", ALL)
 every_search = pytest.mark.parametrize("name", SEARCHES)
