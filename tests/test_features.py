@@ -3,6 +3,7 @@
 import functools
 import math
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import array_api_strict
 import dask.array as da
@@ -26,6 +27,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from tracelearn import (
     Convolutions,
+    Logarithm,
     ModePCA,
     ModeWhitener,
     SecondOrder,
@@ -38,8 +40,9 @@ from tracelearn import (
 )
 from tracelearn.arrays.array_api import to_numpy
 from tracelearn.datasets import make_low_rank_regression
-from tracelearn.features import base, find_time_axis
+from tracelearn.features import TensorTransformer, find_time_axis, training
 from tracelearn.features.convolutions import WAVEFORMS
+from tracelearn.features.summaries import Summary, squares, summarise
 
 SHAPE = (4, 3, 5)
 EVERY_PER = ["feature", "global", 0, -1, (0, 2), ()]
@@ -171,7 +174,7 @@ def test_batches_blocks_files_and_clusters_do_not_matter(X, rng, name, weighted,
             assert (found.dtype, found.shape) == (X.dtype, expected.shape)
             found = found.compute()
         np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-7)
-    monkeypatch.setattr(base, "_BLOCK_BYTES", 3000)
+    monkeypatch.setattr(training, "_BLOCK_BYTES", 3000)
     model = fresh().fit(X, sample_weight=weight)
     assert_same(model, whole)
     np.testing.assert_allclose(model.transform(X), expected, rtol=1e-8, atol=1e-8)
@@ -191,8 +194,8 @@ def test_arrays_of_every_library_stay_there_and_give_the_same(X, rng, name, dtyp
     expected = clone(TRANSFORMERS[name]).fit(X, sample_weight=weight)
     there = xp.asarray(X)
     tol = 1e-9 if dtype == "float64" else 1e-5
-    for size in (base._BLOCK_BYTES, 3000):
-        monkeypatch.setattr(base, "_BLOCK_BYTES", size)
+    for size in (training._BLOCK_BYTES, 3000):
+        monkeypatch.setattr(training, "_BLOCK_BYTES", size)
         model = clone(TRANSFORMERS[name]).fit(there, sample_weight=xp.asarray(weight))
         assert_same(model, expected, rtol=1e-9)
         found = model.transform(there)
@@ -342,6 +345,131 @@ def test_what_was_transformed_comes_back(X, name):
         model.inverse_transform(np.ones((3, 2, 2)))
 
 
+# --- the contract ----------------------------------------------------------------------------------------------------
+
+
+class Ranges(TensorTransformer):
+    """A transformer as somebody adds one: samples in units of the root of their total variance."""
+
+    def __init__(self, tensor_shape=None):
+        self.tensor_shape = tensor_shape
+
+    def summarise_tensors(self, T, weight):
+        return summarise(T, weight, squares)
+
+    def attributes_from(self, summary, shape):
+        return {
+            "size_": np.sqrt(np.sum(summary.sums[0] / summary.weight)),
+            "mean_": summary.mean,
+            "var_": summary.sums[0],
+        }
+
+    def past_summary(self):
+        return Summary(float(self.n_samples_seen_), self.mean_, [self.var_], squares)
+
+    def transform_tensors(self, T):
+        return T / self.size_
+
+    def why_not(self, shape, n_samples, positive=False):
+        return "" if n_samples > 10 else "there are too few samples"
+
+
+def test_four_methods_make_a_transformer(X, tmp_path):
+    model = Ranges().fit(X)
+    np.testing.assert_allclose(model.transform(X), X / np.sqrt(X.var(axis=0).sum()), rtol=1e-12)
+    assert vars(model).keys() - {"tensor_shape"} == {
+        "sample_shape_",
+        "n_features_in_",
+        "n_samples_seen_",
+        "size_",
+        "mean_",
+        "var_",
+    }
+    cluster = Ranges().fit(da.from_array(X, chunks=(13, 2, 3, 5)))
+    for other in (in_batches(Ranges(), X, [7, 30]), cluster):
+        np.testing.assert_allclose(other.size_, model.size_, rtol=1e-12)
+    np.testing.assert_allclose(Similarities(Ranges()).fit_transform(X), Similarities().fit_transform(X), atol=1e-9)
+    assert model.suits(SHAPE, 11)
+    assert not model.suits(SHAPE, 10)
+
+
+@every
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_tensors_in_memory_are_learned_from_and_transformed_as_by_fit(X, rng, name, dtype):
+    X, weight = X.astype(dtype), rng.uniform(0.1, 2.0, len(X))
+    expected = clone(TRANSFORMERS[name]).fit(X, sample_weight=weight)
+    model = clone(TRANSFORMERS[name])
+    np.testing.assert_array_equal(model.fit_tensors(X, weight), expected.transform(X))
+    assert_same(model, expected, rtol=0)
+    assert model.output_shape_ == expected.transform(X).shape[1:]
+    T = X[:3].astype(float)
+    np.testing.assert_allclose(model.transform_tensors(T), model.transform(T), rtol=1e-12, atol=1e-12)
+
+
+@every
+def test_what_was_learned_follows_from_the_summary_of_the_past(X, name):
+    model = clone(TRANSFORMERS[name]).fit(X)
+    again = model.attributes_from(model.past_summary(), model.sample_shape_)
+    assert again.keys() <= vars(model).keys()
+    for attribute, value in again.items():
+        for one, two in zip(
+            *(v if isinstance(v, list) else [v] for v in (value, getattr(model, attribute))), strict=True
+        ):
+            if not isinstance(one, str | tuple | TensorTransformer | None):
+                np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-9)
+
+
+@every
+def test_samples_are_transformed_in_many_threads_at_once(X, name):
+    model = clone(TRANSFORMERS[name]).fit(X)
+    expected = model.transform(X)
+    before = dict(vars(model))
+    with ThreadPoolExecutor(8) as pool:
+        for found in pool.map(model.transform, [X] * 16):
+            np.testing.assert_array_equal(found, expected)
+    assert vars(model).keys() == before.keys()
+    assert all(vars(model)[attribute] is value for attribute, value in before.items())
+
+
+def test_joined_views_are_those_that_would_have_been_fitted(X, rng):
+    weight = rng.uniform(0.1, 2.0, len(X))
+    pairs = [("raw", None), ("white", ModeWhitener()), ("power", SecondOrder(keep=1))]
+    expected = Views(pairs, view_weights=(1, 2, 0.5)).fit(X, sample_weight=weight)
+    parts = [X if view is None else view.fit_tensors(X, weight) for _, view in pairs]
+    joined, flat_views = Views.from_fitted(pairs, parts, weight, view_weights=(1, 2, 0.5))
+    assert_same(joined, expected, rtol=1e-12)
+    np.testing.assert_allclose(flat_views, expected.transform(X), rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(joined.transform(X), flat_views)
+
+
+@pytest.mark.parametrize(
+    ("view", "suited", "unsuited"),
+    [
+        (Logarithm(), [((5,), 10, True)], [((5,), 10, False)]),
+        (ModeWhitener(), [((6, 11), 10, False)], [((7,), 10, False), ((1, 100), 10, False), ((6, 18_000), 128, False)]),
+        (ModeWhitener(time_axis=-1), [((4, 100), 10, False)], [((1, 100), 10, False), ((6, 11), 10, False)]),
+        (
+            SecondOrder(),
+            [((100, 200), 100, False)],
+            [((6, 11), 10, False), ((100,), 10, False), ((128, 300), 10**5, False)],
+        ),
+        (SecondOrder(difference=True), [((48, 100), 10, False)], [((49, 100), 10, False)]),
+        (SecondOrder(lags=3, lag_step=3), [((16, 40), 10, False)], [((17, 40), 10, False), ((3, 39), 10, False)]),
+        (Convolutions(), [((9, 60), 1500, False)], [((10, 60), 1500, False), ((9, 60), 1501, False)]),
+        (Convolutions(n_entries=1344), [((4, 60), 1501, False)], [((5, 60), 1501, False), ((4, 60), 1500, False)]),
+        (Convolutions(average=True), [((10, 60), 1500, False)], [((9, 60), 1500, False)]),
+        (Similarities(), [((7,), 20_000, False)], [((7,), 20_001, False)]),
+        (Similarities(SecondOrder(difference=True)), [((48, 100), 10, False)], [((49, 100), 10, False)]),
+        (TensorStandardScaler(), [((7,), 10**6, False)], []),
+    ],
+    ids=str,
+)
+def test_a_transformer_says_which_samples_it_suits(view, suited, unsuited):
+    assert all(view.suits(*samples) for samples in suited)
+    assert not any(view.suits(*samples) for samples in unsuited)
+    assert all(view.why_not(*samples) for samples in unsuited)
+
+
 # --- TensorStandardScaler --------------------------------------------------------------------------------------------
 
 
@@ -379,7 +507,7 @@ def test_batches_do_not_matter(X, rng, per, weighted, monkeypatch):
     weight = rng.uniform(0.1, 2.0, len(X)) * (np.arange(len(X)) % 5 != 2) if weighted else None
     whole = TensorStandardScaler(per).fit(X, sample_weight=weight)
     parts = in_batches(TensorStandardScaler(per), X, [1, 2, 17, 40], weight)
-    monkeypatch.setattr(base, "_BLOCK_BYTES", 1000)
+    monkeypatch.setattr(training, "_BLOCK_BYTES", 1000)
     blocks = TensorStandardScaler(per).fit(X, sample_weight=weight)
     for other in (parts, blocks):
         np.testing.assert_allclose(other.mean_, whole.mean_, rtol=1e-12)
@@ -566,7 +694,7 @@ def test_batches_do_not_matter_to_directions(rng, weighted, mean, monkeypatch):
     weight = rng.uniform(0.1, 2.0, len(X)) * (np.arange(len(X)) % 5 != 2) if weighted else None
     whole = ModePCA(3).fit(X - mean, sample_weight=weight)
     parts = in_batches(ModePCA(3), X, [1, 2, 17, 40], weight)
-    monkeypatch.setattr(base, "_BLOCK_BYTES", 20_000)
+    monkeypatch.setattr(training, "_BLOCK_BYTES", 20_000)
     blocks = ModePCA(3).fit(X, sample_weight=weight)
     tol = 1e-9 if mean else 1e-12
     for other in (parts, blocks):
@@ -684,15 +812,6 @@ def test_time_is_not_whitened(X, time_axis):
     np.testing.assert_allclose(both, ModeWhitener(modes=2).fit_transform(X), atol=1e-12)
 
 
-def test_a_whitener_that_was_saved_before_time_axis_is_read(X):
-    whitener = ModeWhitener().fit(X)
-    state = {name: value for name, value in whitener.__getstate__().items() if name != "time_axis"}
-    older = ModeWhitener.__new__(ModeWhitener)
-    older.__setstate__(state)
-    np.testing.assert_array_equal(older.transform(X), whitener.transform(X))
-    assert older.get_params() == whitener.get_params()
-
-
 @pytest.mark.parametrize("modes", [3, (0, -4), ("a",)])
 def test_modes_that_are_not_there_get_one_sentence(X, modes):
     with pytest.raises(ValueError, match="Expected modes to be modes from 0 to 2"):
@@ -763,7 +882,7 @@ def test_pairs_that_cancel_are_never_above_a_threshold(factor, series):
     X = series[:, [0, 0]] * np.array([1.0, factor])[:, None] + np.array([0.0, 7.0])[:, None]
     view = Convolutions().fit(X)
     Z = view.transform(X).reshape(30, 2, len(view.dilations_), 84, 4)
-    cancels = view._pairs()[:, 1] == -np.sign(factor)
+    cancels = view.layout((2, 50)).pairs[:, 1] == -np.sign(factor)
     assert cancels.sum() == 21
     assert not Z[:, :, :, cancels].any()
 
@@ -825,17 +944,6 @@ def test_a_channel_that_rests_adds_nothing_to_its_pairs(series):
     np.testing.assert_array_equal(view.transform(other).reshape(Z.shape), Z)
     assert Z[:, 0, :, 1].any()  # with the channel that rests
     assert not Z[:, 1].any()
-
-
-def test_convolutions_that_were_saved_before_there_were_pairs_look_at_single_channels(series):
-    before = Convolutions(pairs=False).fit(series)
-    state = {name: value for name, value in before.__getstate__().items() if name not in ("pairs", "draws_")}
-    loaded = Convolutions.__new__(Convolutions)
-    loaded.__setstate__(state)
-    assert loaded.get_params()["pairs"] is False
-    np.testing.assert_array_equal(loaded.transform(series), before.transform(series))
-    loaded.partial_fit(series)  # its thresholds give way to those that are drawn
-    np.testing.assert_array_equal(loaded.thresholds_, before.thresholds_)
 
 
 def test_a_threshold_of_convolutions_is_a_quantile_of_a_sample(rng):

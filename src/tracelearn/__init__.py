@@ -20,23 +20,26 @@ if TYPE_CHECKING:
         TensorStandardScaler,
         Views,
     )
-    from tracelearn.files.onnx import to_onnx
     from tracelearn.io.model_content import trusted_types
     from tracelearn.io.models import load, save
+    from tracelearn.io.onnx import to_onnx
+    from tracelearn.io.opening import open_source
     from tracelearn.io.streams import StreamReport, stream
     from tracelearn.moments import Moments
-    from tracelearn.penalties import tensor_trace_norm
-    from tracelearn.samples import open_source
-    from tracelearn.search import TensorClassifier, TensorRegressor, trace_norm_path
+    from tracelearn.penalties import L1, GroupL2, Nuclear, tensor_trace_norm
+    from tracelearn.search import TensorClassifier, TensorRegressor, TraceNormClassifierCV, TraceNormRegressorCV
 
 __all__ = [
+    "L1",
     "Convolutions",
+    "GroupL2",
     "HierarchicalTraceNormClassifier",
     "LaggedRegressor",
     "Logarithm",
     "ModePCA",
     "ModeWhitener",
     "Moments",
+    "Nuclear",
     "SecondOrder",
     "Similarities",
     "StreamReport",
@@ -44,7 +47,9 @@ __all__ = [
     "TensorRegressor",
     "TensorStandardScaler",
     "TraceNormClassifier",
+    "TraceNormClassifierCV",
     "TraceNormRegressor",
+    "TraceNormRegressorCV",
     "Views",
     "load",
     "open_source",
@@ -52,10 +57,9 @@ __all__ = [
     "stream",
     "tensor_trace_norm",
     "to_onnx",
-    "trace_norm_path",
     "trusted_types",
 ]
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 _MODULES = {
     "estimators": ("TraceNormClassifier", "TraceNormRegressor"),
@@ -71,14 +75,14 @@ _MODULES = {
         "TensorStandardScaler",
         "Views",
     ),
-    "files.onnx": ("to_onnx",),
+    "io.onnx": ("to_onnx",),
     "io.model_content": ("trusted_types",),
     "io.models": ("load", "save"),
     "io.streams": ("StreamReport", "stream"),
     "moments": ("Moments",),
-    "penalties": ("tensor_trace_norm",),
-    "samples": ("open_source",),
-    "search": ("TensorClassifier", "TensorRegressor", "trace_norm_path"),
+    "penalties": ("GroupL2", "L1", "Nuclear", "tensor_trace_norm"),
+    "io.opening": ("open_source",),
+    "search": ("TensorClassifier", "TensorRegressor", "TraceNormClassifierCV", "TraceNormRegressorCV"),
 }
 
 

@@ -25,7 +25,7 @@ from tracelearn.arrays.array_api import available_memory
 from tracelearn.cli.mistakes import as_option, printable
 from tracelearn.errors import InputError, refuse
 from tracelearn.io.model_header import read_header
-from tracelearn.samples.opening import place_of
+from tracelearn.io.places import place_of
 
 __all__ = [
     "AsJson",
@@ -395,6 +395,10 @@ def _reading(
         str | None,
         typer.Option(help="Columns of a table to leave out, such as id,age; all others are inputs of the model."),
     ] = None,
+    sample: Annotated[
+        str | None, typer.Option(help="For a table with one reading in each row: the column that names the sample.")
+    ] = None,
+    time: Annotated[str | None, typer.Option(help="With --sample: the column that counts time.")] = None,
     mask: Annotated[str | None, typer.Option(help="NIfTI image of the voxels to use.")] = None,
     flat: Annotated[
         bool, typer.Option("--flat", help="The voxels of the mask as a vector, not the box around it.")
@@ -403,7 +407,15 @@ def _reading(
     """Gather what is said about the file of the samples."""
     ignored = () if ignore is None else tuple(name.strip() for name in ignore.split(","))
     shape = _read_shape(tensor_shape)
-    return {"tensor_shape": shape, "sample_axis": sample_axis, "ignore": ignored, "mask": mask, "flat": flat}
+    return {
+        "tensor_shape": shape,
+        "sample_axis": sample_axis,
+        "ignore": ignored,
+        "sample": sample,
+        "time": time,
+        "mask": mask,
+        "flat": flat,
+    }
 
 
 def reads_samples(command: Callable[..., None]) -> Callable[..., None]:

@@ -25,7 +25,7 @@ from tracelearn.fitting import ZeroWeightsWarning
 from tracelearn.inference.sets import Plan, check_count, check_scores, cleaned, scored
 from tracelearn.samples.checks import check_finite, small_on_one_thread
 from tracelearn.samples.samples import unnamed
-from tracelearn.search.cv import SelectionCV
+from tracelearn.search.estimators import TensorSearch
 from tracelearn.search.folds import corrected_error
 
 __all__ = ["Comparison", "compare", "flat_rivals"]
@@ -174,13 +174,13 @@ def compare(
     rivals = flat_rivals(is_classifier(first)) if yardsticks else {}
     named |= {name: one for name, one in rivals.items() if name not in named}
     refuse(len(named) < 2, "Expected at least two models to compare, got one: add another, or yardsticks=True.")
-    if any(isinstance(one, TraceNormModel | SelectionCV) for one in named.values()) and X.dtype.kind == "f":
+    if any(isinstance(one, TraceNormModel | TensorSearch) for one in named.values()) and X.dtype.kind == "f":
         check_finite(X, "X")  # those of a fold would have other numbers
     plan = Plan.of(first, X, y, cv, groups, confounds, scoring, repeats=check_count(repeats, "repeats"))
     _check_folds(plan, classifier=is_classifier(first))
     # Not each model's own score: that of a search may be another one.
     judge = plan.name if scoring is None else scoring
-    scores = np.empty((len(named), plan.folds.count))
+    scores = np.empty((len(named), len(plan.folds)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ZeroWeightsWarning)
         # PCA divides by the variance of samples, also where they have none.
@@ -188,7 +188,7 @@ def compare(
         for f, (train, test) in enumerate(plan.folds.splits):
             clean = cleaned(X, plan.confounds, train)
             for m, model in enumerate(named.values()):
-                A = X if isinstance(model, SelectionCV) else clean
+                A = X if isinstance(model, TensorSearch) else clean
                 scores[m, f] = _held_out(model, A, plan, train, test, judge)
     ratio = float(np.mean([len(test) / len(train) for train, test in plan.folds.splits]))
     return Comparison.of(tuple(named), check_scores(scores), ratio, plan.name)
@@ -197,7 +197,7 @@ def compare(
 def _check_folds(plan: Plan, *, classifier: bool) -> None:
     """Refuse folds that leave nothing to compare, or one class to learn from."""
     labels, folds = plan.labels, plan.folds
-    refuse(folds.count < 2, f"Expected at least two folds to compare models on, got {folds.count}.")
+    refuse(len(folds) < 2, f"Expected at least two folds to compare models on, got {len(folds)}.")
     alone = [f for f, (train, _) in enumerate(folds.splits) if classifier and len(np.unique(labels[train])) < 2]
     if alone and len(np.unique(labels)) > 1:
         raise ValueError(
@@ -208,7 +208,7 @@ def _check_folds(plan: Plan, *, classifier: bool) -> None:
 
 def _held_out(model: Any, X: Array, plan: Plan, train: Array, test: Array, judge: Any) -> float:
     """Fit a model to some samples, a search with their groups and confounds, and score it on others."""
-    searches = isinstance(model, SelectionCV)
+    searches = isinstance(model, TensorSearch)
     given = {"groups": plan.groups, "confounds": plan.confounds} if searches else {}
     own = {key: values[train] for key, values in given.items() if values is not None}
     fitted: Any = clone(model).fit(X[train], plan.labels[train], **own)

@@ -25,8 +25,9 @@ from tracelearn.inference.sets import (
     warn_of_zero_weights,
 )
 from tracelearn.moments import Moments
-from tracelearn.problems.batch import Solution, in_basis, variances_about
-from tracelearn.problems.datafits import Squares
+from tracelearn.problems.basis import in_basis, variances_about
+from tracelearn.problems.problem import Solution
+from tracelearn.problems.squares import Squares
 from tracelearn.samples.checks import small_on_one_thread
 from tracelearn.samples.samples import unnamed
 from tracelearn.search.folds import corrected_error

@@ -32,7 +32,8 @@ from tracelearn.inference.sets import (
     solve_stack,
     warn_of_zero_weights,
 )
-from tracelearn.problems.datafits import SpectralGram, Squares
+from tracelearn.problems.operators import SpectralGram
+from tracelearn.problems.squares import Squares
 from tracelearn.samples.checks import small_on_one_thread
 from tracelearn.samples.modes import Mode
 from tracelearn.samples.samples import unnamed
@@ -279,7 +280,7 @@ def _decode(
     check_model(model)
     plan = Plan.of(model, X, y, cv, groups, confounds, scoring)
     folds, name, chance = plan.folds, plan.name, _chance(plan.name, plan.labels, classifier=is_classifier(model))
-    shape = (folds.count, len(parts), len(parts)) if generalize else (folds.count, len(parts))
+    shape = (len(folds), len(parts), len(parts)) if generalize else (len(folds), len(parts))
     scores = np.empty(shape)
     if not (is_shared(model) and isinstance(model, TraceNormModel) and model._loss().has_moments):
         _one_by_one(model, to_numpy(X), plan, parts, scoring, scores)

@@ -15,9 +15,10 @@ from sklearn.base import clone
 from tracelearn.arrays.array_api import Array, is_sparse, to_numpy
 from tracelearn.fitting import ZeroWeightsWarning
 from tracelearn.inference.sets import Reading, check_scores, chunks, cleaned, is_shared, judged, solve_stack
-from tracelearn.problems.batch import in_basis, origin_of, variances_about
-from tracelearn.problems.datafits import SpectralGram, Squares
-from tracelearn.search.folds import found_classes
+from tracelearn.problems.basis import in_basis, origin_of, variances_about
+from tracelearn.problems.operators import SpectralGram
+from tracelearn.problems.squares import Squares
+from tracelearn.search.splits import predicted_class
 
 __all__ = ["Drawn", "Study", "degrees_of", "draw"]
 
@@ -295,7 +296,7 @@ def _values(drawn: Drawn) -> tuple[Array, Array]:
     reading, single = study.reading, np.arange(study.n_units)
     name = study.scoring or ("accuracy" if reading.model._learns_classes else "r2")
     if name == "accuracy":
-        return np.where(left, found_classes(drawn.predictions) == reading.codes, 0.0), single
+        return np.where(left, predicted_class(drawn.predictions) == reading.codes, 0.0), single
     if name in ("r2", "neg_mean_squared_error"):
         squares = (reading.codes - reading.loss.inverse_link(drawn.predictions)) ** 2  # (B, n, K)
         values = -squares if name != "r2" else _shares(squares, left, reading.codes, study.units)

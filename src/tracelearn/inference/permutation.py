@@ -16,7 +16,6 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.errors import refuse
 from tracelearn.fitting import ZeroWeightsWarning
-from tracelearn.inference.searches import best_scores, can_repeat
 from tracelearn.inference.sets import (
     Pace,
     Reading,
@@ -36,8 +35,8 @@ from tracelearn.inference.sets import (
 )
 from tracelearn.samples.checks import read_confounds, small_on_one_thread
 from tracelearn.samples.samples import unnamed
-from tracelearn.search.cv import SelectionCV
-from tracelearn.search.folds import Folds, folds_of
+from tracelearn.search.estimators import TensorSearch
+from tracelearn.search.folds import Folds, fold_of_sample, make_folds
 
 __all__ = ["Exchange", "PermutationTest", "exchange_of", "p_value", "permutation_test"]
 
@@ -108,10 +107,9 @@ def _folds(cv: Any, labels: Array, groups: Array | None, *, classifier: bool) ->
     whole = groups is not None and exchange_of(labels, groups).groups is not None
     cv = 5 if cv is None else cv
     # Folds of whole groups must not look at the labels that these will exchange.
-    metadata = {} if groups is None else {"groups": groups}
-    folds = folds_of(cv, labels, None, metadata, classifier=classifier and not whole)
+    folds = make_folds(cv, labels, groups, classifier=classifier and not whole)
     stratified = classifier and (isinstance(cv, int) or isinstance(cv, StratifiedKFold | StratifiedGroupKFold))
-    exchange = exchange_of(labels, groups, folds.fold_of if stratified else None)
+    exchange = exchange_of(labels, groups, fold_of_sample(folds) if stratified else None)
     refuse(
         exchange.strata is not None and len(np.unique(exchange.strata)) == len(labels),
         "Expected groups of several samples to exchange targets within, got one sample in each group.",
@@ -245,7 +243,7 @@ def permutation_test(
     labels = read_labels(X, y)
     groups = read_groups(groups, len(labels))
     confounds = None if confounds is None else read_confounds(confounds, len(labels))
-    searches = isinstance(model, SelectionCV)
+    searches = isinstance(model, TensorSearch)
     if searches:
         cv, scoring = model.cv if cv is None else cv, model.scoring if scoring is None else scoring
         model = clone(model).set_params(cv=cv, scoring=scoring)
@@ -256,7 +254,7 @@ def permutation_test(
     if searches and selection == "fixed":
         model, X, chosen = *_fixed(model, X, y, groups, confounds), "fixed"
     elif searches:
-        model, chosen = model.set_params(cv=folds.splits), "repeat"
+        model, chosen = model.set_params(cv=list(folds.splits)), "repeat"
     scores, method = _scores(model, X, y, confounds, folds, scoring, order, tol)
     found, null = float(check_scores(scores)[0]), scores[1:]
     return PermutationTest(found, float(p_value(found, null)), null, exchange.words, chosen, method, name)
@@ -265,8 +263,7 @@ def permutation_test(
 def _fixed(model: Any, X: Any, y: Any, groups: Array | None, confounds: Array | None) -> tuple[Any, Any]:
     """Choose once, with the true targets; return the model that was found, and samples as it sees them."""
     model.fit(X, y, groups=groups, confounds=confounds)
-    best = clone(model.best_estimator_)
-    return best, model._seen(X)
+    return model.linear_estimator(), model.joined_views(X)
 
 
 def _scores(
@@ -277,11 +274,9 @@ def _scores(
         reading = Reading.of(model, X, y, confounds)
         found = np.mean(fold_scores(reading, folds, scoring, order, tol), axis=1)
         return found if tol <= model.tol else _decided(reading, folds, scoring, order, found), "batch"
-    if isinstance(model, SelectionCV) and can_repeat(model):
-        return best_scores(model, X, y, confounds, folds, scoring, order), "batch"
     X, y = np.asarray(X), to_numpy(y)
-    if isinstance(model, SelectionCV):
-        return _one_by_one(lambda own: clone(model).fit(X, y[own], confounds=confounds).best_score_, order), "refit"
+    if isinstance(model, TensorSearch):
+        return _one_by_one(lambda own: clone(model).fit(X, y[own], confounds=confounds).raw_score_, order), "refit"
     scorer = check_scoring(model, scoring)
     parts = [(cleaned(X, confounds, train), train, test) for train, test in folds.splits]
 
@@ -313,7 +308,7 @@ def _one_by_one(score: Callable[[Array], float], order: Array) -> Array:
 def fold_scores(reading: Reading, folds: Folds, scoring: Any, order: Array, tol: float = 0.0) -> Array:
     """Score what each fold holds out for each order (S, n) of the targets: (S, F); the first is solved as the model asks."""
     S, K = len(order), reading.samples.n_targets
-    found, pace, is_zero = np.empty((S, folds.count)), Pace(), True
+    found, pace, is_zero = np.empty((S, len(folds))), Pace(), True
     # Targets of all sets in memory at once, as long as they take no more than the batches themselves.
     for part in chunks(S, max(1, reading.n * K // 16)):
         for f, (train, test) in enumerate(folds.splits):

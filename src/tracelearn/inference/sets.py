@@ -27,13 +27,15 @@ from tracelearn.estimators.base import TraceNormModel
 from tracelearn.fitting import ZeroWeightsWarning
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
-from tracelearn.problems.batch import Problems, Solution, choose_form, datafit
-from tracelearn.problems.datafits import Squares
+from tracelearn.problems.forms import choose_form
+from tracelearn.problems.problem import Problems, Solution
+from tracelearn.problems.squares import Squares
 from tracelearn.samples.checks import check_finite, read_confounds
 from tracelearn.samples.modes import Modes
 from tracelearn.samples.samples import Block, Samples, as_raw
-from tracelearn.search.folds import Folds, folds_of, found_classes
+from tracelearn.search.folds import Folds, make_folds
 from tracelearn.search.scorers import with_scores
+from tracelearn.search.splits import predicted_class
 from tracelearn.solvers import admm
 
 __all__ = [
@@ -167,8 +169,7 @@ class Plan:
         labels, classifier = read_labels(X, y), is_classifier(model)
         groups = read_groups(groups, len(labels))
         confounds = None if confounds is None else read_confounds(confounds, len(labels))
-        metadata = {} if groups is None else {"groups": groups}
-        folds = folds_of(cv, labels, None, metadata, classifier=classifier, repeats=repeats)
+        folds = make_folds(cv, labels, groups, classifier=classifier, repeats=repeats)
         return cls(labels, groups, confounds, folds, score_name(scoring, classifier=classifier))
 
 
@@ -286,7 +287,7 @@ def solve(
     form, joint = choose_form(samples, loss), model.target_mode
     scales = samples.mode_scales() if model.scaling else None
     options: dict[str, Any] = {"ridge": model.ridge, "fit_intercept": model.fit_intercept, "spectral": n_sets > 1}
-    fit: Any = datafit(samples.rescaled(scales), loss, form, joint=joint and n_sets == 1, **options)
+    fit: Any = form.data_fit(samples.rescaled(scales), loss, joint=joint and n_sets == 1, **options)
     if joint and n_sets > 1:
         fit = replace(fit, ridge=fit.ridge[:n_sets])  # rows of one set are one problem
     first = n_exact * fit.n_problems // n_sets
@@ -455,12 +456,12 @@ def _kind(model: Any, scores: Array) -> str:
 
 
 def _accuracy(codes: Array, scores: Array) -> Array:
-    return np.asarray(np.mean(found_classes(scores) == codes, axis=1))
+    return np.asarray(np.mean(predicted_class(scores) == codes, axis=1))
 
 
 def _balanced(codes: Array, scores: Array) -> Array:
     """Average over the classes that occur how many of each are found."""
-    right = found_classes(scores) == codes
+    right = predicted_class(scores) == codes
     found = [np.sum(right & (codes == k), axis=1) / np.maximum(np.sum(codes == k, axis=1), 1) for k in np.unique(codes)]
     present = [np.any(codes == k, axis=1) + np.zeros(len(right)) for k in np.unique(codes)]
     return np.asarray(np.sum(found, axis=0) / np.sum(present, axis=0))

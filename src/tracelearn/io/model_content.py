@@ -43,7 +43,7 @@ _MODULES = (
     "moments",
     "paper",
     "penalties",
-    "problems.batch",
+    "problems.problem",
     "samples.modes",
     "samples.reading",
     "search",

@@ -18,7 +18,7 @@ import numpy as np
 from tracelearn.errors import refuse
 from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
 from tracelearn.io.checkpoints import CheckpointFolder, ErrorSum, Learned, Point, Progress
-from tracelearn.samples import open_source
+from tracelearn.io.opening import open_source
 
 __all__ = ["StreamReport", "stream"]
 
