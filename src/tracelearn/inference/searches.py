@@ -7,9 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from tracelearn.arrays.array_api import Array, array_namespace, move_to, to_numpy
-from tracelearn.inference.sets import Reading, chunks, judged
+from tracelearn.inference.reading import Reading
+from tracelearn.inference.scoring import score_sets as judged
+from tracelearn.inference.solving import batches as chunks
 from tracelearn.penalties import as_penalty
 from tracelearn.problems.batch import alpha_max
 from tracelearn.samples.samples import Samples
@@ -17,7 +20,12 @@ from tracelearn.search.folds import Design, Folds
 from tracelearn.search.search import RIDGES, Group, calibrated, first_with_weights, path, read_alphas, ridge_path
 from tracelearn.search.session import see
 
-__all__ = ["best_scores", "can_repeat"]
+__all__ = ["best_scores", "can_repeat", "chosen_model"]
+
+
+def chosen_model(search, X):
+    return clone(search.best_estimator_), search._seen(X)
+
 
 
 def can_repeat(cv: Any) -> bool:

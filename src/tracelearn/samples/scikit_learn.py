@@ -46,6 +46,11 @@ def stand_in(name: str, n_features: int | None = None, feature_names: Any = None
     return holder
 
 
+def check_parameters(estimator: BaseEstimator) -> None:
+    """Refuse parameters that an estimator does not take, as its ``fit`` does."""
+    estimator._validate_params()
+
+
 __all__ = [
     "BaseComposition",
     "CallbackSupportMixin",
@@ -54,6 +59,7 @@ __all__ = [
     "check_feature_names",
     "check_feature_names_in",
     "check_n_features",
+    "check_parameters",
     "fit_context",
     "get_output_config",
     "make_constraint",
