@@ -38,7 +38,7 @@ from tracelearn import (
 )
 from tracelearn.arrays.array_api import to_numpy
 from tracelearn.datasets import make_low_rank_regression
-from tracelearn.features import base, find_time_axis
+from tracelearn.features import find_time_axis, training
 from tracelearn.features.convolutions import WAVEFORMS
 
 SHAPE = (4, 3, 5)
@@ -171,7 +171,7 @@ def test_batches_blocks_files_and_clusters_do_not_matter(X, rng, name, weighted,
             assert (found.dtype, found.shape) == (X.dtype, expected.shape)
             found = found.compute()
         np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-7)
-    monkeypatch.setattr(base, "_BLOCK_BYTES", 3000)
+    monkeypatch.setattr(training, "_BLOCK_BYTES", 3000)
     model = fresh().fit(X, sample_weight=weight)
     assert_same(model, whole)
     np.testing.assert_allclose(model.transform(X), expected, rtol=1e-8, atol=1e-8)
@@ -191,8 +191,8 @@ def test_arrays_of_every_library_stay_there_and_give_the_same(X, rng, name, dtyp
     expected = clone(TRANSFORMERS[name]).fit(X, sample_weight=weight)
     there = xp.asarray(X)
     tol = 1e-9 if dtype == "float64" else 1e-5
-    for size in (base._BLOCK_BYTES, 3000):
-        monkeypatch.setattr(base, "_BLOCK_BYTES", size)
+    for size in (training._BLOCK_BYTES, 3000):
+        monkeypatch.setattr(training, "_BLOCK_BYTES", size)
         model = clone(TRANSFORMERS[name]).fit(there, sample_weight=xp.asarray(weight))
         assert_same(model, expected, rtol=1e-9)
         found = model.transform(there)
@@ -379,7 +379,7 @@ def test_batches_do_not_matter(X, rng, per, weighted, monkeypatch):
     weight = rng.uniform(0.1, 2.0, len(X)) * (np.arange(len(X)) % 5 != 2) if weighted else None
     whole = TensorStandardScaler(per).fit(X, sample_weight=weight)
     parts = in_batches(TensorStandardScaler(per), X, [1, 2, 17, 40], weight)
-    monkeypatch.setattr(base, "_BLOCK_BYTES", 1000)
+    monkeypatch.setattr(training, "_BLOCK_BYTES", 1000)
     blocks = TensorStandardScaler(per).fit(X, sample_weight=weight)
     for other in (parts, blocks):
         np.testing.assert_allclose(other.mean_, whole.mean_, rtol=1e-12)
@@ -566,7 +566,7 @@ def test_batches_do_not_matter_to_directions(rng, weighted, mean, monkeypatch):
     weight = rng.uniform(0.1, 2.0, len(X)) * (np.arange(len(X)) % 5 != 2) if weighted else None
     whole = ModePCA(3).fit(X - mean, sample_weight=weight)
     parts = in_batches(ModePCA(3), X, [1, 2, 17, 40], weight)
-    monkeypatch.setattr(base, "_BLOCK_BYTES", 20_000)
+    monkeypatch.setattr(training, "_BLOCK_BYTES", 20_000)
     blocks = ModePCA(3).fit(X, sample_weight=weight)
     tol = 1e-9 if mean else 1e-12
     for other in (parts, blocks):
@@ -684,15 +684,6 @@ def test_time_is_not_whitened(X, time_axis):
     np.testing.assert_allclose(both, ModeWhitener(modes=2).fit_transform(X), atol=1e-12)
 
 
-def test_a_whitener_that_was_saved_before_time_axis_is_read(X):
-    whitener = ModeWhitener().fit(X)
-    state = {name: value for name, value in whitener.__getstate__().items() if name != "time_axis"}
-    older = ModeWhitener.__new__(ModeWhitener)
-    older.__setstate__(state)
-    np.testing.assert_array_equal(older.transform(X), whitener.transform(X))
-    assert older.get_params() == whitener.get_params()
-
-
 @pytest.mark.parametrize("modes", [3, (0, -4), ("a",)])
 def test_modes_that_are_not_there_get_one_sentence(X, modes):
     with pytest.raises(ValueError, match="Expected modes to be modes from 0 to 2"):
@@ -763,7 +754,7 @@ def test_pairs_that_cancel_are_never_above_a_threshold(factor, series):
     X = series[:, [0, 0]] * np.array([1.0, factor])[:, None] + np.array([0.0, 7.0])[:, None]
     view = Convolutions().fit(X)
     Z = view.transform(X).reshape(30, 2, len(view.dilations_), 84, 4)
-    cancels = view._pairs()[:, 1] == -np.sign(factor)
+    cancels = view.layout((2, 50)).pairs[:, 1] == -np.sign(factor)
     assert cancels.sum() == 21
     assert not Z[:, :, :, cancels].any()
 
@@ -825,17 +816,6 @@ def test_a_channel_that_rests_adds_nothing_to_its_pairs(series):
     np.testing.assert_array_equal(view.transform(other).reshape(Z.shape), Z)
     assert Z[:, 0, :, 1].any()  # with the channel that rests
     assert not Z[:, 1].any()
-
-
-def test_convolutions_that_were_saved_before_there_were_pairs_look_at_single_channels(series):
-    before = Convolutions(pairs=False).fit(series)
-    state = {name: value for name, value in before.__getstate__().items() if name not in ("pairs", "draws_")}
-    loaded = Convolutions.__new__(Convolutions)
-    loaded.__setstate__(state)
-    assert loaded.get_params()["pairs"] is False
-    np.testing.assert_array_equal(loaded.transform(series), before.transform(series))
-    loaded.partial_fit(series)  # its thresholds give way to those that are drawn
-    np.testing.assert_array_equal(loaded.thresholds_, before.thresholds_)
 
 
 def test_a_threshold_of_convolutions_is_a_quantile_of_a_sample(rng):

@@ -6,7 +6,7 @@ import math
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import cache, partial
 from typing import Any
 
@@ -24,6 +24,7 @@ __all__ = [
     "coupled_gram",
     "few_threads",
     "mode_scales",
+    "one_thread",
     "positive_part",
     "project_columns",
     "replayed",
@@ -335,6 +336,50 @@ def _invert_lower(L: Array) -> Array:
 _controller = cache(ThreadpoolController)  # looked for once, when it is first needed
 
 
+class _OneThread:
+    """Limits linear algebra of the whole process to one thread while anybody wants that.
+
+    The limit is one for all threads of Python: each that restored what it had found on entering would at times restore the
+    limit of another, so the first to enter sets it and the last to leave restores it.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.n_users = 0
+        self.restore = ExitStack()
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if self.n_users == 0:
+                self.restore.enter_context(_controller().limit(limits=1, user_api="blas"))
+                torch = sys.modules.get("torch")
+                if torch is not None:
+                    self.restore.callback(torch.set_num_threads, torch.get_num_threads())
+                    torch.set_num_threads(1)
+            self.n_users += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self.lock:
+            self.n_users -= 1
+            if self.n_users == 0:
+                self.restore.close()
+
+
+_one_thread = _OneThread()
+
+
+def one_thread() -> AbstractContextManager[None]:
+    """Use one thread of linear algebra inside of a ``with`` block, in which many threads of Python may be at once.
+
+    Examples
+    --------
+    >>> from tracelearn.arrays.linalg import one_thread
+    >>> with one_thread():
+    ...     pass
+    """
+    return _one_thread
+
+
 @contextmanager
 def few_threads(X: Any) -> Iterator[None]:
     """Use one thread of linear algebra where samples are small arrays in memory; leave all others as they are.
@@ -345,16 +390,7 @@ def few_threads(X: Any) -> Iterator[None]:
     is_query = hasattr(X, "__arrow_c_stream__") and not hasattr(X, "__array__")  # it would count its rows first
     shape = None if is_query else getattr(X, "shape", None)
     small = isinstance(shape, tuple) and not hasattr(X, "dask") and math.prod(shape) <= _SMALL
-    # The limit is one for the whole process: in several threads each would restore what another had set.
-    if not small or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    with ExitStack() as stack:
-        stack.enter_context(_controller().limit(limits=1, user_api="blas"))
-        torch = sys.modules.get("torch")
-        if torch is not None:
-            stack.callback(torch.set_num_threads, torch.get_num_threads())
-            torch.set_num_threads(1)
+    with one_thread() if small else nullcontext():
         yield
 
 

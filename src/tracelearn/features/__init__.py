@@ -6,7 +6,9 @@ Invariant: everything learned here adds over batches, centred and merged by the 
 ``SecondOrder(standardize=True)`` and of ``Views`` are fixed by the first batch.
 """
 
-from tracelearn.features.base import find_time_axis
+from tracelearn.features.axes import find_time_axis
+from tracelearn.features.base import TensorTransformer
+from tracelearn.features.catalogue import default_views
 from tracelearn.features.convolutions import Convolutions
 from tracelearn.features.logarithm import Logarithm
 from tracelearn.features.mode_pca import ModePCA
@@ -25,6 +27,8 @@ __all__ = [
     "Similarities",
     "SpatialFilters",
     "TensorStandardScaler",
+    "TensorTransformer",
     "Views",
+    "default_views",
     "find_time_axis",
 ]

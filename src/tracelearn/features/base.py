@@ -1,20 +1,16 @@
-"""What the transformers share: reading samples wherever they are, adding up what is learned, and applying it in blocks.
+"""What transformers of tensors share: learning from samples wherever they are, and applying what was learned in blocks.
 
-A transformer says how a block of samples is summarised (``_measure``), what follows from the sum of all summaries (``_keep``, and
-``_known`` back, for ``partial_fit``), and what becomes of a block (``_map``). What is learned is small and is held as arrays of
-NumPy in double precision; ``transform`` returns arrays of the library, device and precision of its samples.
+A new transformer says four things, see ``TensorTransformer``. What is learned is small and is held as arrays of NumPy in double
+precision; ``transform`` returns arrays of the library, device and precision of its samples.
 """
 
 from __future__ import annotations
 
-import copy
 import functools
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from numbers import Integral
-from operator import attrgetter
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from typing import Any, Self
 
 import numpy as np
@@ -22,263 +18,92 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays.array_api import (
-    Array,
-    array_namespace,
-    as_dtype,
-    is_non_numpy,
-    move_to,
-    to_numpy,
-    widest,
-)
+from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_non_numpy, move_to, widest
+from tracelearn.arrays.linalg import few_threads, one_thread
+from tracelearn.features.matrices import multiply_modes
+from tracelearn.features.summaries import Summary, mode_scatters, summarise
+from tracelearn.features.training import TensorReader, TensorSamples, TrainingSamples, blocks_of, training_samples
 from tracelearn.samples import as_source
-from tracelearn.samples.checks import (
-    check_finite,
-    check_range,
-    float_dtype,
-    learning,
-    read_rows,
-    read_weights,
-)
+from tracelearn.samples.checks import check_finite, float_dtype, learning
 from tracelearn.samples.execution import lazily
 from tracelearn.samples.modes import like_input
-from tracelearn.samples.samples import Local, as_raw, is_dask, is_named, naming, unnamed
+from tracelearn.samples.samples import as_raw, is_dask, is_named, unnamed
 from tracelearn.samples.scikit_learn import check_feature_names_in, get_output_config
 
-__all__ = [
-    "Composite",
-    "LinearTransformer",
-    "ModeTransformer",
-    "Second",
-    "Summary",
-    "TensorTransformer",
-    "Total",
-    "find_time_axis",
-    "mode_scatters",
-    "multiply_modes",
-    "no_sums",
-    "read_modes",
-    "read_time_axis",
-    "sample_numbers",
-    "scrambled",
-    "sized",
-    "squares",
-    "summarise",
-    "symmetric_power",
-]
+__all__ = ["TAKES_LONG", "LinearTransformer", "ModeTransformer", "TensorTransformer"]
 
-_BLOCK_BYTES = 16 << 20  # blocks stay in cache, and no second copy of the data is ever made
-_FEWEST_TIMES, _MOST_CHANNELS = 16, 128
-# Of a standard deviation, in which shapes are compared: rounding hardly ever changes the coarse ones, and the fine ones tell
-# apart what is alike in these.
-_COARSE, _FINE = 100.073, 10007.3
-_MIX = 0x9E3779B97F4A7C15  # 64 bits of the golden ratio, an odd number: products with it change every bit
-
-Second = Callable[[Array], list[Array]]
-Measure = Callable[[Array, Array], "Summary"]
-Total = Callable[[Measure], "Summary"]
-
-
-def no_sums(rows: Array) -> list[Array]:
-    """Want nothing but the mean."""
-    return []
-
-
-@dataclass(frozen=True, eq=False)
-class Summary:
-    """Total weight and mean of some samples, and sums of squares or products about that mean; parts add up.
-
-    ``second`` makes those sums of rows that are centred and multiplied by the roots of their weights; ``eps`` is the
-    rounding unit of the samples.
-    """
-
-    weight: float
-    mean: Array
-    sums: list[Array]
-    second: Second = no_sums
-    eps: float = float(np.finfo(np.float64).eps)
-
-    def __add__(self, other: Summary) -> Summary:
-        weight = self.weight + other.weight
-        step = other.mean - self.mean
-        # Chan, Golub and LeVeque (1979): two parts whose means are a step apart add what one sample at that step would.
-        between = self.second((math.sqrt(self.weight / weight * other.weight) * step)[None])
-        sums = [a + b + c for a, b, c in zip(self.sums, other.sums, between, strict=True)]
-        mean = self.mean + (other.weight / weight) * step
-        return Summary(weight, mean, sums, self.second, max(self.eps, other.eps))
-
-
-def summarise(T: Array, weight: Array, second: Second = no_sums, shared: Sequence[int] = ()) -> Summary:
-    """Summarise tensors (n, ...) of any array library; the mean is one number along the axes ``shared``."""
-    xp, rows = array_namespace(T), as_dtype(T, widest(T)["dtype"])
-    # The first row is as close to the mean as any: a shift by it, then by the small step that is left, keeps the digits
-    # that one subtraction of a large mean would lose.
-    index = [slice(None)] * rows.ndim
-    for axis in (0, *shared):
-        index[axis] = slice(1)
-    first = rows[tuple(index)]
-    rows, total, weight = rows - first, xp.sum(weight), as_dtype(weight, rows.dtype)
-    sum_ = xp.reshape(xp.reshape(weight, (1, -1)) @ xp.reshape(rows, (rows.shape[0], -1)), (1, *rows.shape[1:]))
-    step = xp.mean(sum_ / total, axis=(0, *shared), keepdims=True)
-    sums = []
-    if second is not no_sums:
-        roots = xp.reshape(xp.sqrt(weight), (-1, *(1,) * (rows.ndim - 1)))
-        sums = list(map(to_numpy, second((rows - step) * roots)))
-    return Summary(float(total), to_numpy(first + step)[0], sums, second, float(xp.finfo(T.dtype).eps))
-
-
-def squares(rows: Array, shared: Sequence[int] = (), shape: Sequence[int] | None = None) -> list[Array]:
-    """Sum squares over rows, and over the axes along which means do not vary: these stay, with size one.
-
-    A step between two means has size one there: it is that of every entry of a sample of this shape.
-    """
-    xp = array_namespace(rows)
-    rows = rows if shape is None else xp.broadcast_to(rows, (rows.shape[0], *shape))
-    return [xp.sum(rows**2, axis=(0, *shared), keepdims=True)[0, ...]]
-
-
-def mode_scatters(modes: Sequence[int], rows: Array) -> list[Array]:
-    """Sum ``T_(mode) T_(mode)'`` over tensors (n, I1, ..., IN), for some modes."""
-    found = []
-    for mode in modes:
-        others = (*range(mode + 1), *range(mode + 2, rows.ndim))
-        found.append(array_namespace(rows).tensordot(rows, rows, axes=(others, others)))
-    return found
-
-
-def multiply_modes(T: Array, matrices: Sequence[Array]) -> Array:
-    """Multiply axis n + 1 of tensors by ``matrices[n]`` of shape (r_n, I_n), for every mode n."""
-    for matrix in matrices:  # takes the first mode away and puts it last: a full turn restores the order
-        T = array_namespace(T).tensordot(T, move_to(matrix, T, T.dtype), axes=((1,), (1,)))
-    return T
-
-
-def symmetric_power(C: Array, power: float, rest: float) -> Array:
-    """Raise positive matrices (..., c, c) to a power; directions without variance are multiplied by ``rest`` instead."""
-    values, vectors = np.linalg.eigh(C)
-    varies = values > C.shape[-1] * np.finfo(np.float64).eps * values[..., -1:]
-    powers = np.where(varies, np.where(varies, values, 1.0) ** power, rest)
-    return (vectors * powers[..., None, :]) @ np.swapaxes(vectors, -1, -2)
-
-
-def find_time_axis(
-    shape: tuple[int, ...], time_axis: Any = "auto", modes: Sequence[Any] | None = None
-) -> tuple[int | None, str]:
-    """Find the mode of a sample that can be time, and say why; None where there is none.
-
-    Time is long enough, at least 16 and half as long as there are channels, and has at most 128 channels, which are
-    the product of all other sizes. With "auto" the last mode is looked at first, or that one of ``modes`` which is called
-    time; a number or a name asks about that mode alone.
-
-    Examples
-    --------
-    >>> from tracelearn.features import find_time_axis
-    >>> find_time_axis((64, 256))
-    (1, 'mode 1 can be time: 256 times of 64 channels')
-    >>> find_time_axis((6, 11))
-    (None, 'no mode of (6, 11) can be time, which needs at least 16 times, at most 128 channels and twice as many')
-    """
-    if time_axis is None:
-        return None, "time_axis=None"
-    size, order, names = math.prod(shape), len(shape), list(map(attrgetter("name"), modes or ()))
-    if isinstance(time_axis, str):
-        wanted = "time" if time_axis == "auto" else time_axis
-        if wanted not in names and time_axis != "auto":
-            raise ValueError(
-                "Expected time_axis to be a number, 'auto', None or the name of a mode "
-                f"({', '.join(names) or 'they have none'}), got {time_axis!r}: choose one of these."
-            )
-        time_axis = names.index(wanted) if wanted in names else time_axis
-    looked_at = reversed(range(order)) if time_axis == "auto" else read_modes(time_axis, shape, "time_axis")
-    for axis in looked_at:
-        times, channels = shape[axis], size // shape[axis]
-        if times >= max(_FEWEST_TIMES, channels / 2) and channels <= _MOST_CHANNELS:
-            return axis, f"mode {axis} can be time: {times} times of {channels} channels"
-    subject = f"no mode of {shape}" if time_axis == "auto" else f"mode {time_axis} of {shape} hardly"
-    needs = f"at least {_FEWEST_TIMES} times, at most {_MOST_CHANNELS} channels and twice as many"
-    return None, f"{subject} can be time, which needs {needs}"
-
-
-def read_time_axis(time_axis: Any, shape: tuple[int, ...]) -> int:
-    """Find the mode of samples of a shape that is time, by its number or by "auto"; refuse samples without one."""
-    time, reason = find_time_axis(shape) if time_axis == "auto" else (time_axis, "")
-    if time is None:
-        raise ValueError(f"Expected samples with a time axis, got none ({reason}): name it with time_axis.")
-    return read_modes(time, shape, "time_axis")[0]
-
-
-def read_modes(modes: Any, shape: tuple[int, ...], name: str) -> tuple[int, ...]:
-    """Read a mode or several, counted from either end, as numbers from 0 on in increasing order."""
-    order = len(shape)
-    listed = [modes] if isinstance(modes, Integral) else list(modes)
-    if not all(isinstance(mode, Integral) and -order <= int(mode) < order for mode in listed):
-        raise ValueError(
-            f"Expected {name} to be modes from 0 to {order - 1} of samples of shape {shape}, got {modes!r}: modes are the axes "
-            "of X without the first."
-        )
-    return tuple(sorted({int(mode) % order for mode in listed}))
-
-
-def sized(signals: Array) -> tuple[Array, Array]:
-    """Divide centred signals (channels, n, times) by their root mean squares, and return these too; zeros stay zeros."""
-    xp = array_namespace(signals)
-    sizes = xp.sqrt(xp.mean(signals**2, axis=-1, keepdims=True))
-    return signals / xp.where(sizes > 0, sizes, xp.ones_like(sizes)), sizes
-
-
-def sample_numbers(units: Array, draws: int) -> Array:
-    """Give samples (channels, n, times) of size one a number in [0, 1) for each draw, (D, n), that their shapes determine."""
-    xp, mix, half, found = array_namespace(units), np.uint64(_MIX), np.uint64(32), []
-    for steps in (_COARSE, _FINE):
-        shapes = to_numpy(xp.astype(xp.round(units * steps), xp.int32))
-        words = np.moveaxis(shapes, 1, 0).reshape(shapes.shape[1], -1).astype("<i4")
-        words = np.ascontiguousarray(np.pad(words, ((0, 0), (0, words.shape[-1] % 2)))).view("<u8")
-        one = scrambled(np.sum(words * np.cumprod(np.full(words.shape[-1], mix)), axis=-1))
-        found.append(scrambled(one ^ (np.arange(draws, dtype=np.uint64) * mix)[:, None]))
-    coarse, fine = found
-    return ((coarse >> half) + (fine >> np.uint64(43)) * 2.0**-21) * 2.0**-32
-
-
-def scrambled(words: Array) -> Array:
-    """Change every bit of words of 64 bits, so that their order says nothing about what they were."""
-    return (words ^ (words >> np.uint64(32))) * np.uint64(_MIX)
+TAKES_LONG = "it would take long"  # why a search does not try a transformer that suits the samples otherwise
 
 
 class TensorTransformer(TransformerMixin, BaseEstimator):
-    """Learns from samples that are tensors, in memory, in blocks or on a cluster, and makes tensors of them."""
+    """Learns from samples that are tensors, in memory, in blocks or on a cluster, and makes tensors of them.
+
+    A transformer is a class with these methods. None of them writes attributes: what they return is published here.
+
+    ``summarise_tensors(T, weight)``
+        The summary of a block; summaries of blocks add up.
+    ``attributes_from(summary, shape)``
+        The fitted attributes that follow from the summary of all samples.
+    ``past_summary()``
+        That summary again, from the fitted attributes: ``partial_fit`` adds to it.
+    ``transform_tensors(T)``
+        What becomes of a block.
+
+    These are overridden where they differ: ``output_shape_`` (by default that of a sample), ``numbers_per_sample`` (memory),
+    ``why_not`` (the samples for which a search should not try it), and ``learn`` where one pass is not enough.
+    """
 
     sample_shape_: tuple[int, ...]
-    _keeps_layout = True  # whether flat samples stay flat, as where every entry stays what it is
+    n_samples_seen_: float
+    modes_: Any = None  # of samples with names
+    keeps_entries = True  # whether an entry of a transformed sample is that of the sample: flat samples then stay flat
+    learns_in_one_pass = True  # or it learns block by block where there is one pass over the samples alone
+    has_small_products = False  # products of many small matrices, which several threads of BLAS make slower
 
     # --- what each transformer says for itself -----------------------------------------------------------------------
 
     @abstractmethod
-    def _measure(self, T: Array, weight: Array) -> Summary:
-        """Summarise a block of tensors."""
+    def summarise_tensors(self, T: Array, weight: Array) -> Summary:
+        """Summarise a block of tensors (n, I1, ..., IN) with weights (n,), by the parameters alone."""
 
     @abstractmethod
-    def _keep(self, summary: Summary) -> None:
-        """Set what follows from the summary of all samples."""
+    def attributes_from(self, summary: Summary, shape: tuple[int, ...]) -> dict[str, Any]:
+        """Return the fitted attributes that follow from the summary of all samples, of this shape."""
 
     @abstractmethod
-    def _known(self) -> tuple[Array, list[Array]]:
-        """Find the mean of that summary, and its sums for each unit of weight, in what was kept."""
+    def past_summary(self) -> Summary:
+        """Return the summary of all samples so far, from the fitted attributes."""
 
     @abstractmethod
-    def _map(self, T: Array) -> Array:
-        """Transform a block of tensors, in double precision."""
+    def transform_tensors(self, T: Array) -> Array:
+        """Transform a block of tensors (n, I1, ..., IN) in double precision, which is not checked."""
 
-    def _shape_out(self) -> tuple[int, ...]:
-        """Find the shape of a transformed sample."""
+    @property
+    def output_shape_(self) -> tuple[int, ...]:
+        """The shape of a transformed sample."""
         return self.sample_shape_
 
-    def _row_size(self) -> int:
-        """Count the numbers that one sample needs while it is worked on."""
-        return math.prod(self.sample_shape_)
+    def numbers_per_sample(self, shape: tuple[int, ...]) -> int:
+        """Count the numbers that one sample of a shape needs while it is worked on: blocks have as many as stay in cache."""
+        return math.prod(shape)
+
+    def why_not(self, shape: tuple[int, ...], n_samples: int, positive: bool = False) -> str:
+        """Say why a search should not try this transformer on such samples; an empty text where it should.
+
+        Parameters
+        ----------
+        shape : that of a sample
+        n_samples : their number
+        positive : whether all entries are above zero
+        """
+        return ""
+
+    def suits(self, shape: tuple[int, ...], n_samples: int, positive: bool = False) -> bool:
+        """Tell whether a search should try this transformer, with its parameters, on such samples; see ``why_not``."""
+        return not self.why_not(shape, n_samples, positive)
 
     # --- learning ----------------------------------------------------------------------------------------------------
 
-    @learning
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn from all samples.
 
@@ -290,90 +115,65 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
         y : ignored
         sample_weight : array of shape (n_samples,), default=None
         """
-        for name in list(vars(self)):  # what was learned before
-            if name.endswith("_") and not name.startswith("_"):
-                delattr(self, name)
-        self._learn_from(X, sample_weight)
-        return self
+        return self._fit(X, sample_weight, earlier=None)
 
-    @learning
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn from more samples; afterwards what is learned is that of all samples so far."""
-        self._learn_from(X, sample_weight)
+        return self._fit(X, sample_weight, earlier=self if hasattr(self, "n_samples_seen_") else None)
+
+    def fit_tensors(self, T: Array, weight: Array) -> Array:
+        """Learn from tensors (n, I1, ..., IN) that are checked and in memory, with weights (n,), and transform them."""
+        self.fit_samples(TensorSamples(T, weight))
+        return self._in_blocks(self.transform_tensors, T, flat=False)
+
+    def fit_samples(self, samples: TrainingSamples, earlier: TensorTransformer | None = None) -> Self:
+        """Learn from samples, after those that an ``earlier`` one of this kind has learned from; return this transformer."""
+        self._publish(self._learned(samples, earlier))
         return self
 
-    def _fit_checked(self, T: Array, weight: Array) -> Array:
-        """Learn from tensors that are checked and in memory, and transform them: what a search does for every view."""
-        self.sample_shape_, self.n_features_in_ = tuple(T.shape[1:]), math.prod(T.shape[1:])
-        self._learn(functools.partial(self._summed, T, weight))
-        return self._mapped(self._map, T, flat=False)
+    def learn(self, samples: TrainingSamples, earlier: Any) -> dict[str, Any]:
+        """Return the fitted attributes that follow from samples, and from those that an ``earlier`` one has seen, if any."""
+        summary = samples.total(self.summarise_tensors, self.numbers_per_sample)
+        return self.attributes_after(summary, samples.shape, earlier)
 
-    def _learn_from(self, X: Any, sample_weight: Any) -> None:
-        """Learn from samples wherever they are, and keep names of modes where they bring them."""
-        if is_named(X):
-            X, _, self.modes_ = unnamed(X, 0, getattr(self, "modes_", None))
-        self._learn(functools.partial(self._total, X, sample_weight))
+    def attributes_after(self, summary: Summary, shape: tuple[int, ...], earlier: Any) -> dict[str, Any]:
+        """Return the attributes that follow from the summary of new samples, and of those seen before, if any."""
+        if earlier is not None:
+            summary = earlier.past_summary() + summary
+        return {"n_samples_seen_": summary.n_samples, **self.attributes_from(summary, shape)}
 
-    def _learn(self, total: Total) -> None:
-        """Learn from samples of which ``total`` adds up a measure, in one pass."""
-        whole = total(self._measure)
-        if hasattr(self, "n_samples_seen_"):
-            seen, (mean, sums) = float(self.n_samples_seen_), self._known()
-            whole = replace(whole, weight=seen, mean=mean, sums=[seen * part for part in sums]) + whole
-        self.n_samples_seen_: Any = int(whole.weight) if whole.weight.is_integer() else whole.weight
-        self._keep(whole)
-
-    def _total(self, X: Any, sample_weight: Any, measure: Measure) -> Summary:
-        """Add up a measure of samples wherever they are."""
-        # Blocks of Dask want targets: one entry of each sample is there and costs nothing.
-        y = X[(slice(None), *(0,) * (X.ndim - 1))] if is_dask(X) and X.ndim > 1 else None
-        found = as_raw(X, y, sample_weight)
-        if not isinstance(found.execution, Local):  # the workers must know the shape
-            self._read(np.zeros((1, *X.shape[1:])))
-
-        def part(block: tuple[int, Any, Any, Any]) -> Summary:
-            first, samples, _, given = block
-            with naming(first):
-                T = self._read(samples)
-                return self._summed(T, read_weights(1.0 if given is None else given, T), measure)
-
-        whole: Summary = found.execution.total(part, found.batches)
-        return whole
-
-    def _summed(self, T: Array, weight: Array, measure: Measure) -> Summary:
-        """Add up a measure of tensors in memory, block by block."""
-        xp = array_namespace(T)
-        kept = xp.nonzero(weight)[0]
-        if kept.shape[0] < T.shape[0]:  # no sample of weight zero is to be the first
-            T, weight = xp.take(T, kept, axis=0), xp.take(weight, kept, axis=0)
-        summary: Any = None
-        with np.errstate(over="ignore", invalid="ignore"):  # judged below
-            step = max(1, _BLOCK_BYTES // (8 * self._row_size()))
-            for start in range(0, T.shape[0], step):
-                rows = slice(start, min(T.shape[0], start + step))
-                more = measure(T[rows, ...], weight[rows])
-                summary = more if summary is None else summary + more
-        largest = max(map(np.max, map(np.abs, summary.sums)), default=1.0)
-        if not np.finfo(np.float64).tiny < largest < np.inf:
-            check_range(T, "X")
-        return summary  # type: ignore[no-any-return]
-
-    def _read(self, X: Any) -> Array:
-        """Check samples; return tensors (n, I1, ..., IN) of floats, in the library of X."""
-        samples = read_rows(
-            X,
-            name=type(self).__name__,
-            tensor_shape=self.tensor_shape,
-            known_shape=getattr(self, "sample_shape_", None),
-            known_names=getattr(self, "feature_names_in_", None),
-            any_library=is_non_numpy(X),
-        )
-        rows = samples.rows
-        if not hasattr(self, "sample_shape_"):
-            self.sample_shape_, self.n_features_in_ = samples.sample_shape, math.prod(samples.sample_shape)
+    @learning
+    def _fit(self, X: Any, sample_weight: Any, earlier: Any) -> Self:
+        X, _, modes = unnamed(X, 0, None if earlier is None else earlier.modes_)
+        if modes is None and earlier is not None:
+            modes = earlier.modes_
+        source = None if self.learns_in_one_pass else as_source(X, None, sample_weight)
+        if source is None or source.repeatable:
+            blocks: Iterable[tuple[Any, Any]] = [(X, sample_weight)]
+        else:
+            blocks = ((block, weight) for block, _, weight in source.batches())
+        for block, weight in blocks:
+            samples = training_samples(self, block, weight, is_fitted=earlier is not None)
+            learned = self._learned(samples, earlier)
             if samples.feature_names is not None:
-                self.feature_names_in_ = samples.feature_names
-        return array_namespace(rows).reshape(as_dtype(rows, float_dtype(rows)), (-1, *self.sample_shape_))
+                learned["feature_names_in_"] = samples.feature_names
+            if modes is not None:
+                learned["modes_"] = modes
+            self._publish(learned)
+            earlier = self
+        return self
+
+    def _learned(self, samples: TrainingSamples, earlier: Any) -> dict[str, Any]:
+        """Return all fitted attributes."""
+        learned = self.learn(samples, earlier)
+        return {"sample_shape_": samples.shape, "n_features_in_": math.prod(samples.shape), **learned}
+
+    def _publish(self, learned: dict[str, Any]) -> None:
+        """Replace all fitted attributes: the only place where any is written."""
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+            delattr(self, name)
+        for name, value in learned.items():
+            setattr(self, name, value)
 
     # --- applying ----------------------------------------------------------------------------------------------------
 
@@ -386,45 +186,48 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         if is_named(X):
-            known = getattr(self, "modes_", None)
-            found = self.transform(unnamed(X, 0, known)[0])
-            return like_input(found, X, known) if self._keeps_layout else found
+            values = self.transform(unnamed(X, 0, self.modes_)[0])
+            return like_input(values, X, self.modes_) if self.keeps_entries else values
         if is_dask(X):
-            return lazily(self._transformed, X, self._transformed(np.zeros((1, *X.shape[1:]), X.dtype))[:0])
+            none = self._transform_in_memory(np.zeros((1, *X.shape[1:]), X.dtype))[:0]
+            return lazily(self._transform_in_memory, X, none)
         raw = as_raw(X)
         if raw.in_memory:
-            return self._transformed(X)
-        return np.concatenate([self._transformed(block) for _, block, *_ in raw.batches])
+            return self._transform_in_memory(X)
+        return np.concatenate([self._transform_in_memory(block) for _, block, *_ in raw.batches])
 
-    def _transformed(self, X: Any) -> Array:
+    def _transform_in_memory(self, X: Any) -> Array:
+        """Check and transform samples in memory."""
         X = X if hasattr(X, "shape") else np.asarray(X)
-        wanted, flat = get_output_config("transform", self)["dense"], self._keeps_layout and len(X.shape) == 2
+        output = get_output_config("transform", self)["dense"]
         # Tables have rows and columns: flat samples can become some, tensors cannot.
-        if wanted != "default" and len(X.shape) > 2 and len(self._shape_out()) > 1:
+        if output != "default" and len(X.shape) > 2 and len(self.output_shape_) > 1:
             raise ValueError(
-                f"Expected flat samples for the output that set_output asks for, {wanted}, got tensors: pass flat samples and "
+                f"Expected flat samples for the output that set_output asks for, {output}, got tensors: pass flat samples and "
                 "tensor_shape, or call set_output(transform='default')."
             )
-        return self._mapped(self._map, self._read(X), flat=flat or wanted != "default")
+        flat = output != "default" or (self.keeps_entries and len(X.shape) == 2)
+        return self._in_blocks(self.transform_tensors, TensorReader(self, is_fitted=True).tensors(X), flat=flat)
 
-    def _mapped(self, function: Callable[[Array], Array], T: Array, *, flat: bool) -> Array:
+    def _in_blocks(self, function: Callable[[Array], Array], T: Array, *, flat: bool) -> Array:
         """Apply a function of tensors block by block, in double precision and rounded once."""
-        xp, wide, n = array_namespace(T), widest(T)["dtype"], T.shape[0]
-        here, parts = not is_non_numpy(T), []
-        found: Any = T if here and not getattr(self, "copy", True) and T.flags.writeable else None
-        with np.errstate(over="ignore", invalid="ignore"):  # judged below
-            step = max(1, _BLOCK_BYTES // (8 * self._row_size()))
-            for start in range(0, n, step):
-                rows = slice(start, min(n, start + step))
-                part = as_dtype(function(as_dtype(T[rows, ...], wide)), T.dtype)
-                if here:
-                    found = np.empty((n, *part.shape[1:]), T.dtype) if found is None else found
-                    found[rows] = part
+        xp, double, n = array_namespace(T), widest(T)["dtype"], T.shape[0]
+        is_numpy = not is_non_numpy(T)
+        in_place = is_numpy and not getattr(self, "copy", True) and T.flags.writeable
+        result: Any = T if in_place else None
+        blocks = []
+        threads = one_thread() if self.has_small_products else few_threads(T) if is_numpy else nullcontext()
+        with threads, np.errstate(over="ignore", invalid="ignore"):  # judged below
+            for rows in blocks_of(n, self.numbers_per_sample(self.sample_shape_)):
+                block = as_dtype(function(as_dtype(T[rows, ...], double)), T.dtype)
+                if is_numpy:
+                    result = np.empty((n, *block.shape[1:]), T.dtype) if result is None else result
+                    result[rows] = block
                 else:
-                    parts.append(part)
-        found = found if here else xp.concat(parts)
-        check_finite(found, "transformed entries", overflows=True)
-        return xp.reshape(found, (found.shape[0], -1)) if flat else found
+                    blocks.append(block)
+        result = result if is_numpy else xp.concat(blocks)
+        check_finite(result, "transformed entries", overflows=True)
+        return xp.reshape(result, (n, -1)) if flat else result
 
     # --- what scikit-learn asks --------------------------------------------------------------------------------------
 
@@ -432,11 +235,12 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
         """Name the entries of a transformed sample in C order, by the class and their places: "modepca0_2"."""
         check_is_fitted(self)
         check_feature_names_in(self, input_features, generate_names=False)
-        places = [(name, at) for name, shape in self._named_shapes() for at in np.ndindex(*shape)]
-        return np.asarray([f"{name}{'_'.join(map(str, at))}" for name, at in places], dtype=object)
+        places = [(name, place) for name, shape in self.named_shapes() for place in np.ndindex(*shape)]
+        return np.asarray([f"{name}{'_'.join(map(str, place))}" for name, place in places], dtype=object)
 
-    def _named_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
-        return [(type(self).__name__.lower(), self._shape_out())]
+    def named_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
+        """List the parts of a transformed sample: the name that their entries begin with, and their shape."""
+        return [(type(self).__name__.lower(), self.output_shape_)]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -445,46 +249,21 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
         return tags
 
 
-class Composite(TensorTransformer):
-    """Learns by transformers of its own, each in a pass over the samples, before it learns itself."""
-
-    transformers_: list[Any]
-
-    @abstractmethod
-    def _unfitted(self) -> list[Any]:
-        """Check and copy the transformers."""
-
-    def _learn_from(self, X: Any, sample_weight: Any) -> None:
-        plain, _, _ = unnamed(X, 0, getattr(self, "modes_", None))
-        source = as_source(plain, None, sample_weight)
-        if source is not None and not source.repeatable:  # several transformers, one pass
-            for block, _, weight in source.batches():
-                self._learn_from(block, weight)
-            return
-        given = plain if is_dask(plain) or source is not None else self._read(plain)  # checked once, as tensors
-        # Copies, which replace what they hold and never write to it: a failure leaves the old ones as they were.
-        known = [copy.copy(view) for view in getattr(self, "transformers_", [])]
-        self.transformers_ = known or self._unfitted()
-        for view in self.transformers_:
-            (view.partial_fit if known else view.fit)(given, sample_weight=sample_weight)
-        super()._learn_from(X, sample_weight)
-
-
 class LinearTransformer(TensorTransformer):
     """Multiplies samples by a matrix, perhaps after a shift: what is transformed comes back, and so do weights."""
 
     @abstractmethod
-    def _back(self, Z: Array) -> Array:
-        """Undo ``_map``, as far as the entries that are left allow."""
+    def invert_tensors(self, Z: Array) -> Array:
+        """Undo ``transform_tensors``, as far as the entries that are left allow."""
 
     @abstractmethod
-    def _adjoint(self, W: Array) -> Array:
+    def adjoint(self, W: Array) -> Array:
         """Multiply weights (K, ...) of transformed samples by the transposed matrix."""
 
     def inverse_transform(self, X: Any) -> Array:
         """Bring transformed samples, tensors or flat, back to where they were, or as close to it as their entries allow."""
         check_is_fitted(self)
-        Z, shape = X if is_non_numpy(X) else np.asarray(X), self._shape_out()
+        Z, shape = X if is_non_numpy(X) else np.asarray(X), self.output_shape_
         if tuple(Z.shape[1:]) not in (shape, (math.prod(shape),)):
             raise ValueError(
                 f"Expected transformed samples of shape {shape}, or flat, got an array of shape {tuple(Z.shape)}: pass what "
@@ -493,7 +272,7 @@ class LinearTransformer(TensorTransformer):
         rows = array_namespace(Z).reshape(as_dtype(Z, float_dtype(Z)), (Z.shape[0], -1))
         check_finite(rows, "X", shape)
         T = array_namespace(Z).reshape(rows, (-1, *shape))
-        return self._mapped(self._back, T, flat=self._keeps_layout and Z.ndim == 2)
+        return self._in_blocks(self.invert_tensors, T, flat=self.keeps_entries and Z.ndim == 2)
 
     def coef_to_input(self, W: Array) -> Array:
         """Express weights that were learned on transformed samples as weights of the samples themselves.
@@ -505,14 +284,15 @@ class LinearTransformer(TensorTransformer):
         W : array of the shape of a transformed sample, or of several, (K, ...), such as ``coef_`` of a model
         """
         check_is_fitted(self)
-        W, shape = W if is_non_numpy(W) else np.asarray(W), self._shape_out()
+        W, shape = W if is_non_numpy(W) else np.asarray(W), self.output_shape_
         if shape not in (tuple(W.shape), tuple(W.shape[1:])):
             raise ValueError(
                 f"Expected weights of shape {shape}, or (K, {', '.join(map(str, shape))}), got shape {tuple(W.shape)}: pass "
                 "coef_ of a model that was fitted on what transform returns."
             )
-        found = self._adjoint(array_namespace(W).reshape(W, (-1, *shape)))
-        return array_namespace(W).reshape(found, (*W.shape[: W.ndim - len(shape)], *self.sample_shape_))
+        xp = array_namespace(W)
+        weights = self.adjoint(xp.reshape(W, (-1, *shape)))
+        return xp.reshape(weights, (*W.shape[: W.ndim - len(shape)], *self.sample_shape_))
 
 
 class ModeTransformer(LinearTransformer):
@@ -521,21 +301,32 @@ class ModeTransformer(LinearTransformer):
     center = True
     mean_: Array
     mode_covariances_: list[Array]
-    _matrices: str  # the attribute that holds what modes are multiplied by, (r_n, I_n) each
 
-    def _measure(self, T: Array, weight: Array) -> Summary:
-        return summarise(T, weight, functools.partial(mode_scatters, range(len(self.sample_shape_))))
+    @property
+    @abstractmethod
+    def mode_matrices(self) -> list[Array]:
+        """What every mode is multiplied by, (r_n, I_n) each."""
 
-    def _known(self) -> tuple[Array, list[Array]]:
-        return self.mean_, self.mode_covariances_
+    def summarise_tensors(self, T: Array, weight: Array) -> Summary:
+        """Sum products of the fibres of every mode."""
+        return summarise(T, weight, functools.partial(mode_scatters, modes=range(T.ndim - 1)))
 
-    def _map(self, T: Array) -> Array:
+    def past_summary(self) -> Summary:
+        """Return the mean and the sums of products of every mode."""
+        weight = float(self.n_samples_seen_)
+        scatters = [weight * C for C in self.mode_covariances_]
+        return Summary(weight, self.mean_, scatters, functools.partial(mode_scatters, modes=range(len(scatters))))
+
+    def transform_tensors(self, T: Array) -> Array:
+        """Multiply every mode by its matrix."""
         T = T - move_to(self.mean_, T, T.dtype) if self.center else T
-        return multiply_modes(T, getattr(self, self._matrices))
+        return multiply_modes(T, self.mode_matrices)
 
-    def _back(self, Z: Array) -> Array:
-        T = multiply_modes(Z, [np.linalg.pinv(matrix) for matrix in getattr(self, self._matrices)])
+    def invert_tensors(self, Z: Array) -> Array:
+        """Multiply every mode by the pseudoinverse of its matrix."""
+        T = multiply_modes(Z, [np.linalg.pinv(matrix) for matrix in self.mode_matrices])
         return T + move_to(self.mean_, T, T.dtype) if self.center else T
 
-    def _adjoint(self, W: Array) -> Array:
-        return multiply_modes(W, [matrix.T for matrix in getattr(self, self._matrices)])
+    def adjoint(self, W: Array) -> Array:
+        """Multiply every mode by the transpose of its matrix."""
+        return multiply_modes(W, [matrix.T for matrix in self.mode_matrices])

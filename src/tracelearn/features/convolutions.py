@@ -22,7 +22,10 @@ from tracelearn.arrays.array_api import (
     to_single,
     widest,
 )
-from tracelearn.features.base import Summary, TensorTransformer, read_time_axis, sample_numbers, sized
+from tracelearn.features.axes import read_time_axis, times_and_channels
+from tracelearn.features.base import TensorTransformer
+from tracelearn.features.draws import sample_numbers, unit_signals
+from tracelearn.features.summaries import Summary
 from tracelearn.samples.checks import check_range
 from tracelearn.samples.scikit_learn import Interval, StrOptions
 
@@ -37,13 +40,14 @@ WAVEFORMS = np.array(
 _MOST_TIMES = 255  # at which a convolution is looked at, in equal steps: a share needs no more, and counts are bytes
 
 # Dilations and thresholds of one channel, and of several, which have more entries anyway.
-_ONE, _SEVERAL = (12, 8), (8, 4)
+_OF_ONE_CHANNEL = (12, 8)
+_OF_SEVERAL_CHANNELS = (8, 4)
 
-_APART = 9  # channels, of which a pair is at most one less apart
+_MOST_APART = 9  # channels, of which a pair is at most one less apart
 
 _CACHED = 1 << 20  # numbers of convolutions at a time, which stay in cache
 
-_DRAWN = 64  # samples, of which each threshold is taken from one
+_N_DRAWS = 64  # samples at most that thresholds are taken from; each threshold is taken from one
 
 _ROUNDING = 8.0 * float(np.finfo(np.float64).eps)  # of its level: a signal that varies by no more is at rest
 _CANCELLED = 1e-6  # of their size: two signals that leave no more of each other leave nothing
@@ -54,17 +58,55 @@ _LOWERED = 4e-6
 
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0  # multiples of it, less their integers, fill the unit interval evenly
 
+# What a search tries: there are thousands of entries for each channel.
+_MOST_CHANNELS = 9
+_MOST_SAMPLES = 1500
+_MOST_SAMPLES_OF_FEW_ENTRIES = 20_000
+_FEWEST_DILATIONS = 4
+
 
 @dataclass(frozen=True, eq=False)
-class Drawn(Summary):
-    """Thresholds and the numbers that drew them, stacked along the last axis of ``mean``; of two the lower number stays."""
+class Thresholds(Summary):
+    """Thresholds and the numbers that drew them, stacked along the last axis of ``mean``; of two the lower number remains."""
 
-    def __add__(self, other: Summary) -> Drawn:
-        (own, number), (theirs, other_number) = (np.moveaxis(part.mean, -1, 0) for part in (self, other))
-        # Two signals of one number are alike: the lower threshold stays, whichever came first.
-        stays = (number < other_number) | ((number == other_number) & (own <= theirs))
-        mean = np.where(stays[..., None], self.mean, other.mean)
+    def __add__(self, other: Summary) -> Thresholds:
+        levels, numbers = np.moveaxis(self.mean, -1, 0)
+        other_levels, other_numbers = np.moveaxis(other.mean, -1, 0)
+        # Two signals of one number are alike: the lower threshold remains, whichever came first.
+        is_lower = (numbers < other_numbers) | ((numbers == other_numbers) & (levels <= other_levels))
+        mean = np.where(is_lower[..., None], self.mean, other.mean)
         return replace(self, weight=self.weight + other.weight, mean=mean)
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """What convolutions of samples of one shape look at.
+
+    Parameters
+    ----------
+    time_axis : the mode that is time
+    n_channels : number of signals
+    dilations : steps between the points of a waveform
+    n_thresholds : of each waveform and dilation
+    pairs : array (84, 2), for each waveform how many channels later its second one is, and what that is multiplied by: 0, 1, -1
+    """
+
+    time_axis: int
+    n_channels: int
+    dilations: list[int]
+    n_thresholds: int
+    pairs: Array
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape of a transformed sample."""
+        return self.n_channels * len(self.dilations), len(WAVEFORMS) * self.n_thresholds
+
+    @property
+    def quantiles(self) -> Array:
+        """Which quantile of a convolution each threshold is, (dilations, waveforms, thresholds)."""
+        count = (len(self.dilations), len(WAVEFORMS), self.n_thresholds)
+        return _GOLDEN * (np.arange(math.prod(count)).reshape(count) + 0.5) % 1.0
 
 
 class Convolutions(TensorTransformer):
@@ -141,8 +183,11 @@ class Convolutions(TensorTransformer):
 
     thresholds_: Array
     draws_: Array
+    dilations_: list[int]
+    time_axis_: int
 
-    _keeps_layout = False
+    keeps_entries = False
+    has_small_products = True
 
     _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012 - scikit-learn's convention
         "time_axis": [Integral, StrOptions({"auto"})],
@@ -173,148 +218,160 @@ class Convolutions(TensorTransformer):
         self.average = average
         self.tensor_shape = tensor_shape
 
-    def _time(self) -> int:
-        return read_time_axis(self.time_axis, self.sample_shape_)
+    # --- shapes, and which samples it suits --------------------------------------------------------------------------
+
+    def why_not(self, shape: tuple[int, ...], n_samples: int, positive: bool = False) -> str:
+        """See ``TensorTransformer``: few channels or their average, and so many samples that entries are affordable."""
+        times, channels = times_and_channels(shape, self.time_axis)
+        if not times:
+            return "no mode can be time"
+        if self.average:
+            if channels <= _MOST_CHANNELS:
+                return "each of so few channels can be looked at"
+        else:
+            most_channels = _MOST_CHANNELS
+            if self.n_entries is not None:
+                most_channels = self.n_entries // (_FEWEST_DILATIONS * len(WAVEFORMS))
+            if channels > most_channels:
+                return f"there are more than {most_channels} channels"
+        if self.n_entries is not None and n_samples <= _MOST_SAMPLES:
+            return "of so few samples all entries can be used"
+        most_samples = _MOST_SAMPLES if self.n_entries is None else _MOST_SAMPLES_OF_FEW_ENTRIES
+        return f"there are more than {most_samples} samples" if n_samples > most_samples else ""
+
+    def layout(self, shape: tuple[int, ...]) -> Layout:
+        """Find what convolutions of samples of a shape look at."""
+        time_axis = read_time_axis(self.time_axis, shape)
+        times = shape[time_axis]
+        n_channels = 1 if self.average else math.prod(shape) // times
+        n_dilations, n_thresholds = _OF_ONE_CHANNEL if n_channels == 1 else _OF_SEVERAL_CHANNELS
+        # Fewer thresholds come before fewer dilations.
+        most = math.inf if self.n_entries is None else self.n_entries // (len(WAVEFORMS) * n_channels)
+        n_thresholds = int(max(1, min(n_thresholds, most // _OF_SEVERAL_CHANNELS[0])))
+        n_dilations = int(max(1, min(n_dilations, most // n_thresholds)))
+        if not isinstance(self.dilations, str):
+            n_dilations = self.dilations
+        if not isinstance(self.thresholds, str):
+            n_thresholds = int(self.thresholds)
+        longest = max(1, (times - 1) // (_LENGTH - 1))  # a waveform is at most as long as the signal
+        dilations = sorted({round(float(step)) for step in np.geomspace(1, longest, n_dilations)})
+        turns, later = np.divmod(np.arange(len(WAVEFORMS)), min(n_channels, _MOST_APART) if self.pairs else 1)
+        pairs = np.stack([later, np.sign(later) * (1 - 2 * (turns % 2))], axis=1)
+        return Layout(time_axis, n_channels, dilations, n_thresholds, pairs)
 
     @property
-    def _channels(self) -> int:
-        """Count the signals that are looked at."""
-        return 1 if self.average else math.prod(self.sample_shape_) // self.sample_shape_[self._time()]
+    def output_shape_(self) -> tuple[int, ...]:
+        """A row for each channel and dilation, a column for each waveform and threshold."""
+        return self.layout(self.sample_shape_).shape
 
-    @property
-    def _auto(self) -> tuple[int, int]:
-        """Count dilations and thresholds of each waveform where nothing else is asked for."""
-        dilations, thresholds = _ONE if self._channels == 1 else _SEVERAL
-        most = math.inf if self.n_entries is None else self.n_entries // (len(WAVEFORMS) * self._channels)
-        thresholds = int(max(1, min(thresholds, most // _SEVERAL[0])))
-        return int(max(1, min(dilations, most // thresholds))), thresholds
+    def numbers_per_sample(self, shape: tuple[int, ...]) -> int:
+        """Count entries before or after, which are more."""
+        return max(math.prod(shape), math.prod(self.layout(shape).shape))
 
-    def _steps(self) -> list[int]:
-        """List the dilations: a waveform is at most as long as the signal."""
-        longest = max(1, (self.sample_shape_[self._time()] - 1) // (_LENGTH - 1))
-        steps = np.geomspace(1, longest, self._auto[0] if isinstance(self.dilations, str) else self.dilations)
-        return sorted({round(float(step)) for step in steps})
+    # --- learning ----------------------------------------------------------------------------------------------------
 
-    @property
-    def _n_thresholds(self) -> int:
-        return self._auto[1] if isinstance(self.thresholds, str) else int(self.thresholds)
-
-    def _shape_out(self) -> tuple[int, ...]:
-        return (self._channels * len(self._steps()), len(WAVEFORMS) * self._n_thresholds)
-
-    def _pairs(self) -> Array:
-        """List for each waveform how many channels later its second one is, and what that is multiplied by, 0, 1 or -1."""
-        turns, later = np.divmod(np.arange(len(WAVEFORMS)), min(self._channels, _APART) if self.pairs else 1)
-        return np.stack([later, np.sign(later) * (1 - 2 * (turns % 2))], axis=1)
-
-    def _quantile_places(self) -> Array:
-        """List which quantile each threshold is, (dilations, waveforms, thresholds)."""
-        count = (len(self._steps()), len(WAVEFORMS), self._n_thresholds)
-        return _GOLDEN * (np.arange(math.prod(count)).reshape(count) + 0.5) % 1.0
-
-    def _row_size(self) -> int:
-        return max(math.prod(self.sample_shape_), math.prod(self._shape_out()))
-
-    def _signals(self, T: Array) -> Array:
+    def signals(self, T: Array, layout: Layout) -> Array:
         """Arrange samples as signals (channels, n, times), less their means over time; constant ones are exactly zero.
 
         Their average, if that is asked for, is one signal; what cancels but for rounding is exactly zero, too.
         """
-        xp, time = array_namespace(T), self._time() + 1
+        xp, time = array_namespace(T), layout.time_axis + 1
         others = [axis for axis in range(1, T.ndim) if axis != time]
         T = xp.permute_dims(as_dtype(T, widest(T)["dtype"]), (*others, 0, time))
         T = xp.reshape(T, (-1, *T.shape[-2:]))
-        first, T = T[..., :1], T - T[..., :1]
+        first = T[..., :1]
+        T = T - first
         # Rounding of a level is no signal: in a pair it would be made as large as the other.
         rests = xp.max(xp.abs(T), axis=-1, keepdims=True) <= _ROUNDING * xp.abs(first)
         T = xp.where(rests, xp.zeros_like(T), T)
         T = T - xp.mean(T, axis=-1, keepdims=True)
         if not self.average:
             return T
-        common = xp.mean(T, axis=0, keepdims=True)
+        average = xp.mean(T, axis=0, keepdims=True)
         size = xp.mean(T**2, axis=(0, 2), keepdims=True)
-        stays = xp.mean(common**2, axis=-1, keepdims=True) > _CANCELLED**2 * size
-        return xp.where(stays, common, xp.zeros_like(common))
+        is_signal = xp.mean(average**2, axis=-1, keepdims=True) > _CANCELLED**2 * size
+        return xp.where(is_signal, average, xp.zeros_like(average))
 
-    def _measure(self, T: Array, weight: Array) -> Summary:
-        """Draw thresholds from a block of samples."""
-        xp, (units, sizes) = array_namespace(T), sized(self._signals(T))
+    def summarise_tensors(self, T: Array, weight: Array) -> Summary:
+        """Draw samples from a block, see ``draws``, and find the thresholds that follow from them."""
+        layout = self.layout(tuple(T.shape[1:]))
+        xp, (units, sizes) = array_namespace(T), unit_signals(self.signals(T, layout))
         if not np.finfo(np.float64).tiny < float(xp.max(sizes)) ** 2 < np.inf:
             check_range(T, "X")
         sizes = to_numpy(sizes)[..., 0]
-        numbers = np.where(sizes == 0, 1.0, sample_numbers(units, _DRAWN)[:, None, :])  # (drawn, channels, samples)
-        least = np.min(numbers, axis=-1)
-        # Samples of one shape have one number: their sizes may differ, and the lowest threshold stays.
-        tied = numbers == least[..., None]
-        smallest, largest = np.min(np.where(tied, sizes, np.inf), axis=-1), np.max(np.where(tied, sizes, 0.0), axis=-1)
-        rows, drawn = np.unique(np.argmin(numbers, axis=-1), return_inverse=True)
-        drawn, channels = drawn.reshape(_DRAWN, -1), np.arange(len(sizes))
-        kept = to_numpy(xp.take(units, xp.asarray(rows, device=device(T)), axis=1))
-        places, pairs = self._quantile_places(), self._pairs()[..., None, None]
-        draws = np.arange(places.size).reshape(places.shape) % _DRAWN
-        found, some = np.empty((*places.shape, len(sizes))), max(1, _CACHED // (kept[:, 0].size * places.shape[-1]))
-        for d, start in itertools.product(range(len(places)), range(0, len(WAVEFORMS), some)):
-            few = slice(start, start + some)  # waveforms at a time, whose signals stay in cache
-            own, later, sign = draws[d, few], pairs[few, 0], pairs[few, 1, ..., None]
-            at = drawn[own]  # (waveforms, thresholds, channels), which sample
-            seen = _joined(kept[channels, at], kept[(channels + later) % len(channels), at], sign)
-            level = _quantiles(seen, WAVEFORMS[few], self._steps()[d], places[d, few])
-            found[d, few] = level * np.where(level > 0, smallest[own], largest[own])
-        mean = np.moveaxis(np.stack([found, least[draws]], axis=-1), 3, 2)
-        return Drawn(float(array_namespace(weight).sum(weight)), mean, [])
+        numbers = np.where(sizes == 0, 1.0, sample_numbers(units, _N_DRAWS)[:, None, :])  # (draws, channels, samples)
+        lowest = np.min(numbers, axis=-1)
+        # Samples of one shape have one number: their sizes may differ, and the lowest threshold remains.
+        is_drawn = numbers == lowest[..., None]
+        smallest = np.min(np.where(is_drawn, sizes, np.inf), axis=-1)
+        largest = np.max(np.where(is_drawn, sizes, 0.0), axis=-1)
+        samples, sample_of_draw = np.unique(np.argmin(numbers, axis=-1), return_inverse=True)
+        sample_of_draw = sample_of_draw.reshape(_N_DRAWS, -1)  # (draws, channels)
+        drawn = to_numpy(xp.take(units, xp.asarray(samples, device=device(T)), axis=1))
+        channels = np.arange(len(sizes))
+        quantiles, pairs = layout.quantiles, layout.pairs[..., None, None]
+        draw_of_threshold = np.arange(quantiles.size).reshape(quantiles.shape) % _N_DRAWS
+        levels = np.empty((*quantiles.shape, len(sizes)))
+        # So many waveforms at a time that their signals stay in cache.
+        step = max(1, _CACHED // (drawn[:, 0].size * quantiles.shape[-1]))
+        for d, start in itertools.product(range(len(quantiles)), range(0, len(WAVEFORMS), step)):
+            some = slice(start, start + step)
+            draws, later, sign = draw_of_threshold[d, some], pairs[some, 0], pairs[some, 1, ..., None]
+            chosen = sample_of_draw[draws]  # (waveforms, thresholds, channels)
+            second_channels = (channels + later) % len(channels)
+            signals = _pair(drawn[channels, chosen], drawn[second_channels, chosen], sign)
+            level = _quantiles(signals, WAVEFORMS[some], layout.dilations[d], quantiles[d, some])
+            levels[d, some] = level * np.where(level > 0, smallest[draws], largest[draws])
+        mean = np.moveaxis(np.stack([levels, lowest[draw_of_threshold]], axis=-1), 3, 2)
+        return Thresholds(float(array_namespace(weight).sum(weight)), mean, [])
 
-    def _known(self) -> tuple[Array, list[Array]]:
-        return np.stack([self.thresholds_, self.draws_], axis=-1), []
+    def past_summary(self) -> Summary:
+        """Return thresholds and the numbers that drew them."""
+        return Thresholds(float(self.n_samples_seen_), np.stack([self.thresholds_, self.draws_], axis=-1), [])
 
-    def _keep(self, summary: Summary) -> None:
-        self.time_axis_, self.dilations_ = self._time(), self._steps()
-        shape = (len(self.dilations_), len(WAVEFORMS), self._channels, self._n_thresholds)
-        self.thresholds_, self.draws_ = np.moveaxis(summary.mean.reshape(*shape, 2), -1, 0)
+    def attributes_from(self, summary: Summary, shape: tuple[int, ...]) -> dict[str, Any]:
+        """Return the thresholds and where they belong."""
+        layout = self.layout(shape)
+        thresholds, draws = np.moveaxis(summary.mean, -1, 0)
+        return {
+            "time_axis_": layout.time_axis,
+            "dilations_": layout.dilations,
+            "thresholds_": thresholds,
+            "draws_": draws,
+        }
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Read what was saved, also before there were pairs, and before samples were drawn."""
-        super().__setstate__({"pairs": False, "n_entries": None, "average": False} | state)
-        if "thresholds_" in state and "draws_" not in state:
-            self.draws_ = np.ones_like(self.thresholds_)
+    # --- applying ----------------------------------------------------------------------------------------------------
 
-    def _map(self, T: Array) -> Array:
-        largest = max(_LENGTH + 1, int(np.max(np.unique(self._pairs(), axis=0, return_counts=True)[1])))
-        n, rows = T.shape[0], max(1, _CACHED // (largest * math.prod(self.sample_shape_)))
-        parts = [self._shares(T[start : min(n, start + rows), ...]) for start in range(0, n, rows)]
-        return array_namespace(T).concat(parts)
+    def transform_tensors(self, T: Array) -> Array:
+        """Find the shares of times above thresholds, by blocks that stay in cache."""
+        layout = self.layout(tuple(T.shape[1:]))
+        # The waveforms that look at one pair are convolved at once.
+        most_waveforms = int(np.max(np.unique(layout.pairs, axis=0, return_counts=True)[1]))
+        n, step = T.shape[0], max(1, _CACHED // (max(_LENGTH + 1, most_waveforms) * math.prod(T.shape[1:])))
+        blocks = [self.shares(T[start : min(n, start + step), ...], layout) for start in range(0, n, step)]
+        return array_namespace(T).concat(blocks)
 
-    def _shares(self, T: Array) -> Array:
-        """Find the shares of some samples, few enough for their convolutions to stay in cache."""
-        xp, signals = array_namespace(T), self._signals(T)
-        units, sizes = sized(signals)
-        unit = np.max(np.abs(self.thresholds_), axis=(0, 1, 3))[:, None]
-        unit, found = np.where(unit > 0, unit, 1.0), []
-        pairs, which = np.unique(self._pairs(), axis=0, return_inverse=True)
-        which = which.ravel()  # of the pairs each waveform looks at
+    def shares(self, T: Array, layout: Layout) -> Array:
+        """Find the shares of samples that are few enough for their convolutions to stay in cache."""
+        xp, signals = array_namespace(T), self.signals(T, layout)
+        units, sizes = unit_signals(signals)
+        largest = np.max(np.abs(self.thresholds_), axis=(0, 1, 3))[:, None]
+        scale = np.where(largest > 0, largest, 1.0)
+        pairs, pair_of_waveform = np.unique(layout.pairs, axis=0, return_inverse=True)
+        pair_of_waveform = pair_of_waveform.ravel()
+        shares = []
         for pair, (later, sign) in enumerate(pairs.tolist()):
-            seen = sizes * _joined(units, xp.roll(units, -later, axis=0), sign) if sign else signals
+            looked_at = sizes * _pair(units, xp.roll(units, -later, axis=0), sign) if sign else signals
             # Signals of about one are compared in single precision, which takes half the time.
-            seen = to_single(seen / move_to(unit[..., None], seen, seen.dtype))
-            found.append(self._above(seen, WAVEFORMS[which == pair], self.thresholds_[:, which == pair] / unit))
-        back = np.argsort(np.argsort(which, kind="stable"))
-        shares = xp.take(xp.concat(found, axis=1), xp.asarray(back, device=device(T)), axis=1)
-        return xp.reshape(xp.permute_dims(shares, (3, 2, 0, 1, 4)), (T.shape[0], *self._shape_out()))
+            looked_at = to_single(looked_at / move_to(scale[..., None], looked_at, looked_at.dtype))
+            chosen = pair_of_waveform == pair
+            thresholds = self.thresholds_[:, chosen] / scale
+            shares.append(_shares_above(looked_at, WAVEFORMS[chosen], layout.dilations, thresholds))
+        order = np.argsort(np.argsort(pair_of_waveform, kind="stable"))
+        in_order = xp.take(xp.concat(shares, axis=1), xp.asarray(order, device=device(T)), axis=1)
+        return xp.reshape(xp.permute_dims(in_order, (3, 2, 0, 1, 4)), (T.shape[0], *layout.shape))
 
-    def _above(self, signals: Array, waveforms: Array, thresholds: Array) -> Array:
-        """Find the shares of times above thresholds: (dilations, waveforms, channels, n, thresholds)."""
-        xp, found = array_namespace(signals), []
-        lowered = np.concatenate([waveforms, np.full((len(waveforms), 1), -_LOWERED)], axis=1)
-        waveforms = move_to(lowered, signals, signals.dtype)
-        peaks = xp.max(xp.abs(signals), axis=-1, keepdims=True)
-        levels = move_to(thresholds, signals, signals.dtype)
-        for d, step in enumerate(self.dilations_):
-            seen = _points(signals, step)
-            points = xp.stack([*seen, xp.broadcast_to(peaks, seen[0].shape)])
-            response = xp.reshape(waveforms @ xp.reshape(points, (_LENGTH + 1, -1)), (-1, *seen[0].shape))
-            above = [xp.astype(response > levels[d, :, :, None, None, q], xp.uint8) for q in range(levels.shape[-1])]
-            counts = xp.stack([xp.sum(one, axis=-1, dtype=xp.uint8) for one in above], axis=-1)  # of at most 255
-            found.append(xp.astype(counts, widest(signals)["dtype"]) / response.shape[-1])
-        return xp.stack(found)
+    # --- reading a weight --------------------------------------------------------------------------------------------
 
     def entry_names(self, names: Sequence[Any] | None = None) -> tuple[list[str], list[str]]:
         """Name the rows and the columns of a transformed sample; a waveform is up at each ``+``.
@@ -339,45 +396,82 @@ class Convolutions(TensorTransformer):
         ('++-+----- +1 above 1', '++---+--- -1 above 1')
         """
         check_is_fitted(self)
-        channels = range(self._channels) if names is None else names
+        layout = self.layout(self.sample_shape_)
+        channels = range(layout.n_channels) if names is None else names
         channels = ["mean"] if self.average else channels
         rows = [f"{channel}, step {step}" for channel in channels for step in self.dilations_]
         columns = []
-        for waveform, (later, sign) in zip(WAVEFORMS, self._pairs().tolist(), strict=True):
+        for waveform, (later, sign) in zip(WAVEFORMS, layout.pairs.tolist(), strict=True):
             name = "".join("+" if point > 0 else "-" for point in waveform)
             name += f" {'+' if sign > 0 else '-'}{later}" if sign else ""
-            columns += [f"{name} above {q + 1}" for q in range(self._n_thresholds)]
+            columns += [f"{name} above {q + 1}" for q in range(layout.n_thresholds)]
         return rows, columns
 
 
-def _points(signals: Array, step: int) -> list[Array]:
-    """List what the nine points of a waveform see of signals (..., times), at every time or in equal steps of time."""
-    xp, times, reach = array_namespace(signals), signals.shape[-1], step * (_LENGTH // 2)
-    ends = [xp.broadcast_to(end, (*signals.shape[:-1], reach)) for end in (signals[..., :1], signals[..., -1:])]
-    padded = xp.concat([ends[0], signals, ends[1]], axis=-1)
-    return [padded[..., i * step : i * step + times : -(-times // _MOST_TIMES)] for i in range(_LENGTH)]
+def _points(signals: Array, dilation: int) -> list[Array]:
+    """List what the nine points of a waveform see of signals (..., times), at every time or in equal steps of time.
+
+    Beyond its ends a signal stays at its first and its last value.
+    """
+    xp, times, reach = array_namespace(signals), signals.shape[-1], dilation * (_LENGTH // 2)
+    before, after = (
+        xp.broadcast_to(end, (*signals.shape[:-1], reach)) for end in (signals[..., :1], signals[..., -1:])
+    )
+    padded = xp.concat([before, signals, after], axis=-1)
+    step = -(-times // _MOST_TIMES)
+    return [padded[..., i * dilation : i * dilation + times : step] for i in range(_LENGTH)]
 
 
-def _joined(first: Array, second: Array, sign: Any) -> Array:
+def _pair(first: Array, second: Array, sign: Any) -> Array:
     """Add or subtract signals of root mean square one; what cancels but for rounding is exactly zero."""
     xp, both = array_namespace(first), first + sign * second
     return xp.where(xp.mean(both**2, axis=-1, keepdims=True) > _CANCELLED**2, both, xp.zeros_like(both))
 
 
-def _quantiles(signals: Array, waveforms: Array, step: int, shares: Array) -> Array:
+def _shares_above(signals: Array, waveforms: Array, dilations: list[int], thresholds: Array) -> Array:
+    """Find the shares of times at which convolutions are above thresholds.
+
+    Parameters
+    ----------
+    signals : array (channels, n, times)
+    waveforms : array (waveforms, 9)
+    thresholds : array (dilations, waveforms, channels, thresholds)
+
+    Returns
+    -------
+    array (dilations, waveforms, channels, n, thresholds), in double precision
+    """
+    xp = array_namespace(signals)
+    lowered = np.concatenate([waveforms, np.full((len(waveforms), 1), -_LOWERED)], axis=1)
+    lowered = move_to(lowered, signals, signals.dtype)
+    peaks = xp.max(xp.abs(signals), axis=-1, keepdims=True)
+    levels = move_to(thresholds, signals, signals.dtype)
+    shares = []
+    for d, dilation in enumerate(dilations):
+        points = _points(signals, dilation)
+        shape = points[0].shape
+        stacked = xp.stack([*points, xp.broadcast_to(peaks, shape)])
+        response = xp.reshape(lowered @ xp.reshape(stacked, (_LENGTH + 1, -1)), (-1, *shape))
+        above = [xp.astype(response > levels[d, :, :, None, None, q], xp.uint8) for q in range(levels.shape[-1])]
+        counts = xp.stack([xp.sum(times, axis=-1, dtype=xp.uint8) for times in above], axis=-1)  # of at most 255
+        shares.append(xp.astype(counts, widest(signals)["dtype"]) / response.shape[-1])
+    return xp.stack(shares)
+
+
+def _quantiles(signals: Array, waveforms: Array, dilation: int, quantiles: Array) -> Array:
     """Find a quantile of the convolution of each of some signals (waveforms, thresholds, channels, times).
 
     Parameters
     ----------
-    step : the dilation
-    shares : array (waveforms, thresholds), which quantile each is
+    quantiles : array (waveforms, thresholds), which one is taken, between 0 and 1
     """
     response: Any = 0.0
-    for point, seen in zip(waveforms.T, _points(signals, step), strict=True):
-        response = response + point[:, None, None, None] * seen
+    for weights, points in zip(waveforms.T, _points(signals, dilation), strict=True):
+        response = response + weights[:, None, None, None] * points
     response = np.sort(response, axis=-1)
-    at = shares * (response.shape[-1] - 1)
-    first = np.floor(at).astype(int)[:, :, None, None]
-    last = np.minimum(first + 1, response.shape[-1] - 1)
-    low, high = (np.take_along_axis(response, i, axis=-1)[..., 0] for i in (first, last))
-    return low + (at % 1.0)[:, :, None] * (high - low)
+    position = quantiles * (response.shape[-1] - 1)
+    below = np.floor(position).astype(int)[:, :, None, None]
+    above = np.minimum(below + 1, response.shape[-1] - 1)
+    low = np.take_along_axis(response, below, axis=-1)[..., 0]
+    high = np.take_along_axis(response, above, axis=-1)[..., 0]
+    return low + (position % 1.0)[:, :, None] * (high - low)

@@ -8,7 +8,8 @@ import numpy as np
 from sklearn.base import OneToOneFeatureMixin
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, widest
-from tracelearn.features.base import Summary, TensorTransformer, squares, summarise
+from tracelearn.features.base import TensorTransformer
+from tracelearn.features.summaries import Summary, squares, summarise
 
 __all__ = ["Logarithm"]
 
@@ -60,7 +61,12 @@ class Logarithm(OneToOneFeatureMixin, TensorTransformer):
     def __init__(self, *, tensor_shape: Any = None) -> None:
         self.tensor_shape = tensor_shape
 
-    def _measure(self, T: Array, weight: Array) -> Summary:
+    def why_not(self, shape: tuple[int, ...], n_samples: int, positive: bool = False) -> str:
+        """See ``TensorTransformer``: where not all entries are positive."""
+        return "" if positive else "entries are not all positive"
+
+    def summarise_tensors(self, T: Array, weight: Array) -> Summary:
+        """Summarise logarithms; refuse entries that have none."""
         xp = array_namespace(T)
         smallest = float(xp.min(T))
         if smallest <= 0:
@@ -69,14 +75,24 @@ class Logarithm(OneToOneFeatureMixin, TensorTransformer):
             )
         return summarise(xp.log(as_dtype(T, widest(T)["dtype"])), weight, squares)
 
-    def _keep(self, summary: Summary) -> None:
-        self.mean_, self.var_ = summary.mean, summary.sums[0] / summary.weight
+    def attributes_from(self, summary: Summary, shape: tuple[int, ...]) -> dict[str, Any]:
+        """Return mean and variance of every logarithm."""
+        return {"mean_": summary.mean, "var_": summary.sums[0] / summary.weight}
 
-    def _known(self) -> tuple[Array, list[Array]]:
-        return self.mean_, [self.var_]
+    def past_summary(self) -> Summary:
+        """Return mean and sums of squares of logarithms."""
+        weight = float(self.n_samples_seen_)
+        return Summary(weight, self.mean_, [weight * self.var_], squares)
 
-    def _map(self, T: Array) -> Array:
+    @property
+    def floor_(self) -> Array:
+        """The smallest logarithm of every entry: those below it, and of entries that are not positive, count as it."""
+        return self.mean_ - _FARTHEST * np.sqrt(self.var_)
+
+    def transform_tensors(self, T: Array) -> Array:
+        """Take logarithms, none below ``floor_``."""
         xp = array_namespace(T)
-        least = move_to(self.mean_ - _FARTHEST * np.sqrt(self.var_), T, T.dtype)
+        floor = move_to(self.floor_, T, T.dtype)
         positive = T > 0
-        return xp.where(positive, xp.maximum(xp.log(xp.where(positive, T, xp.ones_like(T))), least), least)
+        logs = xp.log(xp.where(positive, T, xp.ones_like(T)))
+        return xp.where(positive, xp.maximum(logs, floor), floor)

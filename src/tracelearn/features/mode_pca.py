@@ -10,29 +10,33 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 
 from tracelearn.arrays.array_api import Array, as_dtype, widest
-from tracelearn.features.base import ModeTransformer, Summary, Total, mode_scatters, multiply_modes, summarise
+from tracelearn.features.base import ModeTransformer
+from tracelearn.features.matrices import multiply_modes
+from tracelearn.features.summaries import Summary, mode_scatters, summarise
+from tracelearn.features.training import TrainingSamples
 from tracelearn.samples.scikit_learn import Interval
 
-__all__ = ["ModePCA"]
+__all__ = ["ModePCA", "describe_components"]
 
 
-def _leading(scatter: Array, want: Any) -> Array:
+def _leading_components(scatter: Array, n_components: Any) -> Array:
     """Find leading eigenvectors as rows: so many, all, or as few as have a share of the trace; largest entries are positive."""
     values, vectors = np.linalg.eigh(scatter)
-    values, rows = np.clip(values[::-1], 0.0, None), vectors.T[::-1]
-    if isinstance(want, float):
+    values = np.clip(values[::-1], 0.0, None)
+    rows = vectors.T[::-1]
+    if isinstance(n_components, float):
         # A last bit must not cost a component where the share is met exactly.
-        reached = np.cumsum(values) >= (want - 1e-12) * np.sum(values)
-        want = 1 + int(np.argmax(reached))
+        reached = np.cumsum(values) >= (n_components - 1e-12) * np.sum(values)
+        n_components = 1 + int(np.argmax(reached))
     signs = np.sign(np.take_along_axis(rows, np.argmax(np.abs(rows), axis=1)[:, None], axis=1))
-    return (rows * signs)[:want]
+    return (rows * signs)[:n_components]
 
 
-def _is_sensible(want: Any, size: int) -> bool:
+def _is_possible(n_components: Any, size: int) -> bool:
     """Whether so many components, or such a share, can be had of a mode."""
-    if isinstance(want, float):
-        return 0 < want < 1
-    return want is None or (isinstance(want, Integral) and 1 <= int(want) <= size)
+    if isinstance(n_components, float):
+        return 0 < n_components < 1
+    return n_components is None or (isinstance(n_components, Integral) and 1 <= int(n_components) <= size)
 
 
 def _adds_up(estimator: Any) -> bool:
@@ -97,8 +101,10 @@ class ModePCA(ModeTransformer):
     True
     """
 
-    _keeps_layout = False
-    _matrices = "components_"
+    keeps_entries = False
+
+    components_: list[Array]
+    n_components_: tuple[int, ...]
 
     _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012 - scikit-learn's convention
         "n_components": [
@@ -122,50 +128,72 @@ class ModePCA(ModeTransformer):
         super().partial_fit(X, y, sample_weight)
         return self
 
-    def _learn(self, total: Total) -> None:
-        super()._learn(total)
-        for mode in list(range(len(self.sample_shape_))) * self.n_iter:
-            self._refine(mode, total)
+    @property
+    def mode_matrices(self) -> list[Array]:
+        """The components of every mode, as rows."""
+        return self.components_
 
-    def _keep(self, summary: Summary) -> None:
-        self.mean_, self.mode_covariances_ = summary.mean, [scatter / summary.weight for scatter in summary.sums]
-        self._set([_leading(C, want) for C, want in zip(self.mode_covariances_, self._wanted(), strict=True)])
+    @property
+    def output_shape_(self) -> tuple[int, ...]:
+        """The number of components of every mode."""
+        return self.n_components_
 
-    def _set(self, components: list[Array]) -> None:
-        self.components_ = components
-        pairs = list(zip(components, self.mode_covariances_, strict=True))
-        total = float(np.trace(self.mode_covariances_[0]))
-        self.explained_variance_ = [np.sum((rows @ part) * rows, axis=1) for rows, part in pairs]
-        self.explained_variance_ratio_ = [own / total if total > 0 else own for own in self.explained_variance_]
-        self.n_components_ = tuple(rows.shape[0] for rows in components)
+    def learn(self, samples: TrainingSamples, earlier: Any) -> dict[str, Any]:
+        """Find components from one pass, and refine them by further passes."""
+        learned = super().learn(samples, earlier)
+        if not self.n_iter:
+            return learned
+        components = learned["components_"]
+        for _ in range(self.n_iter):
+            for mode in range(len(samples.shape)):
+                components = self.refined(components, mode, samples)
+        return {**learned, **describe_components(components, learned["mode_covariances_"])}
 
-    def _wanted(self) -> list[Any]:
+    def attributes_from(self, summary: Summary, shape: tuple[int, ...]) -> dict[str, Any]:
+        """Return the leading eigenvectors of every covariance, and what describes them."""
+        covariances = [scatter / summary.weight for scatter in summary.sums]
+        components = [_leading_components(C, n) for C, n in zip(covariances, self._counts(shape), strict=True)]
+        return {"mean_": summary.mean, "mode_covariances_": covariances, **describe_components(components, covariances)}
+
+    def _counts(self, shape: tuple[int, ...]) -> list[Any]:
         """Read what is asked for each mode: a count, a share or None."""
-        shape, wanted = self.sample_shape_, self.n_components
-        if isinstance(wanted, Integral):
-            return [min(int(wanted), size) for size in shape]
-        if wanted is None or isinstance(wanted, Real):
+        n_components = self.n_components
+        if isinstance(n_components, Integral):
+            return [min(int(n_components), size) for size in shape]
+        if n_components is None:
+            return [None] * len(shape)
+        if isinstance(n_components, Real):
             # The squared error of the truncation is at most the sum of what each mode cuts off.
-            return [None if wanted is None else 1.0 - (1.0 - float(wanted)) / len(shape)] * len(shape)
-        wanted = [float(want) if isinstance(want, Real) and not isinstance(want, Integral) else want for want in wanted]
-        if len(wanted) != len(shape) or not all(map(_is_sensible, wanted, shape)):
+            return [1.0 - (1.0 - float(n_components)) / len(shape)] * len(shape)
+        # Shares of every real type become floats.
+        counts = [float(n) if isinstance(n, Real) and not isinstance(n, Integral) else n for n in n_components]
+        if len(counts) != len(shape) or not all(map(_is_possible, counts, shape)):
             raise ValueError(
                 f"Expected n_components for each of the {len(shape)} modes of samples of shape {shape}, a whole number from 1 "
                 f"to the size of the mode, a share between 0 and 1, or None to leave it as it is, got {self.n_components!r}."
             )
-        return wanted
+        return counts
 
-    def _refine(self, mode: int, total: Total) -> None:
-        """Find the directions of one mode anew, for samples that the other modes have compressed."""
-        components, second = list(self.components_), functools.partial(mode_scatters, [mode])
-        count, size = components[mode].shape
-        components[mode] = np.eye(size)
+    def refined(self, components: list[Array], mode: int, samples: TrainingSamples) -> list[Array]:
+        """Find the components of one mode anew, for samples that the other modes have compressed."""
+        n_components, size = components[mode].shape
+        others = [*components[:mode], np.eye(size), *components[mode + 1 :]]
+        products = functools.partial(mode_scatters, modes=[mode])
 
-        def measure(T: Array, weight: Array) -> Summary:
-            return summarise(multiply_modes(as_dtype(T, widest(T)["dtype"]), components), weight, second)
+        def summarise_compressed(T: Array, weight: Array) -> Summary:
+            return summarise(multiply_modes(as_dtype(T, widest(T)["dtype"]), others), weight, products)
 
-        components[mode] = _leading(total(measure).sums[0], count)
-        self._set(components)
+        (scatter,) = samples.total(summarise_compressed, self.numbers_per_sample).sums
+        return [*components[:mode], _leading_components(scatter, n_components), *components[mode + 1 :]]
 
-    def _shape_out(self) -> tuple[int, ...]:
-        return self.n_components_
+
+def describe_components(components: list[Array], covariances: list[Array]) -> dict[str, Any]:
+    """Return the attributes that describe components of every mode."""
+    variances = [np.sum((rows @ C) * rows, axis=1) for rows, C in zip(components, covariances, strict=True)]
+    total = float(np.trace(covariances[0]))
+    return {
+        "components_": components,
+        "explained_variance_": variances,
+        "explained_variance_ratio_": [values / total if total > 0 else values for values in variances],
+        "n_components_": tuple(rows.shape[0] for rows in components),
+    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import math
 from numbers import Integral
 from typing import Any
 
@@ -11,7 +11,9 @@ import numpy as np
 from sklearn.base import OneToOneFeatureMixin
 
 from tracelearn.arrays.array_api import Array, move_to
-from tracelearn.features.base import LinearTransformer, Summary, read_modes, squares, summarise
+from tracelearn.features.axes import read_modes
+from tracelearn.features.base import LinearTransformer
+from tracelearn.features.summaries import Summary, squares, summarise
 from tracelearn.samples.scikit_learn import StrOptions
 
 __all__ = ["TensorStandardScaler"]
@@ -76,6 +78,10 @@ class TensorStandardScaler(OneToOneFeatureMixin, LinearTransformer):
         "copy": ["boolean"],
     }
 
+    mean_: Array | None
+    var_: Array | None
+    scale_: Array | None
+
     def __init__(
         self,
         per: Any = "feature",
@@ -91,35 +97,52 @@ class TensorStandardScaler(OneToOneFeatureMixin, LinearTransformer):
         self.tensor_shape = tensor_shape
         self.copy = copy
 
-    def _measure(self, T: Array, weight: Array) -> Summary:
-        shape = self.sample_shape_
+    def shared_axes(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """List the axes of tensors (n, I1, ..., IN) along which there is one mean and scale for all entries."""
         if isinstance(self.per, str):
-            own: Sequence[int] = range(len(shape) if self.per == "feature" else 0)
+            modes = tuple(range(len(shape) if self.per == "feature" else 0))
         else:
-            own = read_modes(self.per, shape, "per, if neither 'feature' nor 'global',")
-        shared = tuple(mode + 1 for mode in range(len(shape)) if mode not in own)
+            modes = read_modes(self.per, shape, "per, if neither 'feature' nor 'global',")
+        return tuple(mode + 1 for mode in range(len(shape)) if mode not in modes)
+
+    def summarise_tensors(self, T: Array, weight: Array) -> Summary:
+        """Sum entries and their squares over all that share a mean."""
+        shape = tuple(T.shape[1:])
+        shared = self.shared_axes(shape)
         return summarise(T, weight, functools.partial(squares, shared=shared, shape=shape), shared)
 
-    def _keep(self, summary: Summary) -> None:
-        self.mean_ = summary.mean if self.with_mean or self.with_std else None
-        self.var_ = self.scale_ = None
-        if self.with_std:
-            self.var_ = summary.sums[0] / (summary.weight * (self.n_features_in_ // summary.mean.size))
-            # A spread below the rounding of the entries themselves is no spread.
-            constant = self.var_ <= (summary.eps * summary.mean) ** 2
-            self.scale_ = np.where(constant, 1.0, np.sqrt(self.var_))
+    def attributes_from(self, summary: Summary, shape: tuple[int, ...]) -> dict[str, Any]:
+        """Return means and scales, as far as they are wanted."""
+        mean = summary.mean if self.with_mean or self.with_std else None
+        if not self.with_std:
+            return {"mean_": mean, "var_": None, "scale_": None}
+        var = summary.sums[0] / (summary.weight * (math.prod(shape) // summary.mean.size))
+        # A spread below the rounding of the entries themselves is no spread.
+        is_constant = var <= (summary.eps * summary.mean) ** 2
+        return {"mean_": mean, "var_": var, "scale_": np.where(is_constant, 1.0, np.sqrt(var))}
 
-    def _known(self) -> tuple[Array, list[Array]]:
-        mean, var = (np.zeros(()) if part is None else part for part in (self.mean_, self.var_))
-        return mean, [var * (self.n_features_in_ // mean.size)]
+    def past_summary(self) -> Summary:
+        """Return means and sums of squares, zeros for those that were not wanted."""
+        weight, shape = float(self.n_samples_seen_), self.sample_shape_
+        shared = self.shared_axes(shape)
+        size = tuple(1 if axis in shared else shape[axis - 1] for axis in range(1, len(shape) + 1))
+        # What is not learned is not looked at later, and may be anything.
+        mean = np.zeros(size) if self.mean_ is None else self.mean_
+        var = np.zeros(size) if self.var_ is None else self.var_
+        entries_of_each = math.prod(shape) // math.prod(size)
+        products = functools.partial(squares, shared=shared, shape=shape)
+        return Summary(weight, mean, [weight * entries_of_each * var], products)
 
-    def _map(self, T: Array) -> Array:
+    def transform_tensors(self, T: Array) -> Array:
+        """Subtract means and divide by scales."""
         T = T - move_to(self.mean_, T, T.dtype) if self.with_mean else T
         return T / move_to(self.scale_, T, T.dtype) if self.with_std else T
 
-    def _back(self, Z: Array) -> Array:
+    def invert_tensors(self, Z: Array) -> Array:
+        """Multiply by scales and add means."""
         Z = Z * move_to(self.scale_, Z, Z.dtype) if self.with_std else Z
         return Z + move_to(self.mean_, Z, Z.dtype) if self.with_mean else Z
 
-    def _adjoint(self, W: Array) -> Array:
+    def adjoint(self, W: Array) -> Array:
+        """Divide by scales."""
         return W / move_to(self.scale_ if self.with_std else np.ones(()), W, W.dtype)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -13,22 +15,20 @@ from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, to_numpy, widest
 from tracelearn.errors import refuse
-from tracelearn.features.base import (
-    Summary,
-    TensorTransformer,
-    Total,
-    read_modes,
-    read_time_axis,
-    squares,
-    summarise,
-    symmetric_power,
-)
+from tracelearn.features.axes import read_modes, read_time_axis, times_and_channels
+from tracelearn.features.base import TAKES_LONG, TensorTransformer
+from tracelearn.features.matrices import symmetric_power
+from tracelearn.features.summaries import Summary, squares, summarise
+from tracelearn.features.training import TrainingSamples
 from tracelearn.samples.checks import check_range
 from tracelearn.samples.scikit_learn import Interval, StrOptions
 
 __all__ = ["SecondOrder", "SpatialFilters"]
 
 _SMALLEST = 1e-10  # of the reference: less is rounding, and its logarithm would outweigh all else
+
+# A search does not try it where one search would take more multiplications than this, about a minute.
+_MOST_MULTIPLICATIONS = 3e11
 
 
 class SpatialFilters(NamedTuple):
@@ -37,6 +37,14 @@ class SpatialFilters(NamedTuple):
     values: Array
     filters: Array
     patterns: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """What channels (kept..., channels, 1) are divided by, if by anything, and what their means are multiplied by."""
+
+    channel_scale: Array | None = None
+    mean_scale: float = 1.0
 
 
 class SecondOrder(TensorTransformer):
@@ -86,7 +94,11 @@ class SecondOrder(TensorTransformer):
         M, with c the number of channels, times the number of copies, plus one for the mean.
     whitener_ : array of shape (kept..., c, c)
         R with ``R M R' = I`` but for directions without variance, which are left out; symmetric where ``unit_`` is 1.
-    channel_scale_ : array of shape (kept..., channels, 1)
+    still_ : array of shape (kept..., c, c)
+        Projector onto directions in which no training sample varies: transformed samples are zero there.
+    floor_ : float
+        The smallest eigenvalue whose logarithm is taken; smaller ones count as it.
+    channel_scale_ : array of shape (kept..., channels, 1) or None
         With ``standardize``: what every channel, with its copies, is divided by.
     mean_scale_ : float
         With a number as ``mean``: what the means are multiplied by, at most 1.
@@ -115,15 +127,22 @@ class SecondOrder(TensorTransformer):
     >>> X = np.linalg.qr(rng.normal(size=(3, 3)))[0] @ sources
     >>> view = SecondOrder(mean=False).fit(X)
     >>> Z = view.transform(X)
-    >>> found = view.filters(Z[y == 1].mean(axis=0) - Z[y == 0].mean(axis=0))
-    >>> found.values.round(1) + 0.0
+    >>> sources = view.filters(Z[y == 1].mean(axis=0) - Z[y == 0].mean(axis=0))
+    >>> sources.values.round(1) + 0.0
     array([1.4, 0. , 0. ])
     """
 
     reference_: Array
     whitener_: Array
+    still_: Array
+    floor_: float
+    unit_: float
+    time_axis_: int
+    channel_scale_: Array | None
+    mean_scale_: float
 
-    _keeps_layout = False
+    keeps_entries = False
+    has_small_products = True
 
     _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012 - scikit-learn's convention
         "time_axis": [Integral, StrOptions({"auto"})],
@@ -166,11 +185,44 @@ class SecondOrder(TensorTransformer):
         self.reference = reference
         self.tensor_shape = tensor_shape
 
-    # --- signals -----------------------------------------------------------------------------------------------------
+    # --- which samples it suits --------------------------------------------------------------------------------------
 
-    def _axes(self) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-        """Find the modes that are kept, those that are channels, and time."""
-        shape = self.sample_shape_
+    def why_not(self, shape: tuple[int, ...], n_samples: int, positive: bool = False) -> str:
+        """See ``TensorTransformer``: signals of few channels, long enough for the lags."""
+        times, channels = times_and_channels(shape, self.time_axis)
+        if not times:
+            return "no mode can be time"
+        # Copies of channels make matrices larger by their square.
+        if self.lags or self.windows > 2:
+            most_channels: float = 16
+        elif self.difference or self.windows > 1:
+            most_channels = 48
+        else:
+            most_channels = math.inf
+        if channels > most_channels:
+            return f"there are more than {most_channels} channels"
+        if times < 4 * (1 + self.lags * self.lag_step):
+            return "signals are too short for such lags"
+        c = self.n_copies * channels + bool(self.mean)
+        rank = min(n_samples, self.windows * c * (c + 1) // 2)  # matrices are symmetric
+        # Sums of squares, and eigenvectors in each of five folds.
+        multiplications = n_samples * self.windows * c * c * rank + 10 * 5 * rank**3
+        return TAKES_LONG if multiplications > _MOST_MULTIPLICATIONS else ""
+
+    @property
+    def learns_in_one_pass(self) -> bool:  # type: ignore[override]
+        """Whether there is nothing to learn about levels before covariances are."""
+        return not (self.standardize or self.limits_mean)
+
+    @property
+    def limits_mean(self) -> bool:
+        """Whether ``mean`` is a share that the variance of means is not to exceed."""
+        return not isinstance(self.mean, bool | np.bool_)
+
+    # --- shapes ------------------------------------------------------------------------------------------------------
+
+    def axes(self, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+        """Find the modes of samples of a shape that are kept, those that are channels, and time."""
         time, kept = read_time_axis(self.time_axis, shape), read_modes(self.keep, shape, "keep")
         refuse(
             time in kept, f"Expected keep to name other modes than time_axis, got {self.keep!r} and {self.time_axis}."
@@ -184,65 +236,50 @@ class SecondOrder(TensorTransformer):
         return kept, tuple(mode for mode in range(len(shape)) if mode not in (*kept, time)), time
 
     @property
-    def _copies(self) -> int:
+    def n_copies(self) -> int:
+        """How many signals each channel becomes: itself, its difference, and both with all lags."""
         return (1 + self.difference) * (1 + self.lags)
 
-    def sizes(self, channels: int) -> tuple[int, int]:
-        """Count the entries of a transformed sample of so many channels, and those that differ: matrices are symmetric."""
-        c = self._copies * channels + bool(self.mean)
-        return self.windows * c * c, self.windows * c * (c + 1) // 2
-
-    def _shape_out(self) -> tuple[int, ...]:
-        kept, channels, _ = self._axes()
-        c = self._copies * math.prod(self.sample_shape_[mode] for mode in channels) + bool(self.mean)
+    def shape_of(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape (kept..., windows, c, c) of what samples of a shape become; without windows that axis is missing."""
+        kept, channels, _ = self.axes(shape)
+        c = self.n_copies * math.prod(shape[mode] for mode in channels) + bool(self.mean)
         windows = (self.windows,) if self.windows > 1 else ()
-        return (*(self.sample_shape_[mode] for mode in kept), *windows, c, c)
+        return (*(shape[mode] for mode in kept), *windows, c, c)
 
-    def _row_size(self) -> int:
-        return self._copies * math.prod(self.sample_shape_) + math.prod(self._shape_out())
+    @property
+    def output_shape_(self) -> tuple[int, ...]:
+        """The shape of the matrices."""
+        return self.shape_of(self.sample_shape_)
 
-    def _signals(self, T: Array) -> Array:
-        """Arrange samples as signals (n, kept..., channels, times), with their copies."""
+    def numbers_per_sample(self, shape: tuple[int, ...]) -> int:
+        """Count the entries of signals with their copies, and of matrices."""
+        return self.n_copies * math.prod(shape) + math.prod(self.shape_of(shape))
+
+    # --- signals and covariances -------------------------------------------------------------------------------------
+
+    def signals(self, T: Array) -> Array:
+        """Arrange samples as signals (n, kept..., windows, channels, times), with their copies."""
         xp = array_namespace(T)
-        kept, channels, time = self._axes()
+        kept, channels, time = self.axes(tuple(T.shape[1:]))
         T = xp.permute_dims(T, (0, *(mode + 1 for mode in (*kept, *channels, time))))
         T = xp.reshape(T, (*T.shape[: 1 + len(kept)], -1, T.shape[-1]))
         T = xp.concat([T[..., 1:], T[..., 1:] - T[..., :-1]], axis=-2) if self.difference else T
-        n_times, delays = T.shape[-1], [self.lag_step * copy for copy in range(self.lags + 1)]
+        n_times = T.shape[-1]
+        delays = [self.lag_step * copy for copy in range(self.lags + 1)]
         T = xp.concat([T[..., delays[-1] - delay : n_times - delay] for delay in delays], axis=-2)
         if self.windows > 1:
             size = T.shape[-1] // self.windows
-            cuts = [T[..., window * size : (window + 1) * size] for window in range(self.windows)]
-            T = xp.stack(cuts, axis=-3)
-        return T / move_to(self.channel_scale_, T, T.dtype) if hasattr(self, "channel_scale_") else T
+            T = xp.stack([T[..., w * size : (w + 1) * size] for w in range(self.windows)], axis=-3)
+        return T
 
-    def _learn(self, total: Total) -> None:
-        if (self.standardize or self._damps) and not hasattr(self, "n_samples_seen_"):
-            levels = total(self._levels)
-            power = levels.mean[..., 0]
-            scale = np.sqrt(np.where(power > 0, power, 1.0)) if self.standardize else np.ones_like(power)
-            if self._damps:
-                apart = float(np.mean(levels.sums[0][..., 1] / levels.weight / scale**2))
-                within = float(self.mean) * float(np.mean(power / scale**2))
-                self.mean_scale_ = math.sqrt(within / apart) if apart > within else 1.0
-            if self.standardize:
-                self.channel_scale_ = scale[..., None]
-        super()._learn(total)
-
-    @property
-    def _damps(self) -> bool:
-        return not isinstance(self.mean, bool | np.bool_)
-
-    def _levels(self, T: Array, weight: Array) -> Summary:
-        """Find variance and mean of every channel over the times of each sample, for their means and squares over samples."""
-        xp, signals = array_namespace(T), self._signals(as_dtype(T, widest(T)["dtype"]))
-        levels = xp.stack([xp.var(signals, axis=-1), xp.mean(signals, axis=-1)], axis=-1)
-        return summarise(levels, weight, squares)
-
-    def _covariances(self, T: Array) -> Array:
+    def covariances(self, T: Array, levels: Levels) -> Array:
         """Find S of every sample, in double precision."""
         T = as_dtype(T, widest(T)["dtype"])
-        xp, signals = array_namespace(T), self._signals(T)
+        xp = array_namespace(T)
+        signals = self.signals(T)
+        if levels.channel_scale is not None:
+            signals = signals / move_to(levels.channel_scale, T, T.dtype)
         means = xp.mean(signals, axis=-1, keepdims=True)
         signals = signals - means
         C = _shrunk(signals @ xp.matrix_transpose(signals) / signals.shape[-1], self.shrinkage, signals.shape[-1])
@@ -250,40 +287,85 @@ class SecondOrder(TensorTransformer):
             check_range(T, "X")
         if not self.mean:
             return C
-        means = means * getattr(self, "mean_scale_", 1.0)
+        means = means * levels.mean_scale
         ones = xp.ones((*C.shape[:-2], 1, 1), dtype=C.dtype, device=device(C))
         upper = xp.concat([C + means @ xp.matrix_transpose(means), means], axis=-1)
         return xp.concat([upper, xp.concat([xp.matrix_transpose(means), ones], axis=-1)], axis=-2)
 
     # --- learning and applying ---------------------------------------------------------------------------------------
 
-    def _measure(self, T: Array, weight: Array) -> Summary:
-        return summarise(self._covariances(T), weight)
+    def learn(self, samples: TrainingSamples, earlier: Any) -> dict[str, Any]:
+        """Learn levels in a pass of its own, where they are asked for, then the mean of covariances."""
+        if earlier is not None:
+            levels = Levels(earlier.channel_scale_, earlier.mean_scale_)
+        elif self.learns_in_one_pass:
+            levels = Levels()
+        else:
+            levels = self.learn_levels(samples)
+        summary = samples.total(functools.partial(self.summarise_tensors, levels=levels), self.numbers_per_sample)
+        learned = self.attributes_after(summary, samples.shape, earlier)
+        return {**learned, "channel_scale_": levels.channel_scale, "mean_scale_": levels.mean_scale}
 
-    def _known(self) -> tuple[Array, list[Array]]:
-        return self.reference_, []
+    def learn_levels(self, samples: TrainingSamples) -> Levels:
+        """Learn what channels are divided by, and their means multiplied by, in one pass."""
+        summary = samples.total(self.summarise_levels, self.numbers_per_sample)
+        power = summary.mean[..., 0]
+        scale = np.sqrt(np.where(power > 0, power, 1.0)) if self.standardize else np.ones_like(power)
+        mean_scale = 1.0
+        if self.limits_mean:
+            variance_of_means = float(np.mean(summary.sums[0][..., 1] / summary.weight / scale**2))
+            most = float(self.mean) * float(np.mean(power / scale**2))
+            mean_scale = math.sqrt(most / variance_of_means) if variance_of_means > most else 1.0
+        return Levels(scale[..., None] if self.standardize else None, mean_scale)
 
-    def _keep(self, summary: Summary) -> None:
-        self.reference_ = M = summary.mean
-        self.time_axis_ = self._axes()[2]
-        c = M.shape[-1] - bool(self.mean)
-        power = float(np.mean(np.diagonal(M, axis1=-2, axis2=-1)[..., :c]))
-        self.unit_ = math.sqrt(power) if self.mean and power > 0 else 1.0
-        units = np.concatenate([np.full(c, 1.0 / self.unit_), np.ones(int(bool(self.mean)))])
+    def summarise_levels(self, T: Array, weight: Array) -> Summary:
+        """Find variance and mean of every channel over the times of each sample, for their means and squares over samples."""
+        xp, signals = array_namespace(T), self.signals(as_dtype(T, widest(T)["dtype"]))
+        levels = xp.stack([xp.var(signals, axis=-1), xp.mean(signals, axis=-1)], axis=-1)
+        return summarise(levels, weight, squares)
+
+    def summarise_tensors(self, T: Array, weight: Array, levels: Levels = Levels()) -> Summary:
+        """Find the mean of the matrices S."""
+        return summarise(self.covariances(T, levels), weight)
+
+    def past_summary(self) -> Summary:
+        """Return the mean of the matrices S."""
+        return Summary(float(self.n_samples_seen_), self.reference_, [])
+
+    def attributes_from(self, summary: Summary, shape: tuple[int, ...]) -> dict[str, Any]:
+        """Return that mean and what whitens it."""
+        M = summary.mean
+        n_signals = M.shape[-1] - bool(self.mean)
+        power = float(np.mean(np.diagonal(M, axis1=-2, axis2=-1)[..., :n_signals]))
+        unit = math.sqrt(power) if self.mean and power > 0 else 1.0
+        units = np.concatenate([np.full(n_signals, 1.0 / unit), np.ones(int(bool(self.mean)))])
         eye, relative = np.eye(len(units)), units[:, None] * M * units
-        # Directions in which no training sample varies stay at zero, the logarithm of one.
-        self._unseen = eye - symmetric_power(relative, 0.0, rest=0.0) if self.reference else 0.0 * eye
-        self.whitener_ = (symmetric_power(relative, -0.5, rest=0.0) if self.reference else eye) * units
-        self._smallest = _SMALLEST * (1.0 if self.reference else float(np.mean(np.linalg.eigvalsh(relative))) or 1.0)
+        if self.reference:
+            whitener = symmetric_power(relative, -0.5, without_variance=0.0)
+            # Directions in which no training sample varies stay at zero, the logarithm of one.
+            still = eye - symmetric_power(relative, 0.0, without_variance=0.0)
+            floor = _SMALLEST
+        else:
+            whitener, still = eye, 0.0 * eye
+            floor = _SMALLEST * (float(np.mean(np.linalg.eigvalsh(relative))) or 1.0)
+        return {
+            "reference_": M,
+            "whitener_": whitener * units,
+            "still_": still,
+            "floor_": floor,
+            "unit_": unit,
+            "time_axis_": self.axes(shape)[2],
+        }
 
-    def _map(self, T: Array) -> Array:
-        S = self._covariances(T)
+    def transform_tensors(self, T: Array) -> Array:
+        """Take matrix logarithms of whitened matrices S."""
+        S = self.covariances(T, Levels(self.channel_scale_, self.mean_scale_))
         xp, R = array_namespace(S), move_to(self.whitener_, S, S.dtype)
-        S = R @ S @ xp.matrix_transpose(R) + move_to(self._unseen, S, S.dtype)
+        S = R @ S @ xp.matrix_transpose(R) + move_to(self.still_, S, S.dtype)
         values, vectors = xp.linalg.eigh((S + xp.matrix_transpose(S)) / 2)
-        logs = xp.log(xp.clip(values, min=self._smallest))
-        found = (vectors * logs[..., None, :]) @ xp.matrix_transpose(vectors)
-        return (found + xp.matrix_transpose(found)) / 2  # exactly symmetric, so that half of the entries tell all
+        logs = xp.log(xp.clip(values, min=self.floor_))
+        log_S = (vectors * logs[..., None, :]) @ xp.matrix_transpose(vectors)
+        return (log_S + xp.matrix_transpose(log_S)) / 2  # exactly symmetric, so that half of the entries tell all
 
     # --- reading a weight --------------------------------------------------------------------------------------------
 
@@ -304,7 +386,7 @@ class SecondOrder(TensorTransformer):
         ['C3', 'C4', 'C3 difference', 'C4 difference', 'C3 lag 1']
         """
         check_is_fitted(self)
-        places = np.ndindex(*(self.sample_shape_[mode] for mode in self._axes()[1]))
+        places = np.ndindex(*(self.sample_shape_[mode] for mode in self.axes(self.sample_shape_)[1]))
         channels = [",".join(map(str, place)) for place in places] if names is None else [str(name) for name in names]
         kinds = ["", " difference"] if self.difference else [""]
         copies = [
@@ -332,7 +414,7 @@ class SecondOrder(TensorTransformer):
             that of the signals times ``mean_scale_``, where there is one.
         """
         check_is_fitted(self)
-        W, shape = to_numpy(W), self._shape_out()
+        W, shape = to_numpy(W), self.output_shape_
         refuse(
             tuple(W.shape[-len(shape) :]) != shape,
             f"Expected weights whose last axes are {shape}, got shape {tuple(W.shape)}: pass coef_ of a model that was "

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
@@ -16,42 +19,48 @@ from sklearn.utils.validation import check_is_fitted
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, to_numpy, widest
 from tracelearn.arrays.linalg import few_threads
 from tracelearn.errors import refuse
-from tracelearn.features.base import Composite, Summary, TensorTransformer, sample_numbers, scrambled, sized
+from tracelearn.features.base import TensorTransformer
+from tracelearn.features.draws import sample_numbers, scramble, unit_signals
+from tracelearn.features.summaries import Summary
+from tracelearn.features.training import TrainingSamples
 from tracelearn.samples.checks import check_range
 from tracelearn.samples.scikit_learn import Interval, StrOptions
 
 __all__ = ["Similarities"]
 
 # What is added to squared distances, which rounding leaves slightly off zero, and to the similarity of a landmark to itself.
-_SOFT, _JITTER = 1e-6, 1e-6
-_LOOKED_AT = 256  # entries of a sample, in equal steps, whose shape is its number
+_SOFTENING = 1e-6
+_JITTER = 1e-6
+_HASHED = 256  # entries of a sample, in equal steps, of which its number is computed
 _ROUNDING = 1e-12  # of the size of entries: a standard deviation that is no larger is none
+_MOST_SAMPLES = 20_000  # of a search that tries it
 
 
 @dataclass(frozen=True, eq=False)
 class Landmarks(Summary):
-    """Samples as rows of ``mean``, each after the number that draws it; of two parts the ``most`` lowest numbers stay."""
+    """Drawn samples: rows of ``mean``, each a number and then the sample; of two parts the ``n_landmarks`` lowest remain."""
 
-    most: int = 0
+    n_landmarks: int = 0
 
     def __add__(self, other: Summary) -> Landmarks:
-        rows = _lowest(np.concatenate([self.mean, other.mean]), self.most)
+        rows = _lowest(np.concatenate([self.mean, other.mean]), self.n_landmarks)
         return replace(self, weight=self.weight + other.weight, mean=rows)
 
 
-def _lowest(rows: Array, most: int) -> Array:
-    """Keep the rows whose first entries are lowest, sorted by these; equal rows count once."""
-    numbers = np.unique(rows[:, 0])[:most]
+def _lowest(rows: Array, n_landmarks: int) -> Array:
+    """Choose the rows whose first entries are lowest, sorted by these; equal rows count once."""
+    numbers = np.unique(rows[:, 0])[:n_landmarks]
     rows = rows[rows[:, 0] <= numbers[-1]]
     if len(numbers) == len(rows):
         return rows[np.argsort(rows[:, 0])]
     # Samples of one shape have one number, as most have of two entries: the bits of a sum decide, and not which came first.
     sums = np.sum(rows[:, 1:] * np.cos(np.arange(1.0, rows.shape[1])), axis=1)
-    rows = rows[np.lexsort((scrambled(scrambled(sums.view(np.uint64))), rows[:, 0]))]
-    return rows[np.append(True, np.any(rows[1:] != rows[:-1], axis=1))][:most]
+    rows = rows[np.lexsort((scramble(scramble(sums.view(np.uint64))), rows[:, 0]))]
+    is_new = np.append(True, np.any(rows[1:] != rows[:-1], axis=1))
+    return rows[is_new][:n_landmarks]
 
 
-class Similarities(Composite):
+class Similarities(TensorTransformer):
     """Compare each sample with some of the training samples, the landmarks.
 
     A linear model of similarities is a smooth function of the samples that need not be linear: it learns what is between the
@@ -88,6 +97,8 @@ class Similarities(Composite):
         The numbers between 0 and 1 that drew them, increasing; 1 for samples whose entries are all the same.
     mean_, scale_ : arrays of shape (n_entries,)
         What is subtracted from each entry, and what it is divided by; both are those of the landmarks.
+    points_ : array of shape (m, n_entries)
+        Landmarks as they are compared: transformed, less ``mean_``, divided by ``scale_``.
     whitener_ : array of shape (n_landmarks, m)
         What similarities are multiplied by.
     transformers_ : list of the fitted transformer, or an empty list
@@ -114,8 +125,14 @@ class Similarities(Composite):
 
     landmarks_: Array
     draws_: Array
+    points_: Array
+    mean_: Array
+    scale_: Array
+    whitener_: Array
+    transformers_: list[TensorTransformer]
 
-    _keeps_layout = False
+    keeps_entries = False
+    learns_in_one_pass = False
 
     _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012 - scikit-learn's convention
         "transformer": [TensorTransformer, None],
@@ -143,83 +160,113 @@ class Similarities(Composite):
         self.n_landmarks = n_landmarks
         self.tensor_shape = tensor_shape
 
+    def why_not(self, shape: tuple[int, ...], n_samples: int, positive: bool = False) -> str:
+        """See ``TensorTransformer``: not too many samples, which suit the transformer inside."""
+        if n_samples > _MOST_SAMPLES:
+            return f"there are more than {_MOST_SAMPLES} samples"
+        return "" if self.transformer is None else self.transformer.why_not(shape, n_samples, positive)
+
+    @property
+    def output_shape_(self) -> tuple[int, ...]:
+        """One entry for each landmark."""
+        return (int(self.n_landmarks),)
+
+    def numbers_per_sample(self, shape: tuple[int, ...]) -> int:
+        """Count the entries before, inside and after."""
+        return self._numbers_with(self.transformers_, shape)
+
+    def _numbers_with(self, transformers: Sequence[TensorTransformer], shape: tuple[int, ...]) -> int:
+        """Count the numbers of one sample, given the fitted transformer inside."""
+        inside = sum(view.numbers_per_sample(shape) for view in transformers)
+        return math.prod(shape) + self.n_landmarks + inside
+
     # --- learning ----------------------------------------------------------------------------------------------------
 
-    def _unfitted(self) -> list[Any]:
-        if self.transformer is None:
-            return []
-        return [clone(self.transformer).set_params(tensor_shape=self.tensor_shape).set_output(transform="default")]
+    def learn(self, samples: TrainingSamples, earlier: Any) -> dict[str, Any]:
+        """Fit the transformer inside, then draw landmarks."""
+        if earlier is not None:
+            transformers = [copy.copy(view).fit_samples(samples, view) for view in earlier.transformers_]
+        elif self.transformer is not None:
+            unfitted = clone(self.transformer).set_params(tensor_shape=self.tensor_shape)
+            transformers = [unfitted.set_output(transform="default").fit_samples(samples)]
+        else:
+            transformers = []
+        summary = samples.total(self.summarise_tensors, functools.partial(self._numbers_with, transformers))
+        if earlier is not None:
+            summary = earlier.past_summary() + summary
+        return {
+            "n_samples_seen_": summary.n_samples,
+            "transformers_": transformers,
+            **self.attributes_of(summary, samples.shape, transformers),
+        }
 
-    def _fit_checked(self, T: Array, weight: Array) -> Array:
-        self.transformers_ = self._unfitted()
-        for own in self.transformers_:
-            own._fit_checked(T, weight)
-        return super()._fit_checked(T, weight)
-
-    def _measure(self, T: Array, weight: Array) -> Summary:
-        """Draw landmarks from a block of samples."""
+    def summarise_tensors(self, T: Array, weight: Array) -> Summary:
+        """Draw landmarks from a block of samples; see ``draws``."""
         xp, T = array_namespace(T), as_dtype(T, widest(T)["dtype"])
         rows = xp.reshape(T, (T.shape[0], -1))
-        some = rows[:, :: -(-rows.shape[1] // _LOOKED_AT)]
-        some = some - some[:, :1]
-        units, sizes = sized((some - xp.mean(some, axis=1, keepdims=True))[None, ...])
+        hashed = rows[:, :: -(-rows.shape[1] // _HASHED)]
+        hashed = hashed - hashed[:, :1]
+        units, sizes = unit_signals((hashed - xp.mean(hashed, axis=1, keepdims=True))[None, ...])
         largest = float(xp.max(xp.abs(rows)))  # levels count, too
         if not np.finfo(np.float64).tiny < largest * largest < np.inf:
             check_range(T, "X")
-        numbers = np.where(to_numpy(sizes)[0, :, 0] == 0, 1.0, sample_numbers(units, 1)[0])
-        few = np.flatnonzero(numbers <= np.unique(numbers)[: self.n_landmarks][-1])  # repeated samples count once
-        kept = to_numpy(xp.take(rows, xp.asarray(few, device=device(T)), axis=0))
-        drawn = _lowest(np.concatenate([numbers[few, None], kept], axis=1), self.n_landmarks)
-        return Landmarks(float(array_namespace(weight).sum(weight)), drawn, [], most=self.n_landmarks)
+        is_constant = to_numpy(sizes)[0, :, 0] == 0
+        numbers = np.where(is_constant, 1.0, sample_numbers(units, 1)[0])
+        # Repeated samples count once: as many different numbers as there are to be landmarks.
+        drawn = np.flatnonzero(numbers <= np.unique(numbers)[: self.n_landmarks][-1])
+        drawn_rows = to_numpy(xp.take(rows, xp.asarray(drawn, device=device(T)), axis=0))
+        landmarks = _lowest(np.concatenate([numbers[drawn, None], drawn_rows], axis=1), self.n_landmarks)
+        total_weight = float(array_namespace(weight).sum(weight))
+        return Landmarks(total_weight, landmarks, [], n_landmarks=self.n_landmarks)
 
-    def _known(self) -> tuple[Array, list[Array]]:
-        return np.concatenate([self.draws_[:, None], self.landmarks_.reshape(len(self.draws_), -1)], axis=1), []
+    def past_summary(self) -> Summary:
+        """Return the landmarks and their numbers."""
+        rows = np.concatenate([self.draws_[:, None], self.landmarks_.reshape(len(self.draws_), -1)], axis=1)
+        return Landmarks(float(self.n_samples_seen_), rows, [], n_landmarks=self.n_landmarks)
 
-    def _keep(self, summary: Summary) -> None:
-        self.draws_, self.landmarks_ = summary.mean[:, 0], summary.mean[:, 1:].reshape(-1, *self.sample_shape_)
-        Z = self._entries(self.landmarks_)
-        apart = Z - Z[0]  # exactly zero for an entry that is always the same
-        self.mean_, variance = Z[0] + np.mean(apart, axis=0), np.var(apart, axis=0)
+    def attributes_from(self, summary: Summary, shape: tuple[int, ...]) -> dict[str, Any]:
+        """Return the landmarks and how samples are compared with them."""
+        return self.attributes_of(summary, shape, self.transformers_)
+
+    def attributes_of(self, summary: Summary, shape: tuple[int, ...], transformers: list[Any]) -> dict[str, Any]:
+        """Return the attributes that follow from landmarks, which fitted transformers make what is compared."""
+        landmarks = summary.mean[:, 1:].reshape(-1, *shape)
+        Z = _entries(landmarks, transformers)
+        offsets = Z - Z[0]  # exactly zero for an entry that is always the same
+        mean, variance = Z[0] + np.mean(offsets, axis=0), np.var(offsets, axis=0)
         # A spread below the rounding of entries is none; a transformer rounds all of them as it does the largest.
-        varies = variance > (_ROUNDING * np.max(np.abs(Z), axis=None if self.transformers_ else 0)) ** 2
+        varies = variance > (_ROUNDING * np.max(np.abs(Z), axis=None if transformers else 0)) ** 2
         if self.standardize:
-            self.scale_ = np.sqrt(np.where(varies, variance, 1.0) * max(1, np.count_nonzero(varies)))
+            scale = np.sqrt(np.where(varies, variance, 1.0) * max(1, np.count_nonzero(varies)))
         else:
-            self.scale_ = np.full_like(variance, math.sqrt(np.sum(variance[varies])) or 1.0)
-        self._points = (Z - self.mean_) / self.scale_
-        K, eye = self._similar(self._points), np.eye(len(Z))
+            scale = np.full_like(variance, math.sqrt(np.sum(variance[varies])) or 1.0)
+        points = (Z - mean) / scale
+        K, eye = self.kernel_of(points, points), np.eye(len(Z))
         with few_threads(K):
             whitener = solve_triangular(cholesky(K + _JITTER * eye, lower=True), eye, lower=True)
-        self.whitener_ = np.concatenate([whitener, np.zeros((self.n_landmarks - len(Z), len(Z)))])
+        return {
+            "landmarks_": landmarks,
+            "draws_": summary.mean[:, 0],
+            "mean_": mean,
+            "scale_": scale,
+            "points_": points,
+            "whitener_": np.concatenate([whitener, np.zeros((self.n_landmarks - len(Z), len(Z)))]),
+        }
 
     # --- applying ----------------------------------------------------------------------------------------------------
 
-    def _entries(self, T: Array) -> Array:
-        """Show tensors as they are compared, as rows."""
-        for own in self.transformers_:
-            T = own._map(T)
-        return array_namespace(T).reshape(T, (T.shape[0], -1))
-
-    def _similar(self, Z: Array) -> Array:
-        """Compare rows with the landmarks."""
-        xp, P = array_namespace(Z), move_to(self._points, Z, Z.dtype)
+    def kernel_of(self, Z: Array, points: Array) -> Array:
+        """Find the similarity of every row to every point, (n, m)."""
+        xp, P = array_namespace(Z), move_to(points, Z, Z.dtype)
         squares = xp.sum(Z**2, axis=1)[:, None] + xp.sum(P**2, axis=1)[None, :] - 2.0 * (Z @ P.T)
-        squares = xp.clip(squares, min=0.0) / self.width**2 + _SOFT
+        squares = xp.clip(squares, min=0.0) / self.width**2 + _SOFTENING
         return xp.exp(-squares) if self.kernel == "gaussian" else xp.exp(-xp.sqrt(squares))
 
-    def _map(self, T: Array) -> Array:
-        Z = self._entries(T)
+    def transform_tensors(self, T: Array) -> Array:
+        """Compare samples with landmarks."""
+        Z = _entries(T, self.transformers_)
         Z = (Z - move_to(self.mean_, Z, Z.dtype)) / move_to(self.scale_, Z, Z.dtype)
-        return self._similar(Z) @ move_to(self.whitener_.T, Z, Z.dtype)
-
-    def _shape_out(self) -> tuple[int, ...]:
-        return (int(self.n_landmarks),)
-
-    def _row_size(self) -> int:
-        size = math.prod(self.sample_shape_) + self.n_landmarks
-        for own in self.transformers_:
-            size += own._row_size()
-        return size
+        return self.kernel_of(Z, self.points_) @ move_to(self.whitener_.T, Z, Z.dtype)
 
     # --- reading a weight --------------------------------------------------------------------------------------------
 
@@ -243,13 +290,13 @@ class Similarities(Composite):
         -------
         array of shape (..., I1, ..., IN), or of the shape that ``transformer`` makes of samples
         """
-        return self._over_entries(self.landmark_weights(W), self._points / self.scale_)
+        return self._over_entries(self.landmark_weights(W), self.points_ / self.scale_)
 
     def entry_patterns(self, W: Array) -> Array:
         """Find the covariances of entries with the scores of weights, over the landmarks, in the shape of ``entry_weights``."""
         W, n = self._of_entries(W), len(self.draws_)
         scores = W[..., :n] @ np.linalg.inv(self.whitener_[:n]).T  # of landmarks, which are centred
-        return self._over_entries(scores / n, self._points * self.scale_)
+        return self._over_entries(scores / n, self.points_ * self.scale_)
 
     def _of_entries(self, W: Array) -> Array:
         """Check weights: one for each entry of a transformed sample."""
@@ -263,5 +310,13 @@ class Similarities(Composite):
         return W
 
     def _over_entries(self, weights: Array, rows: Array) -> Array:
-        shape = self.transformers_[0]._shape_out() if self.transformers_ else self.sample_shape_
+        """Sum rows of entries, each times its weight, in the shape of what is compared."""
+        shape = self.transformers_[0].output_shape_ if self.transformers_ else self.sample_shape_
         return (weights @ rows).reshape(*weights.shape[:-1], *shape)
+
+
+def _entries(T: Array, transformers: list[Any]) -> Array:
+    """Make of tensors what is compared, as rows."""
+    for view in transformers:
+        T = view.transform_tensors(T)
+    return array_namespace(T).reshape(T, (T.shape[0], -1))

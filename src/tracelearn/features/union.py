@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any, Self
@@ -12,15 +14,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_non_numpy, move_to, widest
 from tracelearn.errors import refuse
-from tracelearn.features.base import Composite, Summary, TensorTransformer, squares, summarise
+from tracelearn.features.base import TensorTransformer
 from tracelearn.features.scaler import TensorStandardScaler
+from tracelearn.features.summaries import Summary, squares, summarise
+from tracelearn.features.training import TensorSamples, TrainingSamples
 from tracelearn.samples.checks import read_numbers
 from tracelearn.samples.scikit_learn import BaseComposition
 
 __all__ = ["Views"]
 
 
-class Views(Composite, BaseComposition):  # type: ignore[misc]
+class Views(TensorTransformer, BaseComposition):  # type: ignore[misc]
     """Several views of each sample at once, such as raw, whitened and second order, as one flat sample.
 
     ``transform`` puts the flattened views one after the other; ``split`` takes them, or the weights of a model, apart again,
@@ -76,7 +80,15 @@ class Views(Composite, BaseComposition):  # type: ignore[misc]
     [1.0, 1.0, 1.0]
     """
 
-    _keeps_layout = False
+    transformers_: list[TensorTransformer]
+    view_names_: list[str]
+    view_shapes_: list[tuple[int, ...]]
+    view_factors_: Array
+    mean_: Array
+    var_: Array
+
+    keeps_entries = False
+    learns_in_one_pass = False
 
     _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012 - scikit-learn's convention
         "views": [list],
@@ -95,8 +107,8 @@ class Views(Composite, BaseComposition):  # type: ignore[misc]
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Get the parameters, with ``deep`` those of the transformers too, as ``name__parameter``."""
-        found: dict[str, Any] = self._get_params("views", deep=deep)
-        return found
+        params: dict[str, Any] = self._get_params("views", deep=deep)
+        return params
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, also of the transformers."""
@@ -105,7 +117,64 @@ class Views(Composite, BaseComposition):  # type: ignore[misc]
 
     # --- learning ----------------------------------------------------------------------------------------------------
 
-    def _unfitted(self) -> list[Any]:
+    @classmethod
+    def from_fitted(
+        cls, views: Sequence[tuple[str, Any]], parts: Sequence[Array], weight: Array, *, view_weights: Any = None
+    ) -> tuple[Self, Array]:
+        """Join fitted transformers, given what they make of the training samples; return what this makes of them as well.
+
+        Parameters
+        ----------
+        views : pairs of a name and a fitted transformer, or None, which is the sample itself
+        parts : transformed training samples (n, ...) of each view, tensors or flat; for None tensors (n, I1, ..., IN)
+        weight : array of shape (n,), the weights of the samples
+        view_weights : as the parameter
+
+        Returns
+        -------
+        fitted Views, and transformed samples (n, p)
+        """
+        joined = cls([(name, view if view is None else clone(view)) for name, view in views], view_weights=view_weights)
+        transformers = []
+        for (_, view), part in zip(views, parts, strict=True):
+            if view is None:
+                transformers.append(_identity().fit_samples(TensorSamples(part, weight)))
+            else:
+                transformers.append(view)
+        xp = array_namespace(*parts)
+        flat = xp.concat([xp.reshape(part, (part.shape[0], -1)) for part in parts], axis=1)
+        summary = summarise(flat, weight, squares)
+        joined._publish(
+            {
+                "sample_shape_": transformers[-1].sample_shape_,
+                "n_features_in_": transformers[-1].n_features_in_,
+                "n_samples_seen_": summary.n_samples,
+                "transformers_": transformers,
+                **joined.attributes_of(summary, transformers),
+            }
+        )
+        return joined, joined.scaled(flat)
+
+    def learn(self, samples: TrainingSamples, earlier: Any) -> dict[str, Any]:
+        """Fit every transformer, then find the variances of what they make of samples."""
+        if earlier is None:
+            transformers = [view.fit_samples(samples) for view in self._unfitted()]
+        else:
+            transformers = [copy.copy(view).fit_samples(samples, view) for view in earlier.transformers_]
+
+        def summarise_views(T: Array, weight: Array) -> Summary:
+            return summarise(_flat(T, transformers), weight, squares)
+
+        summary = samples.total(summarise_views, functools.partial(_numbers_of, transformers))
+        if earlier is not None:
+            summary = earlier.past_summary() + summary
+        return {
+            "n_samples_seen_": summary.n_samples,
+            "transformers_": transformers,
+            **self.attributes_of(summary, transformers),
+        }
+
+    def _unfitted(self) -> list[TensorTransformer]:
         """Check and copy the transformers."""
         pairs = [view for view in self.views if isinstance(view, tuple) and len(view) == 2]
         usable = [view is None or isinstance(view, TensorTransformer) for _, view in pairs]
@@ -115,85 +184,106 @@ class Views(Composite, BaseComposition):  # type: ignore[misc]
             "None is the sample itself.",
         )
         self._validate_names([name for name, _ in pairs])
-        found = [TensorStandardScaler(with_mean=False, with_std=False) if view is None else view for _, view in pairs]
+        transformers = [_identity() if view is None else clone(view) for _, view in pairs]
         return [
-            clone(view).set_params(tensor_shape=self.tensor_shape).set_output(transform="default") for view in found
+            view.set_params(tensor_shape=self.tensor_shape).set_output(transform="default") for view in transformers
         ]
 
-    def _measure(self, T: Array, weight: Array) -> Summary:
-        return summarise(self._flat(T), weight, squares)
+    def summarise_tensors(self, T: Array, weight: Array) -> Summary:
+        """Sum squares of the entries of all views."""
+        return summarise(_flat(T, self.transformers_), weight, squares)
 
-    def _flat(self, T: Array) -> Array:
-        """See tensors as every view does, each flat, one after the other."""
-        xp, T = array_namespace(T), as_dtype(T, widest(T)["dtype"])
-        return xp.concat([xp.reshape(view.transform(T), (T.shape[0], -1)) for view in self.transformers_], axis=1)
+    def attributes_from(self, summary: Summary, shape: tuple[int, ...]) -> dict[str, Any]:
+        """Return scales and factors of the views."""
+        return self.attributes_of(summary, self.transformers_)
 
-    def _join(self, T: Array, weight: Array, known: Sequence[tuple[Any, Array]]) -> Array:
-        """Learn from tensors, with what each view knows: its fitted transformer, or None, and the rows that it makes of them.
-
-        Returns what ``transform`` would.
-        """
-        xp, parts = array_namespace(T), []
-        self.transformers_ = []
-        for fitted, rows in known:
-            own = TensorStandardScaler(with_mean=False, with_std=False) if fitted is None else fitted
-            parts.append(xp.reshape(own._fit_checked(T, weight), (T.shape[0], -1)) if fitted is None else rows)
-            self.transformers_.append(own)
-        self.sample_shape_, self.n_features_in_ = own.sample_shape_, own.n_features_in_
-        self.n_samples_seen_ = own.n_samples_seen_
-        flat = xp.concat(parts, axis=1)
-        self._keep(summarise(flat, weight, squares))
-        return flat * move_to(np.repeat(self.view_factors_, self._sizes()), flat, flat.dtype)
-
-    def _keep(self, summary: Summary) -> None:
-        weights = (
-            np.ones(len(self.views))
-            if self.view_weights is None
-            else np.array(read_numbers(self.view_weights, "view_weights", "numbers"))
-        )
+    def attributes_of(self, summary: Summary, transformers: Sequence[TensorTransformer]) -> dict[str, Any]:
+        """Return the attributes that follow from mean and variance of what fitted transformers make of samples."""
+        n_views = len(self.views)
+        weights = np.ones(n_views)
+        if self.view_weights is not None:
+            weights = np.array(read_numbers(self.view_weights, "view_weights", "numbers"))
         refuse(
-            len(weights) != len(self.views) or not np.all((weights > 0) & np.isfinite(weights)),
-            f"Expected {len(self.views)} view_weights above zero, one for each view, got {self.view_weights!r}: leave a "
+            len(weights) != n_views or not np.all((weights > 0) & np.isfinite(weights)),
+            f"Expected {n_views} view_weights above zero, one for each view, got {self.view_weights!r}: leave a "
             "view out to do without it.",
         )
-        self.view_names_ = [name for name, _ in self.views]
-        self.view_shapes_ = [view._shape_out() for view in self.transformers_]
-        self.mean_, self.var_ = summary.mean, summary.sums[0] / summary.weight
-        variances = np.array([np.sum(part) for part in self.split(self.var_)])
-        self.scale_ = np.sqrt(np.where((variances > 0) & self.scale, variances, 1.0))
-        self.view_factors_ = weights / self.scale_
+        var = summary.sums[0] / summary.weight
+        shapes = [view.output_shape_ for view in transformers]
+        variances = np.array([np.sum(part) for part in _split(var, shapes)])
+        scale = np.sqrt(np.where((variances > 0) & self.scale, variances, 1.0))
+        return {
+            "view_names_": [name for name, _ in self.views],
+            "view_shapes_": shapes,
+            "view_factors_": weights / scale,
+            "scale_": scale,
+            "mean_": summary.mean,
+            "var_": var,
+        }
 
-    def _known(self) -> tuple[Array, list[Array]]:
-        return self.mean_, [self.var_]
+    def past_summary(self) -> Summary:
+        """Return mean and sums of squares of the entries of all views."""
+        weight = float(self.n_samples_seen_)
+        return Summary(weight, self.mean_, [weight * self.var_], squares)
 
     # --- applying ----------------------------------------------------------------------------------------------------
 
-    def _map(self, T: Array) -> Array:
-        factors = np.repeat(self.view_factors_, self._sizes())
-        return self._flat(T) * move_to(factors, T, T.dtype)
+    def transform_tensors(self, T: Array) -> Array:
+        """Put all views, each times its factor, one after the other."""
+        return self.scaled(_flat(T, self.transformers_))
 
-    def _sizes(self) -> list[int]:
-        return [math.prod(view._shape_out()) for view in self.transformers_]
+    def scaled(self, flat: Array) -> Array:
+        """Multiply every view of flat samples (n, p) by its factor."""
+        sizes = [math.prod(shape) for shape in self.view_shapes_]
+        return flat * move_to(np.repeat(self.view_factors_, sizes), flat, flat.dtype)
 
-    def _shape_out(self) -> tuple[int, ...]:
-        return (sum(self._sizes()),)
+    @property
+    def output_shape_(self) -> tuple[int, ...]:
+        """The number of entries of all views."""
+        return (sum(math.prod(shape) for shape in self.view_shapes_),)
 
-    def _row_size(self) -> int:
-        return sum(view._row_size() for view in self.transformers_)
+    def numbers_per_sample(self, shape: tuple[int, ...]) -> int:
+        """Count the numbers of all views."""
+        return _numbers_of(self.transformers_, shape)
 
-    def _named_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
+    def named_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
+        """List the views."""
         return [(f"{name}__", shape) for name, shape in zip(self.view_names_, self.view_shapes_, strict=True)]
 
     def split(self, flat: Array) -> list[Array]:
         """Take flat samples (n, p), or weights (p,) or (K, p) of a model, apart into those of the views, as tensors."""
         check_is_fitted(self)
         flat = flat if is_non_numpy(flat) else np.asarray(flat)
-        ends = np.cumsum(self._sizes()).tolist()
+        size = self.output_shape_[0]
         refuse(
-            flat.ndim == 0 or flat.shape[-1] != ends[-1],
-            f"Expected {ends[-1]} numbers along the last axis, got shape {tuple(flat.shape)}: pass what transform returns, "
+            flat.ndim == 0 or flat.shape[-1] != size,
+            f"Expected {size} numbers along the last axis, got shape {tuple(flat.shape)}: pass what transform returns, "
             "or coef_ of a model that was fitted on it.",
         )
-        places = zip([0, *ends], ends, self.view_shapes_, strict=False)
-        xp, rows = array_namespace(flat), tuple(flat.shape[:-1])
-        return [xp.reshape(flat[..., start:end], (*rows, *shape)) for start, end, shape in places]
+        return _split(flat, self.view_shapes_)
+
+
+def _identity() -> TensorStandardScaler:
+    """Make the view of the sample itself."""
+    return TensorStandardScaler(with_mean=False, with_std=False)
+
+
+def _numbers_of(transformers: Sequence[TensorTransformer], shape: tuple[int, ...]) -> int:
+    """Count the numbers of one sample in all views."""
+    return sum(view.numbers_per_sample(shape) for view in transformers)
+
+
+def _flat(T: Array, transformers: Sequence[TensorTransformer]) -> Array:
+    """Transform tensors by every view, in double precision, and put the flat results one after the other, (n, p)."""
+    xp, T = array_namespace(T), as_dtype(T, widest(T)["dtype"])
+    return xp.concat([xp.reshape(view.transform_tensors(T), (T.shape[0], -1)) for view in transformers], axis=1)
+
+
+def _split(flat: Array, shapes: Sequence[tuple[int, ...]]) -> list[Array]:
+    """Cut the last axis into parts of the sizes of some shapes, and give them these."""
+    xp, rows = array_namespace(flat), tuple(flat.shape[:-1])
+    ends = np.cumsum([math.prod(shape) for shape in shapes]).tolist()
+    return [
+        xp.reshape(flat[..., start:end], (*rows, *shape))
+        for start, end, shape in zip([0, *ends], ends, shapes, strict=False)
+    ]

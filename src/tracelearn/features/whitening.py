@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin
 
-from tracelearn.features.base import ModeTransformer, Summary, read_modes, read_time_axis, symmetric_power
+from tracelearn.arrays.array_api import Array
+from tracelearn.features.axes import read_modes, read_time_axis, times_and_channels
+from tracelearn.features.base import TAKES_LONG, ModeTransformer
+from tracelearn.features.matrices import symmetric_power
+from tracelearn.features.summaries import Summary
 from tracelearn.samples.scikit_learn import Interval, StrOptions
 
 __all__ = ["ModeWhitener"]
+
+# A search does not try it where sums of squares and eigenvectors take more multiplications than this.
+_MOST_MULTIPLICATIONS = 1e11
 
 
 class ModeWhitener(OneToOneFeatureMixin, ModeTransformer):
@@ -69,7 +77,7 @@ class ModeWhitener(OneToOneFeatureMixin, ModeTransformer):
         "tensor_shape": ["array-like", None],
     }
 
-    _matrices = "mode_whiteners_"
+    mode_whiteners_: list[Array]
 
     def __init__(
         self,
@@ -88,20 +96,36 @@ class ModeWhitener(OneToOneFeatureMixin, ModeTransformer):
         self.center = center
         self.tensor_shape = tensor_shape
 
-    def _keep(self, summary: Summary) -> None:
-        shape = self.sample_shape_
+    def why_not(self, shape: tuple[int, ...], n_samples: int, positive: bool = False) -> str:
+        """See ``TensorTransformer``: several modes, none so long that its eigenvectors take long."""
+        if len(shape) < 2:
+            return "samples have one mode"
+        if self.time_axis is not None and times_and_channels(shape, self.time_axis)[1] < 2:
+            return "there is no time with several channels"
+        if self.power == -0.5 and math.prod(shape) == max(shape):
+            # Nothing would be left, fully whitened, that says which directions are noise.
+            return "samples have one mode of more than one entry"
+        multiplications = n_samples * math.prod(shape) * sum(shape) + 10 * sum(size**3 for size in shape)
+        return TAKES_LONG if multiplications > _MOST_MULTIPLICATIONS else ""
+
+    @property
+    def mode_matrices(self) -> list[Array]:
+        """The whitener of every mode."""
+        return self.mode_whiteners_
+
+    def attributes_from(self, summary: Summary, shape: tuple[int, ...]) -> dict[str, Any]:
+        """Return covariances and whiteners of all modes."""
         modes = range(len(shape)) if self.modes is None else read_modes(self.modes, shape, "modes")
         time = None if self.time_axis is None else read_time_axis(self.time_axis, shape)
-        self.mean_, self.mode_covariances_, self.mode_whiteners_ = summary.mean, [], []
-        for n, scatter in enumerate(summary.sums):
-            C = scatter / summary.weight
-            self.mode_covariances_.append(C)
-            unit, found = np.trace(C) / len(C), np.eye(len(C))
-            if n in modes and n != time:
-                shrunk = (1.0 - self.shrinkage) * (C / unit if unit > 0 else found) + self.shrinkage * found
-                found = symmetric_power(shrunk, self.power, rest=1.0)
-            self.mode_whiteners_.append(found)
+        covariances = [scatter / summary.weight for scatter in summary.sums]
+        whiteners = [
+            self.whitener_of(C) if mode in modes and mode != time else np.eye(len(C))
+            for mode, C in enumerate(covariances)
+        ]
+        return {"mean_": summary.mean, "mode_covariances_": covariances, "mode_whiteners_": whiteners}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Read what was saved, also before there was ``time_axis``."""
-        super().__setstate__({"time_axis": None} | state)
+    def whitener_of(self, C: Array) -> Array:
+        """Raise the covariance of a mode, in units of its mean eigenvalue and shrunk, to the power that is asked for."""
+        unit, eye = np.trace(C) / len(C), np.eye(len(C))
+        shrunk = (1.0 - self.shrinkage) * (C / unit if unit > 0 else eye) + self.shrinkage * eye
+        return symmetric_power(shrunk, self.power, without_variance=1.0)

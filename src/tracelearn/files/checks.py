@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import warnings
 from collections.abc import Callable
@@ -15,8 +14,8 @@ from tracelearn.errors import expect
 from tracelearn.estimators.base import TraceNormModel
 from tracelearn.estimators.hierarchy import HierarchicalTraceNormClassifier
 from tracelearn.estimators.lagged import LaggedRegressor
-from tracelearn.features.base import Summary, TensorTransformer
-from tracelearn.features.mode_pca import ModePCA
+from tracelearn.features import ModePCA, TensorTransformer
+from tracelearn.features.mode_pca import describe_components
 from tracelearn.moments import Moments
 from tracelearn.penalties import Atom, Blocks, Latent, Overlap, Split, as_penalty
 from tracelearn.problems.batch import Solution
@@ -203,13 +202,12 @@ def _check_shapes(model: Any) -> None:
 
 def _check_transformer(view: TensorTransformer) -> None:
     """Compare what a transformer has learned with what follows from the moments in it: forms, not values."""
-    mean, sums = view._known()
-    expect(all(_numbers(np.asarray(part)) for part in (mean, *sums)), "a transformer whose moments are no numbers")
-    again = copy.copy(view)
-    again._keep(Summary(1.0, mean, sums))
-    if isinstance(again, ModePCA):
-        again._set(list(view.components_))  # type: ignore[attr-defined] # whose number rounding may decide
-    for name, expected in vars(again).items():
+    summary = view.past_summary()
+    expect(all(_numbers(np.asarray(part)) for part in (summary.mean, *summary.sums)), "a transformer of no numbers")
+    attributes = view.attributes_from(summary, view.sample_shape_)
+    if isinstance(view, ModePCA):  # how many components have a share of the variance may depend on rounding
+        attributes |= describe_components(view.components_, view.mode_covariances_)
+    for name, expected in attributes.items():
         expect(_form(vars(view).get(name)) == _form(expected), f"a transformer with another {name}")
 
 

@@ -109,7 +109,7 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None, *, dtype: An
     coef, intercept = to_numpy(last.coef_tensor_), np.atleast_1d(to_numpy(last.intercept_))
     kept, coef = coef.dtype, coef.reshape(len(intercept), *last.sample_shape_)
     for step in reversed(steps):  # scores are <W, M X + c> + b = <M' W, X> + b + <W, c>
-        constant = np.asarray(step._map(np.zeros((1, *step.sample_shape_)))).reshape(1, *coef.shape[1:])
+        constant = np.asarray(step.transform_tensors(np.zeros((1, *step.sample_shape_)))).reshape(1, *coef.shape[1:])
         intercept = intercept + np.sum(coef * constant, axis=tuple(range(1, coef.ndim)))
         coef = np.asarray(step.coef_to_input(coef))
     built = _build(onnx, plain, coef.astype(kept), intercept, given or kept.name)

@@ -1,6 +1,9 @@
-"""Choosing by cross-validation: the CV estimators and the path."""
+"""Searching for views of samples, strengths and losses by cross-validation, in stages that return frozen values.
 
-from tracelearn.search.cv import TensorClassifier, TensorRegressor
-from tracelearn.search.path import TraceNormPath, trace_norm_path
+``folds`` split the samples, ``views`` show them, ``screening`` judges views, ``paths`` walk down strengths, and ``choice`` asks one
+question after the other; ``estimators`` fit what was chosen to all samples.
+"""
 
-__all__ = ["TensorClassifier", "TensorRegressor", "TraceNormPath", "trace_norm_path"]
+from tracelearn.search.estimators import TensorClassifier, TensorRegressor
+
+__all__ = ["TensorClassifier", "TensorRegressor"]

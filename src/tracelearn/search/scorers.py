@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -14,25 +15,28 @@ from sklearn.utils.metaestimators import available_if
 
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.losses import Loss
-from tracelearn.search.folds import found_classes
+from tracelearn.search.splits import predicted_class
 
-__all__ = ["scored", "with_scores"]
+__all__ = ["scored", "scorer_of", "with_scores"]
 
 
 class _Fixed(BaseEstimator):
     """An estimator whose scores of some samples are known: what a scorer looks at."""
 
     def __init__(self, scores: Array, loss: Any, classes: Array | None, single: bool) -> None:
-        self.scores, self.loss, self.classes_, self.single = scores, loss, classes, single
+        self.scores = scores
+        self.loss = loss
+        self.classes_ = classes
+        self.single = single
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
 
     def predict(self, X: Any) -> Array:
         if self.classes_ is None:
-            found = self.loss.inverse_link(self.scores)
-            return found[:, 0] if self.single else found
-        return self.classes_[np.asarray(found_classes(self.scores), dtype=int)]
+            predictions = self.loss.inverse_link(self.scores)
+            return predictions[:, 0] if self.single else predictions
+        return self.classes_[np.asarray(predicted_class(self.scores), dtype=int)]
 
 
 class _FixedRegressor(RegressorMixin, _Fixed):
@@ -48,14 +52,38 @@ class _FixedClassifier(ClassifierMixin, _Fixed):
         return np.exp(self.loss.log_probabilities(self.scores))
 
 
-def with_scores(model: Any, loss: Loss, scores: Array) -> Any:
-    """Make an estimator that has given scores (n, K) of some samples, for a scorer to look at."""
-    if model._learns_classes:
-        return _FixedClassifier(scores, loss, to_numpy(model.classes_), True)
-    return _FixedRegressor(scores, loss, None, model._single)
+def with_scores(scores: Array, loss: Loss, classes: Array | None = None, *, is_single: bool = True) -> Any:
+    """Make an estimator that has given scores (n, K) of some samples, for a scorer to look at.
+
+    Parameters
+    ----------
+    scores : array of shape (n, K)
+    loss : Loss
+    classes : labels, or None for numbers
+    is_single : whether numbers are predicted without an axis of targets
+    """
+    if classes is not None:
+        return _FixedClassifier(scores, loss, to_numpy(classes), True)
+    return _FixedRegressor(scores, loss, None, is_single)
 
 
-def scored(scoring: Any, known: Any, labels: Array, weight: Array | None) -> float:
+def scorer_of(
+    scoring: Any, loss: Loss, classes: Array | None, y: Array, weight: Array | None, *, is_single: bool = True
+) -> Callable[[Array, Array], Array]:
+    """Make a function of an index (m,) and scores (m, M, K) of these samples: what each of M models is worth to a user, (M,)."""
+
+    def score(index: Array, scores: Array) -> Array:
+        labels, own_weight = y[index], None if weight is None else weight[index]
+        values = np.empty(scores.shape[1])
+        for model in range(scores.shape[1]):
+            fixed = with_scores(to_numpy(scores[:, model, :]), loss, classes, is_single=is_single)
+            values[model] = scored(scoring, fixed, labels, own_weight)
+        return values
+
+    return score
+
+
+def scored(scoring: Any, fixed: Any, labels: Array, weight: Array | None) -> float:
     """Ask the user's scorer of an estimator whose scores of these samples are known; NaN where there is none."""
     scorer = get_scorer(scoring) if isinstance(scoring, str) else scoring
     rows = np.zeros((len(labels), 1))
@@ -63,11 +91,11 @@ def scored(scoring: Any, known: Any, labels: Array, weight: Array | None) -> flo
         warnings.simplefilter("ignore", UndefinedMetricWarning)  # a fold without a score is left out
         if weight is not None:
             with suppress(TypeError):  # scorers that take no weights
-                return float(scorer(known, rows, labels, sample_weight=weight))
+                return float(scorer(fixed, rows, labels, sample_weight=weight))
         try:
-            return float(scorer(known, rows, labels))
+            return float(scorer(fixed, rows, labels))
         except AttributeError:
-            if hasattr(known, "predict_proba") or not hasattr(known, "decision_function"):
+            if hasattr(fixed, "predict_proba") or not hasattr(fixed, "decision_function"):
                 raise
             raise ValueError(
                 f"Expected a scoring that needs no probabilities, which this loss has only after the search, got {scoring!r}: "

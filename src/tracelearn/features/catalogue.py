@@ -1,0 +1,65 @@
+"""The views that a search tries: names, and transformers that say themselves which samples they suit."""
+
+from __future__ import annotations
+
+from tracelearn.features.base import TensorTransformer
+from tracelearn.features.convolutions import Convolutions
+from tracelearn.features.logarithm import Logarithm
+from tracelearn.features.second_order import SecondOrder
+from tracelearn.features.similarities import Similarities
+from tracelearn.features.whitening import ModeWhitener
+
+__all__ = ["default_views"]
+
+_SHARE_OF_MEANS = 0.05  # where the level of a signal drifts, means over time would hide its covariance
+_FEW_ENTRIES = 1344
+
+
+def default_views(time_axis: int | None) -> list[tuple[str, TensorTransformer | None]]:
+    """List the views of a search, each with its name; None is the sample itself.
+
+    Parameters
+    ----------
+    time_axis : the mode of a sample that is time, see ``find_time_axis``; None leaves out the views that need one
+
+    Examples
+    --------
+    >>> from tracelearn.features import default_views
+    >>> [name for name, view in default_views(None) if view is None or view.suits((6, 11), n_samples=100)]
+    ['raw', 'whitened', 'whitened_fully', 'similarities', 'similarities_standardized']
+    """
+    views: list[tuple[str, TensorTransformer | None]] = [
+        ("raw", None),
+        ("log", Logarithm()),
+        ("whitened", ModeWhitener(power=-0.25)),
+        ("whitened_fully", ModeWhitener()),
+    ]
+    similarities: list[tuple[str, TensorTransformer | None]] = [
+        ("similarities", Similarities(kernel="gaussian", standardize=False)),
+        ("similarities_standardized", Similarities()),
+    ]
+    if time_axis is None:
+        return views + similarities
+
+    def second_order(**parameters: int) -> SecondOrder:
+        return SecondOrder(time_axis, standardize=True, mean=_SHARE_OF_MEANS, **parameters)  # type: ignore[arg-type]
+
+    return [
+        *views,
+        ("whitened_channels", ModeWhitener(time_axis=time_axis)),
+        ("second_order", second_order()),
+        ("second_order_difference", second_order(difference=True)),
+        ("second_order_two_windows", second_order(difference=True, windows=2)),
+        ("second_order_three_windows", second_order(difference=True, windows=3)),
+        ("second_order_lags", second_order(lags=3)),
+        ("second_order_slow_lags", second_order(lags=3, lag_step=3)),
+        ("convolutions", Convolutions(time_axis)),
+        ("few_convolutions", Convolutions(time_axis, n_entries=_FEW_ENTRIES)),
+        ("convolutions_of_mean", Convolutions(time_axis, average=True)),
+        ("few_convolutions_of_mean", Convolutions(time_axis, average=True, n_entries=_FEW_ENTRIES)),
+        *similarities,
+        (
+            "similarities_second_order",
+            Similarities(second_order(difference=True), kernel="gaussian", standardize=False),
+        ),
+    ]

@@ -1,0 +1,181 @@
+"""Training samples of a transformer, wherever they are: tensors over which summaries are added up, in one or more passes."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_non_numpy
+from tracelearn.features.summaries import Summary
+from tracelearn.samples.checks import check_range, float_dtype, read_rows, read_weights
+from tracelearn.samples.samples import Local, Raw, as_raw, is_dask, naming
+
+__all__ = ["TensorReader", "TensorSamples", "TrainingSamples", "blocks_of", "training_samples"]
+
+_BLOCK_BYTES = 16 << 20  # blocks stay in cache, and no second copy of the data is ever made
+
+Summarise = Callable[[Array, Array], Summary]
+Size = Callable[[tuple[int, ...]], int]
+
+
+def blocks_of(n_samples: int, numbers_per_sample: int) -> Iterator[slice]:
+    """Cut samples into blocks that stay in cache while they are worked on."""
+    step = max(1, _BLOCK_BYTES // (8 * numbers_per_sample))
+    for start in range(0, n_samples, step):
+        yield slice(start, min(n_samples, start + step))
+
+
+class TensorReader:
+    """Checks samples for one transformer and returns tensors; samples must be like those that it was fitted to, if any.
+
+    scikit-learn's checks write what they learn of the first samples on the estimator that they are given: here that is a copy,
+    ``holder``. This is the only place of ``features`` that knows.
+    """
+
+    def __init__(self, transformer: Any, *, is_fitted: bool) -> None:
+        self.holder = copy.copy(transformer)
+        self.knows_shape = is_fitted
+
+    def tensors(self, X: Any) -> Array:
+        """Check samples; return tensors (n, I1, ..., IN) of floats, in the library of X."""
+        samples = read_rows(
+            X,
+            name=type(self.holder).__name__,
+            tensor_shape=self.holder.tensor_shape,
+            known_shape=self.holder.sample_shape_ if self.knows_shape else None,
+            known_names=getattr(self.holder, "feature_names_in_", None) if self.knows_shape else None,
+            any_library=is_non_numpy(X),
+        )
+        if not self.knows_shape:
+            self.holder.sample_shape_ = samples.sample_shape
+            if samples.feature_names is not None:
+                self.holder.feature_names_in_ = samples.feature_names
+            self.knows_shape = True
+        rows = samples.rows
+        return array_namespace(rows).reshape(as_dtype(rows, float_dtype(rows)), (-1, *samples.sample_shape))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of a sample."""
+        return tuple(self.holder.sample_shape_)
+
+    @property
+    def feature_names(self) -> Array | None:
+        """The names of the columns, where samples came as a data frame."""
+        return getattr(self.holder, "feature_names_in_", None)
+
+
+class TrainingSamples(ABC):
+    """Samples that a transformer learns from."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """The shape of a sample, known after the first pass."""
+
+    @property
+    def feature_names(self) -> Array | None:
+        """The names of the columns, where samples came as a data frame."""
+        return None
+
+    @abstractmethod
+    def total(self, summarise: Summarise, numbers_per_sample: Size) -> Summary:
+        """Add up the summaries of all blocks, in one pass.
+
+        Parameters
+        ----------
+        summarise : function of tensors (n, I1, ..., IN) and their weights (n,)
+        numbers_per_sample : function of the shape of a sample, the numbers that ``summarise`` needs for one: blocks are small
+            enough for theirs to stay in cache
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class TensorSamples(TrainingSamples):
+    """Checked tensors (n, I1, ..., IN) in memory with their weights (n,), as a search has them."""
+
+    T: Array
+    weight: Array
+    reader: TensorReader | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of a sample."""
+        return tuple(self.T.shape[1:])
+
+    @property
+    def feature_names(self) -> Array | None:
+        """The names of the columns, where samples came as a data frame."""
+        return None if self.reader is None else self.reader.feature_names
+
+    def total(self, summarise: Summarise, numbers_per_sample: Size) -> Summary:
+        """Add up the summaries of blocks; weights of zero are left out."""
+        T, weight = self.T, self.weight
+        xp = array_namespace(T)
+        weighted = xp.nonzero(weight)[0]
+        if weighted.shape[0] < T.shape[0]:  # a sample of weight zero must not be the first, which is subtracted
+            T = xp.take(T, weighted, axis=0)
+            weight = xp.take(weight, weighted, axis=0)
+        summary: Any = None
+        with np.errstate(over="ignore", invalid="ignore"):  # judged below
+            for rows in blocks_of(T.shape[0], numbers_per_sample(self.shape)):
+                block = summarise(T[rows, ...], weight[rows])
+                summary = block if summary is None else summary + block
+        largest = max((np.max(np.abs(values)) for values in summary.sums), default=1.0)
+        if not np.finfo(np.float64).tiny < largest < np.inf:
+            check_range(T, "X")
+        return summary  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, eq=False)
+class BlockSamples(TrainingSamples):
+    """Samples in blocks, of a file, an iterable or a cluster, that are read and checked in every pass."""
+
+    raw: Raw
+    reader: TensorReader = field(repr=False)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of a sample, that of the first block."""
+        return self.reader.shape
+
+    @property
+    def feature_names(self) -> Array | None:
+        """The names of the columns, where samples came as a data frame."""
+        return self.reader.feature_names
+
+    def total(self, summarise: Summarise, numbers_per_sample: Size) -> Summary:
+        """Read, check and summarise every block."""
+
+        def summary_of_block(block: tuple[int, Any, Any, Any]) -> Summary:
+            first, X, _, weight = block
+            with naming(first):
+                return _tensor_samples(self.reader, X, weight).total(summarise, numbers_per_sample)
+
+        total: Summary = self.raw.execution.total(summary_of_block, self.raw.batches)
+        return total
+
+
+def training_samples(transformer: Any, X: Any, sample_weight: Any, *, is_fitted: bool) -> TrainingSamples:
+    """Prepare samples, wherever they are, for a transformer to learn from."""
+    # Blocks of Dask want targets: one entry of each sample is there and costs nothing.
+    y = X[(slice(None), *(0,) * (X.ndim - 1))] if is_dask(X) and X.ndim > 1 else None
+    raw = as_raw(X, y, sample_weight)
+    reader = TensorReader(transformer, is_fitted=is_fitted)
+    if raw.in_memory:
+        return _tensor_samples(reader, X, sample_weight)
+    if not isinstance(raw.execution, Local):  # workers have copies of the reader, which must know the shape
+        reader.tensors(np.zeros((1, *X.shape[1:])))
+    return BlockSamples(raw, reader)
+
+
+def _tensor_samples(reader: TensorReader, X: Any, weight: Any) -> TensorSamples:
+    """Check samples in memory and their weights."""
+    T = reader.tensors(X)
+    weights = read_weights(1.0 if weight is None else weight, T)
+    return TensorSamples(T, weights, reader)  # type: ignore[arg-type] # weights are there

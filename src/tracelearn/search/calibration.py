@@ -1,0 +1,100 @@
+"""Probabilities from scores: a slope and an offset for each class, learned on held-out scores and shrunk towards the prior."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import log_softmax
+
+from tracelearn.arrays.array_api import Array, array_namespace, move_to
+from tracelearn.losses import softmax
+
+__all__ = ["Calibration", "calibrate"]
+
+# What a slope must gain on held-out samples before it is believed, in units of log-likelihood: the best of many paths gains
+# about as much on noise.
+_CHANCE = 3.0
+
+# Members of each class that are imagined at the mean score, but no more than two in all; and how strongly a slope, in standard
+# deviations of the scores, is drawn to zero, as so many samples would: both bound what few samples can claim.
+_IMAGINED = 1.0
+_SLOPE_PULL = 0.1
+
+_LEAST_SLOPE = 1e-3  # in standard deviations of the scores: so that probabilities rank samples as scores do
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Probabilities are the softmax of ``slope * scores + offsets``, with a column of scores for each class."""
+
+    slope: float
+    offsets: Array  # (n_classes,)
+
+    def log_probabilities(self, scores: Array) -> Array:
+        """Turn scores (n, n_classes), or of two classes (n,) for the second, into logarithms of probabilities."""
+        xp = array_namespace(scores)
+        if scores.ndim == 1:
+            scores = xp.stack([-0.5 * scores, 0.5 * scores], axis=1)
+        logits = self.slope * scores + move_to(self.offsets, scores, scores.dtype)
+        z = xp.matrix_transpose(logits)[None, ...]
+        return logits - softmax(z)[0][0, 0, :][:, None]
+
+
+def calibrate(scores: Array, members: Array, weight: Array) -> Calibration:
+    """Learn what makes probabilities of scores.
+
+    The slope is what maximises the likelihood of the held-out classes, times a factor that is zero where it gains no more than
+    chance would. Offsets are then fitted again.
+
+    Parameters
+    ----------
+    scores : array of shape (n, K)
+        Held-out scores, a column for each class.
+    members : array of shape (n, K)
+        One for the true class, else zero.
+    weight : array of shape (n,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.search.calibration import calibrate
+    >>> y = np.repeat([0, 1], [90, 10])
+    >>> noise = np.random.default_rng(0).normal(size=(100, 2))
+    >>> calibration = calibrate(noise, np.eye(2)[y], np.ones(100))
+    >>> np.exp(calibration.log_probabilities(np.zeros((1, 2)))).round(1)
+    array([[0.9, 0.1]])
+    """
+    share = weight / np.sum(weight)
+    n = 1.0 / float(np.sum(share**2))
+    K = scores.shape[1]
+    mean = share @ scores
+    z = scores - mean
+    deviation = float(np.sqrt(np.sum(share @ z**2) / K)) or 1.0
+    z = z / deviation
+    imagined = min(_IMAGINED, 2.0 / K) / n
+
+    def loss(parameters: Array, slope: float | None = None) -> tuple[float, Array]:
+        own = parameters[0] if slope is None else slope
+        offsets = parameters[-K:]
+        logs = log_softmax(own * z + offsets, axis=1)
+        prior = log_softmax(offsets)
+        excess = share[:, None] * (np.exp(logs) - members)
+        value = -np.sum(share[:, None] * members * logs) - imagined * np.sum(prior)
+        pull = imagined * (K * np.exp(prior) - 1.0)
+        gradient = np.sum(excess, axis=0) + pull
+        if slope is None:
+            value += 0.5 * _SLOPE_PULL / n * own**2
+            gradient = np.append(np.sum(excess * z) + _SLOPE_PULL / n * own, gradient)
+        return float(value), gradient
+
+    log_prior = np.log(share @ members + imagined)
+    bounds = [(0.0, None), *[(None, None)] * K]
+    best = minimize(loss, np.append(1.0, log_prior), jac=True, bounds=bounds)
+    alone = minimize(loss, log_prior, args=(0.0,), jac=True)
+    gain = n * (alone.fun - best.fun)
+    slope = float(best.x[0]) * max(0.0, 1.0 - _CHANCE / gain) if gain > 0 else 0.0
+    slope = max(slope, _LEAST_SLOPE)
+    offsets = minimize(loss, best.x[1:], args=(slope,), jac=True).x
+    return Calibration(slope / deviation, log_softmax(offsets) - slope / deviation * mean)

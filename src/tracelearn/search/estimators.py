@@ -1,0 +1,924 @@
+"""TensorRegressor and TensorClassifier: the best linear model of anything that can be seen in a tensor.
+
+A fit reads samples, splits them into folds, chooses (``choice.choose``), fits what was chosen to all samples (``fit_linear``) and
+publishes it. Nothing is written on the estimator before the end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin, clone
+from sklearn.exceptions import UndefinedMetricWarning
+from sklearn.metrics import accuracy_score
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from tracelearn.arrays.array_api import (
+    Array,
+    array_namespace,
+    as_dtype,
+    is_non_numpy,
+    is_sparse,
+    move_to,
+    to_numpy,
+    widest,
+)
+from tracelearn.errors import InputError, warn
+from tracelearn.estimators import TraceNormClassifier
+from tracelearn.estimators.base import TensorInput
+from tracelearn.estimators.prediction import applied
+from tracelearn.estimators.scores import accuracy, r_squared
+from tracelearn.estimators.weights import NamedWeights, as_tensors, factors_of, ranks_of
+from tracelearn.features import SecondOrder
+from tracelearn.features.base import LinearTransformer
+from tracelearn.features.second_order import SpatialFilters
+from tracelearn.fitting import Fitted, Settings, ZeroWeightsWarning, fit_linear, loss_named, reporter
+from tracelearn.losses import Loss
+from tracelearn.moments import Moments
+from tracelearn.samples.checks import check_finite, check_place, learning, read_rows, read_targets, read_weights
+from tracelearn.samples.reading import Reader, Spec
+from tracelearn.samples.samples import Block, Samples, as_raw, unnamed
+from tracelearn.samples.scikit_learn import (
+    CallbackSupportMixin,
+    Interval,
+    StrOptions,
+    raise_for_params,
+    with_callbacks,
+)
+from tracelearn.samples.targets import Labels, Numbers, labels_of, loss_for
+from tracelearn.search.calibration import Calibration
+from tracelearn.search.choice import Choice, choose
+from tracelearn.search.correction import optimism
+from tracelearn.search.data import SearchData, read_for_search, warn_of_copies_and_outliers
+from tracelearn.search.events import Event, Listener
+from tracelearn.search.folds import canonical_order, make_folds
+from tracelearn.search.results import cv_results, views_tried
+from tracelearn.search.scorers import scorer_of
+from tracelearn.search.splits import Targets
+from tracelearn.search.task import Rules, Task
+from tracelearn.search.threads import one_blas_thread
+from tracelearn.search.views import ShownByViews, blend_views, fit_view, read_views
+
+__all__ = ["TensorClassifier", "TensorRegressor", "TensorSearch"]
+
+# Small sets are split several times: so many samples are held out in all, each at most so often.
+_HELD_OUT, _MOST_REPEATS = 400, 4
+
+
+class TensorSearch(NamedWeights, TensorInput, CallbackSupportMixin):
+    """What both searches share: parameters, fitting, the model that was found."""
+
+    _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 - scikit-learn's convention
+        "views": "no_validation",  # names and objects are looked up, and refused in our own words
+        "time_axis": [Integral, str, None],
+        "loss": "no_validation",
+        "penalty": "no_validation",
+        "alphas": ["array-like", Interval(Integral, 1, None, closed="left")],
+        "eps": [Interval(Real, 0, 1, closed="neither")],
+        "cv": ["cv_object"],
+        "scoring": [callable, str, None],
+        "one_standard_error": ["boolean"],
+        "max_time": [Interval(Real, 0, None, closed="neither"), None],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+        "fit_intercept": ["boolean"],
+        "tensor_shape": ["array-like", None],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "keep_moments": ["boolean"],
+        "verbose": ["verbose"],
+    }
+
+    scaling = None  # samples may be sparse: nothing is scaled
+
+    def __init__(
+        self,
+        views: Any = "auto",
+        *,
+        time_axis: Any = "auto",
+        loss: Any = "squared_error",
+        penalty: Any = "overlapped",
+        alphas: Any = 12,
+        eps: float = 1e-3,
+        cv: Any = 5,
+        scoring: Any = None,
+        one_standard_error: bool = False,
+        max_time: float | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+        fit_intercept: bool = True,
+        tensor_shape: Any = None,
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        keep_moments: bool = False,
+        verbose: int = 0,
+    ) -> None:
+        self.views = views
+        self.time_axis = time_axis
+        self.loss = loss
+        self.penalty = penalty
+        self.alphas = alphas
+        self.eps = eps
+        self.cv = cv
+        self.scoring = scoring
+        self.one_standard_error = one_standard_error
+        self.max_time = max_time
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.fit_intercept = fit_intercept
+        self.tensor_shape = tensor_shape
+        self.tol = tol
+        self.max_iter = max_iter
+        self.keep_moments = keep_moments
+        self.verbose = verbose
+
+    _spec: Spec
+    sample_shape_: tuple[int, ...]
+    views_: dict[str, Any]
+    coef_by_view_: dict[str, Array]
+    patterns_by_view_: dict[str, Array]
+    intercept_: Any
+    class_map_: Array | None
+
+    def _loss(self) -> Loss:
+        """Find the loss that the search begins with."""
+        is_classifier = isinstance(self, ClassifierMixin)
+        loss = "squared_error" if isinstance(self.loss, str) and self.loss == "auto" else self.loss
+        return loss_named(loss, for_classes=is_classifier)
+
+    def _reader(self) -> Reader:
+        """Say how samples and targets are read."""
+        if isinstance(self, ClassifierMixin):
+            return Reader(type(self).__name__, Labels(self._loss(), self.class_weight), self.tensor_shape)
+        return Reader(type(self).__name__, Numbers(self._loss()), self.tensor_shape)
+
+    # --- learning ----------------------------------------------------------------------------------------------------
+
+    @learning
+    @with_callbacks
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+        confounds: Any = None,
+        **params: Any,
+    ) -> Self:
+        """Choose by cross-validation, then fit to all samples.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, I1, ..., IN), or (n_samples, n_features) with ``tensor_shape``
+            Or a file, a Dask array or a list of batches: what fits in memory is read. Of what does not, a part is drawn that
+            chooses, and the chosen views are fitted to all by blocks.
+        y : array of shape (n_samples,) of labels or numbers, or of numbers of shape (n_samples, K)
+        sample_weight, groups : arrays of shape (n_samples,), default=None
+        confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
+            Numbers that are regressed out of each view of the samples, separately in each training fold. The regression of a
+            fold is applied to its held-out samples, that of all samples to those that are predicted.
+        **params : metadata that a splitter requests under other names, with scikit-learn's metadata routing
+        """
+        split_params = self._for_splitter(params) if params else {}
+        say = reporter(type(self).__name__, self.verbose)
+        with one_blas_thread() as n_allowed:
+            listener = Listener(self.max_time, partial(say, level=1) if self.verbose else None, self)
+            data = read_for_search(as_raw(X, y, sample_weight, confounds), self._reader(), self.random_state)
+            task = self._task(data, groups, split_params, n_allowed)
+            with listener.interruptible():
+                choice = choose(task, listener)
+            shown, samples = _all_samples(choice, task, data, X, sample_weight)
+            fitted, moments = self._last_fit(choice, data.spec, samples)
+            self._publish(data.spec, task, choice, shown, fitted, moments)
+            _warn_of_choice(self, choice, fitted, task)
+            listener(Event("fit", 1.0, "fitted to all samples"))
+            listener.end()
+        return self
+
+    def _task(self, data: SearchData, groups: Any, split_params: dict[str, Any], n_allowed: int) -> Task:
+        """State what is searched."""
+        is_classifier = isinstance(self, ClassifierMixin)
+        searched, spec = data.searched, data.spec
+        y, weight = searched.y, to_numpy(searched.weight)
+        if is_classifier:
+            y = np.ravel(y)
+        if groups is not None:
+            groups = np.asarray(to_numpy(groups) if is_non_numpy(groups) else groups)[data.index]
+        loss = loss_for(self._loss(), spec.n_targets)
+        repeats = 1
+        if self.scoring is None and isinstance(self.cv, Integral) and isinstance(self.views, str):
+            repeats = int(np.clip(round(_HELD_OUT / len(y)), 1, _MOST_REPEATS))
+        order = None
+        if not is_sparse(searched.rows):
+            order = canonical_order(to_numpy(searched.rows), y)
+        folds = make_folds(
+            self.cv,
+            y,
+            groups,
+            weight,
+            self.random_state,
+            classifier=is_classifier,
+            repeats=repeats,
+            order=order,
+            split_params=split_params,
+        )
+        if order is not None:
+            warn_of_copies_and_outliers(data, folds.first_repeat(), order)
+        scorer = None
+        if self.scoring is not None:
+            weight_of_user = None if np.all(weight == weight[0]) else weight
+            scorer = scorer_of(self.scoring, loss, spec.classes, y, weight_of_user, is_single=spec.is_single)
+        targets = Targets(
+            data.codes, searched.weight, loss, is_classifier, self.fit_intercept, data.confounds, scorer
+        )
+        candidates = self._candidates(data)
+        asks = isinstance(self.loss, str) and self.loss == "auto" and data.confounds is None
+        rules = Rules(
+            alphas=self.alphas,
+            eps=self.eps,
+            penalty=self.penalty,
+            max_iter=self.max_iter,
+            one_standard_error=self.one_standard_error,
+            asks_losses=asks and not (self.keep_moments or self.one_standard_error),
+            n_threads=n_allowed if self.n_jobs is None else max(1, self.n_jobs),
+            random_state=self.random_state,
+        )
+        return Task(searched, targets, folds, candidates, rules, order, groups, spec.classes)
+
+    def _candidates(self, data: SearchData) -> tuple[Any, ...]:
+        """List the views to try."""
+        rows = data.searched.rows
+        if is_sparse(rows):
+            candidates, _ = read_views(None, data.spec.sample_shape, rows.shape[0])
+            return tuple(candidates)
+        positive = bool(array_namespace(rows).all(rows > 0))
+        candidates, reason = read_views(
+            self.views,
+            data.spec.sample_shape,
+            rows.shape[0],
+            positive=positive,
+            time_axis=self.time_axis,
+            modes=data.spec.modes,
+        )
+        say = reporter(type(self).__name__, self.verbose)
+        say(f"views: {', '.join(candidate.name for candidate in candidates)} ({reason})", 1)
+        return tuple(candidates)
+
+    def _last_fit(self, choice: Choice, spec: Spec, samples: Samples) -> tuple[Fitted, Moments | None]:
+        """Fit what was chosen to all samples, as the chosen views show them."""
+        loss = loss_named("log_loss", for_classes=True) if choice.is_logistic else self._loss()
+        settings = Settings(
+            loss=loss,
+            alpha=choice.alpha,
+            ridge=choice.ridge,
+            penalty=choice.tried.shown.penalty,
+            fit_intercept=self.fit_intercept,
+            tol=self.tol,
+            max_iter=self.max_iter,
+        )
+        shown = replace(spec, sample_shape=samples.shape, is_flat=False, modes=None, feature_names=None)
+        if choice.is_logistic and spec.n_targets > 1:
+            samples = _coded_for_softmax(samples)
+        moments = samples.moments() if self.keep_moments and settings.loss_of(shown).has_moments else None
+        fitted = fit_linear(samples, shown, settings, report=reporter(type(self).__name__, self.verbose - 1))
+        return fitted, moments
+
+    def _publish(
+        self, spec: Spec, task: Task, choice: Choice, shown: ShownByViews, fitted: Fitted, moments: Moments | None
+    ) -> None:
+        """Write all fitted attributes: nothing else does."""
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+            delattr(self, name)
+        path, point, names = choice.path, choice.point, choice.blend.names
+        self._spec = spec
+        self.sample_shape_ = spec.sample_shape
+        self.n_features_in_ = spec.n_features
+        if spec.classes is not None:
+            self.classes_ = spec.classes
+        if spec.modes is not None:
+            self.modes_ = spec.modes
+        if spec.feature_names is not None:
+            self.feature_names_in_ = spec.feature_names
+        # The model.
+        self.views_ = dict(zip(names, shown.transformers, strict=True))
+        self.coef_by_view_ = _by_view(fitted.coef, choice, shown, spec, 1.0)
+        self.patterns_by_view_ = _by_view(fitted.patterns, choice, shown, spec, -1.0)
+        self.intercept_ = float(fitted.intercept[0]) if spec.is_single else fitted.intercept
+        if fitted.confound_coef is not None:
+            targets = () if spec.is_single else (spec.n_targets,)
+            self.confound_coef_ = array_namespace(fitted.coef).reshape(fitted.confound_coef, (*targets, -1))
+        if choice.class_map is not None:
+            self.class_map_ = move_to(choice.class_map, fitted.intercept, fitted.intercept.dtype)
+        if choice.calibration is not None:
+            self.calibration_slope_ = choice.calibration.slope
+            self.calibration_offsets_ = choice.calibration.offsets
+        if moments is not None:
+            self.moments_ = moments
+        # The proof.
+        self.alpha_ = choice.alpha
+        self.ridge_ = choice.ridge
+        self.loss_ = "log_loss" if choice.is_logistic else self._loss().name
+        self.n_iter_ = fitted.n_iter
+        self.objective_ = fitted.objective
+        self.dual_gap_ = fitted.gap
+        self.convergence_ = fitted.convergence
+        # The evidence.
+        self.view_shares_ = choice.shares or dict.fromkeys(names, 1.0 / len(names))
+        self.alphas_ = path.alphas
+        self.ridges_ = path.ridges
+        self.score_path_ = path.scores
+        self.score_path_se_ = path.errors
+        self.raw_score_ = float(path.means[point])
+        self.best_score_, self.best_score_se_ = _corrected_score(choice, task)
+        self.cv_results_, self.best_index_ = cv_results(choice)
+        self.best_params_ = self.cv_results_["params"][self.best_index_]
+        self.views_tried_ = views_tried(choice)
+        self.n_folds_ = len(task.folds.first_repeat())
+
+    # --- the model ---------------------------------------------------------------------------------------------------
+
+    @property
+    def coef_(self) -> Array:
+        """The weights of the samples where all views are linear in them, flat where samples are; else those of all views.
+
+        The latter are flat, one view after the other; see ``coef_by_view_``.
+        """
+        return self._in_modes(self._parts_of("coef_by_view_"), self._coef_of_samples)
+
+    @property
+    def patterns_(self) -> Array:
+        """The covariances of entries of samples with scores where all views are linear in them; else of entries of views."""
+        return self._in_modes(self._parts_of("patterns_by_view_"), self._patterns_of_samples)
+
+    @property
+    def coef_tensor_(self) -> Array:
+        """The weights as tensors in the modes of samples, whether samples came flat or not."""
+        if not self._is_linear():
+            return self.coef_
+        return as_tensors(self.coef_, self.sample_shape_, is_single=self._spec.is_single)
+
+    @property
+    def mode_ranks_(self) -> Array:
+        """The rank of the weights in each mode, of the samples or of the only view; with several targets a row for each."""
+        W, n_modes = self._only_tensor()
+        return ranks_of(W, n_modes)
+
+    @property
+    def mode_factors_(self) -> list[tuple[Array, Array]]:
+        """The factors and singular values of the weights in each mode, of the samples or of the only view."""
+        W, n_modes = self._only_tensor()
+        return factors_of(W, n_modes)
+
+    @property
+    def filters_by_view_(self) -> dict[str, SpatialFilters]:
+        """The weights of second order as spatial filters with their patterns, of each window; see ``SecondOrder.filters``."""
+        coefs = self._parts_of("coef_by_view_")
+        return {name: view.filters(coefs[name]) for name, view in self.views_.items() if isinstance(view, SecondOrder)}
+
+    def _parts_of(self, name: str) -> dict[str, Array]:
+        """Look up what there is of each view, or say that there is no such attribute before a fit."""
+        if "views_" not in vars(self):
+            raise AttributeError(f"{type(self).__name__!r} object is not fitted yet: call fit first.")
+        return vars(self)[name]
+
+    def _is_linear(self) -> bool:
+        """Tell whether all views are linear in the samples, so that the model has weights for the samples themselves."""
+        return all(view is None or isinstance(view, LinearTransformer) for view in self.views_.values())
+
+    def _in_modes(self, parts: dict[str, Array], of_samples: Callable[[dict[str, Array]], Array]) -> Array:
+        targets = () if self._spec.is_single else (self._spec.n_targets,)
+        xp = array_namespace(next(iter(parts.values())))
+        if not self._is_linear():
+            flat = [xp.reshape(part, (*targets, -1)) for part in parts.values()]
+            return next(iter(parts.values())) if len(parts) == 1 else xp.concat(flat, axis=-1)
+        W = of_samples(parts)
+        return xp.reshape(W, (*targets, -1)) if self._spec.is_flat and of_samples == self._coef_of_samples else W
+
+    def _coef_of_samples(self, parts: dict[str, Array]) -> Array:
+        views = self.views_.values()
+        return sum(W if view is None else view.coef_to_input(W) for view, W in zip(views, parts.values(), strict=True))
+
+    def _patterns_of_samples(self, parts: dict[str, Array]) -> Array:
+        # Each view knows the covariances of all entries with scores, and none of these views subtracts a mean.
+        (view, *_), (W, *_) = self.views_.values(), parts.values()
+        if view is None:
+            return W
+        xp, targets = array_namespace(W), () if self._spec.is_single else (self._spec.n_targets,)
+        rows = view.inverse_transform(xp.reshape(W, (-1, *self.sample_shape_)))
+        return xp.reshape(rows, (*targets, *self.sample_shape_))
+
+    def _only_tensor(self) -> tuple[Array, int]:
+        """Find the weights of the samples, or of the only view, and the number of their modes."""
+        parts = self._parts_of("coef_by_view_")
+        if self._is_linear():
+            return self.coef_tensor_, len(self.sample_shape_)
+        if len(parts) > 1:
+            raise AttributeError("Expected weights in one set of modes, got those of several views: see coef_by_view_.")
+        (W,) = parts.values()
+        return W, W.ndim - (0 if self._spec.is_single else 1)
+
+    def _applied(self, after: Callable[[Array], Array], method: str, X: Any, confounds: Any) -> Any:
+        """Score samples wherever they are, and apply a function to the scores (n, K) of each block."""
+        check_is_fitted(self, "views_")
+        self._check_confounds(confounds)
+        spec = self._spec
+        X, _, _ = unnamed(X, 0, spec.modes)
+        parts = self.coef_by_view_
+        check_place(X, next(iter(parts.values())), f"{type(self).__name__}.{method}()")
+        xp = array_namespace(next(iter(parts.values())))
+        weights = getattr(self, "confound_coef_", None)
+        scores = ScoresByViews(
+            name=type(self).__name__,
+            spec=spec,
+            views=ShownByViews(tuple(self.views_.values()), (1.0,) * len(parts), spec.sample_shape),
+            coefs=tuple(xp.reshape(W, (spec.n_targets, -1)) for W in parts.values()),
+            intercept=self.intercept_,
+            confound_coef=None if weights is None else xp.reshape(weights, (spec.n_targets, -1)),
+            class_map=getattr(self, "class_map_", None),
+            after=after,
+        )
+        return applied(scores, X, confounds, spec)
+
+    def _check_confounds(self, confounds: Any) -> None:
+        """Refuse a model of confounds without them, and confounds that it does not know."""
+        expected = self._spec.n_confounds
+        got = 0 if confounds is None else 1 if len(np.shape(confounds)) == 1 else int(np.shape(confounds)[-1])
+        if got != expected:
+            raise ValueError(
+                f"Expected {expected or 'no'} confounds of each sample, as in fit, got {got or 'none'}: pass "
+                f"{'confounds=' if expected else 'samples alone'}."
+            )
+
+    # --- what scikit-learn asks ----------------------------------------------------------------------------------------
+
+    def _for_splitter(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Gather what the splitter asks for under other names, with metadata routing."""
+        raise_for_params(params, self, "fit")
+        routed = dict(process_routing(self, "fit", **params).splitter.split)
+        return {name: to_numpy(value) if is_non_numpy(value) else value for name, value in routed.items()}
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Tell scikit-learn who takes what: ``fit`` the weights of samples if asked to, the splitter its groups.
+
+        A splitter such as ``GroupKFold`` gets ``groups`` without further request, as in scikit-learn's own estimators with
+        cross-validation; ``set_fit_request(groups=True)`` is for splitters that do not say what they need.
+        """
+        router = MetadataRouter(owner=self).add_self_request(self)
+        requests = router._self_request.fit.requests
+        if requests["groups"] is None:
+            requests["groups"] = False  # nobody was asked: the splitter decides
+        if hasattr(self.cv, "split"):
+            router.add(splitter=self.cv, method_mapping=MethodMapping().add(caller="fit", callee="split"))
+        return router
+
+
+@dataclass(frozen=True, eq=False)
+class ScoresByViews:
+    """What becomes of a block of samples: ``after(sum of X_v coef_v' + intercept)``. All that a worker must be sent."""
+
+    name: str  # of the estimator, for errors
+    spec: Spec
+    views: ShownByViews
+    coefs: tuple[Array, ...]  # (K, p_v) of each view
+    intercept: Any  # (K,), or a number
+    confound_coef: Array | None  # (K, q)
+    class_map: Array | None  # (K + 1, K)
+    after: Callable[[Array], Array]  # of scores (n, K)
+
+    def __call__(self, X: Any, confounds: Array | None = None) -> Array:
+        """Score samples in memory."""
+        rows = read_rows(
+            X, name=self.name, known_shape=self.spec.sample_shape, known_names=self.spec.feature_names, any_library=True
+        ).rows
+        wide = widest(rows)["dtype"]
+        with np.errstate(over="ignore", invalid="ignore"):  # judged below
+            scores: Any = self.intercept
+            for part, coef in zip(self.views.parts(rows), self.coefs, strict=True):
+                part = part if is_sparse(part) else as_dtype(part, wide)  # noqa: PLW2901
+                scores = part @ as_dtype(coef, wide).T + scores
+            if confounds is not None:
+                scores = scores + move_to(confounds, scores, wide) @ as_dtype(self.confound_coef, wide).T
+            if self.class_map is not None:
+                between = as_dtype(self.class_map, wide)
+                scores = scores @ between[:-1, :] + between[-1, :]
+        xp = array_namespace(scores)
+        if rows.dtype == xp.float32:
+            scores = as_dtype(scores, rows.dtype)
+        check_finite(scores, "scores", overflows=True)
+        return self.after(scores)
+
+
+class TensorRegressor(MultiOutputMixin, RegressorMixin, TensorSearch):
+    """Predict numbers by the best linear model of anything that can be seen in a tensor.
+
+    Many views of the samples are tried: as they are, whitened, covariances of channels over time, convolutions, similarities to
+    training samples. Views that improve held-out predictions enter one convex problem, each with its own norm, whose strength
+    and kind, ridge regression or the trace norm, are chosen by cross-validation. The answer is certified by a duality gap.
+
+    Parameters
+    ----------
+    views : "auto", transformer, or list of transformers or of (name, transformer) pairs, default="auto"
+        What is tried. "auto" is all that suits the samples; None and "passthrough" are the samples as they are. Transformers of
+        this package see tensors, all others flat samples; those that learn from targets are fitted inside each fold. Names are
+        those of pairs, else of ``sklearn.pipeline.make_union``.
+    time_axis : int, name of a mode, "auto" or None, default="auto"
+        The mode of a sample that is time, for the views of "auto"; "auto" takes the mode that is called time, or one that is
+        long enough and has few enough channels. None: there is none.
+    loss, penalty, fit_intercept, tensor_shape, tol, max_iter, keep_moments, verbose
+        As in ``TraceNormRegressor``. Other losses than the squared one see the samples as they are, unless one view is named.
+    alphas : int or array, default=12
+        Number of alphas of the trace norm, from ``alpha_max``, where all weights are zero, down to ``eps`` times it; or the
+        alphas.
+    eps : float, default=1e-3
+    cv : int, splitter or iterable, default=5
+        As in scikit-learn; give ``groups`` to ``fit`` for splitters that need them. With a number, searches of thousands of
+        samples with thousands of entries use some samples, drawn at random; the last fit uses all.
+    scoring : str or callable, default=None
+        The selection criterion. None is the variance that held-out predictions explain, up to an offset.
+    one_standard_error : bool, default=False
+        Choose the largest strength whose score is within one standard error of the best: a simpler model of about the same
+        score. If several views were tried and the held-out R² is below half of its standard error, this is always done.
+    max_time : float, default=None
+        Seconds after which the search ends with the best model so far, fitted to all samples and certified. The first
+        Ctrl-C does the same, with a warning; a second one stops at once.
+    n_jobs : int, default=None
+        Number of views and folds to try at the same time, in threads. None: as many as BLAS is allowed.
+    random_state : int, RandomState or None, default=0
+        What shuffles folds and draws samples. The order of the rows decides nothing.
+
+    Attributes
+    ----------
+    views_ : dict
+        The fitted transformer of each view of the model, by name; None is the sample as it is.
+    view_shares_ : dict of floats
+        The share of each view that was tried in the best non-negative combination of their held-out scores, the largest first.
+    coef_by_view_, patterns_by_view_ : dicts of arrays
+        Weights and patterns of each view, for samples transformed by ``views_[name]``. A prediction is the intercept plus the
+        sum over views of weights times transformed samples.
+    filters_by_view_ : dict of SpatialFilters
+        The weights of each second order view as spatial filters with their patterns.
+    coef_, patterns_ : arrays
+        The same in the modes of the samples where all views are linear in them; else of all views, flat.
+    intercept_ : float, or array of shape (K,)
+    confound_coef_ : array
+        If ``fit`` had confounds, their weights in a prediction.
+    alpha_, ridge_, loss_
+        What was chosen: strengths of the trace norm and of the squared norm, for views each divided by the root of its total
+        variance where there are several; and the name of the loss.
+    best_score_, best_score_se_ : float
+        The mean held-out score, R² unless ``scoring`` says otherwise, corrected for the choice among all models that were tried,
+        and its standard error.
+    raw_score_ : float
+        The same without correction, as in ``cv_results_``.
+    alphas_, ridges_ : arrays of shape (n_strengths,)
+        The path that was chosen.
+    score_path_, score_path_se_ : arrays of shape (n_strengths, n_folds) and (n_strengths,)
+        Held-out scores along it, and standard errors of their means, corrected for training sets that overlap.
+    cv_results_ : dict
+        All paths in scikit-learn's form, with raw scores: ``pandas.DataFrame(model.cv_results_)``.
+    best_index_, best_params_
+        Which row of ``cv_results_`` was chosen, and its parameters.
+    views_tried_ : dict of columns
+        Every view and path with its held-out score and seconds, whether it was taken, and why not.
+    dual_gap_, objective_, n_iter_, convergence_
+        As in ``TraceNormRegressor``: the proof.
+    sample_shape_, n_features_in_, modes_, n_folds_
+
+    Examples
+    --------
+    >>> from tracelearn import TensorRegressor
+    >>> from tracelearn.datasets import make_low_rank_regression
+    >>> X, y, W = make_low_rank_regression(200, (6, 5, 4), rank=1, random_state=0)
+    >>> model = TensorRegressor().fit(X, y)
+    >>> model.score(X, y) > 0.7, model.dual_gap_ <= 1e-6
+    (True, True)
+    """
+
+    def predict(self, X: Any, confounds: Any = None) -> Array:
+        """Predict the target of each sample, with the confounds of each where ``fit`` had some."""
+        return self._applied(_Predictions(self._loss(), self._is_single()), "predict", X, confounds)
+
+    def _is_single(self) -> bool:
+        check_is_fitted(self, "views_")
+        return self._spec.is_single
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> float:
+        """Return the share of the variance of y that is explained, R², averaged over targets."""
+        X, y, _ = unnamed(X, y, getattr(self, "modes_", None))
+        predictions = self.predict(X, confounds)
+        return r_squared(read_targets(y, predictions), predictions, read_weights(sample_weight, predictions))
+
+
+class TensorClassifier(ClassifierMixin, TensorSearch):
+    """Predict classes by the best linear model of anything that can be seen in a tensor.
+
+    Views are tried, and strengths chosen, as by ``TensorRegressor``.
+
+    Parameters
+    ----------
+    views, time_axis, penalty, alphas, eps, cv, one_standard_error, max_time, n_jobs, random_state, fit_intercept, tensor_shape, \
+tol, max_iter, keep_moments, verbose
+        As in ``TensorRegressor``.
+    loss : {"auto", "squared_error", "log_loss", "squared_hinge"} or object, default="auto"
+        "auto" is the squared loss, and also tries logistic regression on the chosen views, and a map between the scores of all
+        classes (``class_map_``). One is chosen if it lowers the held-out log-loss by more than two standard errors over the
+        folds.
+    scoring : str or callable, default=None
+        The selection criterion. None is the variance of the coded classes that held-out scores explain, after an affine
+        calibration.
+    class_weight : dict or "balanced", default=None
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+    views_, view_shares_, coef_by_view_, patterns_by_view_, filters_by_view_, coef_, patterns_, intercept_, alpha_, ridge_, loss_, \
+best_score_, best_score_se_, raw_score_, alphas_, ridges_, score_path_, score_path_se_, cv_results_, best_index_, best_params_, \
+views_tried_, dual_gap_, objective_, n_iter_, convergence_
+        As in ``TensorRegressor``; scores are shares of samples whose class is found.
+    calibration_slope_ : float
+    calibration_offsets_ : array of shape (n_classes,)
+        Probabilities are the softmax of ``slope * scores + offsets``. Both are found on held-out samples, and drawn to the shares
+        of the classes where these are few or say little. They change no predicted class.
+    class_map_ : array of shape (n_classes + 1, n_classes)
+        Only if it was chosen: scores are those of the linear model times ``class_map_[:-1]``, plus ``class_map_[-1]``.
+
+    Examples
+    --------
+    >>> from tracelearn import TensorClassifier
+    >>> from tracelearn.datasets import make_low_rank_regression
+    >>> X, signal, W = make_low_rank_regression(200, (6, 5, 4), rank=1, random_state=0)
+    >>> model = TensorClassifier().fit(X, signal > 0)
+    >>> model.best_score_ > 0.7
+    True
+    """
+
+    _parameter_constraints = {  # noqa: RUF012
+        **TensorSearch._parameter_constraints,
+        "class_weight": TraceNormClassifier._parameter_constraints["class_weight"],
+    }
+
+    def __init__(
+        self,
+        views: Any = "auto",
+        *,
+        time_axis: Any = "auto",
+        loss: Any = "auto",
+        penalty: Any = "overlapped",
+        alphas: Any = 12,
+        eps: float = 1e-3,
+        cv: Any = 5,
+        scoring: Any = None,
+        one_standard_error: bool = False,
+        max_time: float | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+        class_weight: Any = None,
+        fit_intercept: bool = True,
+        tensor_shape: Any = None,
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        keep_moments: bool = False,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            views,
+            time_axis=time_axis,
+            loss=loss,
+            penalty=penalty,
+            alphas=alphas,
+            eps=eps,
+            cv=cv,
+            scoring=scoring,
+            one_standard_error=one_standard_error,
+            max_time=max_time,
+            n_jobs=n_jobs,
+            random_state=random_state,
+            fit_intercept=fit_intercept,
+            tensor_shape=tensor_shape,
+            tol=tol,
+            max_iter=max_iter,
+            keep_moments=keep_moments,
+            verbose=verbose,
+        )
+        self.class_weight = class_weight
+
+    classes_: Array
+
+    def decision_function(self, X: Any, confounds: Any = None) -> Array:
+        """Score every sample: one column for each class, or for two classes one score that is positive for the second."""
+        return self._applied(_column_of_two, "decision_function", X, confounds)
+
+    def predict(self, X: Any, confounds: Any = None) -> Array:
+        """Predict the class of each sample: the one of the largest score."""
+        check_is_fitted(self, "views_")
+        return self._applied(partial(_labels, self.classes_), "predict", X, confounds)
+
+    def predict_proba(self, X: Any, confounds: Any = None) -> Array:
+        """Predict the probability of each class, by scores that are calibrated on held-out samples."""
+        return self._applied(_Probabilities(self._calibration()), "predict_proba", X, confounds)
+
+    def predict_log_proba(self, X: Any, confounds: Any = None) -> Array:
+        """Predict the logarithm of the probability of each class."""
+        return self._applied(partial(_log_probabilities, self._calibration()), "predict_log_proba", X, confounds)
+
+    def _calibration(self) -> Calibration:
+        check_is_fitted(self, "views_")
+        return Calibration(self.calibration_slope_, self.calibration_offsets_)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> float:
+        """Return the share of labels that are right; epochs of MNE bring their own, as in ``fit``."""
+        X, y, _ = unnamed(X, y, getattr(self, "modes_", None))
+        if y is None:
+            raise InputError("Expected a label for each sample, got y=None: score requires y to be passed.")
+        labels = self.predict(X, confounds)
+        if not is_non_numpy(self.classes_):
+            weight = None if sample_weight is None else to_numpy(sample_weight)
+            return float(accuracy_score(to_numpy(y) if is_non_numpy(y) else y, labels, sample_weight=weight))
+        y = array_namespace(labels).reshape(move_to(y, labels), labels.shape)
+        return accuracy(y, labels, read_weights(sample_weight, labels))
+
+
+# Functions of scores (n, K) that can be sent to a worker.
+
+
+@dataclass(frozen=True)
+class _Predictions:
+    """Turns scores into numbers; a single target has no axis."""
+
+    loss: Loss
+    is_single: bool
+
+    def __call__(self, scores: Array) -> Array:
+        predictions = self.loss.inverse_link(scores)
+        return predictions[:, 0] if self.is_single else predictions
+
+
+@dataclass(frozen=True, eq=False)
+class _Probabilities:
+    """Turns scores into probabilities."""
+
+    calibration: Calibration
+
+    def __call__(self, scores: Array) -> Array:
+        logs = _log_probabilities(self.calibration, scores)
+        return array_namespace(logs).exp(logs)
+
+
+def _log_probabilities(calibration: Calibration, scores: Array) -> Array:
+    return calibration.log_probabilities(_column_of_two(scores))
+
+
+def _column_of_two(scores: Array) -> Array:
+    return scores[:, 0] if scores.shape[1] == 1 else scores
+
+
+def _labels(classes: Array, scores: Array) -> Array:
+    return labels_of(_column_of_two(scores), classes)
+
+
+# --- from the choice to the model ----------------------------------------------------------------------------------------
+
+
+def _all_samples(
+    choice: Choice, task: Task, data: SearchData, X: Any, sample_weight: Any
+) -> tuple[ShownByViews, Samples]:
+    """Fit the chosen views to all samples, and show these by them."""
+    names = choice.blend.names
+    candidates = {candidate.name: candidate for candidate in task.candidates}
+    shape = data.spec.sample_shape
+    if data.is_all:
+        views = {name: choice.views.get(name) or fit_view(candidates[name], task.samples) for name in names}
+        blended = blend_views(choice.blend, views, task.samples.weight, task.rules.penalty)
+        shown = ShownByViews(tuple(views[name].transformer for name in names), blended.factors, shape)
+        block = Block(blended.rows, data.codes, task.samples.weight, 0, data.confounds)
+        return shown, Samples.of(block, blended.shape)
+    transformers = []
+    for name in names:
+        transformer = candidates[name].transformer
+        if transformer is not None:
+            transformer = fit_by_blocks(transformer, X, sample_weight)
+        transformers.append(transformer)
+    # Scales of views are those of the samples that chose.
+    drawn = {name: choice.tried.shown.views[name] for name in names}
+    factors = blend_views(choice.blend, drawn, choice.split.targets.weight, task.rules.penalty).factors
+    shown = ShownByViews(tuple(transformers), factors, shape)
+    return shown, data.samples.mapped_rows(shown, choice.split.shape)
+
+
+def fit_by_blocks(transformer: Any, X: Any, sample_weight: Any) -> Any:
+    """Fit a transformer of this package to samples that are read block by block."""
+    return clone(transformer).fit(X, sample_weight=sample_weight)
+
+
+def _coded_for_softmax(samples: Samples) -> Samples:
+    """Code several classes as zeros and ones, from -1 and 1."""
+    blocks = [replace(block, Y=0.5 * (block.Y + 1.0)) for block in samples.blocks]
+    return replace(samples, blocks=blocks)
+
+
+def _by_view(whole: Array, choice: Choice, shown: ShownByViews, spec: Spec, power: float) -> dict[str, Array]:
+    """Take weights or patterns (K, ...) of all views apart, in the units of each view."""
+    xp = array_namespace(whole)
+    flat = xp.reshape(whole, (whole.shape[0], -1))
+    targets = () if spec.is_single else (whole.shape[0],)
+    parts, first = {}, 0
+    for name, factor in zip(choice.blend.names, shown.factors, strict=True):
+        shape = choice.tried.shown.views[name].shape
+        size = math.prod(shape)
+        parts[name] = xp.reshape(factor**power * flat[:, first : first + size], (*targets, *shape))
+        first += size
+    return parts
+
+
+def _corrected_score(choice: Choice, task: Task) -> tuple[float, float]:
+    """Correct the held-out score of what was chosen for the choice, with a standard error."""
+    path, point = choice.path, choice.point
+    score, error = float(path.means[point]), float(path.errors[point])
+    split = choice.split
+    if task.targets.scorer is not None or split.folds.n_samples != task.folds.n_samples:
+        return score, error
+    outcomes = [tried.path.outcomes for tried in choice.all_tried]
+    outcomes += [trial.path.outcomes for trial in choice.screening.trials if trial.path.outcomes.shape[1] == split.folds.n_samples]
+    bias, spread = optimism(outcomes, to_numpy(task.targets.weight), task.groups, 0)
+    return score - bias, math.hypot(max(error, spread), bias / 2.0)
+
+
+def _warn_of_choice(model: Any, choice: Choice, fitted: Fitted, task: Task) -> None:
+    """Warn where scores say little, where the model is worse than none, or where what selects still rises to an end."""
+    name, path, point, targets = type(model).__name__, choice.path, choice.point, task.targets
+    lost = np.flatnonzero(np.any(np.isnan(path.scores), axis=0)).tolist()
+    if lost and len(lost) == path.scores.shape[1]:
+        raise ValueError(f"Expected a score that is a number on some fold, got NaN on all, with {model.scoring!r}.")
+    if lost:
+        warn(
+            f"Expected a score on every fold, got NaN on folds {lost}, which are left out: they may lack a class, so stratify "
+            "the folds or use fewer.",
+            UndefinedMetricWarning,
+        )
+    if not targets.are_classes and targets.scorer is None and not np.any(path.scores):
+        warn(
+            "Expected folds whose targets vary, got an R² of zero on all: best_score_ and score_path_ say nothing, as with one "
+            "sample in each fold, though alpha was chosen by all held-out predictions together, so use larger folds.",
+            UndefinedMetricWarning,
+        )
+    if not bool(array_namespace(fitted.coef).any(fitted.coef != 0)):
+        warn(
+            "Expected some weights that are not zero, got none: on held-out folds no alpha that was tried predicts better "
+            "than no weights at all, so the samples may say nothing about the targets, or be too few.",
+            ZeroWeightsWarning,
+        )
+        return
+    if targets.scorer is None:
+        _warn_of_score(name, choice, task)
+    end = path.end if point == path.best and path.kind != "logistic" else ""
+    strength, values = ("ridge", path.ridges) if path.kind != "trace norm" else ("alpha", path.alphas)
+    if end and values[point] > 0:
+        todo = "larger ones" if end == "largest" else "smaller ones" + (", by eps or alphas" if strength == "alpha" else "")
+        warn(
+            f"Expected the best {strength} among others, got the {end} that was tried, {values[point]:.3g}, and the score still "
+            f"rises towards it: try {todo}."
+        )
+
+
+def _warn_of_score(name: str, choice: Choice, task: Task) -> None:
+    """Warn where held-out scores are no better than those of no model at all."""
+    path, point, targets = choice.path, choice.point, task.targets
+    if not targets.are_classes:
+        if path.means[point] <= 0.0:
+            warn(
+                f"Expected a held-out R² above zero, got {path.means[point]:.2g}: {name} predicts new samples no better than the "
+                "mean of the targets does, so do not rely on it."
+            )
+        return
+    split = choice.split
+    codes = to_numpy(split.targets.codes)
+    labels = (codes[:, 0] > 0).astype(int) if codes.shape[1] == 1 else np.argmax(codes, axis=1)
+    tests = np.concatenate([test for _, test in split.folds.splits])
+    scores = np.concatenate([to_numpy(part) for part in path.held_out])
+    if choice.class_map is not None:
+        between = to_numpy(choice.class_map)
+        scores = scores @ between[:-1] + between[-1]
+    predicted = (scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else np.argmax(scores, axis=1)
+    weight = to_numpy(split.targets.weight)[tests]
+    never = np.setdiff1d(labels[tests], predicted).tolist()
+    share = float(np.sum(weight * (predicted == labels[tests])) / np.sum(weight))
+    prior = float(np.max(np.bincount(labels[tests], weights=weight)) / np.sum(weight))
+    if never:
+        listed = ", ".join(repr(task.classes[k]) if task.classes is not None else str(k) for k in never[:5])
+        warn(
+            f"Expected every class to be predicted for some held-out sample, got none of {listed}: rank samples by predict_proba, "
+            "or weigh classes alike by class_weight='balanced'."
+        )
+    elif share <= prior:
+        warn(
+            f"Expected a held-out accuracy above the share of the largest class, {prior:.2f}, got {share:.2f}: {name} finds the "
+            "classes of new samples no better than by that guess."
+        )

@@ -1,0 +1,97 @@
+"""What a search tried, as tables: in scikit-learn's form, and in words, one row for each view and path."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tracelearn.search.choice import Choice, Tried
+from tracelearn.search.screening import LEAST_SHARE
+
+__all__ = ["cv_results", "views_tried"]
+
+_PARAMETERS = ("views", "path", "alpha", "ridge")
+
+
+def cv_results(choice: Choice) -> tuple[dict[str, Any], int]:
+    """Write all paths in scikit-learn's form, a row for each strength; find the row that was chosen.
+
+    Scores are raw: the best of them is best by luck as well.
+    """
+    parameters: list[dict[str, Any]] = []
+    chosen = -1
+    for tried in choice.all_tried:
+        if tried is choice.tried:
+            chosen = len(parameters) + choice.point
+        for alpha, ridge in zip(tried.path.alphas.tolist(), tried.path.ridges.tolist(), strict=True):
+            parameters.append({"views": str(tried.blend), "path": tried.path.kind, "alpha": alpha, "ridge": ridge})
+    scores = np.concatenate([tried.path.scores for tried in choice.all_tried])
+    means = np.concatenate([tried.path.means for tried in choice.all_tried])
+    results: dict[str, Any] = {}
+    masked: Any = np.ma
+    for name in _PARAMETERS:
+        column = masked.MaskedArray(np.empty(len(parameters), dtype=object))
+        for row, values in enumerate(parameters):
+            column[row] = values[name]
+        results[f"param_{name}"] = column
+    results["params"] = parameters
+    for fold in range(scores.shape[1]):
+        results[f"split{fold}_test_score"] = scores[:, fold]
+    results["mean_test_score"] = means
+    results["std_test_score"] = np.nanstd(scores, axis=1)
+    results["rank_test_score"] = 1 + np.sum(means[None, :] > means[:, None], axis=1).astype(np.int32)
+    return results, chosen
+
+
+def views_tried(choice: Choice) -> dict[str, list[Any]]:
+    """List every view that was screened and every path that was walked; ``pandas.DataFrame`` makes a table of it.
+
+    The columns are ``views``, ``path``, ``score`` and ``score_se`` on held-out samples, ``explained`` (what selects: the variance
+    explained after calibration, or minus the log-loss of logistic regression), ``seconds``, ``taken`` and ``reason``.
+    """
+    rows = []
+    for trial in choice.screening.trials:
+        path, name = trial.path, trial.view.name
+        taken = name in choice.blend.names
+        rows.append((name, "screening", path, trial.seconds, taken, _why_of_view(choice, name, taken=taken)))
+    for tried in choice.all_tried:
+        taken = tried is choice.tried
+        rows.append((str(tried.blend), tried.path.kind, tried.path, tried.seconds, taken, _why_of_path(choice, tried)))
+    return {
+        "views": [views for views, *_ in rows],
+        "path": [kind for _, kind, *_ in rows],
+        "score": [float(path.means[path.best]) for _, _, path, *_ in rows],
+        "score_se": [float(path.errors[path.best]) for _, _, path, *_ in rows],
+        "explained": [path.value for _, _, path, *_ in rows],
+        "seconds": [seconds for *_, seconds, _, _ in rows],
+        "taken": [taken for *_, taken, _ in rows],
+        "reason": [reason for *_, reason in rows],
+    }
+
+
+def _why_of_view(choice: Choice, name: str, *, taken: bool) -> str:
+    """Say why a view was taken or not."""
+    share = choice.shares.get(name)
+    if taken:
+        return "" if share is None else f"share {share:.2f} in the best combination"
+    if share is None:
+        return "similarities predict held-out samples no better"
+    if share == 0.0:
+        return "adds nothing to the others"
+    if share <= LEAST_SHARE:
+        return f"share {share:.2f} in the best combination is small"
+    return "another path was better"
+
+
+def _why_of_path(choice: Choice, tried: Tried) -> str:
+    """Say why a path was taken or not."""
+    if tried is choice.tried:
+        return "best on held-out samples"
+    if tried.only_some:
+        return "some alphas promised too little"
+    if tried.path.kind == "logistic":
+        return "held-out log-loss falls by no more than chance"
+    if tried.path.value > choice.path.value and choice.path.kind != "logistic":
+        return "held-out log-loss falls by no more than chance"
+    return "explains less on held-out samples"

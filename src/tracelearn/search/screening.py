@@ -1,0 +1,185 @@
+"""Screening: which views are worth showing, and how strong each is in one problem of several.
+
+Each view is judged by ridge regression, alone and by what it adds to the others: held-out scores of all views are combined with
+weights that are not negative.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from joblib import Parallel, delayed
+from scipy.optimize import nnls
+
+from tracelearn.arrays.array_api import Array, is_sparse, to_numpy
+from tracelearn.search.events import Event, Report
+from tracelearn.search.paths import Path, ridge_path
+from tracelearn.search.splits import Targets
+from tracelearn.search.task import Task
+from tracelearn.search.views import MOST_WORK, Blend, Candidate, FittedView, blend_views, fit_view, work
+
+__all__ = ["Screening", "Trial", "screen", "shares_of"]
+
+# So many samples, drawn at random, tell which views are worth showing.
+SCREENED = 400
+
+# Views of a sample whose share in the best combination of all is below this are left out, and so are all but the best few; first
+# of all those without which the others together leave at most so much more unexplained, as a share of it.
+LEAST_SHARE, MOST_VIEWS, LEAST_GAIN = 0.1, 4, 0.002
+
+# Views with similarities are tried where they leave so much less unexplained, as a share of it.
+SIMILAR_GAIN = 0.02
+
+# Where ridge regression on a view that keeps the modes leaves so many times more unexplained than on the best, it gets no path
+# of its own: on no set did a low rank explain more than two fifths of what ridge regression had left.
+_HOPELESS = 1.75
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """One view that was screened: its path of ridge regression, and the seconds it took."""
+
+    view: FittedView
+    path: Path
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Screening:
+    """What came of all views: those to go on with, in one problem, and the shares of all."""
+
+    blend: Blend
+    shares: dict[str, float] = field(default_factory=dict)  # the largest first; empty where nothing was screened
+    similar: Blend | None = None  # the same with views of similarities, where these leave less unexplained
+    similar_shares: dict[str, float] = field(default_factory=dict)
+    first_order: str = ""  # the best view that keeps the modes of a sample, where it is not far behind another
+    trials: tuple[Trial, ...] = ()
+    views: dict[str, FittedView] = field(default_factory=dict)  # those that were fitted to all samples
+
+
+def screen(task: Task, report: Report) -> Screening:
+    """Judge all candidates, and choose which to show in one problem."""
+    names = [candidate.name for candidate in task.candidates]
+    can_choose = task.targets.loss.has_moments and not is_sparse(task.samples.rows)
+    if len(names) == 1 or not can_choose:
+        return Screening(Blend(tuple(names[:1])))
+    drawn, index = task.drawn(SCREENED)
+    # Where all samples are few enough that most views will be asked for again, views learn from all of them, once.
+    learns_from_all = task.n_samples <= 2 * SCREENED
+    trials: list[Trial] = []
+    with Parallel(n_jobs=task.rules.n_threads, prefer="threads") as parallel:
+        for start in range(0, len(names), task.rules.n_threads):
+            some = task.candidates[start : start + task.rules.n_threads]
+            calls = (delayed(_try)(one, task if learns_from_all else drawn, drawn, index) for one in some)
+            trials += parallel(calls)
+            best = max(trials, key=lambda trial: trial.path.value)
+            message = f"{', '.join(one.name for one in some)} screened; best so far {best.view.name}"
+            if report(Event("views", len(trials) / len(names), message)):
+                break
+    views = {trial.view.name: trial.view for trial in trials} if learns_from_all else {}
+    return replace(_chosen(task, drawn, trials), trials=tuple(trials), views=views)
+
+
+def _try(candidate: Candidate, fitted_to: Task, drawn: Task, index: Array) -> Trial:
+    """Fit a view, and try ridge regression on the samples that were drawn."""
+    began = time.perf_counter()
+    view = fit_view(candidate, fitted_to.samples, fitted_to.folds)
+    seen = view
+    if fitted_to is not drawn:
+        if view.rows_of_fold is None:
+            seen = view.take(index)
+        else:  # folds of some samples are not those of all
+            seen = fit_view(candidate, drawn.samples, drawn.folds)
+    blended = blend_views(Blend((candidate.name,)), {candidate.name: seen}, drawn.samples.weight, "overlapped")
+    path = ridge_path(drawn.split(blended))
+    return Trial(view, path, time.perf_counter() - began)
+
+
+def _chosen(task: Task, drawn: Task, trials: Sequence[Trial]) -> Screening:
+    """Choose the views of the largest shares, without similarities, and with them where that leaves less unexplained."""
+    values = {trial.view.name: trial.path.value for trial in trials}
+    compares = {candidate.name for candidate in task.candidates if candidate.compares_samples}
+    tests = [test for _, test in drawn.folds.splits]
+    plain = [trial for trial in trials if trial.view.name not in compares] or list(trials)
+    sizes = {trial.view.name: trial.view.rows.shape[1] for trial in trials}
+    shares, rest = shares_of([trial.path.held_out for trial in plain], tests, drawn.targets)
+    by_name = dict(zip([trial.view.name for trial in plain], shares, strict=True))
+    similar, similar_shares = None, dict[str, float]()
+    if len(plain) < len(trials):
+        with_similar, least = shares_of([trial.path.held_out for trial in trials], tests, drawn.targets)
+        if least < (1.0 - SIMILAR_GAIN) * rest:
+            similar, similar_shares = _blended(task, sizes, dict(zip(values, with_similar, strict=True)))
+    blend, by_name = _blended(task, sizes, by_name)
+    views = {trial.view.name: trial.view for trial in trials}
+    first_order = _first_order(views, values, explains=task.targets.scorer is None)
+    return Screening(blend, by_name, similar, similar_shares, first_order)
+
+
+def _blended(task: Task, sizes: Mapping[str, int], shares: Mapping[str, float]) -> tuple[Blend, dict[str, float]]:
+    """Blend the views of the largest shares, as strong as these; sort all views by their shares."""
+    ordered = dict(sorted(shares.items(), key=lambda pair: pair[1], reverse=True))
+    (best, largest), *others = ordered.items()
+    chosen, entries = {best: 1.0}, sizes[best]
+    for name, share in others[: MOST_VIEWS - 1]:
+        more = entries + sizes[name]
+        if share > LEAST_SHARE and work(task.n_samples, more, more, len(task.folds)) <= MOST_WORK:
+            chosen[name] = float(f"{share / largest:.3g}")
+            entries = more
+    return Blend(tuple(chosen), tuple(chosen.values())), ordered
+
+
+def _first_order(views: Mapping[str, FittedView], values: Mapping[str, float], *, explains: bool) -> str:
+    """Name the best view that keeps the modes of a sample; none where it is far behind another."""
+    names = [name for name, view in views.items() if view.keeps_modes]
+    if not names:
+        return ""
+    best = max(names, key=lambda name: values[name])
+    # A score of the user's is no share of the variance that is explained.
+    is_far = explains and 1.0 - values[best] > _HOPELESS * (1.0 - max(values.values()))
+    return "" if is_far else best
+
+
+def shares_of(
+    held_out: Sequence[Sequence[Array]], tests: Sequence[Array], targets: Targets
+) -> tuple[list[float], float]:
+    """Combine held-out scores of several views with weights that are not negative; return their shares, and what is left.
+
+    Views are dropped, one after the other, while the rest leaves hardly more unexplained than all of them do.
+
+    Parameters
+    ----------
+    held_out : for each view the scores (m, K) of what each fold holds out
+    tests : for each fold the samples that it holds out
+    targets : of the same samples; their weights count
+    """
+    index = np.concatenate(list(tests))
+    weight = to_numpy(targets.weight)[index]
+    columns = [np.concatenate([to_numpy(part) for part in view]) for view in held_out]
+    codes = to_numpy(targets.codes)[index]
+    codes = codes - np.average(codes, axis=0, weights=weight)  # first: offsets may be large
+    table = np.stack([*columns, codes])  # (views + 1, samples, K)
+    centred = table - np.average(table, axis=1, weights=weight)[:, None, :]
+    centred = (np.sqrt(weight / np.sum(weight))[:, None] * centred).reshape(len(table), -1).T
+    size = np.sqrt(np.sum(centred**2, axis=0))
+    # A triangle has the sums of squares of all samples.
+    triangle = np.linalg.qr(centred / np.where(size > 0, size, 1.0), mode="r")
+    columns, target = triangle[:, :-1], triangle[:, -1]
+    views = np.arange(len(held_out))
+    weights, rest = nnls(columns, target)
+    while len(views) > 1:
+        least = math.inf
+        for view in views[::-1]:  # of equal ones the first stays, which is simpler
+            others = views[views != view]
+            trial, rest_of_others = nnls(columns[:, others], target)
+            if rest_of_others < least:
+                least, fewer, weights_of_fewer = rest_of_others, others, trial
+        if least**2 > (1.0 + LEAST_GAIN) * rest**2:
+            break
+        views, weights = fewer, weights_of_fewer
+    shares = np.zeros(len(held_out))
+    shares[views] = weights / weights.sum() if weights.sum() > 0 else 1.0 / len(views)
+    return shares.tolist(), rest**2

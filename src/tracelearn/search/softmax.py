@@ -1,0 +1,218 @@
+"""Held-out scores of classes as log-odds: their size, what they say about each other, and softmax regression.
+
+Classes come before samples in what follows: sums over a few classes are then sums of long rows, which take less time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from array_api_compat import device
+
+from tracelearn.arrays.array_api import Array, array_namespace, move_to, to_numpy
+from tracelearn.arrays.linalg import conjugate_gradients
+from tracelearn.losses import softmax
+from tracelearn.search.splits import SplitSamples
+
+__all__ = ["ClassScores", "class_map", "factors", "log_losses", "softmax_regression", "stacked_scores"]
+
+# How strongly a map between classes is drawn to the identity; it is learned from few numbers, as many as held-out samples.
+_PULL = 1e-2
+
+# Held-out samples that a factor and a map are learned from: more make no difference to K^2 numbers.
+_MOST_HELD = 4000
+
+# Steps of Newton's method at most, and the share of the log-loss that a step lowers it by when that is enough.
+_STEPS, _ENOUGH = 50, 1e-6
+_NOTHING = 1e-12  # of a log-loss: where there is but one class, every step lowers what is left by as much
+
+
+@dataclass(frozen=True, eq=False)
+class ClassScores:
+    """Held-out scores of all classes, of up to some thousand samples."""
+
+    scores: Array  # (n, K), of two classes a column each
+    members: Array  # (n, K), one for the true class
+    shares: Array  # (F, n), zero where another fold holds a sample out; a fold's sum to its weight, all of them to one
+
+
+def stacked_scores(held_out: Sequence[Array], split: SplitSamples) -> ClassScores:
+    """Gather the scores (m, K) of what each fold holds out, of many every second or third."""
+    targets, xp = split.targets, array_namespace(held_out[0])
+    every = -(-sum(len(test) for _, test in split.folds.splits) // _MOST_HELD)
+    scores, index, folds = [], [], []
+    for fold, (_, test) in enumerate(split.folds.splits):
+        rows = np.arange(0, len(test), every)
+        scores.append(xp.take(held_out[fold], move_to(rows, held_out[fold]), axis=0))
+        index.append(test[rows])
+        folds.append(np.full(len(rows), fold))
+    place = move_to(np.concatenate(index), targets.codes)
+    z, codes = xp.concat(scores), xp.take(targets.codes, place, axis=0)
+    if z.shape[1] == 1:
+        z, codes = xp.concat([-0.5 * z, 0.5 * z], axis=1), xp.concat([-codes, codes], axis=1)
+    holds = np.concatenate(folds) == np.arange(len(split.folds))[:, None]
+    shares = xp.take(targets.weight, place, axis=0) * move_to(holds, z, z.dtype)
+    shares = shares * (move_to(split.fold_weights, z, z.dtype) / xp.sum(shares, axis=1))[:, None]
+    return ClassScores(z, xp.astype(codes > 0, z.dtype), shares)
+
+
+def factors(held: ClassScores, shares: Array | None = None) -> Array:
+    """Find the factor of held-out scores whose softmax predicts the classes best, for each row of shares (B, n), or for all.
+
+    It changes no predicted class. By Newton's method for its logarithm; as much as a thousandth of its square speaks for a
+    factor of one, so that it does not run away where all classes are found.
+    """
+    xp = array_namespace(held.scores)
+    shares = xp.sum(held.shares, axis=0, keepdims=True) if shares is None else shares
+    z, true = xp.matrix_transpose(held.scores)[None, ...], xp.sum(held.members * held.scores, axis=1)
+    log = xp.zeros_like(shares[:, 0])
+    for _ in range(_STEPS):
+        size = xp.exp(log)
+        P = softmax(size[:, None, None] * z)[1]
+        mean = xp.sum(P * z, axis=1)
+        slope = size * xp.sum(shares * (mean - true), axis=1)
+        spread = size**2 * xp.sum(shares * (xp.sum(P * z**2, axis=1) - mean**2), axis=1)
+        # The second derivative but for the sign of the slope: a step goes down where that derivative is negative, too.
+        step = xp.clip(-(slope + 2e-3 * log) / (spread + xp.abs(slope) + 2e-3), min=-1.0, max=1.0)
+        log = log + step
+        if bool(xp.all(xp.abs(step) < 1e-6)):
+            break
+    return xp.exp(log)
+
+
+def log_losses(held: ClassScores, size: float | None = None) -> Array:
+    """Find the mean log-loss of each fold, of scores times a size: by default the best factor."""
+    xp, size = array_namespace(held.scores), float(factors(held)[0]) if size is None else size
+    z = size * held.scores
+    losses = softmax(z)[0][:, 0] - xp.sum(held.members * z, axis=1)
+    return to_numpy(held.shares @ losses / xp.sum(held.shares, axis=1))
+
+
+def class_map(held: ClassScores) -> tuple[Array, Array]:
+    """Learn from held-out scores how those of all classes say which one it is: (K + 1, K), offsets in the last row.
+
+    Scores of squares, one class against the rest, hide a class that lies between others; a map between all of them finds it
+    again. It is drawn to one factor for all classes, which changes no predicted class. Also returns the log-loss of each
+    fold, through a map learned from the other folds.
+    """
+    xp, (F, _) = array_namespace(held.scores), held.shares.shape
+    whole = xp.sum(held.shares, axis=0, keepdims=True)
+    shares = xp.concat([whole - held.shares, whole])
+    total = xp.sum(shares, axis=1, keepdims=True)  # zero where there is one fold
+    shares = shares / xp.where(total > 0, total, xp.ones_like(total))
+    size, eye = factors(held, shares), xp.eye(held.scores.shape[1], dtype=shares.dtype, device=device(shares))
+    centre = size[:, None, None] * eye
+    (maps,) = softmax_regression(held.scores, held.members, shares, [_PULL / size**2], centre=centre)
+    losses = np.empty(F)
+    for fold in range(F):
+        mapped = held.scores @ maps[fold, :-1, :] + maps[fold, -1, :]
+        losses[fold] = log_losses(replace(held, scores=mapped), 1.0)[fold]
+    return maps[-1, ...], losses
+
+
+# --- softmax regression --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Softmax:
+    """The mean log-loss of B problems: a function of the weights D (B, K, r) of rows (n, r), which add to given scores."""
+
+    rows: Array
+    offsets: Array  # (B, K, n)
+    members: Array  # (K, n)
+    shares: Array  # (B, 1, n)
+    pull: Array  # twice the ridge of each column of the weights, (B, 1, r)
+
+    def evaluate(self, D: Array) -> tuple[Array, Array, Array, Array, Array]:
+        """Return the objectives (B,) and the probabilities (B, K, n), and what Newton's method needs.
+
+        That is what pulls at D, as rows (B, K r), the diagonal of the curvature, and what samples weigh in it, (B, K, n).
+        """
+        xp, flat = array_namespace(D), (D.shape[0], -1)
+        z = self.offsets + D @ xp.matrix_transpose(self.rows)
+        logs, P = softmax(z)
+        loss = xp.sum(self.shares[:, 0, :] * (logs[:, 0, :] - xp.sum(self.members * z, axis=1)), axis=1)
+        value, weights = loss + 0.5 * xp.sum(self.pull * D**2, axis=(1, 2)), P * self.shares
+        gradient = ((P - self.members) * self.shares) @ self.rows + self.pull * D
+        # The rows are along their principal axes, where the curvature of a class is nearly diagonal.
+        diagonal = (weights * (1.0 - P)) @ self.rows**2 + self.pull
+        diagonal = xp.where(diagonal > 0, diagonal, xp.ones_like(diagonal))
+        return value, P, xp.reshape(-gradient, flat), xp.reshape(diagonal, flat), weights
+
+    def curved(self, P: Array, weights: Array, V: Array) -> Array:
+        """Multiply rows (B, K r) by the curvature."""
+        xp = array_namespace(V)
+        V = xp.reshape(V, (V.shape[0], -1, self.rows.shape[1]))
+        z = V @ xp.matrix_transpose(self.rows)
+        product = (weights * (z - xp.sum(P * z, axis=1, keepdims=True))) @ self.rows + self.pull * V
+        return xp.reshape(product, (V.shape[0], -1))
+
+
+def softmax_regression(
+    X: Array, Y: Array, shares: Array, ridges: Sequence[Any], *, centre: Any = 0.0, fit_intercept: bool = True
+) -> list[Array]:
+    """Minimise the mean log-loss plus ``ridge |A - centre|^2``, for several weightings of the samples at once.
+
+    scikit-learn's LogisticRegression has neither a centre nor several weightings, one for each fold, at once.
+
+    Parameters
+    ----------
+    X : array of shape (n, r)
+    Y : array of shape (n, K), of zeros and ones
+    shares : array of shape (B, n) whose rows sum to one
+    ridges : strengths of the squared norm, numbers or arrays (B,); each starts from the answer of the one before
+    centre : array of shape (B, r, K), or a number
+    fit_intercept : whether intercepts are learned; else they are zero
+
+    Returns
+    -------
+    list of arrays of shape (B, r + 1, K)
+        For each ridge weights A, and intercepts in the last row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.search.softmax import softmax_regression
+    >>> X, Y = np.array([[-1.0], [1.0]]), np.eye(2)
+    >>> ((both,),) = softmax_regression(X, Y, np.array([[0.5, 0.5]]), [0.01])
+    >>> bool(both[0, 0] < 0 < both[0, 1]), bool(abs(both[1, 0]) < 1e-6)
+    (True, True)
+    """
+    xp, B, K = array_namespace(X), shares.shape[0], Y.shape[1]
+    share = xp.mean(shares, axis=0)
+    middle = share @ X if fit_intercept else xp.zeros_like(X[0, :])
+    X = X - middle
+    values, axes = xp.linalg.eigh(X.T @ (X * share[:, None]))
+    large = values > 10.0 * X.shape[1] * float(xp.finfo(X.dtype).eps) * values[-1]
+    size = int(xp.sum(xp.astype(large, xp.int64)))  # eigenvalues ascend
+    axes = axes[:, X.shape[1] - size :]
+    rows = X @ axes
+    rows = xp.concat([rows, xp.ones_like(X[:, :1])], axis=1) if fit_intercept else rows
+    inside = xp.astype(xp.arange(rows.shape[1], device=device(X)) < size, X.dtype)
+    kind = {"dtype": X.dtype, "device": device(X)}
+    centre, D = centre + xp.zeros((B, X.shape[1], K), **kind), xp.zeros((B, K, rows.shape[1]), **kind)
+    offsets, none, solutions = xp.matrix_transpose(X @ centre), xp.zeros((B,), **kind), []
+    for ridge in ridges:
+        pull = xp.reshape(2.0 * ridge + none, (B, 1, 1)) * inside
+        fit = _Softmax(rows, offsets, xp.matrix_transpose(Y), shares[:, None, :], pull)
+        value, P, force, diagonal, weights = fit.evaluate(D)
+        for _ in range(_STEPS):  # of Newton's method; a step is halved until the objective falls
+            turn = conjugate_gradients(partial(fit.curved, P, weights), force, none, diagonal, tol=0.25)
+            step, fall = xp.reshape(turn, D.shape), 0.5 * xp.sum(force * turn, axis=1)
+            for _ in range(_STEPS):
+                after, P, force, diagonal, weights = fit.evaluate(D + step)
+                rises = after > value + 1e-14
+                if not bool(xp.any(rises)):
+                    break
+                step = xp.where(rises[:, None, None], 0.5 * step, step)
+            D, value = D + step, after
+            if bool(xp.all(fall <= _ENOUGH * value + _NOTHING)):
+                break
+        A = centre + axes @ xp.matrix_transpose(D[:, :, :size])
+        offset = xp.sum(D[:, :, size:], axis=2) - middle @ A
+        solutions.append(xp.concat([A, offset[:, None, :]], axis=1))
+    return solutions

@@ -1,0 +1,411 @@
+"""Samples of one view, split into folds: the problems of the training parts, and models judged by what folds hold out.
+
+Conventions
+-----------
+A model of F folds is a pair of weights (F, K, r) and intercepts (F, K) for the rows (n, r) of a split. Models along a path
+have one more first axis.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_sparse, move_to, to_numpy, widest
+from tracelearn.confounds import Regression
+from tracelearn.losses import Loss
+from tracelearn.moments import Moments
+from tracelearn.problems.batch import choose_form, datafit
+from tracelearn.problems.datafits import Squares
+from tracelearn.samples.samples import Block, Samples
+from tracelearn.search.folds import Folds
+
+__all__ = ["Coordinates", "Judgement", "Models", "SplitSamples", "Targets", "predicted_class", "split_samples"]
+
+# Components of less than this share of the largest variance are left out: they are rounding, and no ridge is as small.
+_LEAST_VARIANCE = 1e-12
+_LEAST_OF_SPAN = 1e-10  # of samples fewer than features, whose products are decomposed
+
+# Scores that are judged together: more would leave the cache.
+_SCORES_TOGETHER = 2_000_000
+
+Score = Callable[[Array, Array], Array]  # of an index (m,) and scores (m, M, K) of M models: what each is worth, (M,)
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """What is learned about samples, whatever view shows them."""
+
+    codes: Array  # (n, K): numbers, or classes as the loss codes them
+    weight: Array  # (n,), not negative
+    loss: Loss
+    are_classes: bool
+    fit_intercept: bool = True
+    confounds: Array | None = None  # (n, q)
+    scorer: Score | None = None  # the user's; None: accuracy for classes, R² for numbers
+
+    def take(self, index: Array, weight: Array) -> Targets:
+        """Keep the samples of an index, with other weights."""
+        place = move_to(index, self.codes)
+        xp = array_namespace(self.codes)
+        scorer = self.scorer
+        if scorer is not None:
+            scorer = _ScorerOfSome(scorer, index)
+        confounds = None if self.confounds is None else xp.take(self.confounds, place, axis=0)
+        codes = xp.take(self.codes, place, axis=0)
+        return replace(self, codes=codes, weight=weight, confounds=confounds, scorer=scorer)
+
+
+class _ScorerOfSome(NamedTuple):
+    """A scorer of all samples, asked about some of them."""
+
+    scorer: Score
+    index: Array
+
+    def __call__(self, index: Array, scores: Array) -> Array:
+        return self.scorer(self.index[index], scores)
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinates:
+    """Samples (n, p) along their principal axes: ``(X - origin) / unit`` is ``rows @ axes.T``, of total variance one."""
+
+    rows: Array  # (n, r)
+    origin: Array  # (p,)
+    unit: float
+    samples: Array  # (n, p)
+    directions: Array  # eigenvectors of the products of features (p, r), or of samples (n, r)
+
+    @classmethod
+    def of(cls, X: Array, weight: Array, *, centre: bool) -> Coordinates:
+        """Decompose the smaller of the two matrices of products."""
+        xp = array_namespace(X)
+        first = X[0, :]
+        share = weight / xp.sum(weight)
+        # About the first sample, so that what all have in common is found exactly.
+        origin = first + share @ (X - first) if centre else xp.zeros_like(first)
+        rows = X - origin
+        unit = float(xp.sqrt(share @ xp.sum(rows**2, axis=1))) or 1.0
+        rows = rows / unit
+        n, p = rows.shape
+        if n < p:
+            values, vectors = xp.linalg.eigh(rows @ rows.T)
+            kept = _largest(values, _LEAST_OF_SPAN)
+            return cls(vectors[:, kept] * xp.sqrt(values[kept]), origin, unit, X, vectors[:, kept])
+        values, vectors = xp.linalg.eigh(rows.T @ rows)
+        kept = _largest(values, _LEAST_VARIANCE)
+        return cls(rows @ vectors[:, kept], origin, unit, X, vectors[:, kept])
+
+    @cached_property
+    def axes(self) -> Array:
+        """The principal axes (p, r), which are orthonormal."""
+        xp = array_namespace(self.rows)
+        if self.samples.shape[0] >= self.samples.shape[1]:
+            return self.directions
+        lengths = xp.sqrt(xp.sum(self.rows**2, axis=0))
+        lengths = xp.where(lengths > 0, lengths, xp.ones_like(lengths))
+        return ((self.samples - self.origin) / self.unit).T @ (self.directions / lengths)
+
+
+def _largest(values: Array, least: float) -> slice:
+    """Choose the eigenvalues, which ascend, of more than a share of the largest; at least one."""
+    xp = array_namespace(values)
+    small = int(xp.sum(xp.astype(values <= least * values[-1], xp.int64)))
+    return slice(min(small, values.shape[0] - 1), values.shape[0])
+
+
+class Models(NamedTuple):
+    """Models of all folds, at A points of a path: weights (A, F, K, r) and intercepts (A, F, K)."""
+
+    weights: Array
+    intercepts: Array
+
+
+class Judgement(NamedTuple):
+    """What models are worth on what folds hold out, at A points of a path."""
+
+    scores: Array  # (A, F), higher is better; NaN where a fold has none
+    statistics: Array  # (A, F, K, 5), see ``SplitSamples.judge``
+    outcomes: Array  # (A, n): what each sample adds to the score, over the repeats; NaN where no fold holds it out
+
+
+@dataclass(frozen=True, eq=False)
+class SplitSamples:
+    """Samples of one view, split into folds. See ``split_samples``."""
+
+    rows: Array  # (n, r), sparse ones too
+    shape: tuple[int, ...]  # of a sample
+    targets: Targets  # centred, and of variance one, where the loss allows
+    folds: Folds
+    coordinates: Coordinates | None = None  # what the rows are, if they are not the samples
+    unit: float = 1.0  # what samples were divided by
+    centre: Array | None = None  # the mean (r,) of rows that are not centred
+    target_unit: float = 1.0
+    target_mean: Any = 0.0  # (K,), what was subtracted from targets
+    rows_of_fold: tuple[Array, ...] | None = None  # (F times (n, r)), where a fold sees all samples in its own way
+    joint: bool = False  # whether targets are one more mode of one weight tensor
+
+    @property
+    def n_targets(self) -> int:
+        """The number K of columns that code the targets."""
+        return int(self.targets.codes.shape[1])
+
+    @property
+    def has_moments(self) -> bool:
+        """Whether moments of the training parts hold all that the loss needs."""
+        return self.targets.loss.has_moments and not is_sparse(self.rows)
+
+    @property
+    def weights_shape(self) -> tuple[int, ...]:
+        """The shape of one weight tensor."""
+        return (self.n_targets, *self.shape) if self.joint else self.shape
+
+    @property
+    def alpha_unit(self) -> float:
+        """What alphas of these samples are multiplied by for samples and targets in their own units."""
+        return self.target_unit * self.unit
+
+    @property
+    def ridge_unit(self) -> float:
+        """What ridges of these samples are multiplied by for samples in their own units."""
+        return self.unit**2
+
+    def seen_by(self, fold: int) -> Array:
+        """Show all samples as one fold sees them."""
+        return self.rows if self.rows_of_fold is None else self.rows_of_fold[fold]
+
+    @cached_property
+    def fold_weights(self) -> Array:
+        """What the folds weigh in means over them (F,): the weight of what they hold out."""
+        weight = to_numpy(self.targets.weight)
+        weights = np.array([np.sum(weight[test]) for _, test in self.folds.splits])
+        return weights / np.sum(weights)
+
+    # --- the problems of the training parts ------------------------------------------------------------------------------
+
+    def _moments(self, rows: Array, index: Array) -> Moments:
+        place, xp = move_to(index, self.targets.codes), array_namespace(self.targets.codes)
+        codes = xp.take(self.targets.codes, place, axis=0)
+        moments = Moments.of(xp.take(rows, place, axis=0), codes, xp.take(self.targets.weight, place, axis=0))
+        return moments if self.targets.fit_intercept else moments.uncentred()
+
+    @cached_property
+    def squares(self) -> Squares:
+        """The problems of the squared loss of all folds, for weights of rows: one group for each fold."""
+        parts: list[Moments] = []
+        folds_of_repeat = len(self.folds) // self.folds.n_repeats
+        for start in range(0, len(self.folds), folds_of_repeat):
+            splits = self.folds.splits[start : start + folds_of_repeat]
+            if self.rows_of_fold is None and replace(self.folds, splits=splits, n_repeats=1).is_partition:
+                held = [self._moments(self.rows, test) for _, test in splits]
+                # A sum of the other folds: a difference from the total would leave their rounding errors in.
+                parts += [Moments.total(held[:fold] + held[fold + 1 :]) for fold in range(len(held))]
+            else:
+                for fold, (train, _) in enumerate(splits, start):
+                    parts.append(self._moments(self.seen_by(fold), train))
+        return Squares.stacked([Squares.of(part, joint=self.joint) for part in parts])
+
+    @cached_property
+    def data_fits(self) -> tuple[list[Any], Any]:
+        """The data fits of the training parts, for weights of samples, and that of all samples.
+
+        One for all folds where moments hold all that is needed, else one for each.
+        """
+        if self.has_moments:
+            everything = np.flatnonzero(to_numpy(self.targets.weight) > 0)
+            whole = Squares.of(self._moments(self.seen_by(0), everything), joint=self.joint)
+            training, coordinates = self.squares, self.coordinates
+            if coordinates is None:
+                return [training], whole
+            xp = array_namespace(self.rows)
+            variances = xp.mean(((coordinates.samples - coordinates.origin) / coordinates.unit) ** 2, axis=0)
+            axes, zero = coordinates.axes, 0.0 * variances
+            stacked = xp.stack([variances] * len(self.folds))
+            return [training.lifted(axes, zero, stacked)], whole.lifted(axes, zero, variances)
+        fits = [self._data_fit(self.seen_by(fold), train) for fold, (train, _) in enumerate(self.folds.splits)]
+        return fits, self._data_fit(self.rows, np.flatnonzero(to_numpy(self.targets.weight) > 0))
+
+    def _data_fit(self, rows: Array, index: Array) -> Any:
+        block = Block(rows, self.targets.codes, self.targets.weight).take(index)
+        samples = Samples.of(block, self.shape).checked()
+        form = choose_form(samples, self.targets.loss)
+        options: dict[str, Any] = {"joint": self.joint, "fit_intercept": self.targets.fit_intercept}
+        return datafit(samples, self.targets.loss, form, ridge=0.0, **options)
+
+    def to_rows(self, W: Array) -> Array:
+        """Turn weights (F K, p) of samples into weights of rows (F K, r)."""
+        return W if self.coordinates is None else W @ self.coordinates.axes
+
+    # --- what folds hold out ---------------------------------------------------------------------------------------------
+
+    def held_out_scores(self, models: Models, point: int = 0) -> list[Array]:
+        """Score what each fold holds out by its model at a point of a path: F times (m, K), in the units of the split."""
+        scores = []
+        for fold, (_, test) in enumerate(self.folds.splits):
+            W, b = models.weights[point, fold, ...], models.intercepts[point, fold, :]
+            scores.append(_taken(self.seen_by(fold), test) @ array_namespace(W).matrix_transpose(W) + b)
+        return scores
+
+    def in_target_units(self, scores: Array) -> Array:
+        """Turn scores (..., K) of these targets into scores of the targets as they came."""
+        return self.target_unit * scores + self.target_mean
+
+    def judge(self, models: Models) -> Judgement:
+        """Judge models by what each fold holds out.
+
+        The statistics are, for each target, the weighted means of predictions and targets, their variances and covariance.
+        Predictions of folds are compared about one common mean: what folds differ in by their intercepts alone says nothing
+        about how well samples are told apart. With a link the intercept belongs to the prediction.
+        """
+        A, F, K, _ = models.weights.shape
+        scores = np.full((A, F), np.nan)
+        statistics = np.full((A, F, K, 5), np.nan)
+        outcomes = np.zeros((A, self.folds.n_samples))
+        for fold, (_, test) in enumerate(self.folds.splits):
+            step = max(1, _SCORES_TOGETHER // max(1, len(test) * K))
+            for start in range(0, A, step):
+                points = slice(start, min(A, start + step))
+                own = Models(models.weights[points, fold, ...], models.intercepts[points, fold, :])
+                scores[points, fold], statistics[points, fold], gains = self._judge_fold(fold, test, own)
+                outcomes[points, test] += gains
+        times = np.sum(self.folds.held_out, axis=0)
+        with np.errstate(invalid="ignore"):
+            outcomes = np.where(times > 0, outcomes / times, np.nan)
+        return Judgement(scores, statistics, outcomes)
+
+    def _judge_fold(self, fold: int, test: Array, models: Models) -> tuple[Array, Array, Array]:
+        """Judge models (A, K, r) of one fold: scores (A,), statistics (A, K, 5), and what each sample adds (A, m)."""
+        rows, targets = _taken(self.seen_by(fold), test), self.targets
+        xp, place = array_namespace(models.weights), move_to(test, targets.codes)
+        A, K, r = models.weights.shape
+        plain = xp.reshape(rows @ xp.reshape(models.weights, (A * K, r)).T, (-1, A, K))
+        z = plain + models.intercepts[None, ...]
+        loss, Y = targets.loss, xp.take(targets.codes, place, axis=0)[:, None, :]
+        weight = xp.take(targets.weight, place, axis=0)
+        share = (weight / xp.sum(weight))[:, None, None]
+        linked = type(loss).inverse_link is not Loss.inverse_link
+        if self.centre is not None:
+            plain = plain - models.weights @ self.centre
+        predicted = loss.inverse_link(z) if linked else plain
+        mean, target = xp.sum(share * predicted, axis=0), xp.sum(share * Y, axis=0)
+        apart, spread = predicted - mean, Y - target
+        target = xp.broadcast_to(target, mean.shape)
+        moments = [
+            mean,
+            target,
+            xp.sum(share * apart**2, axis=0),
+            xp.broadcast_to(xp.sum(share * spread**2, axis=0), mean.shape),
+            xp.sum(share * apart * spread, axis=0),
+        ]
+        statistics = to_numpy(xp.stack(moments, axis=-1))
+        if targets.are_classes:
+            gains = to_numpy(xp.astype(predicted_class(z) == predicted_class(Y), share.dtype)).T
+            scores = gains @ to_numpy(share[:, 0, 0])
+        else:
+            residual = to_numpy(Y - (predicted if linked else z))
+            # The targets' variance of one makes a mean squared residual a share that is not explained.
+            gains = 1.0 - np.mean(residual**2, axis=2).T
+            scores = _r_squared(residual, to_numpy(Y), to_numpy(share[:, 0, 0]))
+        if targets.scorer is not None:
+            scores = targets.scorer(test, self.in_target_units(z))
+        return scores, statistics, gains
+
+
+def _r_squared(residual: Array, Y: Array, share: Array) -> Array:
+    """Find the share of the variance of targets (m, 1, K) that is explained, averaged over targets: (A,)."""
+    mean = np.tensordot(share, Y, axes=1)
+    variance = np.tensordot(share, (Y - mean) ** 2, axes=1)
+    unexplained = np.tensordot(share, residual**2, axes=1)
+    varies = variance > 0
+    explained = np.where(varies, 1.0 - unexplained / np.where(varies, variance, 1.0), 0.0)
+    return np.asarray(np.mean(explained, axis=-1))
+
+
+def _taken(rows: Array, index: Array) -> Array:
+    place = move_to(index, rows) if not is_sparse(rows) else index
+    return rows[index] if is_sparse(rows) else array_namespace(rows).take(rows, place, axis=0)
+
+
+def predicted_class(scores: Array) -> Array:
+    """Say which class has the largest score (..., K); of two classes, which share a column, whether it is the second."""
+    return scores[..., 0] > 0 if scores.shape[-1] == 1 else array_namespace(scores).argmax(scores, axis=-1)
+
+
+def split_samples(
+    rows: Array,
+    shape: tuple[int, ...],
+    targets: Targets,
+    folds: Folds,
+    *,
+    joint: bool = False,
+    rows_of_fold: Sequence[Array] | None = None,
+) -> SplitSamples:
+    """Split samples of one view into folds, in the coordinates and units that suit a search.
+
+    With the squared loss samples are shown along their principal axes, divided by the root of their total variance, and
+    targets are centred and of variance one: nothing depends on units, and ridges are shares of the total variance.
+
+    Parameters
+    ----------
+    rows : array of shape (n_samples, n_features), sparse ones too
+    shape : tuple of ints
+        The shape of a sample, whose entries the features are.
+    targets : Targets
+        Their confounds are regressed out of the samples by what each fold learns from its training part.
+    folds : Folds
+    joint : bool, default=False
+        Whether targets are one more mode of one weight tensor.
+    rows_of_fold : sequence of arrays of shape (n_samples, n_features), default=None
+        All samples as each fold sees them, where views learn from targets.
+    """
+    if not targets.loss.has_moments or is_sparse(rows):
+        share = targets.weight / array_namespace(targets.codes).sum(targets.weight)
+        plain = SplitSamples(rows, shape, targets, folds, centre=share @ rows, joint=joint)
+        return plain if targets.confounds is None else replace(plain, rows_of_fold=_residuals(rows, targets, folds))
+    xp, rows = array_namespace(rows), as_dtype(rows, widest(rows)["dtype"])
+    target_mean, target_unit = _target_units(targets)
+    targets = replace(targets, codes=(targets.codes - target_mean) / target_unit)
+    if rows_of_fold is not None:
+        share = targets.weight / xp.sum(targets.weight)
+        centred = [own - share @ own if targets.fit_intercept else own for own in rows_of_fold]
+        unit = math.sqrt(float(share @ xp.sum(centred[0] ** 2, axis=1))) or 1.0
+        seen = tuple(as_dtype(own, rows.dtype) / unit for own in centred)
+        split = SplitSamples(seen[0], shape, targets, folds, unit=unit, rows_of_fold=seen)
+    else:
+        coordinates = Coordinates.of(rows, targets.weight, centre=targets.fit_intercept)
+        split = SplitSamples(coordinates.rows, shape, targets, folds, coordinates, coordinates.unit)
+        if targets.confounds is not None:
+            split = replace(split, rows_of_fold=_residuals(coordinates.rows, targets, folds))
+    return replace(split, target_unit=target_unit, target_mean=target_mean, joint=joint)
+
+
+def _target_units(targets: Targets) -> tuple[Any, float]:
+    """Find what is subtracted from numbers (K,), and what they are divided by then: the root of their mean variance."""
+    if targets.are_classes:
+        return 0.0, 1.0
+    xp, codes = array_namespace(targets.codes), targets.codes
+    share = targets.weight / xp.sum(targets.weight)
+    first = codes[0, :]
+    mean = first + share @ (codes - first) if targets.fit_intercept else 0.0 * first
+    return mean, math.sqrt(float(xp.mean(share @ (codes - mean) ** 2))) or 1.0
+
+
+def _residuals(rows: Array, targets: Targets, folds: Folds) -> tuple[Array, ...]:
+    """Regress confounds out of all rows, as the training samples of each fold say."""
+    return tuple(_residual(rows, targets, train) for train, _ in folds.splits)
+
+
+def _residual(rows: Array, targets: Targets, train: Array) -> Array:
+    """Regress confounds out of all rows, as the training samples of one fold say."""
+    xp, place = array_namespace(rows), move_to(train, rows)
+    confounds: Any = targets.confounds
+    learned = Moments.of(
+        xp.take(confounds, place, axis=0), xp.take(rows, place, axis=0), xp.take(targets.weight, place, axis=0)
+    )
+    regression = Regression.of(learned if targets.fit_intercept else learned.uncentred())
+    return regression.residual(rows, confounds)

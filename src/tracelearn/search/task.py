@@ -1,0 +1,84 @@
+"""What a search is about: samples in memory, targets, folds, the views to try, and the rules of the choice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tracelearn.arrays.array_api import Array, move_to, to_numpy
+from tracelearn.search.folds import Folds, draw_samples
+from tracelearn.search.splits import SplitSamples, Targets, split_samples
+from tracelearn.search.views import BlendedSamples, Candidate, SamplesInMemory
+
+__all__ = ["Rules", "Task"]
+
+
+@dataclass(frozen=True, eq=False)
+class Rules:
+    """How a search chooses: the parameters of an estimator that say so."""
+
+    alphas: Any = 12
+    eps: float = 1e-3
+    penalty: Any = "overlapped"
+    max_iter: int = 1000
+    one_standard_error: bool = False
+    asks_losses: bool = False  # whether logistic regression and maps between classes are tried, too
+    n_threads: int = 1
+    random_state: Any = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Samples, their targets, how they are split, what is tried, and how the choice is made."""
+
+    samples: SamplesInMemory
+    targets: Targets
+    folds: Folds  # all repeats; views are screened with all of them, and the rest is chosen with the first
+    candidates: tuple[Candidate, ...]
+    rules: Rules
+    order: Array | None = None  # in which samples are drawn, so that the order of the rows decides nothing
+    groups: Array | None = None  # (n,)
+    classes: Array | None = None  # the labels, of classes
+
+    @property
+    def n_samples(self) -> int:
+        """The number of samples of some weight."""
+        return int(np.count_nonzero(to_numpy(self.targets.weight)))
+
+    def drawn(self, count: int) -> tuple[Task, Array]:
+        """Draw about so many samples, by weight and class; return the task of these alone, and their index."""
+        weight = to_numpy(self.targets.weight)
+        labels = None
+        if self.targets.are_classes:
+            codes = to_numpy(self.targets.codes)
+            labels = (codes[:, 0] > 0).astype(int) if codes.shape[1] == 1 else np.argmax(codes, axis=1)
+        index, after = draw_samples(count, weight, labels, self.rules.random_state, self.order)
+        return self.take(index, after), index
+
+    def take(self, index: Array, weight: Array) -> Task:
+        """Keep the samples of an index, with other weights."""
+        weight = move_to(weight, self.targets.codes, self.targets.codes.dtype)
+        place = np.full(self.folds.n_samples, -1)
+        place[index] = np.arange(len(index))
+        order = None if self.order is None else place[self.order][place[self.order] >= 0]
+        return replace(
+            self,
+            samples=self.samples.take(index, weight),
+            targets=self.targets.take(index, weight),
+            folds=self.folds.among(index),
+            order=order,
+            groups=None if self.groups is None else self.groups[index],
+        )
+
+    def once(self) -> Task:
+        """Keep the first repeat of the folds."""
+        return replace(self, folds=self.folds.first_repeat())
+
+    def split(self, blended: BlendedSamples) -> SplitSamples:
+        """Split samples as a blend of views shows them."""
+        rows_of_fold = blended.rows_of_fold
+        if rows_of_fold is not None:
+            rows_of_fold = rows_of_fold[: len(self.folds)]
+        return split_samples(blended.rows, blended.shape, self.targets, self.folds, rows_of_fold=rows_of_fold)

@@ -1,0 +1,329 @@
+"""Views: transformations of samples that a search tries, fitted to samples in memory, alone or joined in one problem.
+
+A view is a pair of a name and a transformer; None, or "passthrough", is the sample itself. Those that are tried by default are
+listed in ``tracelearn.features.catalogue``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.pipeline import make_union
+from sklearn.utils import get_tags
+from sklearn.utils.validation import has_fit_parameter
+
+from tracelearn.arrays.array_api import Array, array_namespace, is_sparse, move_to, to_numpy
+from tracelearn.features import Similarities, TensorTransformer, default_views, find_time_axis
+from tracelearn.penalties import Blocks, as_penalty
+from tracelearn.search.folds import Folds
+
+__all__ = [
+    "Blend",
+    "BlendedSamples",
+    "Candidate",
+    "FittedView",
+    "SamplesInMemory",
+    "ShownByViews",
+    "blend_views",
+    "fit_view",
+    "read_views",
+    "transformed",
+    "views_that_suit",
+    "work",
+]
+
+# Views of second order are tried, and views added to the best one, as long as one search takes no more multiplications than this.
+MOST_WORK = 3e11
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A view to try: its name and its transformer, None for the samples as they are."""
+
+    name: str
+    transformer: Any
+
+    @property
+    def needs_targets(self) -> bool:
+        """Whether the transformer learns from targets, so that every fold needs one of its own."""
+        return self.transformer is not None and bool(get_tags(self.transformer).target_tags.required)
+
+    @property
+    def compares_samples(self) -> bool:
+        """Whether samples are shown by their similarities to training samples, which become part of the model."""
+        return isinstance(self.transformer, Similarities)
+
+
+# --- which views are tried -----------------------------------------------------------------------------------------------
+
+
+def views_that_suit(
+    shape: tuple[int, ...], n_samples: int, *, positive: bool = False, time_axis: Any = "auto", modes: Any = None
+) -> tuple[list[tuple[str, Any]], str]:
+    """List the default views that suit samples of a shape, as (name, transformer) pairs, and say why.
+
+    Examples
+    --------
+    >>> from tracelearn.search.views import views_that_suit
+    >>> [name for name, _ in views_that_suit((6, 11), 100)[0]]
+    ['raw', 'whitened', 'whitened_fully', 'similarities', 'similarities_standardized']
+    """
+    axis, reason = find_time_axis(shape, time_axis, modes) if len(shape) > 1 else (None, "samples have one mode")
+    pairs = [
+        (name, transformer)
+        for name, transformer in default_views(axis)
+        if transformer is None or transformer.suits(shape, n_samples, positive)
+    ]
+    return pairs, reason
+
+
+def work(n_samples: int, n_entries: int, n_distinct: int, n_folds: int = 5) -> float:
+    """Count the multiplications of sums of squares, and of eigenvectors in every fold."""
+    rank = min(n_samples, n_distinct)
+    return n_samples * n_entries * rank + 10 * n_folds * rank**3
+
+
+def read_views(
+    views: Any,
+    shape: tuple[int, ...],
+    n_samples: int,
+    *,
+    positive: bool = False,
+    time_axis: Any = "auto",
+    modes: Any = None,
+) -> tuple[list[Candidate], str]:
+    """Read the parameter ``views`` of an estimator; return candidates, and say why these.
+
+    Parameters
+    ----------
+    views : "auto", transformer, or list of transformers or of (name, transformer) pairs
+        None and "passthrough" are the samples as they are. Transformers without names are named as ``make_union`` does.
+    """
+    if isinstance(views, str) and views == "auto":
+        pairs, reason = views_that_suit(shape, n_samples, positive=positive, time_axis=time_axis, modes=modes)
+    else:
+        pairs, reason = _named(views), "as given"
+    candidates = []
+    for name, transformer in pairs:
+        if isinstance(transformer, Similarities) and transformer.n_landmarks > n_samples:
+            transformer = clone(transformer).set_params(n_landmarks=n_samples)  # noqa: PLW2901
+        candidates.append(Candidate(name, transformer))
+    return candidates, reason
+
+
+def _named(views: Any) -> list[tuple[str, Any]]:
+    """Give every view a name."""
+    listed = list(views) if isinstance(views, Sequence) and not isinstance(views, str) else [views]
+    pairs = [view for view in listed if isinstance(view, tuple) and len(view) == 2]
+    if listed and len(pairs) == len(listed):
+        names = [name for name, _ in pairs]
+        transformers = [transformer for _, transformer in pairs]
+    else:
+        transformers = [None if isinstance(view, str) and view == "passthrough" else view for view in listed]
+        names = [None] * len(listed)
+    transformers = [None if isinstance(one, str) and one == "passthrough" else one for one in transformers]
+    usable = [one is None or (hasattr(one, "fit") and hasattr(one, "transform")) for one in transformers]
+    if not listed or not all(usable) or not all(name is None or isinstance(name, str) for name in names):
+        raise ValueError(
+            "Expected views to be 'auto', a transformer, or a list of transformers or of (name, transformer) pairs, at least "
+            f"one, got {views!r}: None is the sample itself."
+        )
+    if None in names:
+        named = iter(make_union(*[one for one in transformers if one is not None]).transformer_list)
+        names = ["raw" if one is None else next(named)[0] for one in transformers]
+    if len(set(names)) < len(names):
+        raise ValueError(f"Expected views of different names, got {names}: name them, as (name, transformer) pairs.")
+    return list(zip(names, transformers, strict=True))
+
+
+# --- samples as views show them ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class SamplesInMemory:
+    """Checked samples as rows (n, p), what they weigh, and their targets as they came, for views that learn from them."""
+
+    rows: Array
+    shape: tuple[int, ...]
+    weight: Array
+    y: Any
+
+    @property
+    def tensors(self) -> Array:
+        """The samples as tensors (n, I1, ..., IN)."""
+        return array_namespace(self.rows).reshape(self.rows, (-1, *self.shape))
+
+    def take(self, index: Array, weight: Array | None = None) -> SamplesInMemory:
+        """Keep the samples of an index, perhaps with other weights."""
+        xp = array_namespace(self.weight)
+        place = move_to(index, self.weight)
+        rows = self.rows[index] if is_sparse(self.rows) else xp.take(self.rows, place, axis=0)
+        own_weight = xp.take(self.weight, place, axis=0) if weight is None else weight
+        return SamplesInMemory(rows, self.shape, own_weight, to_numpy(self.y)[index])
+
+
+@dataclass(frozen=True, eq=False)
+class FittedView:
+    """Samples as one view shows them."""
+
+    name: str
+    transformer: Any  # fitted, or None
+    shape: tuple[int, ...]  # of a transformed sample
+    rows: Array  # (n, p)
+    rows_of_fold: tuple[Array, ...] | None = None  # as each fold sees them, where the transformer learns from targets
+    keeps_modes: bool = False  # whether modes of transformed samples are those of the samples
+
+    @property
+    def block_shapes(self) -> list[tuple[int, ...]]:
+        """The shapes of the blocks of weights that have a norm of their own: one for each window, or one for all."""
+        windows = getattr(self.transformer, "windows", 1)
+        return [self.shape[1:]] * windows if windows > 1 else [self.shape]
+
+    def take(self, index: Array) -> FittedView:
+        """Keep the samples of an index; folds must see them all in one way."""
+        xp = array_namespace(self.rows)
+        return replace(self, rows=xp.take(self.rows, move_to(index, self.rows), axis=0))
+
+
+def fit_view(candidate: Candidate, samples: SamplesInMemory, folds: Folds | None = None) -> FittedView:
+    """Fit a view to samples, and for transformers that learn from targets also to the training samples of every fold."""
+    if candidate.transformer is None:
+        return FittedView(candidate.name, None, samples.shape, samples.rows, keeps_modes=True)
+    fitted = clone(candidate.transformer)
+    Z = _fit_transform(fitted, samples)
+    shape, n = tuple(Z.shape[1:]), Z.shape[0]
+    xp = array_namespace(Z)
+    rows_of_fold = None
+    if candidate.needs_targets and folds is not None:
+        seen = []
+        for train, _ in folds.splits:
+            own = clone(candidate.transformer)
+            _fit_transform(own, samples.take(train))
+            seen.append(xp.reshape(transformed(own, samples.tensors), (n, -1)))
+        rows_of_fold = tuple(seen)
+    return FittedView(
+        candidate.name,
+        fitted,
+        shape,
+        xp.reshape(Z, (n, -1)),
+        rows_of_fold,
+        keeps_modes=shape == samples.shape and len(shape) > 1 and not candidate.compares_samples,
+    )
+
+
+def _fit_transform(transformer: Any, samples: SamplesInMemory) -> Array:
+    """Fit a transformer of this package to tensors, any other to rows; return what it makes of the samples."""
+    if isinstance(transformer, TensorTransformer):
+        transformer.set_output(transform="default")
+        return transformer.fit_tensors(samples.tensors, samples.weight)
+    rows = samples.rows if is_sparse(samples.rows) else to_numpy(samples.rows)
+    options = {}
+    if has_fit_parameter(transformer, "sample_weight"):
+        options["sample_weight"] = to_numpy(samples.weight)
+    transformer.fit(rows, to_numpy(samples.y), **options)
+    return move_to(np.asarray(transformer.transform(rows), dtype=float), samples.weight)
+
+
+def transformed(transformer: Any, tensors: Array) -> Array:
+    """Show tensors (n, I1, ..., IN) as a fitted transformer does: those of this package take tensors, others rows."""
+    if transformer is None:
+        return tensors
+    if isinstance(transformer, TensorTransformer):
+        return transformer.transform(tensors)
+    rows = to_numpy(tensors).reshape(tensors.shape[0], -1)
+    return move_to(np.asarray(transformer.transform(rows), dtype=float), tensors)
+
+
+# --- several views in one problem ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Blend:
+    """Views in one problem, by their names, and how strong each is: weights on a stronger view cost less."""
+
+    names: tuple[str, ...]
+    strengths: tuple[float, ...] = ()
+
+    def __str__(self) -> str:
+        return " + ".join(self.names)
+
+
+@dataclass(frozen=True, eq=False)
+class BlendedSamples:
+    """Samples as the views of a blend show them, side by side, each multiplied by its factor."""
+
+    rows: Array  # (n, p)
+    shape: tuple[int, ...]
+    penalty: Any  # a name, or an object with a norm for each block of weights
+    factors: tuple[float, ...]
+    rows_of_fold: tuple[Array, ...] | None = None
+
+
+def blend_views(blend: Blend, views: Mapping[str, FittedView], weight: Array, penalty: Any) -> BlendedSamples:
+    """Show samples by all views of a blend: each is divided by the root of its total variance, and times its strength."""
+    chosen = [views[name] for name in blend.names]
+    shapes = [shape for view in chosen for shape in view.block_shapes]
+    if len(chosen) == 1:
+        (view,) = chosen
+        if len(shapes) == 1:
+            return BlendedSamples(view.rows, view.shape, penalty, (1.0,), view.rows_of_fold)
+        return BlendedSamples(view.rows, (view.rows.shape[1],), _in_blocks(shapes, penalty), (1.0,), view.rows_of_fold)
+    strengths = blend.strengths or (1.0,) * len(chosen)
+    factors = tuple(
+        strength / _total_deviation(view.rows, weight) for strength, view in zip(strengths, chosen, strict=True)
+    )
+    xp = array_namespace(chosen[0].rows)
+    rows = xp.concat([factor * view.rows for factor, view in zip(factors, chosen, strict=True)], axis=1)
+    rows_of_fold = None
+    learned = [len(view.rows_of_fold) for view in chosen if view.rows_of_fold is not None]
+    if learned:
+        seen = []
+        for fold in range(learned[0]):
+            shown = [view.rows if view.rows_of_fold is None else view.rows_of_fold[fold] for view in chosen]
+            seen.append(xp.concat([factor * own for factor, own in zip(factors, shown, strict=True)], axis=1))
+        rows_of_fold = tuple(seen)
+    return BlendedSamples(rows, (rows.shape[1],), _in_blocks(shapes, penalty), factors, rows_of_fold)
+
+
+def _total_deviation(rows: Array, weight: Array) -> float:
+    """Find the root of the total variance of rows (n, p); one where they do not vary."""
+    xp = array_namespace(rows)
+    share = xp.astype(weight / xp.sum(weight), rows.dtype)
+    apart = rows - rows[0, :]
+    apart = apart - share @ apart
+    return math.sqrt(float(xp.sum(share @ apart**2))) or 1.0
+
+
+def _in_blocks(shapes: Iterable[tuple[int, ...]], penalty: Any) -> Blocks:
+    shapes = tuple(shapes)
+    return Blocks(shapes, tuple(as_penalty(penalty, shape) for shape in shapes))
+
+
+@dataclass(frozen=True, eq=False)
+class ShownByViews:
+    """Shows rows (m, p) of samples as fitted views do, side by side: a function that can be sent to a worker."""
+
+    transformers: tuple[Any, ...]
+    factors: tuple[float, ...]
+    shape: tuple[int, ...]  # of a sample
+
+    def parts(self, rows: Array) -> list[Array]:
+        """Show rows as each view does, flat, without its factor."""
+        if is_sparse(rows):
+            return [rows for _ in self.transformers]
+        xp, n = array_namespace(rows), rows.shape[0]
+        tensors = xp.reshape(rows, (n, *self.shape))
+        return [xp.reshape(transformed(one, tensors), (n, -1)) for one in self.transformers]
+
+    def __call__(self, rows: Array) -> Array:
+        """Show rows as all views do, each times its factor."""
+        parts = self.parts(rows)
+        if len(parts) == 1:
+            return parts[0]
+        xp = array_namespace(parts[0])
+        return xp.concat([factor * part for factor, part in zip(self.factors, parts, strict=True)], axis=1)
