@@ -22,11 +22,11 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from tracelearn.arrays.array_api import Array
 from tracelearn.errors import refuse
 from tracelearn.fitting import ZeroWeightsWarning
-from tracelearn.inference.reading import ScoringPlan, check_count, is_trace_norm_model
+from tracelearn.inference.reading import ScoringPlan, check_count, is_search, is_trace_norm_model
 from tracelearn.inference.scoring import check_scores, score_model
-from tracelearn.inference.search_names import corrected_error, is_search
 from tracelearn.samples.checks import check_finite, small_on_one_thread
 from tracelearn.samples.samples import unnamed
+from tracelearn.search.folds import corrected_error
 
 __all__ = ["Comparison", "compare", "flat_rivals"]
 

@@ -18,12 +18,12 @@ from tracelearn.errors import refuse
 from tracelearn.fitting import ZeroWeightsWarning
 from tracelearn.inference.reading import Reading, ScoringPlan, axis_number, check_count, check_model, shares_system
 from tracelearn.inference.scoring import check_scores, score_model, score_sets, warn_of_zero_weights
-from tracelearn.inference.search_names import corrected_error
 from tracelearn.inference.solving import solve_groups
 from tracelearn.problems.datafits import SpectralGram, Squares
 from tracelearn.samples.checks import small_on_one_thread
 from tracelearn.samples.modes import Mode
 from tracelearn.samples.samples import unnamed
+from tracelearn.search.folds import corrected_error
 
 __all__ = ["Decoding", "decode_over_time", "searchlight"]
 
@@ -367,9 +367,7 @@ def _gathered(reading: Reading, index: Array, samples: Array) -> Array:
     return np.ascontiguousarray(np.moveaxis(rows[:, index], 1, 0))
 
 
-def _solve_positions(
-    reading: Reading, index: Array, shape: tuple[int, ...], train: Array
-) -> tuple[Array, Array]:
+def _solve_positions(reading: Reading, index: Array, shape: tuple[int, ...], train: Array) -> tuple[Array, Array]:
     """Fit a model to the entries of each row of an index (T, c); return weights (T, K, c) and intercepts (T, K)."""
     T, c = index.shape
     step = max(1, _LARGEST_BATCH // (c * c + len(train) * c))

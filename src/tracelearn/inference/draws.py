@@ -16,10 +16,10 @@ from tracelearn.arrays.array_api import Array, is_sparse, to_numpy
 from tracelearn.fitting import ZeroWeightsWarning
 from tracelearn.inference.reading import Reading, name_of_score, shares_system, without_confounds
 from tracelearn.inference.scoring import check_scores, score_sets
-from tracelearn.inference.search_names import predicted_class
 from tracelearn.inference.solving import batches, solve_groups
 from tracelearn.problems.batch import in_basis, origin_of, variances_about
 from tracelearn.problems.datafits import SpectralGram, Squares
+from tracelearn.search.splits import predicted_class
 
 __all__ = ["Drawn", "Fits", "Study", "degrees_of", "draw", "fit_one_by_one", "fit_together", "jackknifed"]
 

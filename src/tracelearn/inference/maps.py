@@ -77,7 +77,9 @@ class MapTest:
         if self.clusters is None or self.cluster_p_values is None:
             return np.asarray(self.p_values <= level)
         # Either may be false: together they are so as rarely as the level says.
-        is_significant = np.append(False, self.cluster_p_values <= 0.5 * level)  # by the number of a cluster, 0 for none
+        is_significant = np.append(
+            False, self.cluster_p_values <= 0.5 * level
+        )  # by the number of a cluster, 0 for none
         return np.asarray((self.p_values <= 0.5 * level) | is_significant[self.clusters])
 
     def __str__(self) -> str:

@@ -20,6 +20,7 @@ from tracelearn.inference.reading import (
     Reading,
     check_count,
     check_model,
+    is_search,
     name_of_score,
     read_groups,
     read_labels,
@@ -27,11 +28,11 @@ from tracelearn.inference.reading import (
     without_confounds,
 )
 from tracelearn.inference.scoring import check_scores, score_model, score_sets, warn_of_zero_weights
-from tracelearn.inference.search_names import Folds, is_search, make_folds
-from tracelearn.inference.searches import best_scores, can_repeat, chosen_model
+from tracelearn.inference.searches import best_scores, can_repeat_as_batch, chosen_model
 from tracelearn.inference.solving import Pace, batches, solve_sets
 from tracelearn.samples.checks import read_confounds, small_on_one_thread
 from tracelearn.samples.samples import unnamed
+from tracelearn.search.folds import Folds, make_folds
 
 __all__ = ["Exchange", "PermutationTest", "choose_exchange", "exact_where_close", "p_value", "permutation_test"]
 
@@ -51,7 +52,9 @@ def p_value(score: Any, null: Array) -> Array:
     >>> float(p_value(0.9, np.array([0.4, 0.5, 0.6])))
     0.25
     """
-    rounding = _EQUAL * np.maximum(np.abs(score), np.max(np.abs(null), axis=0))  # scores have the units of their targets
+    rounding = _EQUAL * np.maximum(
+        np.abs(score), np.max(np.abs(null), axis=0)
+    )  # scores have the units of their targets
     return np.asarray((1 + np.sum(null >= np.asarray(score) - rounding, axis=0)) / (1 + len(null)))
 
 
@@ -140,7 +143,7 @@ class PermutationTest:
     Attributes
     ----------
     score : float
-        Mean held-out score over folds; with ``selection="repeat"`` that of the best candidate of the search.
+        Mean held-out score over folds; with ``selection="repeat"`` that of what the search chose, its ``raw_score_``.
     p_value : float
         ``(1 + permutations whose score is as good) / (1 + permutations)``.
     null : array of shape (n_permutations,)
@@ -273,7 +276,7 @@ def permutation_test(
         model = model.set_params(cv=folds.splits)
     if shares_system(model):
         method, scores = "batch", _batch_scores(Reading.of(model, X, y, confounds), folds, scoring, order, tol)
-    elif is_search(model) and can_repeat(model):
+    elif is_search(model) and can_repeat_as_batch(model):
         method, scores = "batch", best_scores(model, X, y, confounds, folds, scoring, order)
     else:
         method, scores = "refit", _refitted_scores(model, X, y, confounds, folds, scoring, order)
@@ -288,7 +291,7 @@ def _refitted_scores(
     """Score a model by fits one by one, for every order (S, n) of the targets: (S,)."""
     X, y = np.asarray(X), to_numpy(y)
     if is_search(model):
-        return _one_by_one(lambda samples: clone(model).fit(X, y[samples], confounds=confounds).best_score_, order)
+        return _one_by_one(lambda samples: clone(model).fit(X, y[samples], confounds=confounds).raw_score_, order)
     scorer = check_scoring(model, scoring)
     cleaned = []
     for train, _ in folds.splits:

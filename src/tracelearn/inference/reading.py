@@ -15,7 +15,6 @@ from tracelearn.confounds import Regression
 from tracelearn.errors import InputError, refuse
 from tracelearn.estimators.base import TraceNormModel, reader_of, settings_of
 from tracelearn.fitting import Settings
-from tracelearn.inference.search_names import Folds, make_folds
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
 from tracelearn.samples.checks import check_finite, read_confounds
@@ -23,6 +22,8 @@ from tracelearn.samples.modes import Modes
 from tracelearn.samples.reading import Spec, read
 from tracelearn.samples.samples import Block, Samples, as_raw
 from tracelearn.samples.scikit_learn import check_parameters
+from tracelearn.search.estimators import TensorSearch
+from tracelearn.search.folds import Folds, make_folds
 
 __all__ = [
     "Reading",
@@ -30,6 +31,7 @@ __all__ = [
     "axis_number",
     "check_count",
     "check_model",
+    "is_search",
     "is_trace_norm_model",
     "mode_number",
     "name_of_score",
@@ -63,6 +65,11 @@ def check_model(model: Any) -> None:
 def is_trace_norm_model(model: Any) -> bool:
     """Tell whether a model is a ``TraceNormRegressor`` or ``TraceNormClassifier``, or of a class derived from these."""
     return isinstance(model, TraceNormModel)
+
+
+def is_search(model: Any) -> bool:
+    """Tell whether a model is a ``TensorRegressor`` or ``TensorClassifier``, which choose by cross-validation of their own."""
+    return isinstance(model, TensorSearch)
 
 
 def shares_system(model: Any) -> bool:

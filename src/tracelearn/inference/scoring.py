@@ -15,7 +15,8 @@ from tracelearn.arrays.array_api import Array
 from tracelearn.errors import refuse, warn
 from tracelearn.fitting import ZeroWeightsWarning
 from tracelearn.inference.reading import Reading, name_of_score
-from tracelearn.inference.search_names import predicted_class, with_scores
+from tracelearn.search.scorers import with_scores
+from tracelearn.search.splits import predicted_class
 
 __all__ = ["check_scores", "score_model", "score_sets", "warn_of_zero_weights"]
 
@@ -70,7 +71,7 @@ def score_sets(reading: Reading, scoring: Any, order: Array, scores: Array) -> A
     rows = np.zeros((scores.shape[1], 1))
     values = np.empty(len(scores))
     for s, samples in enumerate(np.broadcast_to(order, scores.shape[:2])):
-        model = with_scores(reading.spec, reading.loss, scores[s])
+        model = with_scores(scores[s], reading.loss, reading.spec.classes, is_single=reading.spec.is_single)
         values[s] = score_model(scorer, model, rows, reading.labels[samples])
     return values
 

@@ -1,103 +1,208 @@
-"""A search repeated for many sets of targets: alpha and ridge chosen anew for each, over the folds' shared operators."""
+"""Permutation tests of a search: its choice repeated for many sets of targets at once, or kept as a model that is fixed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import is_classifier
 
-from tracelearn.arrays.array_api import Array, array_namespace, move_to, to_numpy
+from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, to_numpy
+from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
 from tracelearn.inference.reading import Reading
-from tracelearn.inference.scoring import score_sets as judged
-from tracelearn.inference.solving import batches as chunks
+from tracelearn.inference.scoring import score_sets
+from tracelearn.inference.solving import batches
 from tracelearn.penalties import as_penalty
-from tracelearn.problems.batch import alpha_max
-from tracelearn.samples.samples import Samples
-from tracelearn.search.folds import Design, Folds
-from tracelearn.search.search import RIDGES, Group, calibrated, first_with_weights, path, read_alphas, ridge_path
-from tracelearn.search.session import see
+from tracelearn.problems.batch import Problems, alpha_max
+from tracelearn.search.folds import Folds
+from tracelearn.search.paths import (
+    RIDGES,
+    SMALLER_RIDGES,
+    explained_variance,
+    first_with_weights,
+    read_alphas,
+    smoothed,
+)
+from tracelearn.search.splits import Models, SplitSamples, Targets, split_samples
+from tracelearn.search.views import Blend, FittedView, blend_views, transformed
+from tracelearn.solvers import admm
 
-__all__ = ["best_scores", "can_repeat", "chosen_model"]
+__all__ = ["best_scores", "can_repeat_as_batch", "chosen_model"]
+
+# Held-out scores differ by far more than this between neighbouring alphas: paths need no tighter gap to choose one.
+_TOL = 2e-3
+_ITERATIONS = 60  # for each alpha, at most
 
 
-def chosen_model(search, X):
-    return clone(search.best_estimator_), search._seen(X)
+# --- the choice kept --------------------------------------------------------------------------------------------------
 
 
+def chosen_model(search: Any, X: Any) -> tuple[Any, Array]:
+    """Make a model, not fitted, with what a fitted search has chosen; return it, and samples as the chosen views show them."""
+    tensors = np.reshape(to_numpy(X), (len(X), *search.sample_shape_))
+    views = {}
+    for name, transformer in search.views_.items():
+        shown = transformed(transformer, tensors)
+        views[name] = FittedView(name, transformer, tuple(shown.shape[1:]), shown.reshape(len(X), -1))
+    blended = blend_views(Blend(tuple(views)), views, np.ones(len(X)), search.penalty)
+    kind = TraceNormClassifier if is_classifier(search) else TraceNormRegressor
+    model = kind(
+        search.alpha_,
+        ridge=search.ridge_,
+        loss=search.loss_ if isinstance(search.loss, str) else search.loss,
+        penalty=blended.penalty,
+        fit_intercept=search.fit_intercept,
+        tol=search.tol,
+        max_iter=search.max_iter,
+    )
+    if is_classifier(search):
+        model = model.set_params(class_weight=search.class_weight)
+    return model, blended.rows.reshape(len(X), *blended.shape)
 
-def can_repeat(cv: Any) -> bool:
-    """Tell whether only alpha and ridge are chosen: other choices, and weights of classes, change the system."""
-    one_view = cv.views is None or (isinstance(cv.views, str) and cv.views != "auto" and "+" not in cv.views)
-    plain = cv.mode_weights is None and not cv.target_mode and isinstance(cv.ridges, str) and not cv.one_standard_error
-    return bool(one_view and plain and cv._loss().has_moments and getattr(cv, "class_weight", None) is None)
+
+# --- the choice repeated ----------------------------------------------------------------------------------------------
 
 
-def best_scores(cv: Any, X: Any, y: Any, confounds: Array | None, folds: Folds, scoring: Any, order: Array) -> Array:
+def can_repeat_as_batch(search: Any) -> bool:
+    """Tell whether a search chooses alpha and ridge alone: other choices, and weights of classes, change the system."""
+    if search.views is not None or search.one_standard_error or search.max_time is not None:
+        return False
+    if is_classifier(search):
+        asks_losses = search.loss == "auto" and search.scoring is None
+        return search.loss in ("auto", "squared_error") and not asks_losses and search.class_weight is None
+    return bool(search.loss == "squared_error")
+
+
+def best_scores(
+    search: Any, X: Any, y: Any, confounds: Array | None, folds: Folds, scoring: Any, order: Array
+) -> Array:
     """Find the held-out score of what a search chooses, for each order (S, n) of the targets: (S,)."""
-    reading, F = Reading.of(cv._new_model(), X, y, confounds), folds.count
-    view = see(cv.views or "raw", reading.samples, cv)
-    seen, norm = view.samples, view.penalty or as_penalty(cv.penalty, view.samples.shape)
-    found = []
-    for own in chunks(len(order), F * seen.n_targets * seen.n_features):
-        (targets,) = reading.part(np.arange(reading.n), order[own]).blocks
-        (block,) = seen.blocks
-        samples = Samples.of(replace(block, Y=targets.Y), seen.shape)
-        numbers = not reading.model._learns_classes
-        options = {"fit_intercept": cv.fit_intercept, "numbers": numbers, "by_score": scoring is not None}
-        design = Design(samples, folds, reading.loss, **options)
-        at_zero = not read_alphas(cv.alphas, cv.eps)[1]
-        walks = (
-            (ridge_path(design, RIDGES * (design.source.variance or 1.0)), False),
-            (_alphas(design, cv, norm, seen.n_targets), at_zero),
-        )
-        best = [_best(walk, design, reading, scoring, order[own], at_zero=zero) for walk, zero in walks]
-        values, scores = zip(*best, strict=True)
-        found.append(np.where(values[0] >= values[1], *scores))
-    return np.concatenate(found)
+    kind = TraceNormClassifier if is_classifier(search) else TraceNormRegressor
+    model = kind(loss="squared_error", fit_intercept=search.fit_intercept, tensor_shape=search.tensor_shape)
+    reading = Reading.of(model, X, y, confounds)
+    size = len(folds) * reading.samples.n_targets * reading.samples.n_features
+    scores = np.empty(len(order))
+    for batch in batches(len(order), size):
+        scores[batch] = _scores_of_choices(search, reading, folds, scoring, order[batch])
+    return scores
 
 
-Path = Iterator[tuple[Array, Array]]  # weights as coordinates (F S K, r), intercepts (F S K,)
+def _scores_of_choices(search: Any, reading: Reading, folds: Folds, scoring: Any, order: Array) -> Array:
+    """Choose for each set between the best ridge and the best alpha; return their held-out scores, (S,)."""
+    block = reading.with_targets_of(np.arange(reading.n_samples), order).checked().blocks[0]
+    targets = Targets(
+        codes=block.Y,
+        weight=block.weight,
+        loss=reading.loss,
+        are_classes=reading.are_classes,
+        fit_intercept=search.fit_intercept,
+        confounds=reading.block.confounds,
+    )
+    split = split_samples(block.X, reading.samples.shape, targets, folds)
+    sets = _Sets(reading, split, scoring, order)
+    ridge_value, ridge_score = _best_ridge(sets)
+    alphas, given = read_alphas(search.alphas, search.eps)
+    trace_value, trace_score = _best_alpha(sets, search.penalty, alphas, given=given, max_iter=search.max_iter)
+    return np.where(ridge_value >= trace_value, ridge_score, trace_score)
 
 
-def _alphas(design: Design, cv: Any, norm: Any, n_targets: int) -> Path:
-    """Walk the path of the search, with alphas as shares of each set's own ``alpha_max`` unless they were given."""
-    (fit,), whole = design.fits
-    rough, count = fit.single(), design.folds.count
-    tops = to_numpy(alpha_max(whole, norm, design.samples.shape)).reshape(-1, n_targets)
-    top = move_to(np.tile(np.repeat(np.max(tops, axis=1), n_targets), count), rough.ridge, rough.ridge.dtype)
-    alphas, given = read_alphas(cv.alphas, cv.eps)
-    return path(design, Group(rough, fit, norm, top), alphas, given=given, max_iter=cv.max_iter)
+@dataclass(frozen=True, eq=False)
+class _Sets:
+    """Samples that are split into folds, with S sets of targets side by side, those of the samples ``order`` (S, n)."""
+
+    reading: Reading
+    split: SplitSamples
+    scoring: Any
+    order: Array
+
+    def judge(self, models: Models) -> tuple[Array, Array]:
+        """Find for each of A points what selects, and the held-out score, of each set: both (A, S)."""
+        split, (A, F, _, _) = self.split, models.weights.shape
+        S, K = len(self.order), self.reading.samples.n_targets
+        scores = np.empty((A, F, S))
+        for point in range(A):
+            for fold, predictions in enumerate(split.held_out_scores(models, point)):
+                predictions = to_numpy(split.in_target_units(predictions)).reshape(-1, S, K)
+                test = split.folds.splits[fold][1]
+                scores[point, fold] = score_sets(
+                    self.reading, self.scoring, self.order[:, test], np.moveaxis(predictions, 0, 1)
+                )
+        means = np.einsum("afs,f->as", scores, split.fold_weights)
+        if self.scoring is not None:
+            return means, means
+        statistics = np.moveaxis(split.judge(models).statistics.reshape(A, F, S, K, 5), 1, 2)
+        return explained_variance(statistics, split.fold_weights, numbers=not self.reading.are_classes), means
 
 
-def _best(
-    walk: Path, design: Design, reading: Reading, scoring: Any, order: Array, *, at_zero: bool
-) -> tuple[Array, Array]:
-    """Choose along a path for each set; return what selected (S,), and the held-out score of the choice (S,).
+def _best_ridge(sets: _Sets) -> tuple[Array, Array]:
+    """Choose a ridge for each set; return what selects there, and the held-out score, both (S,).
 
-    A path may begin where all samples have no weights, ``at_zero``.
+    The smaller ridges are for sets for which what selects still rises at the end of the others.
     """
-    S, F, K = len(order), design.folds.count, reading.samples.n_targets
-    statistics, shown, together = [], [], F // len(design.held)
-    for W, b in walk:
-        xp = array_namespace(W)
-        rows, offset = xp.reshape(W, (F, S * K, -1)), xp.reshape(b, (F, S * K))
-        known, own = [], []
-        for h, held in enumerate(design.held):
-            at = slice(h * together, (h + 1) * together)
-            z, _, part = design.statistics(held, rows[at, ...], offset[at, :], design.source.centre)
-            known.append(to_numpy(part).reshape(-1, S, K, 5))
-            for index, scores in zip(held.index, to_numpy(z), strict=True):
-                sets = np.moveaxis(scores[: len(index)].reshape(-1, S, K), 0, 1)
-                own.append(judged(reading, scoring, order[:, index], sets))
-        statistics.append(np.moveaxis(np.concatenate(known), 0, 1))  # (S, F, K, 5)
-        shown.append(np.stack(own, axis=1) @ design.weights)
-    selecting = [calibrated(a, design.weights, numbers=design.numbers) for a in statistics]
-    values = np.stack(shown if scoring is not None else selecting)
-    edged = np.concatenate([values[:1], values, values[-1:]])
-    smooth = np.round(0.25 * edged[:-2] + 0.5 * edged[1:-1] + 0.25 * edged[2:], 9)
-    at = np.argmax(smooth, axis=0)
-    at = np.maximum(at, first_with_weights(values, design) if at_zero else 0)[None]
-    return np.take_along_axis(smooth, at, axis=0)[0], np.take_along_axis(np.stack(shown), at, axis=0)[0]
+    split = sets.split
+
+    def judged(ridges: Array) -> tuple[Array, Array]:
+        weights, intercepts = split.squares.with_ridges(move_to(ridges, split.rows, split.rows.dtype))
+        shape = len(ridges), len(split.folds), split.n_targets
+        return sets.judge(Models(weights.reshape(*shape, -1), intercepts.reshape(shape)))
+
+    selecting, scores = judged(RIDGES)
+    values, best = _largest(selecting, 0)
+    chosen = _at(scores, best)
+    rises = best >= len(RIDGES) - 2
+    if np.any(rises):
+        smaller_selecting, smaller_scores = judged(SMALLER_RIDGES)
+        more_values, best = _largest(np.concatenate([selecting, smaller_selecting]), 0)
+        more_chosen = _at(np.concatenate([scores, smaller_scores]), best)
+        values, chosen = np.where(rises, more_values, values), np.where(rises, more_chosen, chosen)
+    return values, chosen
+
+
+def _best_alpha(sets: _Sets, penalty: Any, alphas: Array, *, given: bool, max_iter: int) -> tuple[Array, Array]:
+    """Choose an alpha for each set along its own path; return what selects there, and the held-out score, both (S,).
+
+    Alphas are shares of the smallest alpha for which all weights of a set are zero, unless they were ``given``.
+    """
+    split, reading = sets.split, sets.reading
+    (training,), whole = split.data_fits
+    norm, rough = as_penalty(penalty, split.weights_shape), training.single()
+    unit = np.full(len(sets.order), 1.0 / split.alpha_unit)
+    if not given:
+        tops = to_numpy(alpha_max(whole, norm, split.weights_shape))
+        unit = np.max(tops.reshape(len(sets.order), -1), axis=1)
+    unit = np.tile(np.repeat(unit, reading.samples.n_targets), len(split.folds))  # of every fold, set and target
+    shape = 1, len(split.folds), split.n_targets
+    parts, start, limit = [], None, min(max_iter, _ITERATIONS)
+    for k, alpha in enumerate(alphas):
+        if start is not None and start.rho is not None and alpha > 0:
+            start = replace(
+                start, rho=start.rho * float(alpha / alphas[k - 1])
+            )  # forces, and so the step, scale with alpha
+        strength = move_to(alpha * unit, rough.ridge, rough.ridge.dtype)
+        problems = Problems(rough, norm, strength, split.weights_shape, rough.at_zero.value, penalised=bool(alpha > 0))
+        most = limit if start is not None else 2 * limit
+        start = admm(problems, tol=_TOL, max_iter=most, start=start, exact_ranks=False, check_every=10)
+        W = as_dtype(array_namespace(start.W).reshape(start.W, (-1, rough.n_features)), training.ridge.dtype)
+        intercepts = training.intercept(W)
+        parts.append(sets.judge(Models(split.to_rows(W).reshape(*shape, -1), intercepts.reshape(shape))))
+    selecting = np.concatenate([part[0] for part in parts])
+    scores = np.concatenate([part[1] for part in parts])
+    first = 0
+    if not given:
+        options = {"numbers": not reading.are_classes, "by_scorer": sets.scoring is not None}
+        first = first_with_weights(selecting, n_samples=reading.n_samples, **options)
+    values, best = _largest(selecting, first)
+    return values, _at(scores, best)
+
+
+def _largest(selecting: Array, first: Any) -> tuple[Array, Array]:
+    """Find the largest smoothed value of what selects (A, S), from a first point on: values and points, both (S,)."""
+    values = smoothed(selecting)
+    best = np.maximum(np.argmax(values, axis=0), first)
+    return _at(values, best), best
+
+
+def _at(table: Array, points: Array) -> Array:
+    """Take from each column of a table (A, S) the row of its own: (S,)."""
+    return np.take_along_axis(table, points[None], axis=0)[0]

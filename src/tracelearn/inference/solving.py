@@ -209,9 +209,7 @@ def _solve_roughly(reading: Reading, data_fit: Squares, tol: float, pace: Pace) 
     return xp.concat(weights), pace
 
 
-def _admm_in_single(
-    data_fit: Squares, spec: Spec, settings: Settings, tol: float, pace: Pace
-) -> tuple[Solution, Pace]:
+def _admm_in_single(data_fit: Squares, spec: Spec, settings: Settings, tol: float, pace: Pace) -> tuple[Solution, Pace]:
     """Solve problems in single precision, at a pace; return what further solves may begin with, too."""
     problems, _ = state_problems(data_fit, spec, settings)
     gaps: list[Array] = []
