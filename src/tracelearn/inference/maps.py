@@ -19,7 +19,7 @@ from tracelearn.samples.checks import small_on_one_thread
 from tracelearn.samples.modes import Modes
 from tracelearn.samples.samples import unnamed
 
-__all__ = ["MapTest", "map_test"]
+__all__ = ["MapTest", "map_test", "neighbour_pairs", "neighbour_tables", "weigh_clusters"]
 
 # What is added to the spread of an entry, as a share of the largest: an entry that is zero in most permutations would have
 # an endless statistic in the others.
@@ -170,7 +170,7 @@ def map_test(
     everything = np.arange(reading.n_samples)
     reading = reading.cleaned(everything)
     shape, K = reading.samples.shape, reading.samples.n_targets
-    edges = _edges(shape, _neighbour_tables(shape, modes, smooth, adjacency or {}))
+    edges = neighbour_pairs(shape, neighbour_tables(shape, modes, smooth, adjacency or {}))
     exchange = choose_exchange(reading.labels, read_groups(groups, reading.n_samples))
     permutations = exchange.draw(reading.n_samples, n_permutations, np.random.default_rng(random_state))
     order = np.concatenate([everything[None], permutations])
@@ -203,7 +203,7 @@ def map_test(
 # --- clusters ---------------------------------------------------------------------------------------------------------
 
 
-def _neighbour_tables(
+def neighbour_tables(
     shape: tuple[int, ...], modes: Modes | None, smooth: Sequence[int | str] | str, adjacency: Mapping[int | str, Any]
 ) -> dict[int, Array]:
     """Read which entries of each mode are neighbours, as square matrices."""
@@ -226,7 +226,7 @@ def _neighbour_tables(
     return neighbours
 
 
-def _edges(shape: tuple[int, ...], neighbours: Mapping[int, Array]) -> Array:
+def neighbour_pairs(shape: tuple[int, ...], neighbours: Mapping[int, Array]) -> Array:
     """List pairs of entries (E, 2) that are neighbours along some mode."""
     entries = np.arange(int(np.prod(shape))).reshape(shape)
     pairs = [np.empty((0, 2), dtype=int)]
@@ -245,18 +245,18 @@ def _clusters(statistic: Array, edges: Array, threshold: float) -> tuple[Array, 
     S, K, p = statistic.shape
     numbers, masses = np.zeros((K, p), dtype=int), np.zeros(0)
     for k in range(K):
-        labels, target_masses = _weigh_clusters(statistic[0, k], edges, threshold)
+        labels, target_masses = weigh_clusters(statistic[0, k], edges, threshold)
         numbers[k] = np.where(labels >= 0, labels + 1 + len(masses), 0)
         masses = np.append(masses, target_masses)
     heaviest = np.zeros(S - 1)
     for s in range(1, S):
         for k in range(K):
-            _, target_masses = _weigh_clusters(statistic[s, k], edges, threshold)
+            _, target_masses = weigh_clusters(statistic[s, k], edges, threshold)
             heaviest[s - 1] = max(heaviest[s - 1], target_masses.max(initial=0.0))
     return numbers, p_value(masses, heaviest[:, None])
 
 
-def _weigh_clusters(values: Array, edges: Array, threshold: float) -> tuple[Array, Array]:
+def weigh_clusters(values: Array, edges: Array, threshold: float) -> tuple[Array, Array]:
     """Number the clusters of entries (p,) of one sign beyond a threshold, -1 elsewhere, and sum the sizes in each."""
     is_beyond, sign = np.abs(values) > threshold, np.sign(values)
     first, second = edges.T

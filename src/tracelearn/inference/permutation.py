@@ -15,7 +15,6 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
 from tracelearn.errors import refuse
-from tracelearn.fitting import ZeroWeightsWarning
 from tracelearn.inference.reading import (
     Reading,
     check_count,
@@ -309,7 +308,7 @@ def _refitted_scores(
 
 def _one_by_one(score: Callable[[Array], float], order: Array) -> Array:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ZeroWeightsWarning)  # without a signal, zero is often the answer
+        warnings.simplefilter("ignore", UserWarning)  # what models say of permuted targets is of no use
         warnings.simplefilter("once", ConvergenceWarning)
         return np.array([score(samples) for samples in order])
 

@@ -122,8 +122,8 @@ class _Sets:
         S, K = len(self.order), self.reading.samples.n_targets
         scores = np.empty((A, F, S))
         for point in range(A):
-            for fold, predictions in enumerate(split.held_out_scores(models, point)):
-                predictions = to_numpy(split.in_target_units(predictions)).reshape(-1, S, K)
+            for fold, z in enumerate(split.held_out_scores(models, point)):
+                predictions = to_numpy(split.in_target_units(z)).reshape(-1, S, K)
                 test = split.folds.splits[fold][1]
                 scores[point, fold] = score_sets(
                     self.reading, self.scoring, self.order[:, test], np.moveaxis(predictions, 0, 1)
